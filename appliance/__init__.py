@@ -1,0 +1,1 @@
+"""Appliance: the site, its nodes, its lab, the node agent and the command line."""

@@ -1,0 +1,140 @@
+"""What the control API and a node agent say to each other; the only module that both sides share.
+
+The API calls the agent over mutual TLS (`/v1/...` below). The agent posts heartbeats to the API
+(`POST /agent/v1/heartbeat`) with its own certificate, whose common name is the node's name.
+Every call is idempotent by an id that the caller made.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from appliance.gpu.share import MAX_GPUS, MILLI
+
+HEARTBEAT_PATH = "/agent/v1/heartbeat"
+HEALTH_PATH = "/v1/health"
+INVENTORY_PATH = "/v1/inventory"
+CONTAINERS_PATH = "/v1/containers"
+"""GET lists them · PUT /{id} ContainerSpec → ContainerState · DELETE /{id}?grace_s=N → 204 (also when it is gone)
+· GET /{id}/logs?follow=0|1&tail=N → text/plain stream
+· WebSocket /{id}/exec?command=JSON-LIST&tty=0|1&rows=N&cols=N:
+binary frames carry bytes both ways; text frames carry ExecControl as JSON; the agent ends with an `exit` frame."""
+
+
+class Message(BaseModel):
+    """Base of all messages: unknown keys are refused, so that two versions cannot misunderstand each other in silence."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class GpuDevice(Message):
+    """One GPU of a node; `memory_mib` in MiB; `simulated` marks a lab's GPU that no hardware stands behind."""
+
+    index: int = Field(ge=0)
+    uuid: str = Field(min_length=1)
+    model: str
+    memory_mib: int = Field(ge=0)
+    simulated: bool = False
+
+
+class Inventory(Message):
+    """What a node has. `cpu_milli` is thousandths of a core; `enforcement` is how GPU shares are held on this node."""
+
+    name: str
+    agent_version: str
+    engine_version: str
+    os: str
+    cpu_milli: int = Field(ge=0)
+    memory_mib: int = Field(ge=0)
+    gpus: list[GpuDevice] = Field(default_factory=list, max_length=MAX_GPUS)
+    enforcement: str = "none"
+
+
+class GpuGrant(Message):
+    """A part of one GPU that a container may use."""
+
+    uuid: str
+    index: int = Field(ge=0)
+    milli: int = Field(gt=0, le=MILLI)
+
+
+class Mount(Message):
+    """A folder of the node that the container sees at `target`."""
+
+    source: str = Field(pattern=r"^/")
+    target: str = Field(pattern=r"^/")
+    read_only: bool = False
+
+
+class ContainerSpec(Message):
+    """A container that the API wants to run. `command` None means the image's own; `args` follow it."""
+
+    id: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
+    session_id: str
+    session_name: str
+    project: str
+    user: str
+    image: str
+    command: list[str] | None = None
+    args: list[str] = Field(default_factory=list)
+    environment: dict[str, str] = Field(default_factory=dict)
+    gpus: list[GpuGrant] = Field(default_factory=list, max_length=MAX_GPUS)
+    cpu_milli: int = Field(default=0, ge=0)
+    memory_mib: int = Field(default=0, ge=0)
+    shm_mib: int = Field(default=64, ge=1)
+    interactive: bool = False
+    mounts: list[Mount] = Field(default_factory=list)
+
+
+class ContainerStatus(StrEnum):
+    """Where a container stands, as its agent sees it."""
+
+    PULLING = "pulling"
+    CREATING = "creating"
+    RUNNING = "running"
+    EXITED = "exited"
+    FAILED = "failed"
+
+
+class ContainerState(Message):
+    """What an agent knows of one container; `error` says why it failed; times are UTC."""
+
+    id: str
+    session_id: str
+    status: ContainerStatus
+    exit_code: int | None = None
+    error: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    gpus: list[GpuGrant] = Field(default_factory=list)
+
+
+class Heartbeat(Message):
+    """Sent at every interval and at once when a container changes; `boot` tells one run of the agent from the next."""
+
+    name: str
+    address: str
+    port: int = Field(ge=1, le=65535)
+    boot: str
+    sequence: int = Field(ge=1)
+    inventory: Inventory
+    containers: list[ContainerState] = Field(default_factory=list)
+
+
+class HeartbeatReply(Message):
+    """The API's answer: when to report next, in seconds."""
+
+    interval_s: float = Field(default=5.0, gt=0)
+
+
+class ExecControl(Message):
+    """A text frame of the terminal: `resize` from the client, `exit` or `error` from the agent."""
+
+    type: str = Field(pattern=r"^(resize|exit|error)$")
+    rows: int = 0
+    cols: int = 0
+    code: int | None = None
+    reason: str = ""

@@ -1,0 +1,90 @@
+"""GPU shares as integers: 1,000 milli-GPU are one GPU, and the administrator's split says what one fGPU is."""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from reservoir.errors import InputError
+
+MILLI = 1000
+MAX_GPUS = 16
+"""Most GPUs of a node, and most GPUs of a container."""
+
+
+class Split(BaseModel):
+    """How one GPU is divided: into `fgpu_per_gpu` fGPU, each in `steps_per_fgpu` steps.
+
+    Both together must divide 1,000, so that every share is a whole number of milli-GPU and shares add up exactly.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    fgpu_per_gpu: int = Field(default=2, ge=1, le=100)
+    steps_per_fgpu: int = Field(default=10, ge=1, le=100)
+
+    @field_validator("steps_per_fgpu")
+    @classmethod
+    def _divides(cls, value: int, info: object) -> int:
+        per_gpu = getattr(info, "data", {}).get("fgpu_per_gpu", 1)
+        if MILLI % (per_gpu * value):
+            raise ValueError(f"{per_gpu} fGPU of {value} steps each do not divide {MILLI} milli-GPU without a rest")
+        return value
+
+    @property
+    def fgpu_milli(self) -> int:
+        """Milli-GPU of one fGPU."""
+        return MILLI // self.fgpu_per_gpu
+
+    @property
+    def step_milli(self) -> int:
+        """The smallest share, in milli-GPU; every share is a multiple of it."""
+        return self.fgpu_milli // self.steps_per_fgpu
+
+
+def parse_gpus(text: str, field: str = "gpus") -> int:
+    """Return the milli-GPU of a number of GPUs written in decimal, such as `0.5`; raises InputError."""
+    try:
+        milli = Decimal(text) * MILLI
+    except InvalidOperation:
+        raise InputError(
+            f"{text!r} is not a number of GPUs", where=field, cure="write a decimal number, such as 0.5 or 2"
+        ) from None
+    if not milli.is_finite() or milli != int(milli):
+        raise InputError(
+            f"{text} GPU is finer than a thousandth of a GPU",
+            where=field,
+            cure="use at most three decimal places",
+        )
+    return int(milli)
+
+
+def format_gpus(milli: int) -> str:
+    """Return milli-GPU as a decimal number of GPUs without needless zeros: 500 is `0.5`."""
+    return f"{Decimal(milli) / MILLI:f}"
+
+
+def check_share(milli: int, split: Split, field: str = "gpu_milli") -> None:
+    """Refuse a share that is not above 0, above a container's limit, or finer than the split; raises InputError."""
+    step = split.step_milli
+    if milli <= 0:
+        raise InputError(
+            f"a share of {format_gpus(milli)} GPU is not above 0",
+            where=field,
+            cure=f"ask for at least {format_gpus(step)} GPU",
+        )
+    if milli > MAX_GPUS * MILLI:
+        raise InputError(
+            f"{format_gpus(milli)} GPUs are more than a container may hold",
+            where=field,
+            cure=f"ask for at most {MAX_GPUS} GPUs",
+        )
+    if milli % step:
+        lower, upper = milli // step * step, (milli // step + 1) * step
+        near = f"{format_gpus(lower)} or {format_gpus(upper)}" if lower else format_gpus(upper)
+        raise InputError(
+            f"a share of {format_gpus(milli)} GPU is finer than the split allows (steps of {format_gpus(step)} GPU)",
+            where=field,
+            cure=f"ask for {near} GPU",
+        )

@@ -1,0 +1,94 @@
+"""The one hierarchy of errors: what went wrong, where, why, and what to do about it.
+
+Library code raises these; only the command line turns them into text and an exit code,
+and only the control API turns them into an HTTP status.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong.
+
+    `where` names a field, or a file with its line; `reason` says what is wrong with it; `cure` says what to do.
+    """
+
+    where: str
+    reason: str
+    cure: str
+
+    def __str__(self) -> str:
+        """Return the problem as one line of text."""
+        place = f"{self.where}: " if self.where else ""
+        cure = f" Cure: {self.cure}" if self.cure else ""
+        return f"{place}{self.reason}.{cure}"
+
+
+class PenstockError(Exception):
+    """Base of every error that Penstock raises on purpose."""
+
+    exit_code = 1
+
+    def __init__(self, reason: str, *, where: str = "", cure: str = "") -> None:
+        """Make an error of one problem."""
+        self.problems: tuple[Problem, ...] = (Problem(where, reason, cure),)
+        super().__init__(str(self.problems[0]))
+
+    @classmethod
+    def of(cls, problems: list[Problem]) -> PenstockError:
+        """Make one error of several problems, so that the user can mend them in one go."""
+        error = cls(problems[0].reason, where=problems[0].where, cure=problems[0].cure)
+        error.problems = tuple(problems)
+        error.args = ("\n".join(str(problem) for problem in problems),)
+        return error
+
+
+class InputError(PenstockError):
+    """Something that a person or a program gave us is not valid; nothing was changed."""
+
+    exit_code = 2
+
+
+class IntegrityError(PenstockError):
+    """A signature or a hash does not hold, or an artifact is missing or unexpected."""
+
+    exit_code = 3
+
+
+class ProcessError(PenstockError):
+    """A program that we started failed."""
+
+    exit_code = 4
+
+
+class UnavailableError(PenstockError):
+    """Something that we need cannot be reached or has no room; trying again later may help."""
+
+    exit_code = 5
+
+
+class NotFoundError(PenstockError):
+    """What was named does not exist, or the caller may not see it."""
+
+    exit_code = 6
+
+
+class ConflictError(PenstockError):
+    """The request contradicts the present state."""
+
+    exit_code = 7
+
+
+class ForbiddenError(PenstockError):
+    """The caller is known but may not do this."""
+
+    exit_code = 8
+
+
+class UnauthenticatedError(PenstockError):
+    """The caller is not known."""
+
+    exit_code = 9

@@ -1,0 +1,89 @@
+# Two commands do everything on a fresh Debian 12 machine: `make demo` and `make test`.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+
+PYTHON  ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+STAMP   := $(VENV)/.installed
+SITE    ?= inventory/example/site.yml
+export PENSTOCK_CACHE ?= $(CURDIR)/build/cache
+export PYTHONUNBUFFERED := 1
+
+SAY = @printf '\n\033[1m== %s\033[0m\n'
+
+.PHONY: help setup packages engine vendor bundle demo demo-down lint types unit check integration molecule e2e test bench clean
+
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: packages $(STAMP) vendor engine ## Install what is needed: Debian packages, .venv, front-end files, a running Docker Engine
+
+packages:
+	@tools/packages.sh
+
+$(STAMP): pyproject.toml
+	$(SAY) "Python environment: $(VENV) (packages of pyproject.toml, about 600 MB)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --progress-bar on --editable '.[build,reservoir,site,agent,api]' --group dev | grep -vE '^(Requirement already|Looking in)' || true
+	@$(BIN)/penstock --help >/dev/null
+	@touch $@
+
+vendor: packages
+	@tools/vendor.sh
+
+engine: packages
+	@tools/engine.sh
+
+bundle: setup ## Build the product's bundle in build/bundle
+	$(SAY) "Bundle: build/bundle (a second build downloads nothing)"
+	@$(BIN)/penstock reservoir build manifest.yml --output build/bundle
+
+demo: setup ## The main job: bundle, closed lab cluster, fractional GPU sessions; prints address and login
+	@$(BIN)/python -m tests.e2e.demo --site $(SITE)
+
+demo-down: ## Remove the demo's cluster
+	@$(BIN)/penstock lab down -f $(SITE)
+
+lint:
+	$(SAY) "Lint: ruff, import contracts, ansible-lint"
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/ansible-lint --offline -q
+
+types:
+	$(SAY) "Types: mypy strict"
+	@$(BIN)/mypy
+
+unit:
+	$(SAY) "Unit tests"
+	@$(BIN)/pytest tests/unit -q
+
+check: setup ## The fast tier: lint, types, unit tests
+	@$(MAKE) --no-print-directory lint types unit
+
+integration: bundle
+	$(SAY) "Integration tests: Docker Engine, PostgreSQL, apt, debootstrap"
+	@$(BIN)/pytest tests/integration -v
+
+molecule: bundle
+	$(SAY) "Molecule: roles one by one"
+	@$(BIN)/pytest tests/molecule -v
+
+e2e: bundle
+	$(SAY) "End to end: the closed lab"
+	@$(BIN)/pytest tests/e2e -v -s
+
+test: setup ## All tests, from lint to the closed lab
+	@$(MAKE) --no-print-directory lint types unit
+	@$(MAKE) --no-print-directory integration
+	@$(MAKE) --no-print-directory e2e
+
+bench: bundle ## Figures: one JSON line each
+	@for file in tests/bench/*.py; do case $$file in */__init__.py) ;; *) $(BIN)/python $$file ;; esac; done
+
+clean: ## Remove what was built (the demo's cluster: make demo-down)
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .ansible

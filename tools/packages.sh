@@ -1,0 +1,37 @@
+#!/bin/bash
+# Debian packages that building, the lab and the tests need on this machine; installs those that are absent, and says so.
+set -euo pipefail
+
+declare -A purpose=(
+  [debootstrap]="base images from the bundle's own packages"
+  [docker.io]="Docker Engine: the lab's nodes, sessions"
+  [skopeo]="images to and from a registry"
+  [python3-venv]="Python environments"
+  [openssh-client]="keys of a lab"
+  [gcc]="the fake NVML of the tests"
+  [libc6-dev]="the fake NVML of the tests"
+  [busybox-static]="a tiny image for the tests"
+  [postgresql]="the control API's database in the tests"
+  [npm]="front-end files"
+)
+# A program that is there already counts, whoever installed it.
+declare -A program=([docker.io]=dockerd [npm]=npm [gcc]=gcc [openssh-client]=ssh-keygen [skopeo]=skopeo [debootstrap]=debootstrap)
+
+missing=()
+for package in $(printf '%s\n' "${!purpose[@]}" | sort); do
+  if [ -n "${program[$package]:-}" ] && command -v "${program[$package]}" >/dev/null; then continue; fi
+  if dpkg-query --show --showformat '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed; then continue; fi
+  missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+printf '\n\033[1m== Debian packages to install on this machine:\033[0m\n'
+for package in "${missing[@]}"; do printf '   %-16s %s\n' "$package" "${purpose[$package]}"; done
+
+as_root=()
+if [ "$(id -u)" != 0 ]; then
+  command -v sudo >/dev/null || { echo "error: not root, and there is no sudo. Cure: run as root: apt-get install ${missing[*]}" >&2; exit 2; }
+  as_root=(sudo)
+fi
+"${as_root[@]}" apt-get update -q
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"

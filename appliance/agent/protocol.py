@@ -131,9 +131,9 @@ class HeartbeatReply(Message):
 
 
 class ExecControl(Message):
-    """A text frame of the terminal: `resize` from the client, `exit` or `error` from the agent."""
+    """A text frame of the terminal: `resize` and `eof` (no more input) from the client, `exit` or `error` from the agent."""
 
-    type: str = Field(pattern=r"^(resize|exit|error)$")
+    type: str = Field(pattern=r"^(resize|eof|exit|error)$")
     rows: int = 0
     cols: int = 0
     code: int | None = None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
-
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from appliance.gpu.units import MILLI, format_gpus, parse_gpus
 from reservoir.errors import InputError
 
-MILLI = 1000
+__all__ = ["MAX_GPUS", "MILLI", "Split", "check_share", "format_gpus", "parse_gpus"]
+
 MAX_GPUS = 16
 """Most GPUs of a node, and most GPUs of a container."""
 
@@ -41,28 +41,6 @@ class Split(BaseModel):
     def step_milli(self) -> int:
         """The smallest share, in milli-GPU; every share is a multiple of it."""
         return self.fgpu_milli // self.steps_per_fgpu
-
-
-def parse_gpus(text: str, field: str = "gpus") -> int:
-    """Return the milli-GPU of a number of GPUs written in decimal, such as `0.5`; raises InputError."""
-    try:
-        milli = Decimal(text) * MILLI
-    except InvalidOperation:
-        raise InputError(
-            f"{text!r} is not a number of GPUs", where=field, cure="write a decimal number, such as 0.5 or 2"
-        ) from None
-    if not milli.is_finite() or milli != int(milli):
-        raise InputError(
-            f"{text} GPU is finer than a thousandth of a GPU",
-            where=field,
-            cure="use at most three decimal places",
-        )
-    return int(milli)
-
-
-def format_gpus(milli: int) -> str:
-    """Return milli-GPU as a decimal number of GPUs without needless zeros: 500 is `0.5`."""
-    return f"{Decimal(milli) / MILLI:f}"
 
 
 def check_share(milli: int, split: Split, field: str = "gpu_milli") -> None:

@@ -1,0 +1,31 @@
+"""GPU shares as text: 1,000 milli-GPU are one GPU. Light to import, because the command line starts with it."""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+
+from reservoir.errors import InputError
+
+MILLI = 1000
+
+
+def parse_gpus(text: str, field: str = "gpus") -> int:
+    """Return the milli-GPU of a number of GPUs written in decimal, such as `0.5`; raises InputError."""
+    try:
+        milli = Decimal(text) * MILLI
+    except InvalidOperation:
+        raise InputError(
+            f"{text!r} is not a number of GPUs", where=field, cure="write a decimal number, such as 0.5 or 2"
+        ) from None
+    if not milli.is_finite() or milli != int(milli):
+        raise InputError(
+            f"{text} GPU is finer than a thousandth of a GPU",
+            where=field,
+            cure="use at most three decimal places",
+        )
+    return int(milli)
+
+
+def format_gpus(milli: int) -> str:
+    """Return milli-GPU as a decimal number of GPUs without needless zeros: 500 is `0.5`."""
+    return f"{Decimal(milli) / MILLI:f}"

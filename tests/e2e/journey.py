@@ -1,0 +1,171 @@
+"""The main job as a user does it, through the `penstock` command alone; demo and end-to-end test share it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PENSTOCK = Path(sys.executable).with_name("penstock")
+PROJECT = "team-a"
+SESSIONS = ("first", "second", "third")
+DEADLINE_S = 90.0
+
+
+@dataclass
+class Journey:
+    """A site file, a bundle and a place for the command line's settings; remembers how long each phase took."""
+
+    site: Path
+    bundles: Path
+    config_home: Path | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    bundle: Path = field(init=False)
+
+    def penstock(self, *arguments: str | Path, stdin: str | None = None) -> str:
+        """Run the command, show what it says as it comes, and return its standard output."""
+        result = self.try_penstock(*arguments, stdin=stdin)
+        if result.returncode:
+            raise RuntimeError(f"penstock {' '.join(map(str, arguments))} exited {result.returncode}: {result.stderr}")
+        return result.stdout
+
+    def try_penstock(self, *arguments: str | Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run the command and return what came of it."""
+        return subprocess.run(
+            [PENSTOCK, *arguments],
+            input=stdin,
+            stdin=None if stdin is not None else subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=self.environment,
+            cwd=ROOT,
+            check=False,
+        )
+
+    def show_penstock(self, *arguments: str | Path) -> None:
+        """Run a long command with its output going straight to the terminal."""
+        print(f"$ penstock {' '.join(map(str, arguments))}", flush=True)
+        subprocess.run([PENSTOCK, *arguments], stdin=subprocess.DEVNULL, env=self.environment, cwd=ROOT, check=True)
+
+    def json(self, *arguments: str | Path) -> Any:
+        """Return what the command prints with `-o json`."""
+        return json.loads(self.penstock(*arguments, "-o", "json"))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of every command: this one, with the settings of the command line kept apart if asked."""
+        own = {"XDG_CONFIG_HOME": str(self.config_home)} if self.config_home else {}
+        return {**os.environ, **own}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time a phase and say when it begins and how long it took."""
+        print(f"\n\033[1m== {name}\033[0m", flush=True)
+        begin = time.monotonic()
+        yield
+        self.seconds[name] = time.monotonic() - begin
+        print(f"   {name}: {self.seconds[name]:.1f} s", flush=True)
+
+    def build(self) -> None:
+        """Build the product's bundle; a second build fetches nothing."""
+        with self.phase("build the bundle"):
+            self.show_penstock("reservoir", "build", "manifest.yml", "--output", self.bundles)
+        self.bundle = max(
+            (path for path in self.bundles.glob("penstock-*") if (path / "bundle.json.sig").exists()),
+            key=lambda path: path.stat().st_mtime,
+        )
+        with self.phase("verify the bundle"):
+            self.show_penstock("reservoir", "verify", self.bundle)
+
+    def up(self) -> None:
+        """Start the lab's nodes and install them from the bundle alone."""
+        with self.phase("start the lab and deploy"):
+            self.show_penstock("lab", "up", "-f", self.site, "--bundle", self.bundle)
+
+    def down(self) -> None:
+        """Remove the lab."""
+        self.show_penstock("lab", "down", "-f", self.site)
+
+    @property
+    def lab(self) -> dict[str, Any]:
+        """What `penstock lab status` says."""
+        status: dict[str, Any] = self.json("lab", "status", "-f", self.site)
+        return status
+
+    def in_node(self, node: str, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command inside a node of the lab, as someone at its keyboard would."""
+        container = next(item["container"] for item in self.lab["nodes"] if item["name"] == node)
+        return subprocess.run(["docker", "exec", container, *command], capture_output=True, text=True, check=False)
+
+    @property
+    def password(self) -> str:
+        """The first administrator's password, read on the reservoir node."""
+        reservoir = next(item["name"] for item in self.lab["nodes"] if "reservoir" in item["roles"])
+        return self.in_node(reservoir, "cat", "/var/lib/penstock/site/admin-password").stdout.strip()
+
+    def login(self) -> None:
+        """Log in as the first administrator."""
+        lab = self.lab
+        with self.phase("log in"):
+            self.penstock(
+                "login", lab["api"], "--user", "admin", "--ca", lab["ca"], "--password-stdin", stdin=self.password
+            )
+
+    def project(self, quota: str = "1") -> None:
+        """Make the project that may hold `quota` GPUs, or set its quota where it exists."""
+        with self.phase(f"project {PROJECT} with {quota} GPU"):
+            names = [project["name"] for project in self.json("project", "list")]
+            verb = "update" if PROJECT in names else "create"
+            self.penstock("project", verb, PROJECT, "--gpus", quota)
+            self.penstock("project", "set", PROJECT)
+
+    def clear(self) -> None:
+        """Delete what an earlier run left in the project."""
+        live = [session["name"] for session in self.json("list")]
+        if live:
+            self.penstock("delete", *live)
+            self.until(lambda: not self.json("list"), "the sessions of an earlier run are gone")
+
+    def submit(self, name: str, gpus: str = "0.5", *, image: str = "python") -> None:
+        """Submit a session that sleeps until it is deleted."""
+        self.penstock("submit", name, "-i", image, "-g", gpus, "--command", "sleep", "--args", "infinity")
+
+    def states(self) -> dict[str, str]:
+        """State of every live session of the project."""
+        return {session["name"]: session["state"] for session in self.json("list")}
+
+    def until(self, condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
+        """Wait until a condition holds; raises TimeoutError that names it."""
+        end = time.monotonic() + deadline_s
+        while not condition():
+            if time.monotonic() > end:
+                raise TimeoutError(f"waited {deadline_s:.0f} s until {what}: {self.penstock('list')}")
+            time.sleep(0.2)
+
+    def three_for_two(self) -> str:
+        """Row L7: three sessions of one fGPU where the project may hold two; returns why the third waits."""
+        with self.phase("three sessions for two places"):
+            for name in SESSIONS:
+                self.submit(name)
+            wanted = {"first": "RUNNING", "second": "RUNNING", "third": "PENDING"}
+            self.until(lambda: self.states() == wanted, "two sessions run and the third waits")
+            print(self.penstock("list"))
+            reason = str(self.json("get", "third")["reason"])
+            print(f"   third waits: {reason}")
+        return reason
+
+    def third_runs(self) -> None:
+        """Delete the first session; the third takes its place."""
+        with self.phase("delete one, the third runs"):
+            self.penstock("delete", "first")
+            wanted = {"second": "RUNNING", "third": "RUNNING"}
+            self.until(lambda: self.states() == wanted, "the third session runs")
+            print(self.penstock("list"))

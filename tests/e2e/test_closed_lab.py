@@ -1,0 +1,219 @@
+"""From one disk to running fractional-GPU sessions in a network with no way out, as users do it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+
+import pexpect
+import pytest
+
+from tests.e2e.journey import PENSTOCK, PROJECT, Journey
+
+NODES = ("master1", "worker1", "worker2", "storage1")
+CONNECT = """
+import errno, socket, sys, time
+begin = time.monotonic()
+try:
+    socket.create_connection(("192.0.2.1", 443), 5)
+except OSError as error:
+    print(errno.errorcode.get(error.errno), time.monotonic() - begin)
+"""
+
+
+@pytest.mark.parametrize("node", NODES)
+class TestTheNetworkIsClosed:
+    """No node has any way out, and none knows a package source but the reservoir."""
+
+    def test_there_is_no_default_route(self, journey: Journey, node: str) -> None:
+        routes = journey.in_node(node, "ip", "route", "show").stdout
+        assert "10.71.9.0/24" in routes
+        assert "default" not in routes
+
+    def test_an_outside_address_is_unreachable_at_once(self, journey: Journey, node: str) -> None:
+        error, seconds = journey.in_node(node, "python3", "-c", CONNECT).stdout.split()
+        assert error == "ENETUNREACH"
+        assert float(seconds) < 1
+
+    def test_outside_names_do_not_resolve(self, journey: Journey, node: str) -> None:
+        assert journey.in_node(node, "getent", "hosts", "master1").returncode == 0
+        assert journey.in_node(node, "getent", "hosts", "www.example.com").returncode == 2
+
+    def test_the_reservoir_is_the_only_package_source(self, journey: Journey, node: str) -> None:
+        targets = journey.in_node(node, "apt-get", "indextargets", "--format", "$(SITE)").stdout.split()
+        assert set(targets) == {"https://reservoir:8443"}
+        pip = journey.in_node(node, "cat", "/etc/pip.conf").stdout
+        assert re.findall(r"https?://[^/\s]+", pip) == ["https://reservoir:8443"]
+
+    def test_packages_install_from_it_with_signatures_on(self, journey: Journey, node: str) -> None:
+        update = journey.in_node(node, "apt-get", "update", "--error-on=any")
+        assert update.returncode == 0, update.stdout + update.stderr
+        insecure = journey.in_node(node, "apt-config", "dump", "--format", "%f %v%n").stdout
+        assert "AllowInsecureRepositories 1" not in insecure
+
+
+def test_a_second_deploy_changes_nothing(journey: Journey) -> None:
+    deploy = journey.in_node(
+        "master1",
+        "penstock",
+        "site",
+        "deploy",
+        "-f",
+        "/etc/penstock/site.yml",
+        "--bundle",
+        "/media/penstock",
+        "-o",
+        "json",
+    )
+    assert deploy.returncode == 0, deploy.stdout + deploy.stderr
+    verdict = json.loads(deploy.stdout)
+    assert {name: node["changed"] for name, node in verdict["nodes"].items()} == dict.fromkeys(NODES, 0)
+
+
+def test_the_site_verifies(journey: Journey) -> None:
+    result = journey.in_node("master1", "penstock", "site", "verify", "-f", "/etc/penstock/site.yml")
+    verdict = json.loads(result.stdout)
+    failed = [(n, c) for n, node in verdict["nodes"].items() for c in node["checks"] if not c["ok"]]
+    assert (result.returncode, verdict["ok"], failed) == (0, True, [])
+    assert set(verdict["nodes"]) == set(NODES)
+
+
+def test_verify_notices_a_stopped_agent(journey: Journey) -> None:
+    journey.in_node("worker2", "systemctl", "stop", "penstock-agent")
+    try:
+        result = journey.in_node("master1", "penstock", "site", "verify", "-f", "/etc/penstock/site.yml")
+    finally:
+        journey.in_node("worker2", "systemctl", "start", "penstock-agent")
+    verdict = json.loads(result.stdout)
+    assert result.returncode == 1
+    assert not verdict["ok"]
+    assert not verdict["nodes"]["worker2"]["ok"]
+    assert verdict["nodes"]["worker1"]["ok"]
+
+
+def test_the_report_names_nodes_versions_and_verdict(journey: Journey) -> None:
+    result = journey.in_node(
+        "master1", "penstock", "site", "report", "-f", "/etc/penstock/site.yml", "-o", "/tmp/report"
+    )
+    assert result.returncode == 0, result.stderr
+    markdown = journey.in_node("master1", "cat", "/tmp/report/report.md").stdout
+    page = journey.in_node("master1", "cat", "/tmp/report/report.html").stdout
+    for text in (*NODES, "10.71.9.12", "0.1.0"):
+        assert text in markdown
+        assert text in page
+    assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", page)
+
+
+def test_three_sessions_for_two_places(journey: Journey) -> None:
+    """Row L7: two run, the third waits and says why; delete one and the third runs."""
+    journey.project("1")
+    journey.clear()
+    reason = journey.three_for_two()
+    assert PROJECT in reason
+    assert re.search(r"\b1 (of|GPU)", reason)
+    journey.third_runs()
+    grants = [gpu for name in ("second", "third") for gpu in journey.json("get", name)["gpus"]]
+    assert [gpu["milli"] for gpu in grants] == [500, 500]
+
+
+def test_two_halves_share_one_gpu_and_the_node_says_it_is_simulated(journey: Journey) -> None:
+    nodes = journey.json("node", "list")
+    used = [gpu["used_milli"] for node in nodes for gpu in node["gpus"] if gpu["used_milli"]]
+    assert used == [1000]
+    assert all(gpu["simulated"] for node in nodes for gpu in node["gpus"])
+    assert sum(len(node["gpus"]) for node in nodes) == 8
+
+
+def test_a_session_is_a_container_that_has_its_share_and_no_way_out(journey: Journey) -> None:
+    session = journey.json("get", "third")
+    containers = journey.in_node(session["node"], "docker", "ps", "--format", "{{.Names}} {{.Image}}").stdout
+    assert "reservoir:5000/penstock/python:3.11" in containers
+    child = pexpect.spawn(
+        str(PENSTOCK), ["bash", "third"], env=journey.environment, encoding="utf-8", timeout=20, dimensions=(24, 80)
+    )
+    child.sendline("echo share=$PENSTOCK_GPU_SHARE; python3 --version; stty size; exit 7")
+    child.expect("share=500")
+    child.expect(r"Python 3\.11")
+    child.expect("24 80")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 7
+    script = f"python3 -c {shlex.quote(CONNECT)}\nexit\n"
+    answer = journey.try_penstock("bash", "third", stdin=script)
+    assert "ENETUNREACH" in answer.stdout, answer.stdout + answer.stderr
+
+
+def test_logs_follow_a_session_and_outlive_it(journey: Journey) -> None:
+    journey.clear()
+    journey.penstock("submit", "speaker", "-i", "python", "-g", "0.5", "--command", "echo", "--args", "one line")
+    journey.until(lambda: "speaker" not in journey.states(), "the session ends")
+    assert journey.json("get", "speaker")["state"] == "TERMINATED"
+    assert journey.penstock("logs", "speaker").strip() == "one line"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "words"),
+    [
+        ("0", ("gpu_milli", "not above 0", "at least 0.05")),
+        ("-1", ("gpu_milli", "not above 0", "at least 0.05")),
+        ("0.33", ("gpu_milli", "finer than the split", "0.3 or 0.35")),
+        ("5", ("gpu_milli", "4 GPU")),
+        ("17", ("gpu_milli", "at most")),
+    ],
+)
+def test_a_share_that_cannot_be_is_refused_with_the_cure(journey: Journey, gpus: str, words: tuple[str, ...]) -> None:
+    before = journey.json("list", "--all")
+    result = journey.try_penstock("submit", "wrong", "-i", "python", "-g", gpus, "--command", "true")
+    assert result.returncode != 0
+    for word in words:
+        assert word in result.stderr
+    assert journey.json("list", "--all") == before
+
+
+def test_documentation_pages_load_nothing_from_outside(journey: Journey) -> None:
+    lab = journey.lab
+    page = journey.in_node("storage1", "curl", "-sS", "--cacert", "/etc/penstock/pki/ca.crt", f"{lab['console']}/docs")
+    assert "swagger" in page.stdout.lower(), page.stderr
+    assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", page.stdout)
+
+
+def test_the_nfs_export_answers_a_userspace_client(journey: Journey) -> None:
+    listing = journey.in_node("master1", "nfs-ls", "nfs://10.71.9.13/srv/archive?version=4")
+    assert listing.returncode == 0, listing.stdout + listing.stderr
+
+
+def test_sessions_survive_a_reboot_of_the_control_plane(journey: Journey) -> None:
+    journey.clear()
+    journey.submit("lasting")
+    journey.until(lambda: journey.states() == {"lasting": "RUNNING"}, "the session runs")
+    node = journey.json("get", "lasting")["node"]
+    begun = journey.json("get", "lasting")["started_at"]
+    journey.in_node("master1", "systemctl", "restart", "postgresql", "penstock-api")
+    journey.in_node(node, "systemctl", "restart", "penstock-agent")
+    journey.until(lambda: journey.try_penstock("list").returncode == 0, "the API answers again")
+    journey.until(lambda: all(n["state"] == "ready" for n in journey.json("node", "list")), "all nodes are ready")
+    session = journey.json("get", "lasting")
+    assert (session["state"], session["started_at"]) == ("RUNNING", begun)
+    journey.clear()
+
+
+def test_secrets_stay_private(journey: Journey) -> None:
+    modes = journey.in_node(
+        "master1",
+        "stat",
+        "--format",
+        "%a %n",
+        "/var/lib/penstock/site",
+        "/var/lib/penstock/site/admin-password",
+        "/etc/penstock/pki/node.key",
+    ).stdout.split()
+    assert modes[0] == "700"
+    assert modes[2] == "600"
+    assert modes[4] in ("600", "640")
+    password = journey.password
+    assert len(password) >= 8
+    found = journey.in_node(
+        "master1", "grep", "-rlF", "--", password, "/var/log", "/var/lib/penstock/site", "/etc/penstock"
+    )
+    assert found.stdout.split() == ["/var/lib/penstock/site/admin-password"]

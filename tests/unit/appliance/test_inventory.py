@@ -1,0 +1,111 @@
+"""From site to inventory."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from appliance import inventory
+from appliance.site import Site
+from reservoir.errors import InputError
+
+ROOT = Path(__file__).parents[3]
+EXAMPLE: dict[str, Any] = yaml.safe_load((ROOT / "inventory/example/site.yml").read_text())
+
+
+def build(**changes: object) -> dict[str, Any]:
+    return inventory.build(Site.model_validate({**deepcopy(EXAMPLE), **changes}), version="1.2.3")["all"]
+
+
+def members(built: dict[str, Any], group: str) -> list[str]:
+    return list(built["children"][group]["hosts"])
+
+
+def test_groups_follow_from_the_types_of_the_nodes() -> None:
+    built = build()
+    everyone = ["master1", "worker1", "worker2", "storage1"]
+    assert members(built, "package_source") == members(built, "time") == members(built, "pki") == everyone
+    assert members(built, "reservoir") == members(built, "edge") == members(built, "database") == ["master1"]
+    assert members(built, "node_agent") == members(built, "container_engine") == ["worker1", "worker2"]
+    assert members(built, "storage_server") == ["storage1"]
+    assert members(built, "storage_client") == ["worker1", "worker2"]
+    assert members(built, "fabric") == []
+
+
+def test_every_group_is_declared_and_nothing_else() -> None:
+    declared = yaml.safe_load((ROOT / "inventory/groups.yml").read_text())
+    assert set(declared["all"]["children"]) == set(build()["children"])
+
+
+def test_the_reservoir_node_is_local_and_the_others_are_reached_by_ssh() -> None:
+    hosts = build(ssh={"user": "root", "port": 2222, "private_key": "/root/.ssh/lab"})["hosts"]
+    assert hosts["master1"]["ansible_connection"] == "local"
+    assert "ansible_host" not in hosts["master1"]
+    worker = hosts["worker1"]
+    assert (worker["ansible_host"], worker["ansible_port"]) == ("10.71.8.11", 2222)
+    assert worker["ansible_ssh_private_key_file"] == "/root/.ssh/lab"
+    assert worker["ansible_become"] is False
+    assert "UserKnownHostsFile=/var/lib/penstock/site/known_hosts" in worker["ansible_ssh_common_args"]
+
+
+def test_an_ordinary_ssh_user_becomes_root() -> None:
+    worker = build(ssh={"user": "operator"})["hosts"]["worker1"]
+    assert worker["ansible_become"] is True
+    assert "ansible_ssh_private_key_file" not in worker
+
+
+def test_services_are_named_beside_their_nodes() -> None:
+    variables = build()["vars"]
+    assert variables["site_nodes"][0] == {
+        "name": "master1",
+        "address": "10.71.8.10",
+        "aliases": ["penstock", "reservoir"],
+    }
+    assert variables["site_version"] == "1.2.3"
+    assert variables["site_volume_root"] == "/srv/shared"
+
+
+def test_gpus_and_ports_reach_the_agents_of_workers_alone() -> None:
+    hosts = build()["hosts"]
+    assert hosts["worker1"]["node_agent_port"] == 6001
+    assert hosts["worker1"]["node_agent_simulated_gpus"]["count"] == 4
+    assert not any(key.startswith("node_agent") for key in hosts["storage1"])
+
+
+def test_nfs_is_exported_by_its_node_and_mounted_by_its_clients() -> None:
+    nfs = {"kind": "nfs", "name": "home", "path": "/srv/home", "mount_path": "/mnt/home", "clients": ["worker"]}
+    built = build(storage=[nfs], session_storage=None)
+    assert built["hosts"]["storage1"]["storage_server_exports"] == ["/srv/home"]
+    assert built["hosts"]["worker1"]["storage_client_mounts"] == [
+        {"source": "storage1:/srv/home", "path": "/mnt/home"},
+    ]
+    assert built["hosts"]["master1"]["storage_client_mounts"] == []
+    assert members(built, "storage_client") == ["worker1", "worker2"]
+
+
+def test_no_storage_means_no_storage_clients() -> None:
+    built = build(storage=[], session_storage=None)
+    assert members(built, "storage_client") == []
+    assert built["vars"]["site_volume_root"] == ""
+
+
+def test_a_node_runs_one_kind_of_nfs_server() -> None:
+    storage = [
+        {"kind": "nfs", "name": "one", "path": "/srv/one", "server": "ganesha", "clients": []},
+        {"kind": "nfs", "name": "two", "path": "/srv/two", "server": "kernel", "clients": []},
+    ]
+    with pytest.raises(InputError) as caught:
+        build(storage=storage, session_storage=None)
+    assert caught.value.problems[0].where == "storage[1].server"
+
+
+def test_an_infiniband_address_puts_a_node_into_the_fabric() -> None:
+    nodes = deepcopy(EXAMPLE["nodes"])
+    nodes[1]["ib_address"] = "10.72.0.11"
+    built = build(nodes=nodes)
+    assert members(built, "fabric") == ["worker1"]
+    assert built["hosts"]["worker1"]["fabric_address"] == "10.72.0.11"

@@ -1,0 +1,114 @@
+"""The rules of the house, as tests: who may import what, who owns processes, the environment, output and Docker."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from importlinter.cli import lint_imports
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("reservoir", "appliance", "api")
+MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+PURE = ("reservoir/manifest.py", "appliance/site.py", "appliance/inventory.py", "appliance/gpu/share.py")
+IO = {
+    "asyncio",
+    "fcntl",
+    "httpx",
+    "os",
+    "pathlib",
+    "shutil",
+    "socket",
+    "sqlalchemy",
+    "subprocess",
+    "tempfile",
+    "urllib",
+}
+TEXT_SUFFIXES = {".py", ".sh", ".yml", ".yaml", ".md", ".j2", ".toml", ".cfg", ".json", ".html", ".js", ".css", ".c"}
+
+
+def name(path: Path) -> str:
+    """Path of a module below the root, as test id."""
+    return path.relative_to(ROOT).as_posix()
+
+
+def imports(source: str) -> Iterator[str]:
+    """Names of all modules that a module imports, wherever in it."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+def top_level_imports(source: str) -> set[str]:
+    """First parts of the imported names: `os.path` counts as `os`."""
+    return {imported.split(".")[0] for imported in imports(source)}
+
+
+def test_packages_import_each_other_in_one_direction_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert lint_imports(cache_dir=None) == 0
+
+
+@pytest.mark.parametrize("path", [ROOT / pure for pure in PURE], ids=name)
+def test_pure_modules_import_no_io(path: Path) -> None:
+    pure_text = path.read_text().replace("from pathlib import PurePosixPath", "")
+    assert not top_level_imports(pure_text) & IO
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "api").rglob("*.py")), ids=name)
+def test_api_and_agent_share_the_protocol_and_nothing_else(path: Path) -> None:
+    shared = {"appliance.agent.protocol", "appliance.gpu.share"}
+    assert {imported for imported in imports(path.read_text()) if imported.startswith("appliance")} <= shared
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if p.parent.name == "scheduler" and p.name != "loop.py"], ids=name)
+def test_the_scheduler_is_pure(path: Path) -> None:
+    assert not top_level_imports(path.read_text()) & IO
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_each_kind_of_io_has_one_owner(path: Path) -> None:
+    used = top_level_imports(path.read_text())
+    if "subprocess" in used:
+        assert path.name == "process.py", "processes are started in process.py"
+    if "ansible_runner" in used:
+        assert name(path) == "appliance/playbook.py", "only appliance/playbook.py knows ansible-runner"
+    if "docker" in used:
+        assert name(path).startswith("appliance/agent/"), "only the agent knows Docker's interface"
+    if path.name != "settings.py":
+        reads = [node for node in ast.walk(ast.parse(path.read_text())) if _reads_environment(node)]
+        assert not reads, "the environment is read in settings.py"
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if "cli" not in p.parts and p.name != "__main__.py"], ids=name)
+def test_only_the_command_line_prints_or_exits(path: Path) -> None:
+    calls = [ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    assert not {"print", "sys.exit", "exit", "os._exit"} & set(calls)
+
+
+def test_no_host_name_of_a_package_registry_stands_in_the_project() -> None:
+    domains = ("debian.org", "pypi.org", "pythonhosted.org", "npmjs.org", "npmjs.com", "docker.io/", "ubuntu.com")
+    own = Path(__file__)
+    skipped = {".git", ".venv", "build", "dist", "node_modules", "vendor"}
+    found = [
+        f"{name(path)}: {domain}"
+        for path in ROOT.rglob("*")
+        if path.suffix in TEXT_SUFFIXES and path != own and not skipped & set(path.relative_to(ROOT).parts)
+        for domain in domains
+        if domain in path.read_text(errors="replace")
+    ]
+    assert not found
+
+
+def test_every_change_has_a_news_fragment_and_every_decision_a_number() -> None:
+    assert list((ROOT / "changelog.d").glob("*.*.md"))
+    numbers = [path.name[:4] for path in sorted((ROOT / "docs" / "adr").glob("*.md"))]
+    assert numbers == [f"{index:04}" for index in range(1, len(numbers) + 1)]
+
+
+def _reads_environment(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv")

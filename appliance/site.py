@@ -130,6 +130,21 @@ class Site(Part):
         return self.with_role(Role.MASTER)[0]
 
     @property
+    def console_url(self) -> str:
+        """Where people find the console."""
+        port = "" if self.ports.console == 443 else f":{self.ports.console}"
+        return f"https://{self.master.address}{port}"
+
+    @property
+    def api_url(self) -> str:
+        """Where programs find the control API."""
+        return f"https://{self.master.address}:{self.ports.api}"
+
+    def nfs_server(self, storage: NfsStorage) -> Node:
+        """Return the node that exports an NFS storage."""
+        return next(node for node in self.with_role(Role.STORAGE) if storage.node in (None, node.name))
+
+    @property
     def session_volume_root(self) -> str | None:
         """The folder on every worker below which sessions' volumes live; None without shared storage."""
         for storage in self.storage:

@@ -1,0 +1,26 @@
+"""Files that a person names on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from appliance.site import Site, load
+from reservoir.document import parse
+from reservoir.errors import InputError
+
+
+def read_site(path: Path) -> Site:
+    """Return the site of a site file; raises InputError where it cannot be read or is not valid."""
+    return load(parse(read_text(path), str(path)))
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file; raises InputError that says why it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            f"cannot be read: {error.strerror}", where=str(path), cure="give a file that exists"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InputError("is not text in UTF-8", where=str(path), cure="save it as UTF-8") from error

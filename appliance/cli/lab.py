@@ -1,0 +1,96 @@
+"""`penstock lab`: rehearse a site in containers on this machine."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from appliance import lab, settings
+from appliance.cli.files import read_site
+from appliance.site import Site
+from reservoir.errors import InputError
+
+app = typer.Typer(no_args_is_help=True, help="Rehearse a site in containers: up, down, status.")
+
+
+class Form(StrEnum):
+    """How a result is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+SiteFile = Annotated[Path, typer.Option("--file", "-f", help="The site file, site.yml.")]
+
+
+@app.command()
+def up(
+    file: SiteFile,
+    bundle: Annotated[Path | None, typer.Option(help="Folder of the bundle; mounted read-only in the lab.")] = None,
+    image: Annotated[str | None, typer.Option(help="A node image that Docker has; default: the bundle's.")] = None,
+    deploy: Annotated[bool, typer.Option(help="Install the site on the nodes.")] = True,
+) -> None:
+    """Start the nodes on a closed network and install the site on them."""
+    site = read_site(file)
+    if bundle is None and (deploy or image is None):
+        raise InputError("no bundle is given", where="--bundle", cure="name the folder of a bundle with --bundle")
+    image = image or lab.node_image(_given(bundle), _tell)
+    lab.up(site, image=image, bundle=bundle, tell=_tell)
+    if deploy:
+        lab.install(site, file.read_text(), _tell)
+        ca = lab.fetch_ca(site, _folder(site))
+        print(f"from this machine:\n  penstock login {site.api_url} --user admin --ca {ca}")
+
+
+@app.command()
+def down(
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="The site file of the lab.")] = None,
+    name: Annotated[str | None, typer.Option(help="The name of the lab, where its site file is gone.")] = None,
+) -> None:
+    """Remove the containers, networks and volumes of a lab."""
+    if (file is None) == (name is None):
+        raise InputError("it is not clear which lab", where="-f", cure="give the site file, or --name")
+    lab_name = name or read_site(_given(file)).name
+    lab.down(lab_name, _labs() / lab_name, _tell)
+
+
+@app.command()
+def status(
+    file: SiteFile,
+    output: Annotated[Form, typer.Option("--output", "-o", help="How to print it.")] = Form.TEXT,
+) -> None:
+    """Show the nodes of a lab, their addresses and states, and where its services are."""
+    site = read_site(file)
+    found = lab.status(site, _folder(site))
+    if output is Form.JSON:
+        print(json.dumps(found.json()))
+        return
+    table = Table("NODE", "STATE", "ADDRESS", "ROLES", "CONTAINER", box=None, pad_edge=False)
+    for node in found.nodes:
+        table.add_row(node.name, node.state, node.address, " ".join(node.roles), node.container)
+    Console().print(table)
+    print(f"\nconsole  {found.console}\nAPI      {found.api}\nCA       {found.ca or 'none before the first deploy'}")
+
+
+def _given(path: Path | None) -> Path:
+    if path is None:
+        raise InputError("a path is missing", where="-f", cure="give it")
+    return path
+
+
+def _labs() -> Path:
+    return settings.state_folder() / "labs"
+
+
+def _folder(site: Site) -> Path:
+    return _labs() / site.name
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)

@@ -1,0 +1,214 @@
+"""From a manifest and its lock to a bundle: fetch what is missing, make wheels and images, check, sign."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+from packaging.utils import parse_wheel_filename
+
+from reservoir import bundle as bundles
+from reservoir import fetch, image, lock, signing, wheels
+from reservoir.apt import PrivateApt, public_origin
+from reservoir.cache import Cache, digest
+from reservoir.errors import IntegrityError, PenstockError
+from reservoir.manifest import Manifest
+from reservoir.model import Artifact, Bundle, Lock, TargetRecord
+from reservoir.progress import Progress, silent
+from reservoir.settings import Settings
+
+T = TypeVar("T")
+DOWNLOADS = 4
+DEBS_A_BATCH = 24
+# wheels carry no time of their own: the earliest that a zip file can say
+WHEEL_TIME = 315532800
+
+
+@dataclass(frozen=True)
+class Built:
+    """A finished bundle; `changed` is false where the very same one was there already."""
+
+    folder: Path
+    bundle: Bundle
+    changed: bool
+    new_key: bool
+
+
+def make(manifest_path: Path, lock_path: Path, below: Path, settings: Settings, progress: Progress = silent) -> Built:
+    """Build the bundle of a manifest into the folder `below`.
+
+    Raises ConflictError where the lock does not match the manifest, and the errors of what it fetches and builds;
+    a folder under the final name is always whole.
+    """
+    locked = lock.read(lock_path)
+    wanted = lock.require_match(locked, manifest_path, lock_path)
+    cache = Cache(settings.cache)
+    new_key = not settings.signing_key.exists()
+    key = signing.new_key(settings.signing_key) if new_key else signing.read_key(settings.signing_key)
+    _download(locked, wanted, cache, progress)
+    own = _projects(locked, manifest_path, wanted, cache, progress)
+    images = _images(locked, wanted, cache, progress)
+    artifacts = [
+        artifact.model_copy(update={"origin": public_origin(artifact.origin)}) for artifact in locked.artifacts
+    ]
+    bundle = Bundle(
+        name=wanted.name,
+        version=wanted.version,
+        created=datetime.fromtimestamp(settings.timestamp, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        targets=[
+            TargetRecord(name=t.name, os=t.os, release=t.release, arch=t.arch, python=t.python) for t in wanted.targets
+        ],
+        artifacts=[*artifacts, *own, *images],
+    )
+    _check_blobs(bundle, cache, progress)
+    final = bundles.directory(bundle, below)
+    if (same := _same(final, bundle, key)) is not None:
+        return Built(final, same, changed=False, new_key=new_key)
+    progress("write the bundle")
+    blobs = [cache.path(sha256) for sha256 in bundle.sizes()]
+    return Built(bundles.assemble(bundle, blobs, key, below), bundle, changed=True, new_key=new_key)
+
+
+def _download(locked: Lock, wanted: Manifest, cache: Cache, progress: Progress) -> None:
+    """Bring every locked artifact into the cache."""
+    missing = {a.sha256: a for a in locked.artifacts if not cache.has(a.sha256, a.size)}
+    debs = [artifact for artifact in missing.values() if artifact.kind == "debian"]
+    others = [artifact for artifact in missing.values() if artifact.kind != "debian"]
+    note = _counter("download", sum(artifact.size for artifact in missing.values()), progress)
+    if others:
+        certificates = wheels.machine_indexes().certificates
+        with fetch.client(certificates) as http:
+            _in_parallel(others, lambda a: fetch.fetch(http, cache, a.origin, a.sha256, a.size, note))
+    for target in wanted.targets:
+        mine = [artifact for artifact in debs if artifact.targets[0] == target.name]
+        if mine:
+            apt = PrivateApt(lock.apt_root(cache, target), target)
+            batches = [mine[start : start + DEBS_A_BATCH] for start in range(0, len(mine), DEBS_A_BATCH)]
+            _in_parallel(batches, lambda batch, apt=apt: _download_debs(apt, batch, cache, note))
+
+
+def _download_debs(apt: PrivateApt, batch: Sequence[Artifact], cache: Cache, note: Callable[[int], None]) -> None:
+    """Download some Debian packages into the cache; those that came before a failure are kept."""
+    try:
+        apt.download([(a.origin, a.sha256, cache.partial(a.sha256)) for a in batch])
+    except PenstockError:
+        for artifact in batch:
+            partial = cache.partial(artifact.sha256)
+            if partial.is_file() and partial.stat().st_size == artifact.size:
+                cache.accept(partial, artifact.sha256, artifact.origin)
+        raise
+    for artifact in batch:
+        cache.accept(cache.partial(artifact.sha256), artifact.sha256, artifact.origin)
+        note(artifact.size)
+
+
+def _in_parallel(items: Sequence[T], act: Callable[[T], object]) -> None:
+    """Act on all items; the first failure stops what has not started yet."""
+    with ThreadPoolExecutor(DOWNLOADS) as pool:
+        futures = [pool.submit(act, item) for item in items]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _projects(
+    locked: Lock, manifest_path: Path, wanted: Manifest, cache: Cache, progress: Progress
+) -> list[Artifact]:
+    """Build the wheels of the local projects."""
+    artifacts = []
+    for project in locked.projects:
+        progress(f"build the wheel of {project.name}")
+        with tempfile.TemporaryDirectory(dir=cache.root) as folder:
+            path = manifest_path.parent / project.path
+            wheel = wheels.build(path.resolve(), Path(folder), wheels.machine_indexes(), WHEEL_TIME)
+            name, version, _, _ = parse_wheel_filename(wheel.name)
+            sha256, size = cache.add(wheel)
+        artifacts.append(
+            Artifact(
+                kind="python",
+                name=name,
+                version=str(version),
+                filename=wheel.name,
+                sha256=sha256,
+                size=size,
+                origin=f"built from {project.path}",
+                targets=[target.name for target in wanted.targets],
+                metadata={"extras": project.extras},
+            )
+        )
+    return artifacts
+
+
+def _images(locked: Lock, wanted: Manifest, cache: Cache, progress: Progress) -> list[Artifact]:
+    """Build the images from the debs in the cache, or take them from an earlier build of the same parts."""
+    debs = {artifact.sha256: artifact for artifact in locked.of_kind("debian")}
+    artifacts = []
+    for recipe in wanted.images:
+        parts = next(part for part in locked.images if (part.name, part.tag) == (recipe.name, recipe.tag))
+        made = image.make(recipe, wanted.target(recipe.target), parts, debs, cache, progress)
+        artifacts.append(
+            Artifact(
+                kind="image",
+                name=recipe.name,
+                version=recipe.tag,
+                filename=recipe.archive,
+                sha256=made.sha256,
+                size=made.size,
+                origin="built from this bundle's Debian packages",
+                targets=[recipe.target],
+                metadata={"tag": recipe.tag, "digest": made.digest, "session": recipe.session},
+            )
+        )
+    return artifacts
+
+
+def _check_blobs(bundle: Bundle, cache: Cache, progress: Progress) -> None:
+    """Hash everything once more: the cache may be old, and links to it may have been written through."""
+    sizes = bundle.sizes()
+    note = _counter("check", sum(sizes.values()), progress)
+
+    def check(sha256: str) -> None:
+        path = cache.path(sha256)
+        if digest(path) != sha256:
+            path.unlink()
+            raise IntegrityError(
+                "a file in the cache was changed; it was deleted", where=str(path), cure="run the build again"
+            )
+        note(sizes[sha256])
+
+    _in_parallel(list(sizes), check)
+
+
+def _same(final: Path, bundle: Bundle, key: signing.Ed25519PrivateKey) -> Bundle | None:
+    """Return the bundle under the final name if it holds the very same things, signed by the same key."""
+    try:
+        present, _, _ = bundles.read_signed(final, key.public_key())
+    except PenstockError:
+        return None
+    installers = all((final / name).read_bytes() == bundles.installer(name) for name in bundles.INSTALLER)
+    whole = all((final / bundles.BLOBS / sha256).is_file() for sha256 in present.sizes())
+    same = present.model_copy(update={"created": bundle.created}) == bundle
+    return present if same and whole and installers else None
+
+
+def _counter(step: str, total: int, progress: Progress) -> Callable[[int], None]:
+    """Return a function that adds up bytes from several threads and reports the sum."""
+    guard = threading.Lock()
+    done = 0
+
+    def note(count: int) -> None:
+        nonlocal done
+        with guard:
+            done += count
+            progress(step, done, total)
+
+    return note

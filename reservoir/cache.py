@@ -1,0 +1,95 @@
+"""A store of files by their sha256: downloads and built parts, checked on the way in and on the way out."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from reservoir.errors import IntegrityError, UnavailableError
+
+CHUNK = 1 << 20
+
+
+class Cache:
+    """Files below `root` by hash; an unfinished one has the ending `.partial`."""
+
+    def __init__(self, root: Path) -> None:
+        """Use the store at `root`, which is made where it is missing."""
+        self.root = root
+        self.blobs = root / "blobs"
+        self.blobs.mkdir(parents=True, exist_ok=True)
+
+    def path(self, sha256: str) -> Path:
+        """Return where the file with that hash lies, or would lie."""
+        return self.blobs / sha256
+
+    def partial(self, sha256: str) -> Path:
+        """Return where the file is collected until its hash holds."""
+        return self.blobs / f"{sha256}.partial"
+
+    def has(self, sha256: str, size: int) -> bool:
+        """Say whether the file is there in full length."""
+        path = self.path(sha256)
+        return path.is_file() and path.stat().st_size == size
+
+    def accept(self, path: Path, sha256: str, origin: str) -> Path:
+        """Move a finished file into the store; raises IntegrityError, and deletes it, where its hash differs."""
+        found = digest(path)
+        if found != sha256:
+            path.unlink()
+            raise IntegrityError(
+                f"{origin} has the sha256 {found}, not {sha256}",
+                where=path.name,
+                cure="try again; when it stays, the source changed the file: make a new lock",
+            )
+        path.chmod(0o444)
+        path.replace(self.path(sha256))
+        return self.path(sha256)
+
+    def add(self, path: Path) -> tuple[str, int]:
+        """Move a file that was made here into the store; return its hash and size in bytes."""
+        sha256 = digest(path)
+        size = path.stat().st_size
+        path.chmod(0o444)
+        path.replace(self.path(sha256))
+        return sha256, size
+
+
+def digest(path: Path) -> str:
+    """Return the sha256 of a file, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def pieces(path: Path) -> Iterator[bytes]:
+    """Yield a file in pieces."""
+    with path.open("rb") as file:
+        while piece := file.read(CHUNK):
+            yield piece
+
+
+@contextmanager
+def room_on(folder: Path) -> Iterator[None]:
+    """Turn a full disk below `folder` into an error that says so."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise UnavailableError(
+            f"no room left on the disk of {folder}", where=str(folder), cure="free some space, then run it again"
+        ) from error
+
+
+def flush(paths: Iterable[Path]) -> None:
+    """Wait until files and folders are on the disk."""
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

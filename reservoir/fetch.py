@@ -1,0 +1,107 @@
+"""Download over HTTP, or copy from this machine, into the cache: streamed, resumed, checked."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import httpx
+
+from reservoir.cache import Cache, room_on
+from reservoir.errors import UnavailableError
+
+TRIES = 4
+TIMEOUT = httpx.Timeout(60, connect=20)
+
+
+def client(certificates: str | None) -> httpx.Client:
+    """Return a client that trusts this machine's certificates and uses its proxies."""
+    context = ssl.create_default_context(cafile=certificates)
+    return httpx.Client(verify=context, timeout=TIMEOUT, follow_redirects=True)
+
+
+def size_of(http: httpx.Client, url: str) -> int:
+    """Return the size in bytes of what lies at `url`."""
+    if url.startswith("file:"):
+        return _local(url).stat().st_size
+    try:
+        answer = http.head(url)
+        answer.raise_for_status()
+        if "content-length" in answer.headers and "content-encoding" not in answer.headers:
+            return int(answer.headers["content-length"])
+        with http.stream("GET", url, headers={"Accept-Encoding": "identity"}) as whole:
+            whole.raise_for_status()
+            return sum(len(piece) for piece in whole.iter_raw())
+    except httpx.HTTPError as error:
+        raise _unavailable(url, error) from error
+
+
+def fetch(
+    http: httpx.Client, cache: Cache, url: str, sha256: str, size: int, note: Callable[[int], None] = lambda _: None
+) -> Path:
+    """Return the cached file with that hash, downloaded where it is missing; `note` hears of every piece's length.
+
+    An interrupted download goes on where it stopped. Raises IntegrityError where the hash differs.
+    """
+    if cache.has(sha256, size):
+        note(size)
+        return cache.path(sha256)
+    partial = cache.partial(sha256)
+    with room_on(cache.blobs):
+        if url.startswith("file:"):
+            shutil.copyfile(_local(url), partial)
+            note(size)
+        else:
+            _download(http, url, partial, size, note)
+    return cache.accept(partial, sha256, url)
+
+
+def _download(http: httpx.Client, url: str, partial: Path, size: int, note: Callable[[int], None]) -> None:
+    """Append to `partial` until it is complete; try again from where it stopped when the line breaks."""
+    if partial.exists() and partial.stat().st_size > size:
+        partial.unlink()
+    counted = 0
+    for attempt in range(1, TRIES + 1):
+        try:
+            have = partial.stat().st_size if partial.exists() else 0
+            if have == size and have > 0:
+                break
+            headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+            with http.stream("GET", url, headers=headers) as answer:
+                answer.raise_for_status()
+                resumed = answer.status_code == httpx.codes.PARTIAL_CONTENT
+                with partial.open("ab" if resumed else "wb") as file:
+                    counted = _note_up_to(have if resumed else 0, counted, note)
+                    for piece in answer.iter_raw():
+                        file.write(piece)
+                        counted = _note_up_to(file.tell(), counted, note)
+            break
+        except httpx.HTTPStatusError as error:
+            raise _unavailable(url, error) from error
+        except httpx.TransportError as error:
+            if attempt == TRIES:
+                raise _unavailable(url, error) from error
+    _note_up_to(size, counted, note)
+
+
+def _note_up_to(reached: int, counted: int, note: Callable[[int], None]) -> int:
+    """Report the bytes that were not reported yet; a restarted download reports none twice."""
+    if reached > counted:
+        note(reached - counted)
+    return max(reached, counted)
+
+
+def _local(url: str) -> Path:
+    path = Path(unquote(urlsplit(url).path))
+    if not path.is_file():
+        raise UnavailableError("there is no such file", where=url, cure="correct the address, or make a new lock")
+    return path
+
+
+def _unavailable(url: str, error: Exception) -> UnavailableError:
+    return UnavailableError(
+        f"cannot download: {error}".rstrip(), where=url, cure="check the connection; when the file is gone, lock again"
+    )

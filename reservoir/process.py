@@ -1,0 +1,66 @@
+"""The one module of this package that starts programs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from reservoir.errors import ProcessError, UnavailableError
+
+TAIL_LINES = 15
+CHUNK = 1 << 20
+
+
+def require(program: str, package: str) -> str:
+    """Return the path of `program`; raises UnavailableError that names the Debian package where it is missing."""
+    # /usr/sbin is not on the search path of every account, and debootstrap lies there
+    found = shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
+    if found is None:
+        raise UnavailableError(
+            f"the program {program} is not installed", where=program, cure=f"install the Debian package {package}"
+        )
+    return found
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    stdin: str = "",
+    cure: str = "",
+) -> str:
+    """Run a program to its end and return its standard output; raises ProcessError with the end of what it said."""
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(words, env=env, cwd=cwd, input=stdin, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise UnavailableError(f"cannot start {words[0]}: {error.strerror}", where=words[0], cure=cure) from error
+    if done.returncode != 0:
+        raise failure(words, done.returncode, done.stderr.strip() or done.stdout.strip(), cure)
+    return done.stdout
+
+
+def stream(command: Sequence[str | Path], *, cwd: Path | None = None) -> Iterator[bytes]:
+    """Run a program and yield its standard output in pieces; raises ProcessError when it fails."""
+    words = [str(word) for word in command]
+    with subprocess.Popen(words, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        if process.stdout is None or process.stderr is None:
+            raise UnavailableError(f"cannot read from {words[0]}")
+        try:
+            while piece := process.stdout.read(CHUNK):
+                yield piece
+        except BaseException:
+            process.kill()
+            raise
+        said = process.stderr.read().decode(errors="replace")
+    if process.returncode != 0:
+        raise failure(words, process.returncode, said, "")
+
+
+def failure(words: Sequence[str], code: int, said: str, cure: str) -> ProcessError:
+    """Return the error of a program that ended with `code`."""
+    tail = "\n  ".join(said.splitlines()[-TAIL_LINES:])
+    return ProcessError(f"{Path(words[0]).name} ended with code {code}:\n  {tail}", where=" ".join(words[:2]), cure=cure)

@@ -1,0 +1,42 @@
+"""What the environment says; no other module of this package reads it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_ROOT = Path("/var/lib/penstock/reservoir")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where things lie on this machine.
+
+    `cache` holds downloads and built parts by hash, `signing_key` is the integrator's private key,
+    `timestamp` is the moment (seconds since 1970) that goes into what is made now.
+    """
+
+    cache: Path
+    signing_key: Path
+    timestamp: int
+
+
+def load(environ: Mapping[str, str] = os.environ) -> Settings:
+    """Return the settings that the environment gives, or their defaults."""
+    home = Path(environ.get("HOME", "/root"))
+    cache = Path(environ.get("XDG_CACHE_HOME", home / ".cache")) / "penstock"
+    config = Path(environ.get("XDG_CONFIG_HOME", home / ".config")) / "penstock"
+    return Settings(
+        cache=Path(environ.get("PENSTOCK_CACHE", cache)),
+        signing_key=Path(environ.get("PENSTOCK_SIGNING_KEY", config / "signing.key")),
+        timestamp=int(environ.get("SOURCE_DATE_EPOCH", time.time())),
+    )
+
+
+def environment(**changes: str | None) -> dict[str, str]:
+    """Return the environment for a program that we start, with `changes`; None takes a variable away."""
+    merged = {**os.environ, **{key: value for key, value in changes.items() if value is not None}}
+    return {key: value for key, value in merged.items() if changes.get(key, "") is not None}

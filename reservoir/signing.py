@@ -1,0 +1,91 @@
+"""The integrator's Ed25519 key: made, read, used to sign a bundle's list and to check one."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+from reservoir.errors import ConflictError, InputError, IntegrityError, NotFoundError
+
+
+def new_key(path: Path) -> Ed25519PrivateKey:
+    """Make a key and write it where only its owner may read it; raises ConflictError where one lies already."""
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise ConflictError(
+            "there is a key already", where=str(path), cure="keep it, or move it away before you make another"
+        ) from error
+    with os.fdopen(handle, "wb") as file:
+        file.write(pem)
+    return key
+
+
+def read_key(path: Path) -> Ed25519PrivateKey:
+    """Return the private key at `path`."""
+    try:
+        key = load_pem_private_key(path.read_bytes(), password=None)
+    except FileNotFoundError as error:
+        raise NotFoundError(
+            "there is no signing key", where=str(path), cure="make one with `penstock reservoir key new`"
+        ) from error
+    except (ValueError, TypeError) as error:
+        raise InputError("not a private key without a password", where=str(path), cure="give an Ed25519 key") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise InputError("not an Ed25519 key", where=str(path), cure="give an Ed25519 key")
+    return key
+
+
+def public_pem(key: Ed25519PrivateKey) -> bytes:
+    """Return the public half of a key as PEM."""
+    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def read_public(pem: bytes, where: str) -> Ed25519PublicKey:
+    """Return the public key in PEM `pem`."""
+    try:
+        key = load_pem_public_key(pem)
+    except ValueError as error:
+        raise InputError("not a public key", where=where, cure="give the integrator's penstock.pub") from error
+    if not isinstance(key, Ed25519PublicKey):
+        raise InputError("not an Ed25519 key", where=where, cure="give the integrator's penstock.pub")
+    return key
+
+
+def fingerprint(key: Ed25519PublicKey) -> str:
+    """Return the name by which people compare keys: the sha256 of its raw 32 bytes, in hex."""
+    return hashlib.sha256(key.public_bytes(Encoding.Raw, PublicFormat.Raw)).hexdigest()
+
+
+def sign(key: Ed25519PrivateKey, content: bytes) -> bytes:
+    """Return the signature of `content` as one line of base64."""
+    return base64.b64encode(key.sign(content)) + b"\n"
+
+
+def check(key: Ed25519PublicKey, content: bytes, signature: bytes, where: str) -> None:
+    """Raise IntegrityError unless `signature` was made by the key over `content`."""
+    try:
+        key.verify(base64.b64decode(signature.strip(), validate=True), content)
+    except (InvalidSignature, binascii.Error) as error:
+        raise IntegrityError(
+            f"the signature does not belong to the key {fingerprint(key)[:16]}",
+            where=where,
+            cure="do not use this bundle; get it again from its maker, or check which key is theirs",
+        ) from error

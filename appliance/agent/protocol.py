@@ -25,7 +25,7 @@ binary frames carry bytes both ways; text frames carry ExecControl as JSON; the 
 
 
 class Message(BaseModel):
-    """Base of all messages: unknown keys are refused, so that two versions cannot misunderstand each other in silence."""
+    """Base of all messages: unknown keys are refused, so that versions cannot misunderstand each other in silence."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -131,7 +131,7 @@ class HeartbeatReply(Message):
 
 
 class ExecControl(Message):
-    """A text frame of the terminal: `resize` and `eof` (no more input) from the client, `exit` or `error` from the agent."""
+    """A text frame of the terminal: `resize` or `eof` (input ended) from a client, `exit` or `error` from the agent."""
 
     type: str = Field(pattern=r"^(resize|eof|exit|error)$")
     rows: int = 0

@@ -1,0 +1,207 @@
+"""The agent's HTTP interface, as `protocol.py` describes it, for callers whose certificate the settings allow."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Annotated, Any
+
+from fastapi import (
+    Depends,
+    FastAPI,
+    Query,
+    Request,
+    Response,
+    WebSocket,
+    WebSocketDisconnect,
+    WebSocketException,
+    status,
+)
+from fastapi.exceptions import RequestValidationError
+from fastapi.requests import HTTPConnection
+from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import TypeAdapter, ValidationError
+
+from appliance.agent.engine import Engine
+from appliance.agent.heartbeat import Reporter
+from appliance.agent.protocol import (
+    CONTAINERS_PATH,
+    HEALTH_PATH,
+    INVENTORY_PATH,
+    ContainerSpec,
+    ContainerState,
+    ExecControl,
+    Inventory,
+)
+from appliance.agent.settings import Settings
+from appliance.agent.supervisor import Supervisor
+from appliance.agent.terminal import Terminal
+from reservoir.errors import (
+    ConflictError,
+    ForbiddenError,
+    InputError,
+    NotFoundError,
+    PenstockError,
+    Problem,
+    UnavailableError,
+)
+
+CONTAINER_PATH = CONTAINERS_PATH + "/{identity}"
+MAX_GRACE_S = 600
+_STATUS: dict[type[PenstockError], int] = {
+    InputError: 422,
+    ConflictError: 409,
+    NotFoundError: 404,
+    ForbiddenError: 403,
+    UnavailableError: 503,
+}
+_command = TypeAdapter(Annotated[list[str], Query(min_length=1)])
+
+
+def make(settings: Settings, inventory: Inventory, engine: Engine, supervisor: Supervisor) -> FastAPI:
+    """Return the application of one agent."""
+
+    def allowed(connection: HTTPConnection) -> None:
+        peer = connection.state.peer
+        if peer in settings.allowed:
+            return
+        if connection.scope["type"] == "websocket":
+            raise WebSocketException(status.WS_1008_POLICY_VIOLATION, f"{peer} may not call this agent")
+        raise ForbiddenError(
+            f"the certificate of {peer or 'nobody'} may not call this agent",
+            where="certificate",
+            cure="call with the certificate of the control API",
+        )
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await supervisor.rebuild()
+        tasks = [
+            asyncio.create_task(supervisor.watch()),
+            asyncio.create_task(Reporter(settings, inventory, supervisor).run()),
+        ]
+        yield
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        engine.close()
+
+    app = FastAPI(
+        title="Penstock agent",
+        lifespan=lifespan,
+        dependencies=[Depends(allowed)],
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+    )
+    app.add_exception_handler(PenstockError, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+
+    @app.get(HEALTH_PATH)
+    async def health() -> dict[str, str]:
+        return {"status": "ok", "name": settings.name, "version": inventory.agent_version}
+
+    @app.get(INVENTORY_PATH)
+    async def show_inventory() -> Inventory:
+        return inventory
+
+    @app.get(CONTAINERS_PATH)
+    async def list_containers() -> list[ContainerState]:
+        return supervisor.states()
+
+    @app.put(CONTAINER_PATH)
+    async def launch(identity: str, spec: ContainerSpec) -> ContainerState:
+        if spec.id != identity:
+            raise InputError(f"the path names {identity}", where="id", cure="use one id in path and body")
+        return await supervisor.launch(spec)
+
+    @app.delete(CONTAINER_PATH, status_code=204)
+    async def remove(identity: str, grace_s: Annotated[int, Query(ge=0, le=MAX_GRACE_S)] = 10) -> Response:
+        await supervisor.remove(identity, grace_s)
+        return Response(status_code=204)
+
+    @app.get(CONTAINER_PATH + "/logs")
+    async def logs(identity: str, follow: bool = False, tail: Annotated[int | None, Query(ge=0)] = None) -> Response:
+        return StreamingResponse(await supervisor.logs(identity, follow=follow, tail=tail), media_type="text/plain")
+
+    @app.websocket(CONTAINER_PATH + "/exec")
+    async def execute(
+        websocket: WebSocket, identity: str, *, command: str, tty: bool = False, rows: int = 24, cols: int = 80
+    ) -> None:
+        await websocket.accept()
+        try:
+            async with Terminal(engine, identity, _parse_command(command), tty=tty) as terminal:
+                if tty:
+                    await terminal.resize(rows, cols)
+                last = await _relay(websocket, terminal)
+        except PenstockError as error:
+            last = ExecControl(type="error", reason=str(error))
+        with suppress(WebSocketDisconnect, RuntimeError):
+            await websocket.send_text(last.model_dump_json())
+            await websocket.close()
+
+    return app
+
+
+async def _relay(websocket: WebSocket, terminal: Terminal) -> ExecControl:
+    """Carry bytes both ways until the command or the caller ends; return the last frame."""
+    # a caller that goes away ends the command; a command that ends does not wait for the caller
+    tasks = {asyncio.create_task(_outward(websocket, terminal)), asyncio.create_task(_inward(websocket, terminal))}
+    done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+    return next(task.result() for task in done)
+
+
+async def _outward(websocket: WebSocket, terminal: Terminal) -> ExecControl:
+    async for chunk in terminal.output():
+        await websocket.send_bytes(chunk)
+    return ExecControl(type="exit", code=await terminal.exit_code())
+
+
+async def _inward(websocket: WebSocket, terminal: Terminal) -> ExecControl:
+    while (frame := await websocket.receive())["type"] != "websocket.disconnect":
+        if data := frame.get("bytes"):
+            await terminal.write(data)
+        elif text := frame.get("text"):
+            try:
+                control = ExecControl.model_validate_json(text)
+            except ValidationError as error:
+                return ExecControl(type="error", reason=f"not a control frame: {error.errors()[0]['msg']}")
+            if control.type == "resize":
+                await terminal.resize(control.rows, control.cols)
+            elif control.type == "eof":
+                terminal.write_eof()
+    return ExecControl(type="error", reason="the caller went away")
+
+
+def _parse_command(text: str) -> list[str]:
+    try:
+        return _command.validate_python(json.loads(text))
+    except (json.JSONDecodeError, ValidationError):
+        raise InputError(
+            "the command is not a JSON list of texts", where="command", cure='write ["bash", "-l"]'
+        ) from None
+
+
+async def _refused(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, PenstockError)  # noqa: S101 - registered for this class only
+    code = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
+    return _problems(code, error.problems)
+
+
+async def _invalid(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class only
+    problems = [
+        Problem(".".join(str(part) for part in detail["loc"][1:]), detail["msg"], "see appliance/agent/protocol.py")
+        for detail in error.errors()
+    ]
+    return _problems(422, problems)
+
+
+def _problems(code: int, problems: Any) -> JSONResponse:
+    errors = [{"where": problem.where, "reason": problem.reason, "cure": problem.cure} for problem in problems]
+    return JSONResponse({"errors": errors}, code)

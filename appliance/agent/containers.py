@@ -1,0 +1,202 @@
+"""How a session's container looks to Docker, and back. Pure: nothing here talks to Docker.
+
+Labels are the only memory of the agent: whatever it must know after a restart stands in them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from docker.types import DeviceRequest, HostConfig, LogConfig, Mount
+from pydantic import TypeAdapter
+
+from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuDevice, GpuGrant
+from appliance.gpu.share import MILLI, format_gpus
+from reservoir.errors import ConflictError, InputError, Problem
+
+API_VERSION = "1.41"
+"""Docker's API of Engine 20.10, the oldest that we support."""
+MAX_CONTAINERS = 100
+
+LABEL_ID = "io.penstock.id"
+LABEL_SESSION = "io.penstock.session"
+LABEL_SESSION_NAME = "io.penstock.session-name"
+LABEL_PROJECT = "io.penstock.project"
+LABEL_USER = "io.penstock.user"
+LABEL_GPUS = "io.penstock.gpus"
+LABEL_DIGEST = "io.penstock.spec"
+
+FINAL = (ContainerStatus.EXITED, ContainerStatus.FAILED)
+_SYSTEM_FOLDERS = ("/proc", "/sys", "/dev")
+_NEVER = "0001-01-01T00:00:00Z"
+_STATUS = {
+    "created": ContainerStatus.CREATING,
+    "running": ContainerStatus.RUNNING,
+    "paused": ContainerStatus.RUNNING,
+    "restarting": ContainerStatus.RUNNING,
+    "removing": ContainerStatus.EXITED,
+    "exited": ContainerStatus.EXITED,
+    "dead": ContainerStatus.EXITED,
+}
+_EXIT_REASONS = {
+    126: "exit code 126: the command cannot be executed; see the log",
+    127: "exit code 127: the command is not in the image; see the log",
+}
+_grants = TypeAdapter(list[GpuGrant])
+
+
+def name_of(identity: str) -> str:
+    """Return the name of the Docker container of one id."""
+    return f"penstock-{identity}"
+
+
+def digest_of(spec: ContainerSpec) -> str:
+    """Return a hash of a spec; fields at their default do not count, so that new ones may be added."""
+    return hashlib.sha256(spec.model_dump_json(exclude_defaults=True).encode()).hexdigest()
+
+
+def check(
+    spec: ContainerSpec,
+    devices: Mapping[str, GpuDevice],
+    others: Iterable[ContainerState],
+    mount_roots: Sequence[Path],
+) -> None:
+    """Refuse a spec that this node must not run beside `others`, the containers that it has already.
+
+    Raises InputError for a spec that can never run here, ConflictError for one that has no room now.
+    """
+    problems = [*_unknown_gpus(spec, devices), *_forbidden_mounts(spec, mount_roots)]
+    if problems:
+        raise InputError.of(problems)
+    live = [state for state in others if state.status not in FINAL]
+    if len(live) >= MAX_CONTAINERS:
+        raise ConflictError(
+            f"the node runs {len(live)} containers, and {MAX_CONTAINERS} are the most that a node may run",
+            where="id",
+            cure="use another node, or end a session on this one",
+        )
+    for position, grant in enumerate(spec.gpus):
+        used = sum(held.milli for state in live for held in state.gpus if held.uuid == grant.uuid)
+        if used + grant.milli > MILLI:
+            raise ConflictError(
+                f"{format_gpus(used)} of GPU {grant.uuid} is in use, so {format_gpus(grant.milli)} more does not fit",
+                where=f"gpus.{position}",
+                cure="use another GPU, or end a session on this one",
+            )
+
+
+def creation(spec: ContainerSpec, devices: Mapping[str, GpuDevice]) -> dict[str, Any]:
+    """Return the arguments with which docker's `create_container` makes the container of `spec`."""
+    real = [grant.uuid for grant in spec.gpus if not devices[grant.uuid].simulated]
+    host = HostConfig(
+        version=API_VERSION,
+        init=True,
+        security_opt=["no-new-privileges"],
+        shm_size=spec.shm_mib << 20,
+        nano_cpus=spec.cpu_milli * 1_000_000 or None,
+        mem_limit=spec.memory_mib << 20 or None,
+        memswap_limit=spec.memory_mib << 20 or None,
+        log_config=LogConfig(type="json-file", config={"max-size": "10m", "max-file": "3"}),
+        mounts=[Mount(mount.target, mount.source, type="bind", read_only=mount.read_only) for mount in spec.mounts],
+        device_requests=[DeviceRequest(device_ids=real, capabilities=[["gpu"]])] if real else None,
+    )
+    return {
+        "image": spec.image,
+        "name": name_of(spec.id),
+        "hostname": spec.session_name,
+        # an entrypoint of our own also drops the image's command, which is what `command` means
+        "entrypoint": spec.command,
+        "command": spec.args or None,
+        "environment": _environment(spec, real),
+        "labels": _labels(spec),
+        "host_config": host,
+    }
+
+
+def state_of(inspection: Mapping[str, Any]) -> ContainerState:
+    """Return the state of a container of ours from Docker's answer to `inspect`."""
+    labels, state = inspection["Config"]["Labels"], inspection["State"]
+    status, error = _STATUS[state["Status"]], state["Error"]
+    if status is ContainerStatus.CREATING and error:
+        status = ContainerStatus.FAILED
+    if status is ContainerStatus.EXITED and not error:
+        error = _EXIT_REASONS.get(state["ExitCode"], "")
+    if state.get("OOMKilled"):
+        error = f"out of memory: the limit is {inspection['HostConfig']['Memory'] >> 20} MiB"
+    return ContainerState(
+        id=labels[LABEL_ID],
+        session_id=labels[LABEL_SESSION],
+        status=status,
+        exit_code=state["ExitCode"] if status in FINAL else None,
+        error=error,
+        started_at=_time(state["StartedAt"]),
+        finished_at=_time(state["FinishedAt"]),
+        gpus=_grants.validate_json(labels[LABEL_GPUS]),
+    )
+
+
+def digest_label(inspection: Mapping[str, Any]) -> str:
+    """Return the digest of the spec that a container was made from; empty where it is not one of ours."""
+    digest: str = (inspection["Config"]["Labels"] or {}).get(LABEL_DIGEST, "")
+    return digest
+
+
+def _labels(spec: ContainerSpec) -> dict[str, str]:
+    return {
+        LABEL_ID: spec.id,
+        LABEL_SESSION: spec.session_id,
+        LABEL_SESSION_NAME: spec.session_name,
+        LABEL_PROJECT: spec.project,
+        LABEL_USER: spec.user,
+        LABEL_GPUS: json.dumps([grant.model_dump() for grant in spec.gpus]),
+        LABEL_DIGEST: digest_of(spec),
+    }
+
+
+def _environment(spec: ContainerSpec, real: Sequence[str]) -> dict[str, str]:
+    ours = {
+        "PENSTOCK_SESSION": spec.session_name,
+        "PENSTOCK_PROJECT": spec.project,
+        "PENSTOCK_GPUS": ",".join(grant.uuid for grant in spec.gpus),
+        "PENSTOCK_GPU_SHARE": ",".join(str(grant.milli) for grant in spec.gpus),
+    }
+    if not real:
+        # images for NVIDIA GPUs ask for all of them by default; a session gets what it was granted
+        ours["NVIDIA_VISIBLE_DEVICES"] = "void"
+    return {**spec.environment, **ours}
+
+
+def _unknown_gpus(spec: ContainerSpec, devices: Mapping[str, GpuDevice]) -> Iterable[Problem]:
+    for position, grant in enumerate(spec.gpus):
+        if grant.uuid not in devices:
+            yield Problem(
+                f"gpus.{position}.uuid", f"this node has no GPU {grant.uuid}", "grant a GPU of the node's inventory"
+            )
+    if len({grant.uuid for grant in spec.gpus}) < len(spec.gpus):
+        yield Problem("gpus", "a GPU is granted twice", "grant each GPU once, with the sum of its shares")
+
+
+def _forbidden_mounts(spec: ContainerSpec, roots: Sequence[Path]) -> Iterable[Problem]:
+    for position, mount in enumerate(spec.mounts):
+        # a link inside of a volume must not lead out of it
+        source = Path(mount.source).resolve()
+        if not any(source.is_relative_to(root) for root in roots):
+            allowed = ", ".join(map(str, roots)) or "none"
+            yield Problem(
+                f"mounts.{position}.source",
+                f"{source} is outside of the folders that may be mounted ({allowed})",
+                "mount a folder below one of them",
+            )
+        target = PurePosixPath(mount.target)
+        system = target == PurePosixPath("/") or any(target.is_relative_to(folder) for folder in _SYSTEM_FOLDERS)
+        if system or ".." in target.parts:
+            yield Problem(f"mounts.{position}.target", f"{mount.target} belongs to the system", "choose another folder")
+
+
+def _time(text: str) -> datetime | None:
+    return None if text == _NEVER else datetime.fromisoformat(text)

@@ -1,0 +1,194 @@
+"""Docker, seen by the agent: every call blocks, so callers run it in a thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
+
+import docker
+import requests
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+
+from appliance.agent import containers
+from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuDevice
+from reservoir.errors import ConflictError, NotFoundError, PenstockError, UnavailableError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Item_co = TypeVar("Item_co", covariant=True)
+
+_EVENTS = ["start", "die", "destroy"]
+_REMOVAL_S = 30.0
+
+
+class ImageMissingError(PenstockError):
+    """The image of a container is not on this node yet."""
+
+
+class EngineAwayError(UnavailableError):
+    """The Docker Engine does not answer; what was asked for may have happened or not."""
+
+
+class Closable(Protocol[Item_co]):
+    """What comes from Docker bit by bit; `close` from another thread ends the wait for more."""
+
+    def __iter__(self) -> Iterator[Item_co]: ...
+    def __next__(self) -> Item_co: ...
+    def close(self) -> None:
+        """End the stream."""
+
+
+def _translate(call: Callable[P, R]) -> Callable[P, R]:
+    """Turn Docker's errors into ours."""
+
+    @wraps(call)
+    def translated(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return call(*args, **kwargs)
+        except NotFound as error:
+            raise NotFoundError(_reason(error), where="container", cure="list the node's containers") from error
+        except APIError as error:
+            kind = ConflictError if error.status_code == 409 else UnavailableError
+            raise kind(_reason(error), where="Docker", cure="see `journalctl -u docker` on the node") from error
+        except (DockerException, requests.RequestException) as error:
+            raise EngineAwayError(
+                f"the Docker Engine does not answer: {error}", where="Docker", cure="run `systemctl status docker`"
+            ) from error
+
+    return translated
+
+
+class Engine:
+    """The Docker Engine of this node, limited to the containers that carry our label."""
+
+    def __init__(self, socket: Path) -> None:
+        """Prepare for calls over `socket`; nothing is called yet."""
+        self.socket = socket
+        self._api = docker.APIClient(base_url=f"unix://{socket}", version=containers.API_VERSION)
+
+    @_translate
+    def info(self) -> dict[str, Any]:
+        """Return Docker's description of itself and its machine."""
+        return self._api.info()
+
+    @_translate
+    def inspect_all(self) -> list[Mapping[str, Any]]:
+        """Return the inspections of all our containers, the stopped ones too."""
+        listed = self._api.containers(all=True, filters={"label": containers.LABEL_ID})
+        found = (self._inspect_or_none(entry["Id"]) for entry in listed)
+        return [inspection for inspection in found if inspection is not None]
+
+    @_translate
+    def state(self, identity: str) -> ContainerState:
+        """Return the state of one container; raises NotFoundError."""
+        return containers.state_of(self._api.inspect_container(containers.name_of(identity)))
+
+    @_translate
+    def create(self, spec: ContainerSpec, devices: Mapping[str, GpuDevice]) -> None:
+        """Create a container without starting it; one that was made from the same spec before is fine.
+
+        Raises ImageMissingError where its image must be pulled first.
+        """
+        try:
+            self._api.create_container(**containers.creation(spec, devices))
+        except ImageNotFound as error:
+            raise ImageMissingError(_reason(error), where="image", cure="pull it") from error
+        except APIError as error:
+            existing = self._inspect_or_none(containers.name_of(spec.id)) if error.status_code == 409 else None
+            if existing is None or containers.digest_label(existing) != containers.digest_of(spec):
+                raise
+
+    @_translate
+    def start(self, identity: str) -> ContainerState:
+        """Start a container and return its state, which is `failed` with a reason where Docker refuses."""
+        try:
+            self._api.start(containers.name_of(identity))
+        except APIError as error:
+            failed = {"status": ContainerStatus.FAILED, "error": _reason(error)}
+            return self.state(identity).model_copy(update=failed)
+        return self.state(identity)
+
+    @_translate
+    def pull(self, image: str) -> None:
+        """Pull an image; raises UnavailableError with Docker's reason."""
+        try:
+            progress: Iterable[dict[str, Any]] = self._api.pull(image, stream=True, decode=True)
+            error = next((line["error"] for line in progress if "error" in line), "")
+        except APIError as refused:
+            error = _reason(refused)
+        if error:
+            raise UnavailableError(
+                f"image {image} cannot be pulled: {error}", where="image", cure="check its name and the site's registry"
+            )
+
+    @_translate
+    def remove(self, identity: str, grace_s: int) -> None:
+        """Stop a container (SIGTERM, after `grace_s` seconds SIGKILL) and remove it; no error where it is gone."""
+        name = containers.name_of(identity)
+        try:
+            self._api.stop(name, timeout=grace_s)
+            self._api.remove_container(name, v=True, force=True)
+        except NotFound:
+            return
+        except APIError as error:
+            if error.status_code != 409:
+                raise
+            self._wait_until_gone(name)
+
+    @_translate
+    def logs(self, identity: str, *, follow: bool, tail: int | None) -> Closable[bytes]:
+        """Return the log of a container as a stream of bytes; `tail` limits it to the last lines."""
+        name = containers.name_of(identity)
+        # the SDK asks for the log before the first byte is read, so a missing container is an error here
+        return cast(
+            "Closable[bytes]", self._api.logs(name, stream=True, follow=follow, tail="all" if tail is None else tail)
+        )
+
+    @_translate
+    def events(self) -> Closable[dict[str, Any]]:
+        """Return the stream of starts and ends of our containers."""
+        filters = {"type": "container", "label": containers.LABEL_ID, "event": _EVENTS}
+        return cast("Closable[dict[str, Any]]", self._api.events(decode=True, filters=filters))
+
+    @_translate
+    def exec_create(self, identity: str, command: list[str], *, tty: bool) -> str:
+        """Prepare a command in a running container and return its id."""
+        name = containers.name_of(identity)
+        created = self._api.exec_create(name, command, stdin=True, stdout=True, stderr=True, tty=tty)
+        return cast("str", created["Id"])
+
+    @_translate
+    def exec_resize(self, exec_id: str, rows: int, cols: int) -> None:
+        """Tell a command the size of its terminal."""
+        self._api.exec_resize(exec_id, height=rows, width=cols)
+
+    @_translate
+    def exec_inspect(self, exec_id: str) -> dict[str, Any]:
+        """Return what Docker knows of a command: `Running`, `ExitCode`, `Pid`."""
+        return self._api.exec_inspect(exec_id)
+
+    def close(self) -> None:
+        """Close the connections to Docker."""
+        self._api.close()
+
+    def _inspect_or_none(self, container: str) -> Mapping[str, Any] | None:
+        try:
+            return cast("Mapping[str, Any]", self._api.inspect_container(container))
+        except NotFound:
+            return None
+
+    def _wait_until_gone(self, name: str) -> None:
+        deadline = time.monotonic() + _REMOVAL_S
+        while self._inspect_or_none(name) is not None:
+            if time.monotonic() > deadline:
+                raise UnavailableError(
+                    f"Docker does not finish removing {name}", where=name, cure="see `journalctl -u docker`"
+                )
+            time.sleep(0.05)
+
+
+def _reason(error: APIError) -> str:
+    return str(error.explanation or error).strip().rstrip(".")

@@ -1,0 +1,75 @@
+"""Tells the control API what this node has and runs: at every interval, and at once when a container changes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import uuid
+
+import httpx
+import structlog
+from pydantic import ValidationError
+
+from appliance.agent.protocol import HEARTBEAT_PATH, Heartbeat, HeartbeatReply, Inventory
+from appliance.agent.settings import Settings
+from appliance.agent.supervisor import Supervisor
+
+log = structlog.get_logger()
+
+MAX_DELAY_S = 15.0
+_TIMEOUT_S = 10.0
+_GATHER_S = 0.02
+"""Changes that come together, such as a start and its end, go out in one message."""
+
+
+class Reporter:
+    """Posts heartbeats for ever; the control API being away changes nothing on the node."""
+
+    def __init__(self, settings: Settings, inventory: Inventory, supervisor: Supervisor) -> None:
+        """Prepare for one run of the agent, which gets a `boot` of its own."""
+        self._settings = settings
+        self._inventory = inventory
+        self._supervisor = supervisor
+        self._boot = uuid.uuid4().hex
+        self._sequence = 0
+
+    async def run(self) -> None:
+        """Report for ever."""
+        context = ssl.create_default_context(cafile=self._settings.ca)
+        context.load_cert_chain(self._settings.cert, self._settings.key)
+        async with httpx.AsyncClient(base_url=self._settings.api_url, verify=context, timeout=_TIMEOUT_S) as client:
+            failures, delay = 0, 0.0
+            while True:
+                self._supervisor.changed.clear()
+                try:
+                    delay = await self._report(client)
+                except (httpx.HTTPError, ValidationError) as error:
+                    failures += 1
+                    delay = min(2.0 ** (failures - 2), MAX_DELAY_S)
+                    if failures == 1:
+                        log.warning("the control API does not take heartbeats", url=client.base_url, reason=str(error))
+                else:
+                    if failures:
+                        log.info("the control API takes heartbeats again", after_failures=failures)
+                    failures = 0
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._supervisor.changed.wait(), delay)
+                    await asyncio.sleep(_GATHER_S)
+
+    async def _report(self, client: httpx.AsyncClient) -> float:
+        self._sequence += 1
+        heartbeat = Heartbeat(
+            name=self._settings.name,
+            address=self._settings.address,
+            port=self._settings.port,
+            boot=self._boot,
+            sequence=self._sequence,
+            inventory=self._inventory,
+            containers=self._supervisor.states(),
+        )
+        answer = await client.post(
+            HEARTBEAT_PATH, content=heartbeat.model_dump_json(), headers={"Content-Type": "application/json"}
+        )
+        answer.raise_for_status()
+        return HeartbeatReply.model_validate_json(answer.content).interval_s

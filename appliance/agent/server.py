@@ -1,0 +1,57 @@
+"""Serves the agent over mutual TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Any
+
+import structlog
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from appliance.agent import app, inventory
+from appliance.agent.engine import Engine
+from appliance.agent.settings import Settings
+from appliance.agent.supervisor import Supervisor
+
+log = structlog.get_logger()
+
+_SHUTDOWN_S = 5
+
+
+class PeerProtocol(H11Protocol):
+    """HTTP that tells the application who called: `state.peer` is the common name of the client's certificate."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Read the name once a connection; uvicorn copies this state into each request and WebSocket."""
+        super().connection_made(transport)
+        self.app_state = {**self.app_state, "peer": _common_name(transport.get_extra_info("peercert"))}
+
+
+def serve(settings: Settings) -> None:
+    """Serve until a signal ends it; raises PenstockError where the node cannot be an agent."""
+    engine = Engine(settings.docker_socket)
+    has = inventory.take(settings, engine.info())
+    log.info(
+        "agent starts", node=has.name, gpus=len(has.gpus), simulated=bool(settings.simulated_gpus), port=settings.port
+    )
+    supervisor = Supervisor(engine, has.gpus, settings.mount_roots)
+    uvicorn.run(
+        app.make(settings, has, engine, supervisor),
+        host=settings.bind,
+        port=settings.port,
+        http=PeerProtocol,
+        ssl_certfile=settings.cert,
+        ssl_keyfile=settings.key,
+        ssl_ca_certs=str(settings.ca),
+        ssl_cert_reqs=ssl.CERT_REQUIRED,
+        access_log=False,
+        log_level="warning",
+        timeout_graceful_shutdown=_SHUTDOWN_S,
+    )
+
+
+def _common_name(certificate: dict[str, Any] | None) -> str:
+    subject = (certificate or {}).get("subject", ())
+    return next((value for part in subject for key, value in part if key == "commonName"), "")

@@ -1,0 +1,75 @@
+"""What the agent needs to know, read from the environment; the only place of this package that reads it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from appliance.gpu.share import MAX_GPUS
+from reservoir.errors import InputError, Problem
+
+PREFIX = "PENSTOCK_AGENT_"
+
+
+def _names(value: Any) -> Any:
+    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
+
+
+def _folders(value: Any) -> Any:
+    return tuple(part for part in value.split(":") if part) if isinstance(value, str) else value
+
+
+class Settings(BaseModel):
+    """Settings of one agent; each field is the variable `PENSTOCK_AGENT_<FIELD>`.
+
+    `allowed` lists the common names of the client certificates that may call the agent. `mount_roots` lists the folders
+    below which a session's mounts may lie; none means that no mount is allowed.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(min_length=1, max_length=63)
+    address: str = Field(min_length=1)
+    port: int = Field(default=6001, ge=1, le=65535)
+    bind: str = "0.0.0.0"  # noqa: S104 - every address of the node; the certificate decides who may call
+    api_url: str = Field(pattern=r"^https://[^/]+$")
+    ca: Path
+    cert: Path
+    key: Path
+    allowed: Annotated[tuple[str, ...], BeforeValidator(_names), Field(min_length=1)]
+    simulated_gpus: int = Field(default=0, ge=0, le=MAX_GPUS)
+    simulated_gpu_model: str = "Simulated GPU"
+    simulated_gpu_memory_mib: int = Field(default=16384, ge=1)
+    docker_socket: Path = Path("/var/run/docker.sock")
+    mount_roots: Annotated[tuple[Path, ...], BeforeValidator(_folders)] = ()
+
+
+def load(environ: Mapping[str, str] = os.environ) -> Settings:
+    """Return the settings; raises one InputError that names every variable that is missing or wrong."""
+    given = {key.removeprefix(PREFIX).lower(): value for key, value in environ.items() if key.startswith(PREFIX)}
+    try:
+        settings = Settings.model_validate(given)
+    except ValidationError as error:
+        raise InputError.of([_problem(detail) for detail in error.errors()]) from None
+    absent = [(field, path) for field in ("ca", "cert", "key") if not (path := getattr(settings, field)).is_file()]
+    if absent:
+        raise InputError.of(
+            [
+                Problem(PREFIX + field.upper(), f"there is no file {path}", "name a PEM file of the site's PKI")
+                for field, path in absent
+            ]
+        )
+    return settings
+
+
+def _problem(detail: Any) -> Problem:
+    variable = PREFIX + str(detail["loc"][0]).upper()
+    if detail["type"] == "missing":
+        return Problem(variable, "the variable is not set", "set it in /etc/penstock/agent.env")
+    if detail["type"] == "extra_forbidden":
+        return Problem(variable, "the agent knows no such setting", "remove it, or check its spelling")
+    return Problem(variable, f"{detail['msg']} (it is {detail['input']!r})", "correct it in /etc/penstock/agent.env")

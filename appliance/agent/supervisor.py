@@ -1,0 +1,206 @@
+"""Brings containers to the wanted state and knows where each one stands.
+
+Docker is the only memory: what is known here is rebuilt from it at every start, and again whenever the stream of events
+was cut. Only a container that does not exist in Docker (its image is being pulled, or could not be) is known from the
+launch alone; after a restart it is unknown, and the same launch asked for again comes to the same end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import structlog
+from anyio import to_thread
+
+from appliance.agent import containers
+from appliance.agent.engine import Closable, Engine, EngineAwayError, ImageMissingError
+from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuDevice
+from reservoir.errors import ConflictError, NotFoundError, PenstockError
+
+log = structlog.get_logger()
+
+R = TypeVar("R")
+
+MAX_FOLLOWERS = 200
+_RECONNECT_S = 1.0
+
+
+@dataclass
+class _Known:
+    """What the supervisor knows of one container.
+
+    `launching` while a launch of ours has not come to its end; `nowhere` where it failed before Docker had a container.
+    """
+
+    digest: str
+    state: ContainerState
+    launching: bool = False
+    nowhere: bool = False
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Supervisor:
+    """All containers of this node. `changed` is set whenever one of them changes."""
+
+    def __init__(self, engine: Engine, gpus: Sequence[GpuDevice], mount_roots: Sequence[Path]) -> None:
+        """Start with nothing known; `watch` fills it in."""
+        self.changed = asyncio.Event()
+        self._engine = engine
+        self._devices = {gpu.uuid: gpu for gpu in gpus}
+        self._mount_roots = mount_roots
+        self._known: dict[str, _Known] = {}
+        self._pulls: set[asyncio.Task[None]] = set()
+        self._watchers = anyio.CapacityLimiter(1)
+        self._followers = anyio.CapacityLimiter(MAX_FOLLOWERS)
+
+    def states(self) -> list[ContainerState]:
+        """Return the state of every container, oldest first."""
+        return [known.state for known in self._known.values()]
+
+    async def launch(self, spec: ContainerSpec) -> ContainerState:
+        """Run the container of `spec` unless it is known already; return its state.
+
+        Returns at once with `pulling` where the image must be pulled. Raises ConflictError where the id belongs to
+        another spec or the node is full, InputError where the node must not run the spec.
+        """
+        digest = containers.digest_of(spec)
+        if known := self._known.get(spec.id):
+            if known.digest != digest:
+                raise ConflictError(
+                    f"container {spec.id} was launched from another specification",
+                    where="id",
+                    cure="use a new id for a new container",
+                )
+            return known.state
+        containers.check(spec, self._devices, self.states(), self._mount_roots)
+        state = ContainerState(id=spec.id, session_id=spec.session_id, status=ContainerStatus.CREATING, gpus=spec.gpus)
+        known = self._known[spec.id] = _Known(digest, state, launching=True)
+        async with known.lock:
+            try:
+                await self._create_and_start(spec, known)
+            except ImageMissingError:
+                self._set(known, state.model_copy(update={"status": ContainerStatus.PULLING}))
+                pull = asyncio.create_task(self._pull_and_start(spec, known))
+                self._pulls.add(pull)
+                pull.add_done_callback(self._pulls.discard)
+        return known.state
+
+    async def remove(self, identity: str, grace_s: int) -> None:
+        """Stop and remove a container; no error where there is none."""
+        known = self._known.get(identity)
+        async with known.lock if known else contextlib.nullcontext():
+            await _blocking(self._engine.remove, identity, grace_s)
+            if self._known.pop(identity, None):
+                self.changed.set()
+
+    async def logs(self, identity: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
+        """Return the log of a container, with `follow` as it grows; raises NotFoundError where Docker has none."""
+        stream = await _blocking(partial(self._engine.logs, identity, follow=follow, tail=tail))
+        return _items(stream, self._followers)
+
+    async def watch(self) -> None:
+        """Learn all containers from Docker and follow its events, for ever; Docker being away is waited out."""
+        while True:
+            try:
+                # events first: what happens while the containers are listed is not lost
+                stream = await _blocking(self._engine.events)
+                async with aclosing(_items(stream, self._watchers)) as events:
+                    await self.rebuild()
+                    async for event in events:
+                        await self._refresh(event["Actor"]["Attributes"][containers.LABEL_ID])
+                log.warning("Docker ended its stream of events")
+            except PenstockError as error:
+                log.warning("Docker is away; containers go on", reason=str(error))
+            await asyncio.sleep(_RECONNECT_S)
+
+    async def rebuild(self) -> None:
+        """Learn the state of every container from Docker, and start those that were created and never started."""
+        settled = {key for key, known in self._known.items() if not known.launching and not known.nowhere}
+        found = await _blocking(self._engine.inspect_all)
+        for inspection in found:
+            state = containers.state_of(inspection)
+            settled.discard(state.id)
+            known = self._known.get(state.id)
+            if known is None:
+                known = self._known[state.id] = _Known(containers.digest_label(inspection), state)
+            if not known.launching:
+                await self._adopt(known, state)
+        for gone in settled:
+            self._known.pop(gone, None)
+        self.changed.set()
+
+    async def _adopt(self, known: _Known, state: ContainerState) -> None:
+        self._set(known, state)
+        if state.status is ContainerStatus.CREATING:
+            async with known.lock:
+                self._set(known, await _blocking(self._engine.start, state.id))
+
+    async def _create_and_start(self, spec: ContainerSpec, known: _Known) -> None:
+        try:
+            await _blocking(self._engine.create, spec, self._devices)
+            self._set(known, await _blocking(self._engine.start, spec.id))
+            known.launching = False
+        except ImageMissingError:
+            raise
+        except EngineAwayError:
+            # whether the container exists is told by Docker when it is back
+            self._known.pop(spec.id, None)
+            raise
+        except PenstockError as error:
+            self._fail(known, error)
+
+    async def _pull_and_start(self, spec: ContainerSpec, known: _Known) -> None:
+        try:
+            await _blocking(self._engine.pull, spec.image)
+            async with known.lock:
+                if self._known.get(spec.id) is known:
+                    await self._create_and_start(spec, known)
+        except PenstockError as error:
+            self._fail(known, error)
+
+    async def _refresh(self, identity: str) -> None:
+        known = self._known.get(identity)
+        if known is None or known.launching:
+            return
+        try:
+            self._set(known, await _blocking(self._engine.state, identity))
+        except NotFoundError:
+            # somebody removed it behind our back; a removal of ours has forgotten it already, or will
+            if self._known.get(identity) is known:
+                del self._known[identity]
+                self.changed.set()
+
+    def _set(self, known: _Known, state: ContainerState) -> None:
+        # a container never runs again, so news that overtook each other are told apart by what is final
+        if known.state.status not in containers.FINAL and state != known.state:
+            known.state = state
+            self.changed.set()
+
+    def _fail(self, known: _Known, error: PenstockError) -> None:
+        known.launching, known.nowhere = False, True
+        log.warning("container failed", id=known.state.id, reason=str(error))
+        self._set(known, known.state.model_copy(update={"status": ContainerStatus.FAILED, "error": str(error)}))
+
+
+async def _items(stream: Closable[R], limiter: anyio.CapacityLimiter) -> AsyncGenerator[R, None]:
+    try:
+        while (
+            item := await to_thread.run_sync(next, stream, None, limiter=limiter, abandon_on_cancel=True)
+        ) is not None:
+            yield item
+    finally:
+        # closing wakes the thread that an abandoned wait left behind
+        with anyio.CancelScope(shield=True), contextlib.suppress(OSError):
+            await to_thread.run_sync(stream.close)
+
+
+async def _blocking(call: Callable[..., R], *args: Any) -> R:
+    return await to_thread.run_sync(call, *args)

@@ -1,0 +1,302 @@
+"""A real agent process on the machine's own Docker Engine, with certificates of a site made for the test."""
+
+from __future__ import annotations
+
+import io
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+import docker
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from appliance.agent.protocol import HEARTBEAT_PATH, ContainerSpec, Heartbeat
+
+BUSYBOX = Path("/bin/busybox")
+LABEL_RUN = "PENSTOCK_TEST_RUN"
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A certificate authority in a folder."""
+
+    folder: Path
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+
+    @property
+    def ca(self) -> Path:
+        return self.folder / "ca.crt"
+
+    def issue(self, name: str) -> tuple[Path, Path]:
+        """Write a certificate and its key for `name`, good for server and client; return both paths."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        names: list[x509.GeneralName] = [x509.DNSName(name), x509.IPAddress(IPv4Address("127.0.0.1"))]
+        certificate = (
+            _builder(name, self.certificate.subject, key)
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
+            .sign(self.key, hashes.SHA256())
+        )
+        return _write(self.folder, name, certificate, key)
+
+
+def make_authority(folder: Path) -> Authority:
+    """Make a new authority."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
+    certificate = (
+        _builder("test authority", name, key)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder, "ca", certificate, key)
+    return Authority(folder, key, certificate)
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return make_authority(tmp_path_factory.mktemp("pki"))
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[docker.DockerClient]:
+    client = docker.from_env()
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def image(engine: docker.DockerClient) -> Iterator[str]:
+    """A tiny image: busybox and nothing else."""
+    assert BUSYBOX.is_file(), "install the Debian package busybox-static"
+    reference = f"penstock-test/busybox:{uuid.uuid4().hex[:12]}"
+    repository, tag = reference.split(":")
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.add(BUSYBOX, "bin/busybox")
+        for applet in ("sh", "cat", "echo", "sleep", "env", "seq", "stty", "true", "hostname"):
+            link = tarfile.TarInfo(f"bin/{applet}")
+            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+            archive.addfile(link)
+    engine.api.import_image_from_data(buffer.getvalue(), repository=repository, tag=tag)
+    yield reference
+    engine.images.remove(reference, force=True)
+
+
+@dataclass
+class FakeApi:
+    """The control API's side of heartbeats: keeps what it is told."""
+
+    port: int
+    heartbeats: list[Heartbeat] = field(default_factory=list)
+    peers: set[str] = field(default_factory=set)
+    interval_s: float = 0.5
+    status: int = 200
+
+    def wait(self, condition: Callable[[Heartbeat], bool], timeout_s: float = 10) -> Heartbeat:
+        """Return the first heartbeat that meets a condition."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            for heartbeat in list(self.heartbeats):
+                if condition(heartbeat):
+                    return heartbeat
+            time.sleep(0.01)
+        raise AssertionError(f"no such heartbeat; the last is {self.heartbeats[-1:]}")
+
+
+@pytest.fixture
+def fake_api(authority: Authority) -> Iterator[FakeApi]:
+    api = FakeApi(port=0)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            assert self.path == HEARTBEAT_PATH
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if api.status == 200:
+                assert isinstance(self.connection, ssl.SSLSocket)
+                api.peers.add(dict(part[0] for part in (self.connection.getpeercert() or {})["subject"])["commonName"])  # type: ignore[misc, index]
+                api.heartbeats.append(Heartbeat.model_validate_json(body))
+            answer = f'{{"interval_s": {api.interval_s}}}'.encode()
+            self.send_response(api.status)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: Any) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.ca)
+    context.load_cert_chain(*authority.issue("api-server"))
+    context.verify_mode = ssl.CERT_REQUIRED
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    api.port = server.server_port
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield api
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+class Agent:
+    """One agent process, which a test may stop and start again."""
+
+    def __init__(self, authority: Authority, environment: dict[str, str], log: Path) -> None:
+        self.port = int(environment["PENSTOCK_AGENT_PORT"])
+        self.authority = authority
+        self.environment = environment
+        self.log = log
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    def context(self, name: str = "master") -> ssl.SSLContext:
+        """Return TLS settings with the client certificate of `name`."""
+        context = ssl.create_default_context(cafile=self.authority.ca)
+        context.load_cert_chain(*self.authority.issue(name))
+        return context
+
+    def client(self, name: str = "master") -> httpx.Client:
+        return httpx.Client(base_url=self.url, verify=self.context(name), timeout=30)
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "appliance.agent"], env=self.environment, stdout=log, stderr=log
+            )
+        self.wait()
+
+    def wait(self, timeout_s: float = 20) -> None:
+        deadline = time.monotonic() + timeout_s
+        with self.client() as client:
+            while True:
+                try:
+                    client.get("/v1/health").raise_for_status()
+                except httpx.ConnectError:
+                    assert self.process is not None
+                    assert self.process.poll() is None, self.log.read_text()
+                    assert time.monotonic() < deadline, self.log.read_text()
+                    time.sleep(0.05)
+                else:
+                    return
+
+    def stop(self) -> None:
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(15)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+                raise
+
+
+@pytest.fixture
+def agent(
+    authority: Authority, fake_api: FakeApi, tmp_path: Path, run_id: str, engine: docker.DockerClient
+) -> Iterator[Agent]:
+    """A started agent of a node with two simulated GPUs."""
+    certificate, key = authority.issue("worker1")
+    volumes = tmp_path / "volumes"
+    volumes.mkdir()
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PENSTOCK_AGENT_NAME": "worker1",
+        "PENSTOCK_AGENT_ADDRESS": "127.0.0.1",
+        "PENSTOCK_AGENT_BIND": "127.0.0.1",
+        "PENSTOCK_AGENT_PORT": str(free_port()),
+        "PENSTOCK_AGENT_API_URL": f"https://127.0.0.1:{fake_api.port}",
+        "PENSTOCK_AGENT_CA": str(authority.ca),
+        "PENSTOCK_AGENT_CERT": str(certificate),
+        "PENSTOCK_AGENT_KEY": str(key),
+        "PENSTOCK_AGENT_ALLOWED": "master",
+        "PENSTOCK_AGENT_SIMULATED_GPUS": "2",
+        "PENSTOCK_AGENT_MOUNT_ROOTS": str(volumes),
+    }
+    agent = Agent(authority, environment, tmp_path / "agent.log")
+    agent.start()
+    yield agent
+    agent.stop()
+    for container in engine.containers.list(all=True, filters={"label": f"io.penstock.user={run_id}"}):
+        container.remove(force=True)
+
+
+@pytest.fixture
+def run_id() -> str:
+    """Marks the containers of one test: it stands in the label of the user."""
+    return f"test-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def spec(image: str, run_id: str) -> Callable[..., ContainerSpec]:
+    """Make a spec of this test; what it runs by default stays until it is told to end."""
+
+    def make(**changes: Any) -> ContainerSpec:
+        identity = f"t-{uuid.uuid4().hex[:12]}"
+        wanted: dict[str, Any] = {
+            "id": identity,
+            "session_id": identity,
+            "session_name": "trial",
+            "project": "team-a",
+            "user": run_id,
+            "image": image,
+            "command": ["sleep"],
+            "args": ["600"],
+        }
+        return ContainerSpec.model_validate({**wanted, **changes})
+
+    return make
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def _builder(name: str, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=1))
+    )
+
+
+def _write(
+    folder: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
+) -> tuple[Path, Path]:
+    paths = folder / f"{name}.crt", folder / f"{name}.key"
+    paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    paths[1].write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return paths

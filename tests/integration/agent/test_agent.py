@@ -1,0 +1,383 @@
+"""A real agent on the machine's Docker Engine: launch, idempotence, logs, restart, removal, and who may call."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import docker
+import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, ExecControl, Inventory
+from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_authority
+
+Make = Callable[..., ContainerSpec]
+
+
+def put(client: httpx.Client, spec: ContainerSpec) -> httpx.Response:
+    return client.put(f"/v1/containers/{spec.id}", json=spec.model_dump())
+
+
+def launch(client: httpx.Client, spec: ContainerSpec) -> ContainerState:
+    answer = put(client, spec)
+    assert answer.status_code == 200, answer.text
+    return ContainerState.model_validate_json(answer.content)
+
+
+def states(client: httpx.Client) -> dict[str, ContainerState]:
+    found = client.get("/v1/containers").raise_for_status().json()
+    return {state["id"]: ContainerState.model_validate(state) for state in found}
+
+
+def wait_for(client: httpx.Client, identity: str, status: ContainerStatus, timeout_s: float = 10) -> ContainerState:
+    deadline = time.monotonic() + timeout_s
+    while (state := states(client).get(identity)) is None or state.status is not status:
+        assert time.monotonic() < deadline, f"{identity} is {state}, not {status}"
+        time.sleep(0.02)
+    return state
+
+
+def open_exec(agent: Agent, identity: str, command: list[str], **options: Any) -> ClientConnection:
+    query = urlencode({"command": json.dumps(command), **options})
+    uri = f"wss://127.0.0.1:{agent.port}/v1/containers/{identity}/exec?{query}"
+    return connect(uri, ssl=agent.context(options.pop("name", "master")), compression=None)
+
+
+def drain(connection: ClientConnection) -> tuple[bytes, ExecControl]:
+    output = b""
+    while True:
+        frame = connection.recv(timeout=15)
+        if isinstance(frame, str):
+            return output, ExecControl.model_validate_json(frame)
+        output += frame
+
+
+def test_inventory_marks_simulated_gpus(agent: Agent) -> None:
+    with agent.client() as client:
+        inventory = Inventory.model_validate_json(client.get("/v1/inventory").content)
+    assert inventory.name == "worker1"
+    assert inventory.enforcement == "none"
+    assert inventory.cpu_milli >= 1000
+    assert [(gpu.index, gpu.uuid, gpu.simulated) for gpu in inventory.gpus] == [
+        (0, "SIM-worker1-0", True),
+        (1, "SIM-worker1-1", True),
+    ]
+
+
+def test_launch_is_idempotent_and_a_second_spec_conflicts(
+    agent: Agent, spec: Make, engine: docker.DockerClient, run_id: str
+) -> None:
+    wanted = spec(gpus=[{"uuid": "SIM-worker1-0", "index": 0, "milli": 500}], memory_mib=64, cpu_milli=500, shm_mib=32)
+    with agent.client() as client:
+        first, second = launch(client, wanted), launch(client, wanted)
+        assert first.status is second.status is ContainerStatus.RUNNING
+        assert put(client, wanted.model_copy(update={"args": ["601"]})).status_code == 409
+    [container] = engine.containers.list(filters={"label": f"io.penstock.user={run_id}"})
+    host, config = container.attrs["HostConfig"], container.attrs["Config"]
+    assert host["Memory"] == host["MemorySwap"] == 64 << 20
+    assert host["NanoCpus"] == 500_000_000
+    assert host["ShmSize"] == 32 << 20
+    assert host["Init"] is True
+    assert host["Privileged"] is False
+    assert host["SecurityOpt"] == ["no-new-privileges"]
+    assert host["LogConfig"] == {"Type": "json-file", "Config": {"max-file": "3", "max-size": "10m"}}
+    assert {"PENSTOCK_GPUS=SIM-worker1-0", "PENSTOCK_GPU_SHARE=500", "NVIDIA_VISIBLE_DEVICES=void"} <= set(
+        config["Env"]
+    )
+
+
+def test_a_gpu_is_never_granted_above_one(agent: Agent, spec: Make) -> None:
+    grant = {"uuid": "SIM-worker1-0", "index": 0, "milli": 600}
+    with agent.client() as client:
+        launch(client, spec(gpus=[grant]))
+        refused = put(client, spec(gpus=[grant]))
+        assert refused.status_code == 409
+        assert "0.6 of GPU SIM-worker1-0 is in use" in refused.json()["errors"][0]["reason"]
+        launch(client, spec(gpus=[{**grant, "milli": 400}]))
+
+
+def test_exit_code_log_and_heartbeat_of_a_container_that_ends(agent: Agent, spec: Make, fake_api: FakeApi) -> None:
+    wanted = spec(command=["sh", "-c"], args=["seq 1 5; echo oops >&2; exit 7"])
+    with agent.client() as client:
+        launch(client, wanted)
+        state = wait_for(client, wanted.id, ContainerStatus.EXITED)
+        assert state.exit_code == 7
+        assert state.started_at is not None
+        assert state.finished_at is not None
+        assert state.finished_at >= state.started_at
+        assert client.get(f"/v1/containers/{wanted.id}/logs").text == "1\n2\n3\n4\n5\noops\n"
+        assert client.get(f"/v1/containers/{wanted.id}/logs?tail=2").text == "5\noops\n"
+    seen = fake_api.wait(lambda beat: any(c.id == wanted.id and c.exit_code == 7 for c in beat.containers))
+    assert seen.name == "worker1"
+    assert seen.port == agent.port
+    assert fake_api.peers == {"worker1"}
+
+
+def test_log_can_be_followed_until_the_container_ends(agent: Agent, spec: Make) -> None:
+    wanted = spec(command=["sh", "-c"], args=["echo first; sleep 1; echo last"])
+    with agent.client() as client:
+        launch(client, wanted)
+        with client.stream("GET", f"/v1/containers/{wanted.id}/logs?follow=1") as answer:
+            assert answer.headers["content-type"].startswith("text/plain")
+            assert list(answer.iter_lines()) == ["first", "last"]
+
+
+def test_followers_that_go_away_do_not_block_the_agent(agent: Agent, spec: Make) -> None:
+    wanted = spec()
+    with agent.client() as client:
+        launch(client, wanted)
+        for _ in range(60):
+            with agent.client() as follower, follower.stream("GET", f"/v1/containers/{wanted.id}/logs?follow=1"):
+                pass
+        assert client.get("/v1/health").json()["status"] == "ok"
+        wait_for(client, wanted.id, ContainerStatus.RUNNING)
+
+
+def test_command_that_is_not_in_the_image_says_so(agent: Agent, spec: Make) -> None:
+    wanted = spec(command=["/no/such/program"], args=[])
+    with agent.client() as client:
+        launch(client, wanted)
+        state = wait_for(client, wanted.id, ContainerStatus.EXITED)
+        assert (state.exit_code, state.error) == (127, "exit code 127: the command is not in the image; see the log")
+        assert "/no/such/program" in client.get(f"/v1/containers/{wanted.id}/logs").text
+
+
+def test_container_that_docker_cannot_start_fails_with_the_reason_even_after_a_restart(
+    agent: Agent, spec: Make, tmp_path: Path
+) -> None:
+    wanted = spec(mounts=[{"source": str(tmp_path / "volumes"), "target": "/bin/busybox"}])
+    with agent.client() as client:
+        state = launch(client, wanted)
+        assert state.status is ContainerStatus.FAILED
+        assert "/bin/busybox" in state.error
+    agent.stop()
+    agent.start()
+    with agent.client() as client:
+        again = states(client)[wanted.id]
+        assert again.status is ContainerStatus.FAILED
+        assert "/bin/busybox" in again.error
+
+
+def test_image_that_cannot_be_pulled_fails_with_the_reason(agent: Agent, spec: Make) -> None:
+    wanted = spec(image="127.0.0.1:1/no/such:image")
+    with agent.client() as client:
+        assert launch(client, wanted).status in (ContainerStatus.PULLING, ContainerStatus.FAILED)
+        state = wait_for(client, wanted.id, ContainerStatus.FAILED, timeout_s=30)
+        assert "127.0.0.1:1/no/such:image cannot be pulled" in state.error
+        client.delete(f"/v1/containers/{wanted.id}").raise_for_status()
+        assert wanted.id not in states(client)
+
+
+def test_restarted_agent_finds_its_containers(agent: Agent, spec: Make, fake_api: FakeApi) -> None:
+    wanted = spec(gpus=[{"uuid": "SIM-worker1-1", "index": 1, "milli": 1000}])
+    with agent.client() as client:
+        before = launch(client, wanted)
+    boots = {fake_api.wait(lambda beat: True).boot}
+    agent.stop()
+    agent.start()
+    with agent.client() as client:
+        assert states(client)[wanted.id] == before
+        assert launch(client, wanted) == before
+        assert put(client, spec(gpus=wanted.gpus)).status_code == 409
+    fake_api.wait(lambda beat: beat.boot not in boots and [c.id for c in beat.containers] == [wanted.id])
+
+
+def test_container_that_was_created_but_not_started_is_started_by_the_next_agent(
+    agent: Agent, spec: Make, engine: docker.DockerClient
+) -> None:
+    from appliance.agent.containers import creation
+
+    agent.stop()
+    wanted = spec()
+    engine.api.create_container(**creation(wanted, {}))
+    agent.start()
+    with agent.client() as client:
+        wait_for(client, wanted.id, ContainerStatus.RUNNING)
+
+
+def test_heartbeat_follows_a_change_at_once_and_survives_an_absent_api(
+    agent: Agent, spec: Make, fake_api: FakeApi
+) -> None:
+    fake_api.wait(lambda beat: True)
+    fake_api.interval_s = 600
+    time.sleep(1)
+    wanted = spec()
+    with agent.client() as client:
+        launch(client, wanted)
+        fake_api.wait(lambda beat: [c.status for c in beat.containers] == [ContainerStatus.RUNNING], timeout_s=1)
+        fake_api.status = 503
+        client.delete(f"/v1/containers/{wanted.id}?grace_s=1").raise_for_status()
+        time.sleep(0.5)
+        count = len(fake_api.heartbeats)
+        fake_api.status = 200
+        fake_api.wait(lambda beat: beat.sequence > count and not beat.containers)
+
+
+def test_delete_stops_removes_and_is_idempotent(
+    agent: Agent, spec: Make, engine: docker.DockerClient, run_id: str
+) -> None:
+    wanted = spec(command=["sh", "-c"], args=["trap '' TERM; while true; do sleep 0.1; done"])
+    with agent.client() as client:
+        launch(client, wanted)
+        assert client.delete(f"/v1/containers/{wanted.id}?grace_s=1").status_code == 204
+        assert client.delete(f"/v1/containers/{wanted.id}").status_code == 204
+        assert states(client) == {}
+    assert engine.containers.list(all=True, filters={"label": f"io.penstock.user={run_id}"}) == []
+
+
+def test_container_that_somebody_else_removed_is_forgotten(
+    agent: Agent, spec: Make, engine: docker.DockerClient
+) -> None:
+    wanted = spec()
+    with agent.client() as client:
+        launch(client, wanted)
+        engine.containers.get(f"penstock-{wanted.id}").remove(force=True)
+        deadline = time.monotonic() + 5
+        while states(client):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def test_mounts_only_below_the_allowed_folders(agent: Agent, spec: Make, tmp_path: Path) -> None:
+    volume = tmp_path / "volumes" / "data"
+    volume.mkdir()
+    (tmp_path / "volumes" / "escape").symlink_to("/etc")
+    wanted = spec(
+        command=["sh", "-c"], args=["echo written > /data/file"], mounts=[{"source": str(volume), "target": "/data"}]
+    )
+    with agent.client() as client:
+        launch(client, wanted)
+        assert wait_for(client, wanted.id, ContainerStatus.EXITED).exit_code == 0
+        assert (volume / "file").read_text() == "written\n"
+        for source in ("/etc", str(tmp_path / "volumes" / "escape"), f"{volume}/../../.."):
+            refused = put(client, spec(mounts=[{"source": source, "target": "/data"}]))
+            assert refused.status_code == 422, source
+            assert refused.json()["errors"][0]["where"] == "mounts.0.source"
+
+
+def test_exec_carries_input_output_and_exit_code(agent: Agent, spec: Make) -> None:
+    wanted = spec()
+    with agent.client() as client:
+        launch(client, wanted)
+    with open_exec(agent, wanted.id, ["sh", "-c", "cat; echo error >&2; exit 3"]) as connection:
+        connection.send(b"some input\n")
+        connection.send('{"type": "eof"}')
+        output, last = drain(connection)
+    assert output == b"some input\nerror\n"
+    assert (last.type, last.code) == ("exit", 3)
+
+
+def test_exec_with_a_terminal_has_its_size_and_can_be_resized(agent: Agent, spec: Make) -> None:
+    wanted = spec()
+    with agent.client() as client:
+        launch(client, wanted)
+    with open_exec(agent, wanted.id, ["sh"], tty=1, rows=31, cols=97) as connection:
+        connection.send(b"stty size; read go; stty size; exit 5\n")
+        output = b""
+        while b"31 97" not in output:
+            output += connection.recv(timeout=10)  # type: ignore[operator]
+        connection.send('{"type": "resize", "rows": 40, "cols": 132}')
+        connection.send(b"\n")
+        output, last = drain(connection)
+    assert b"40 132" in output
+    assert (last.type, last.code) == ("exit", 5)
+
+
+def test_exec_that_writes_much_and_ends_at_once_loses_nothing(agent: Agent, spec: Make) -> None:
+    wanted = spec()
+    with agent.client() as client:
+        launch(client, wanted)
+    for _ in range(5):
+        with open_exec(agent, wanted.id, ["seq", "1", "20000"]) as connection:
+            output, last = drain(connection)
+        assert output == b"".join(b"%d\n" % number for number in range(1, 20001))
+        assert last.code == 0
+
+
+def test_command_whose_caller_went_away_is_hung_up(agent: Agent, spec: Make, engine: docker.DockerClient) -> None:
+    wanted = spec()
+    with agent.client() as client:
+        launch(client, wanted)
+    container = engine.containers.get(f"penstock-{wanted.id}")
+    connection = open_exec(agent, wanted.id, ["sleep", "999"], tty=1)
+    deadline = time.monotonic() + 10
+    while "sleep 999" not in str(container.top()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    connection.close()
+    while "sleep 999" in str(container.top()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(("command", "reason"), [("[]", "JSON list"), ("bash", "JSON list")])
+def test_exec_of_a_bad_command_says_so(agent: Agent, spec: Make, command: str, reason: str) -> None:
+    wanted = spec()
+    with agent.client() as client:
+        launch(client, wanted)
+    uri = f"wss://127.0.0.1:{agent.port}/v1/containers/{wanted.id}/exec?{urlencode({'command': command})}"
+    with connect(uri, ssl=agent.context()) as connection:
+        _, last = drain(connection)
+    assert last.type == "error"
+    assert reason in last.reason
+
+
+def test_exec_in_an_unknown_container_says_so(agent: Agent) -> None:
+    with open_exec(agent, "nobody", ["sh"]) as connection:
+        _, last = drain(connection)
+    assert last.type == "error"
+    assert "nobody" in last.reason
+
+
+def test_another_node_s_certificate_is_refused(agent: Agent, spec: Make) -> None:
+    with agent.client("worker2") as client:
+        refused = client.get("/v1/health")
+    assert refused.status_code == 403
+    assert "the certificate of worker2 may not call" in refused.json()["errors"][0]["reason"]
+    with pytest.raises(InvalidStatus) as rejected:
+        connect(f"wss://127.0.0.1:{agent.port}/v1/containers/x/exec?command=[]", ssl=agent.context("worker2"))
+    assert rejected.value.response.status_code == 403
+
+
+def test_no_certificate_and_a_foreign_one_are_refused(agent: Agent, authority: Authority, tmp_path: Path) -> None:
+    bare = ssl.create_default_context(cafile=authority.ca)
+    foreign = ssl.create_default_context(cafile=authority.ca)
+    foreign.load_cert_chain(*make_authority(tmp_path / "foreign").issue("master"))
+    for context in (bare, foreign):
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"{agent.url}/v1/health", verify=context)
+
+
+def test_bad_bodies_name_their_field(agent: Agent, spec: Make) -> None:
+    wanted = spec()
+    with agent.client() as client:
+        wrong = client.put(f"/v1/containers/{wanted.id}", json={**wanted.model_dump(), "colour": "red"})
+        assert wrong.status_code == 422
+        assert wrong.json()["errors"][0]["where"] == "colour"
+        assert client.put("/v1/containers/other", json=wanted.model_dump()).status_code == 422
+        unknown = put(client, spec(gpus=[{"uuid": "GPU-of-another-node", "index": 0, "milli": 500}]))
+        assert unknown.json()["errors"][0]["where"] == "gpus.0.uuid"
+
+
+def test_many_launches_at_once_make_one_container_each(agent: Agent, spec: Make) -> None:
+    wanted = [spec() for _ in range(3)]
+
+    async def burst() -> list[int]:
+        async with httpx.AsyncClient(base_url=agent.url, verify=agent.context(), timeout=60) as client:
+            puts = [client.put(f"/v1/containers/{s.id}", json=s.model_dump()) for s in wanted for _ in range(3)]
+            return [answer.status_code for answer in await asyncio.gather(*puts)]
+
+    assert asyncio.run(burst()) == [200] * 9
+    with agent.client() as client:
+        for one in wanted:
+            wait_for(client, one.id, ContainerStatus.RUNNING)
+        assert len(states(client)) == 3

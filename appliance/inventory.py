@@ -6,18 +6,17 @@ A group is named as the role that its nodes get; `inventory/group_vars/all/<role
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
 from typing import Any
 
 from appliance.site import ExternalStorage, NfsStorage, Node, Role, Site
 from reservoir.errors import InputError
 
-STATE = PurePosixPath("/var/lib/penstock/site")
+STATE = "/var/lib/penstock/site"
 """Where the controller keeps the site's certificates and passwords."""
 
-RESERVOIR_ROOT = PurePosixPath("/var/lib/penstock/reservoir")
+RESERVOIR_ROOT = "/var/lib/penstock/reservoir"
 
-EVERY_NODE = ("pki", "package_source", "time", "evidence")
+EVERY_NODE = ("preflight", "pki", "package_source", "time", "evidence")
 GROUPS: dict[Role, tuple[str, ...]] = {
     Role.RESERVOIR: ("reservoir",),
     Role.MASTER: ("database", "control_api", "edge"),
@@ -38,7 +37,7 @@ def aliases(node: Node) -> list[str]:
 
 
 def build(
-    site: Site, *, version: str, state: PurePosixPath = STATE, root: PurePosixPath = RESERVOIR_ROOT
+    site: Site, *, version: str, state: str = STATE, root: str = RESERVOIR_ROOT
 ) -> dict[str, Any]:
     """Return the inventory of a site, in the form of Ansible's YAML inventories.
 
@@ -66,12 +65,12 @@ def _members(site: Site) -> dict[str, list[str]]:
     return members
 
 
-def _site(site: Site, version: str, state: PurePosixPath, root: PurePosixPath) -> Variables:
+def _site(site: Site, version: str, state: str, root: str) -> Variables:
     return {
         "site_name": site.name,
         "site_version": version,
-        "site_state": str(state),
-        "site_reservoir_root": str(root),
+        "site_state": state,
+        "site_reservoir_root": root,
         "site_nodes": [
             {
                 "name": node.name,
@@ -89,24 +88,23 @@ def _site(site: Site, version: str, state: PurePosixPath, root: PurePosixPath) -
     }
 
 
-def _host(site: Site, node: Node, state: PurePosixPath) -> Variables:
+def _host(site: Site, node: Node, state: str) -> Variables:
     variables = _connection(site, node, state) | {
         "node_address": str(node.address),
         "node_reservoir": Role.RESERVOIR in node.roles,
         "node_clock": Role.MASTER in node.roles,
-        "storage_client_mounts": _mounts(site, node),
-        "storage_client_external": _external(site, node),
+        "node_mounts": _mounts(site, node),
+        "node_external": _external(site, node),
     }
     if node.agent_port is not None:
-        variables["node_agent_port"] = node.agent_port
-    if node.simulated_gpus is not None:
-        variables["node_agent_simulated_gpus"] = node.simulated_gpus.model_dump()
+        variables["node_agent_listen"] = node.agent_port
+        variables["node_simulated_gpus"] = node.simulated_gpus.model_dump() if node.simulated_gpus else {"count": 0}
     if node.ib_address is not None:
-        variables["fabric_address"] = str(node.ib_address)
+        variables["node_ib_address"] = str(node.ib_address)
     return variables | _exports(site, node)
 
 
-def _connection(site: Site, node: Node, state: PurePosixPath) -> Variables:
+def _connection(site: Site, node: Node, state: str) -> Variables:
     if Role.RESERVOIR in node.roles:
         return {"ansible_connection": "local"}
     variables: Variables = {
@@ -152,8 +150,8 @@ def _exports(site: Site, node: Node) -> Variables:
     if Role.STORAGE not in node.roles:
         return {}
     return {
-        "storage_server_kind": next(iter(kinds), "ganesha"),
-        "storage_server_exports": [storage.path for _, storage in exports],
+        "node_storage_server": next(iter(kinds), "ganesha"),
+        "node_exports": [storage.path for _, storage in exports],
     }
 
 

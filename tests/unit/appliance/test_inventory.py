@@ -18,7 +18,8 @@ EXAMPLE: dict[str, Any] = yaml.safe_load((ROOT / "inventory/example/site.yml").r
 
 
 def build(**changes: object) -> dict[str, Any]:
-    return inventory.build(Site.model_validate({**deepcopy(EXAMPLE), **changes}), version="1.2.3")["all"]
+    built: dict[str, Any] = inventory.build(Site.model_validate({**deepcopy(EXAMPLE), **changes}), version="1.2.3")["all"]
+    return built
 
 
 def members(built: dict[str, Any], group: str) -> list[str]:
@@ -71,19 +72,19 @@ def test_services_are_named_beside_their_nodes() -> None:
 
 def test_gpus_and_ports_reach_the_agents_of_workers_alone() -> None:
     hosts = build()["hosts"]
-    assert hosts["worker1"]["node_agent_port"] == 6001
-    assert hosts["worker1"]["node_agent_simulated_gpus"]["count"] == 4
+    assert hosts["worker1"]["node_agent_listen"] == 6001
+    assert hosts["worker1"]["node_simulated_gpus"]["count"] == 4
     assert not any(key.startswith("node_agent") for key in hosts["storage1"])
 
 
 def test_nfs_is_exported_by_its_node_and_mounted_by_its_clients() -> None:
     nfs = {"kind": "nfs", "name": "home", "path": "/srv/home", "mount_path": "/mnt/home", "clients": ["worker"]}
     built = build(storage=[nfs], session_storage=None)
-    assert built["hosts"]["storage1"]["storage_server_exports"] == ["/srv/home"]
-    assert built["hosts"]["worker1"]["storage_client_mounts"] == [
+    assert built["hosts"]["storage1"]["node_exports"] == ["/srv/home"]
+    assert built["hosts"]["worker1"]["node_mounts"] == [
         {"source": "storage1:/srv/home", "path": "/mnt/home"},
     ]
-    assert built["hosts"]["master1"]["storage_client_mounts"] == []
+    assert built["hosts"]["master1"]["node_mounts"] == []
     assert members(built, "storage_client") == ["worker1", "worker2"]
 
 
@@ -108,4 +109,4 @@ def test_an_infiniband_address_puts_a_node_into_the_fabric() -> None:
     nodes[1]["ib_address"] = "10.72.0.11"
     built = build(nodes=nodes)
     assert members(built, "fabric") == ["worker1"]
-    assert built["hosts"]["worker1"]["fabric_address"] == "10.72.0.11"
+    assert built["hosts"]["worker1"]["node_ib_address"] == "10.72.0.11"

@@ -1,0 +1,214 @@
+#!/usr/bin/python3
+"""What a node can say about itself. It only looks; the judging is done elsewhere, from all nodes together."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import socket
+import ssl
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DOCUMENTATION = r"""
+module: node_evidence
+short_description: Gather what a node can say about itself
+description: Looks at services, ports, routes, package sources, time, Docker, API, database, exports; changes nothing.
+author: Penstock
+options:
+  services: {type: list, elements: str, default: [], description: Units whose state is wanted.}
+  packages: {type: list, elements: str, default: [], description: Debian packages whose version is wanted.}
+  api_url: {type: str, required: true, description: URL of the control API.}
+  ca: {type: path, required: true, description: The site's CA.}
+  user: {type: str, description: User of the API that may list nodes; none means not to ask.}
+  password: {type: str, description: Password of that user.}
+  database: {type: str, description: Database to reach as its owner over the local socket; none means not to try.}
+  address: {type: str, required: true, description: Address of this node.}
+  exports: {type: list, elements: path, default: [], description: Folders that this node exports by NFS.}
+  mounts: {type: list, elements: path, default: [], description: Folders that this node mounts by NFS.}
+"""
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "services": {"type": "list", "elements": "str", "default": []},
+    "packages": {"type": "list", "elements": "str", "default": []},
+    "api_url": {"type": "str", "required": True},
+    "ca": {"type": "path", "required": True},
+    "user": {"type": "str"},
+    "password": {"type": "str", "no_log": True},
+    "database": {"type": "str"},
+    "address": {"type": "str", "required": True},
+    "exports": {"type": "list", "elements": "path", "default": []},
+    "mounts": {"type": "list", "elements": "path", "default": []},
+}
+OUTSIDE = ("192.0.2.1", 443)
+"""A documentation address: nothing may answer, and a closed network says at once that there is no way."""
+
+
+def main() -> None:
+    """Look at everything that the options name and return it as `penstock_evidence`."""
+    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    options = module.params
+
+    def run(*command: str) -> tuple[int, str]:
+        try:
+            code, out, err = module.run_command(list(command), handle_exceptions=False, cwd="/")
+        except OSError as error:
+            return 127, str(error)
+        return code, (out if code == 0 else out + err).strip()
+
+    module.exit_json(changed=False, penstock_evidence=gather(options, run))
+
+
+def gather(options: dict[str, Any], run: Callable[..., tuple[int, str]]) -> dict[str, Any]:
+    """Return the evidence; `run` starts a program and returns its exit code and output."""
+    trust = ssl.create_default_context(cafile=options["ca"]) if Path(options["ca"]).is_file() else None
+    evidence: dict[str, Any] = {
+        "os": os_name(Path("/etc/os-release")),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "penstock": penstock_versions(Path("/opt/penstock")),
+        "packages": table(run("dpkg-query", "--show", "--showformat=${Package} ${Version}\n", *options["packages"])[1]),
+        "services": {unit: run("systemctl", "is-active", unit)[1] for unit in options["services"]},
+        "ports": listening(run("ss", "--no-header", "--listening", "--tcp", "--numeric")[1]),
+        "default_routes": [
+            line.strip()
+            for family in ("-4", "-6")
+            for line in run("ip", family, "route", "show", "default")[1].splitlines()
+        ],
+        "outside": outside(),
+        "package_sources": sorted(set(run("apt-get", "indextargets", "--format", "$(REPO_URI)")[1].split())),
+        "pip_index": pip_index(Path("/etc/pip.conf")),
+        "time": tracking(*run("chronyc", "-c", "tracking")),
+        "docker": docker(*run("docker", "info", "--format", "{{json .}}")),
+        "api": health(options["api_url"], trust),
+        "mounts": {path: Path(path).is_mount() for path in options["mounts"]},
+        "exports": {path: export(path, options["address"], run) for path in options["exports"]},
+    }
+    if options["database"]:
+        name = options["database"]
+        code, out = run(
+            "runuser", f"--user={name}", "--", "psql", "--no-psqlrc", f"--dbname={name}", "--command=SELECT 1"
+        )
+        evidence["database"] = {"ok": code == 0, "detail": "" if code == 0 else out}
+    if options["user"]:
+        evidence["nodes"] = nodes(options["api_url"], trust, options["user"], options["password"])
+    return evidence
+
+
+def os_name(path: Path) -> str:
+    """Return the name of the operating system, with its release."""
+    found = re.search(r'^PRETTY_NAME="?([^"\n]*)', path.read_text(), re.MULTILINE)
+    return found[1] if found else ""
+
+
+def penstock_versions(folder: Path) -> dict[str, str]:
+    """Return the version of Penstock in each virtual environment of the node."""
+    found = sorted(folder.glob("*/lib/python3*/site-packages/penstock-*.dist-info"))
+    return {path.relative_to(folder).parts[0]: path.name.split("-")[1].removesuffix(".dist") for path in found}
+
+
+def table(text: str) -> dict[str, str]:
+    """Return lines of two words as a dictionary, without the lines that have another form."""
+    rows = [line.split() for line in text.splitlines()]
+    return {row[0]: row[1] for row in rows if len(row) == 2}
+
+
+def listening(text: str) -> list[int]:
+    """Return the TCP ports on which something listens beyond the loopback address, from the output of ss."""
+    sockets = [line.split()[3] for line in text.splitlines() if len(line.split()) > 3]
+    return sorted({int(port) for host, _, port in (name.rpartition(":") for name in sockets) if not _loopback(host)})
+
+
+def _loopback(host: str) -> bool:
+    return host.startswith("127.") or host in ("[::1]", "::1")
+
+
+def outside() -> str:
+    """Return why the outside cannot be reached; empty where it can."""
+    try:
+        with socket.create_connection(OUTSIDE, timeout=2):
+            return ""
+    except OSError as error:
+        return error.strerror or "timed out"
+
+
+def pip_index(path: Path) -> str:
+    """Return the Python index that pip uses; empty where none is configured."""
+    found = re.search(r"^index-url\s*=\s*(\S+)", path.read_text(), re.MULTILINE) if path.is_file() else None
+    return found[1] if found else ""
+
+
+def tracking(code: int, text: str) -> dict[str, Any] | None:
+    """Return how the node keeps time, from `chronyc -c tracking`; None where chrony does not answer.
+
+    `local` means that the node is its own clock; `offset_s` is the distance to its clock in seconds.
+    """
+    fields = text.split(",")
+    if code or len(fields) < 14:
+        return None
+    return {
+        "reference": fields[1],
+        "local": fields[0] == "7F7F0101",
+        "stratum": int(fields[2]),
+        "offset_s": float(fields[4]),
+        "synchronised": fields[13] == "Normal",
+    }
+
+
+def docker(code: int, text: str) -> dict[str, Any] | None:
+    """Return what Docker says about itself; None where it does not answer."""
+    if code:
+        return None
+    try:
+        info = json.loads(text)
+    except ValueError:
+        return None
+    return {
+        "version": info.get("ServerVersion", ""),
+        "driver": info.get("Driver", ""),
+        "root": info.get("DockerRootDir"),
+    }
+
+
+def export(path: str, address: str, run: Callable[..., tuple[int, str]]) -> dict[str, Any]:
+    """Return whether an NFS client that needs no kernel can list the export."""
+    code, out = run("nfs-ls", f"nfs://{address}{path}?version=4")
+    return {"ok": code == 0, "detail": "" if code == 0 else out}
+
+
+def health(url: str, trust: ssl.SSLContext | None) -> dict[str, Any]:
+    """Return whether the control API answers this node over TLS that the site's CA vouches for."""
+    try:
+        return {"ok": True, "detail": _call(f"{url}/api/v1/health", trust)[0]}
+    except (OSError, ValueError) as error:
+        return {"ok": False, "detail": str(error)}
+
+
+def nodes(url: str, trust: ssl.SSLContext | None, user: str, password: str) -> dict[str, Any]:
+    """Return the nodes that the control API knows."""
+    try:
+        body = json.dumps({"name": user, "password": password}).encode()
+        _, cookies = _call(f"{url}/api/v1/auth/login", trust, body)
+        return {"ok": True, "detail": "", "nodes": _call(f"{url}/api/v1/nodes", trust, cookies=cookies)[0]}
+    except (OSError, ValueError) as error:
+        return {"ok": False, "detail": str(error), "nodes": []}
+
+
+def _call(url: str, trust: ssl.SSLContext | None, body: bytes | None = None, cookies: str = "") -> tuple[Any, str]:
+    headers = {"Content-Type": "application/json", "Cookie": cookies}
+    request = urllib.request.Request(url, data=body, headers=headers)  # noqa: S310 - https, from the inventory
+    with urllib.request.urlopen(request, timeout=10, context=trust) as answer:  # noqa: S310
+        text = answer.read()
+        set_cookies = answer.headers.get_all("Set-Cookie") or []
+    return (json.loads(text) if text else None), "; ".join(cookie.split(";")[0] for cookie in set_cookies)
+
+
+if __name__ == "__main__":
+    main()

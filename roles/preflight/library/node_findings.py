@@ -1,0 +1,133 @@
+#!/usr/bin/python3
+"""Whether a node is fit to be installed. It only looks, and names every finding with its cure."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: node_findings
+short_description: Check that a node can be installed
+description: Looks at system, rights, address, disk, clock and external folders; changes nothing.
+author: Penstock
+options:
+  release: {type: str, required: true, description: Code name of the release that the packages are for.}
+  machine: {type: str, required: true, description: Machine type that the packages are for.}
+  address: {type: str, required: true, description: Address that the site gives to this node.}
+  disk_mib: {type: int, required: true, description: Room that the node needs below /var, in MiB.}
+  controller_time: {type: float, required: true, description: Seconds since the epoch on the controller.}
+  clock_s: {type: int, required: true, description: How far the clock may be off, in seconds.}
+  external: {type: list, elements: path, default: [], description: Folders that the site has mounted already.}
+"""
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "release": {"type": "str", "required": True},
+    "machine": {"type": "str", "required": True},
+    "address": {"type": "str", "required": True},
+    "disk_mib": {"type": "int", "required": True},
+    "controller_time": {"type": "float", "required": True},
+    "clock_s": {"type": "int", "required": True},
+    "external": {"type": "list", "elements": "path", "default": []},
+}
+PYTHON = (3, 11)
+
+
+def main() -> None:
+    """Return all findings as `penstock_findings`."""
+    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    module.exit_json(changed=False, penstock_findings=findings(module.params))
+
+
+def findings(options: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return one finding a check: its name, whether it is well, and if not the reason and the cure."""
+    release = code_name(Path("/etc/os-release"))
+    free = shutil.disk_usage("/var").free // 2**20
+    off = abs(time.time() - options["controller_time"])
+    return [
+        finding(
+            "system",
+            release == options["release"] and platform.machine() == options["machine"],
+            f"the node runs {release or 'an unknown system'} on {platform.machine()}",
+            f"install {options['release']} for {options['machine']}, for which the bundle was made",
+        ),
+        finding(
+            "python",
+            sys.version_info >= PYTHON,
+            f"its Python is {platform.python_version()}",
+            "install Python 3.11 or newer as /usr/bin/python3",
+        ),
+        finding(
+            "systemd",
+            Path("/run/systemd/system").is_dir(),
+            "systemd does not run the node",
+            "boot the node with systemd",
+        ),
+        finding(
+            "rights",
+            os.geteuid() == 0,
+            "the installer is not root on the node",
+            "let `ssh.user` be root, or give it sudo without a password",
+        ),
+        finding(
+            "address",
+            is_own(options["address"]),
+            f"no interface has the address {options['address']}",
+            "correct the node's address in the site file, or configure its interface",
+        ),
+        finding(
+            "disk",
+            free >= options["disk_mib"],
+            f"/var has {free} MiB free, of {options['disk_mib']} MiB needed",
+            "make room below /var",
+        ),
+        finding(
+            "clock",
+            off <= options["clock_s"],
+            f"the clock is {off:.0f} s away from the controller's",
+            "set the node's clock; certificates are not valid otherwise",
+        ),
+        *(
+            finding(
+                f"external {path}",
+                Path(path).is_dir(),
+                f"{path} is not a folder of the node",
+                "mount the site's storage there",
+            )
+            for path in options["external"]
+        ),
+    ]
+
+
+def finding(name: str, well: bool, reason: str, cure: str) -> dict[str, Any]:
+    """Return one finding; reason and cure are empty where all is well."""
+    return {"name": name, "ok": well, "reason": "" if well else reason, "cure": "" if well else cure}
+
+
+def code_name(path: Path) -> str:
+    """Return the code name of the release that the node runs."""
+    found = re.search(r"^VERSION_CODENAME=(\w+)", path.read_text(), re.MULTILINE) if path.is_file() else None
+    return found[1] if found else ""
+
+
+def is_own(address: str) -> bool:
+    """Return whether an interface of the node has the address."""
+    with socket.socket() as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
+
+
+if __name__ == "__main__":
+    main()

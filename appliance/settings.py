@@ -6,6 +6,7 @@ The node agent has settings of its own, in `appliance/agent/settings.py`.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,6 +21,11 @@ def config_folder(environ: Mapping[str, str] = os.environ) -> Path:
 def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of the calling user's state, `~/.local/state/penstock` unless XDG_STATE_HOME says otherwise."""
     return Path(environ.get("XDG_STATE_HOME") or _home(environ) / ".local" / "state") / "penstock"
+
+
+def search_path(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the search path for programs, with those of this Python's own environment first."""
+    return os.pathsep.join((str(Path(sys.executable).parent), environ.get("PATH") or os.defpath))
 
 
 def ansible_root() -> Path:

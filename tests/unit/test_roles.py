@@ -1,0 +1,131 @@
+"""The rules of roles and playbooks, as tests; a remark that came twice in a review belongs here."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
+READ_ONLY = {"evidence", "fabric", "preflight"}
+"""Roles that only look: they have nothing to install or configure."""
+
+SERVICES = [role for role in ROLES if role.name not in READ_ONLY]
+PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
+GROUPS: dict[str, Any] = yaml.safe_load((ROOT / "inventory/groups.yml").read_text())["all"]["children"]
+
+
+def load(path: Path) -> Any:
+    return yaml.safe_load(path.read_text())
+
+
+def tasks(role: Path) -> list[dict[str, Any]]:
+    return [
+        task for kind in ("tasks", "handlers") for path in sorted(role.glob(f"{kind}/*.yml")) for task in load(path)
+    ]
+
+
+def names(role: Path) -> list[str]:
+    """Debian packages that a role's defaults name."""
+    packages = load(role / "defaults/main.yml").get(f"{role.name}_packages", [])
+    kinds = packages.values() if isinstance(packages, dict) else [packages]
+    return [name for kind in kinds for name in kind]
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_every_role_has_defaults_and_typed_arguments(role: Path) -> None:
+    options = load(role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    assert set(load(role / "defaults/main.yml")) == set(options), "defaults and argument_specs name the same variables"
+    assert all(option.get("type") and option.get("description") for option in options.values())
+
+
+@pytest.mark.parametrize("role", SERVICES, ids=lambda role: role.name)
+def test_every_role_has_the_same_few_task_files(role: Path) -> None:
+    assert {path.name for path in (role / "tasks").iterdir()} == {
+        "main.yml",
+        "validate.yml",
+        "install.yml",
+        "configure.yml",
+    }
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_a_role_reads_its_own_variables_only(role: Path) -> None:
+    owners = [*(other.name for other in ROLES), "site", "node"]
+    modules = {path.stem for other in ROLES for path in other.glob("library/*.py")}
+    for path in [*role.glob("tasks/*.yml"), *role.glob("handlers/*.yml"), *role.glob("templates/**/*.j2")]:
+        text = path.read_text()
+        words = set(re.findall(r"(?<![\w./-])[a-z][a-z0-9]*_[a-z0-9_]+", text)) - modules
+        foreign = {
+            word for word in words if word.startswith(tuple(f"{owner}_" for owner in owners if owner != role.name))
+        }
+        assert {word for word in foreign if not word.startswith(f"{role.name}_")} == set(), path.relative_to(ROOT)
+        assert not re.search(r"\bgroups\[|\bgroup_names\b|\bhostvars\b", text), path.relative_to(ROOT)
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_variables_bear_the_name_of_their_role(role: Path) -> None:
+    files = [role / "defaults/main.yml", *role.glob("vars/*.yml")]
+    variables = [name for path in files for name in load(path)]
+    assert all(name.startswith(f"{role.name}_") for name in variables)
+    registered = [task["register"] for task in tasks(role) if "register" in task]
+    assert all(name.startswith(f"{role.name}_") for name in registered)
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_templates_mirror_the_path_of_their_target(role: Path) -> None:
+    for template in role.glob("templates/**/*.j2"):
+        first = template.relative_to(role / "templates").parts[0]
+        assert first in {"etc", "usr", "var"}, f"{template} stands where no file of a node does"
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_no_role_hides_errors_or_needs_a_shell(role: Path) -> None:
+    for task in tasks(role):
+        assert "ignore_errors" not in task, task["name"]
+        assert not {"shell", "raw", "ansible.builtin.shell", "ansible.builtin.raw"} & set(task), task["name"]
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_roles_use_the_modules_that_ansible_itself_brings(role: Path) -> None:
+    own = {path.stem for path in role.glob("library/*.py")}
+    for task in tasks(role):
+        modules = [key for key in task if "." in key or key in own]
+        assert len(modules) == 1, task
+        assert modules[0] in own or modules[0].startswith("ansible.builtin."), modules[0]
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_the_bundle_contains_every_package_that_a_role_installs(role: Path) -> None:
+    manifest = load(ROOT / "manifest.yml")
+    bundled = {package for packages in manifest["debian"].values() for package in packages}
+    assert set(names(role)) <= bundled
+
+
+def test_group_and_role_and_variables_share_one_name() -> None:
+    roles = {role.name for role in ROLES}
+    wired = {path.stem for path in (ROOT / "inventory/group_vars/all").glob("*.yml")}
+    assert set(GROUPS) == roles
+    assert wired == roles
+
+
+def test_wiring_sets_nothing_that_the_role_does_not_know() -> None:
+    for role in ROLES:
+        wired = set(load(ROOT / f"inventory/group_vars/all/{role.name}.yml"))
+        assert wired <= set(load(role / "defaults/main.yml")), role.name
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda path: path.name)
+def test_playbooks_hold_roles_and_no_tasks(playbook: Path) -> None:
+    for play in load(playbook):
+        assert not {"tasks", "pre_tasks", "post_tasks", "handlers", "vars"} & set(play), play["name"]
+        assert "import_playbook" in play or set(play["roles"]) <= set(GROUPS)
+
+
+def test_the_site_installs_every_service_role() -> None:
+    installed = {role for playbook in PLAYBOOKS for play in load(playbook) if "roles" in play for role in play["roles"]}
+    assert installed == {role.name for role in ROLES}

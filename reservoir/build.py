@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
@@ -65,13 +66,14 @@ def make(manifest_path: Path, lock_path: Path, below: Path, settings: Settings, 
             TargetRecord(name=t.name, os=t.os, release=t.release, arch=t.arch, python=t.python) for t in wanted.targets
         ],
         artifacts=[*artifacts, *own, *images],
+        installer={name: sha256(bundles.installer(name)).hexdigest() for name in bundles.INSTALLER},
     )
     _check_blobs(bundle, cache, progress)
     final = bundles.directory(bundle, below)
     if (same := _same(final, bundle, key)) is not None:
         return Built(final, same, changed=False, new_key=new_key)
     progress("write the bundle")
-    blobs = [cache.path(sha256) for sha256 in bundle.sizes()]
+    blobs = [cache.path(blob) for blob in bundle.sizes()]
     return Built(bundles.assemble(bundle, blobs, key, below), bundle, changed=True, new_key=new_key)
 
 
@@ -131,14 +133,14 @@ def _projects(
             path = manifest_path.parent / project.path
             wheel = wheels.build(path.resolve(), Path(folder), wheels.machine_indexes(), WHEEL_TIME)
             name, version, _, _ = parse_wheel_filename(wheel.name)
-            sha256, size = cache.add(wheel)
+            blob, size = cache.add(wheel)
         artifacts.append(
             Artifact(
                 kind="python",
                 name=name,
                 version=str(version),
                 filename=wheel.name,
-                sha256=sha256,
+                sha256=blob,
                 size=size,
                 origin=f"built from {project.path}",
                 targets=[target.name for target in wanted.targets],
@@ -176,14 +178,14 @@ def _check_blobs(bundle: Bundle, cache: Cache, progress: Progress) -> None:
     sizes = bundle.sizes()
     note = _counter("check", sum(sizes.values()), progress)
 
-    def check(sha256: str) -> None:
-        path = cache.path(sha256)
-        if digest(path) != sha256:
+    def check(blob: str) -> None:
+        path = cache.path(blob)
+        if digest(path) != blob:
             path.unlink()
             raise IntegrityError(
                 "a file in the cache was changed; it was deleted", where=str(path), cure="run the build again"
             )
-        note(sizes[sha256])
+        note(sizes[blob])
 
     _in_parallel(list(sizes), check)
 
@@ -194,10 +196,9 @@ def _same(final: Path, bundle: Bundle, key: signing.Ed25519PrivateKey) -> Bundle
         present, _, _ = bundles.read_signed(final, key.public_key())
     except PenstockError:
         return None
-    installers = all((final / name).read_bytes() == bundles.installer(name) for name in bundles.INSTALLER)
-    whole = all((final / bundles.BLOBS / sha256).is_file() for sha256 in present.sizes())
+    whole = all((final / bundles.BLOBS / blob).is_file() for blob in present.sizes())
     same = present.model_copy(update={"created": bundle.created}) == bundle
-    return present if same and whole and installers else None
+    return present if same and whole else None
 
 
 def _counter(step: str, total: int, progress: Progress) -> Callable[[int], None]:

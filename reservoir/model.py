@@ -44,7 +44,7 @@ class Artifact(Model):
 
 
 class Bundle(Model):
-    """The content of `bundle.json`."""
+    """The content of `bundle.json`; `installer` holds the hashes of the files that start an installation."""
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$")]
@@ -52,6 +52,7 @@ class Bundle(Model):
     created: str
     targets: list[TargetRecord]
     artifacts: list[Artifact]
+    installer: dict[Filename, Sha256] = {}
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 

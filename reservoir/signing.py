@@ -55,7 +55,12 @@ def read_key(path: Path) -> Ed25519PrivateKey:
 
 def public_pem(key: Ed25519PrivateKey) -> bytes:
     """Return the public half of a key as PEM."""
-    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return encode_public(key.public_key())
+
+
+def encode_public(key: Ed25519PublicKey) -> bytes:
+    """Return a public key as PEM."""
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
 def read_public(pem: bytes, where: str) -> Ed25519PublicKey:

@@ -1,1 +1,1 @@
-"""Control API: users, projects, nodes, images, sessions, and the scheduler that places them."""
+"""The control API: users, projects, nodes, images, sessions, the scheduler, and the engines that reach the machines."""

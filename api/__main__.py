@@ -1,0 +1,112 @@
+"""Run `python -m api serve | migrate | create-admin | register-images`; settings come from the environment."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from api import settings as environment
+from api.database import Database
+from api.settings import Settings
+from reservoir.errors import InputError, PenstockError, Problem
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command()
+def serve() -> None:
+    """Serve the API until SIGTERM."""
+    from api.server import serve as run
+
+    run(environment.load())
+
+
+@app.command()
+def migrate() -> None:
+    """Bring the database schema to this version."""
+    from api import schema
+
+    _change(schema.migrate)
+
+
+@app.command()
+def create_admin(name: Annotated[str, typer.Option(help="Name of the administrator.")]) -> None:
+    """Create an administrator; the password is read from standard input. An existing user is left as it is."""
+    from api.users import service
+    from api.users.models import Role
+    from api.users.schemas import UserRequest
+
+    password = sys.stdin.readline().rstrip("\n")
+
+    async def create(database: Database) -> bool:
+        async with database.reading() as db:
+            if await service.find(db, name):
+                return False
+        try:
+            request = UserRequest(name=name, password=password, role=Role.ADMIN)
+        except ValidationError as error:
+            raise InputError.of(
+                [Problem(str(i["loc"][0]), str(i["msg"]), "correct the value") for i in error.errors()]
+            ) from None
+        async with database.transaction() as db:
+            await service.create(db, request)
+        return True
+
+    _change(create)
+
+
+@app.command()
+def register_images(
+    index: Annotated[Path, typer.Option(help="The reservoir's list of images (images/index.json).")],
+    registry: Annotated[str, typer.Option(help="Registry that the nodes pull from, as HOST:PORT.")],
+) -> None:
+    """Register the images of a publication that sessions may use."""
+    from api.images import service
+
+    try:
+        published = json.loads(index.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"the list of images cannot be read: {error}", where=str(index), cure="name the right file"
+        ) from error
+
+    async def register(database: Database) -> bool:
+        async with database.transaction() as db:
+            return await service.register(db, published, registry, str(index))
+
+    _change(register)
+
+
+def _change(action: Callable[[Database], Awaitable[bool]]) -> None:
+    """Run an action on the database and print whether it changed anything."""
+    loaded: Settings = environment.load()
+
+    async def run() -> bool:
+        database = Database(loaded.database_url)
+        try:
+            return await action(database)
+        finally:
+            await database.close()
+
+    typer.echo(json.dumps({"changed": asyncio.run(run())}))
+
+
+def main() -> None:
+    """Run a command; an error of ours becomes its text and its exit code."""
+    try:
+        app(prog_name="python -m api")
+    except PenstockError as error:
+        for problem in error.problems:
+            typer.echo(f"error: {problem}", err=True)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

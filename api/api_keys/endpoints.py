@@ -1,0 +1,35 @@
+"""Endpoints of the caller's own API keys."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from fastapi import APIRouter
+
+from api.access import Caller
+from api.api_keys import service
+from api.api_keys.schemas import ApiKeyRequest, ApiKeyView, NewApiKeyView
+from api.database import Reading, Transaction
+from api.model import Done
+
+router = APIRouter(prefix="/api-keys", tags=["API keys"])
+
+
+@router.get("")
+async def list_api_keys(caller: Caller, db: Reading) -> list[ApiKeyView]:
+    """List the caller's keys."""
+    return [ApiKeyView.model_validate(key) for key in await service.of_user(db, caller.id)]
+
+
+@router.post("", status_code=201)
+async def create_api_key(request: ApiKeyRequest, caller: Caller, db: Transaction) -> NewApiKeyView:
+    """Make a key; the answer shows it this once."""
+    key, secret = await service.create(db, caller.id, request.name)
+    return NewApiKeyView(id=key.id, name=key.name, prefix=key.prefix, created_at=key.created_at, key=secret)
+
+
+@router.delete("/{key_id}")
+async def delete_api_key(key_id: UUID, caller: Caller, db: Transaction) -> Done:
+    """Delete one of the caller's keys; it is worth nothing afterwards."""
+    await service.delete(db, caller.id, key_id)
+    return Done()

@@ -1,0 +1,85 @@
+"""The application: routes, errors, and what runs beside them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from fastapi import APIRouter, Depends, FastAPI
+
+from api import docs, errors, system
+from api.access import PREFIX, guard
+from api.api_keys import endpoints as api_keys
+from api.database import Database
+from api.engine.base import Engine
+from api.images import endpoints as images
+from api.logins import endpoints as logins
+from api.nodes import endpoints as nodes
+from api.nodes.heartbeats import Heartbeats
+from api.projects import endpoints as projects
+from api.reconcilers.manager import Manager
+from api.sessions import endpoints as sessions
+from api.settings import Settings
+from api.users import endpoints as users
+
+DESCRIPTION = (
+    "Users, projects, nodes, images and sessions of a Penstock site. Shares are in milli-GPU: 1,000 are one GPU."
+)
+
+
+def create_app(settings: Settings, database: Database, engine: Engine, *, reconcile: bool = True) -> FastAPI:
+    """Return the application; with `reconcile` False nothing runs beside the requests."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        manager: Manager = app.state.manager
+        running = asyncio.create_task(manager.run()) if reconcile else None
+        yield
+        if running:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+        await engine.close()
+        await database.close()
+
+    app = FastAPI(
+        title="Penstock control API",
+        description=DESCRIPTION,
+        version=system.VERSION,
+        lifespan=lifespan,
+        dependencies=[Depends(guard)],
+        responses=errors.RESPONSES,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+    )
+    app.state.settings = settings
+    app.state.database = database
+    app.state.engine = engine
+    app.state.heartbeats = Heartbeats()
+    app.state.manager = Manager(database, engine, app.state.heartbeats, settings)
+    errors.install(app)
+    app.include_router(_routes())
+    docs.mount_static(app)
+    return app
+
+
+def _routes() -> APIRouter:
+    everything = APIRouter()
+    resources = APIRouter(prefix=PREFIX)
+    for router in (
+        logins.router,
+        api_keys.router,
+        users.router,
+        projects.router,
+        nodes.router,
+        images.router,
+        sessions.router,
+        system.router,
+        system.health,
+    ):
+        resources.include_router(router)
+    for router in (resources, system.health, nodes.agents, docs.router):
+        everything.include_router(router)
+    return everything

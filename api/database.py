@@ -1,0 +1,160 @@
+"""The database: one engine, transactions, and the types that every table shares."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import Depends
+from sqlalchemy import DateTime, Dialect, MetaData, event, text
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy.types import TypeDecorator
+from starlette.requests import HTTPConnection
+
+from reservoir.errors import UnavailableError
+
+NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+LEADER_LOCK = 0x50454E53
+"""Key of the advisory lock that the process with the reconcilers holds."""
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment in UTC, aware of it in Python even where the database forgets time zones."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Refuse a moment without a time zone; store UTC."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"{value} has no time zone")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Return the moment in UTC."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Base(DeclarativeBase):
+    """Base of every table; constraints are named by one convention, so that migrations can find them."""
+
+    metadata = MetaData(naming_convention=NAMING)
+    type_annotation_map = {datetime: UtcDateTime}  # noqa: RUF012 -- SQLAlchemy reads it from the class
+
+
+def now() -> datetime:
+    """Return this moment in UTC."""
+    return datetime.now(UTC)
+
+
+class Database:
+    """A database by its URL: PostgreSQL (`postgresql+psycopg://`) or SQLite (`sqlite+aiosqlite://`)."""
+
+    def __init__(self, url: str) -> None:
+        """Prepare the engine; nothing is connected yet."""
+        self.embedded = url.startswith("sqlite")
+        self.engine = create_async_engine(url) if self.embedded else create_async_engine(url, pool_pre_ping=True)
+        if self.embedded:
+            event.listen(self.engine.sync_engine, "connect", _prepare_sqlite)
+            event.listen(self.engine.sync_engine, "begin", _begin_sqlite)
+        self._writers = async_sessionmaker(self.engine, expire_on_commit=False)
+        self._readers = async_sessionmaker(self.engine.execution_options(read_only=True), expire_on_commit=False)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncSession]:
+        """Give a transaction that is committed at the end, or rolled back when anything is raised."""
+        async with self._writers.begin() as db:
+            yield db
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncSession]:
+        """Give a consistent view for reading; nothing is written."""
+        async with self._readers() as db:
+            yield db
+
+    @asynccontextmanager
+    async def leadership(self) -> AsyncIterator[Leadership]:
+        """Give the means to become the one process that runs the reconcilers."""
+        if self.embedded:
+            yield Leadership(None)
+            return
+        async with self.engine.connect() as connection:
+            yield Leadership(await connection.execution_options(isolation_level="AUTOCOMMIT"))
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.engine.dispose()
+
+
+class Leadership:
+    """A lock in the database that one process holds as long as its connection lives."""
+
+    def __init__(self, connection: AsyncConnection | None) -> None:
+        """Use a connection of its own; None where the database belongs to one process anyway."""
+        self._connection = connection
+        self._held = connection is None
+
+    async def hold(self) -> bool:
+        """Return whether this process is the leader now; raises UnavailableError when the connection is lost."""
+        if self._connection is None:
+            return True
+        try:
+            if self._held:
+                await self._connection.execute(text("SELECT 1"))
+            else:
+                result = await self._connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": LEADER_LOCK})
+                self._held = bool(result.scalar_one())
+        except OperationalError as error:
+            raise UnavailableError("the database cannot be reached", cure="start PostgreSQL") from error
+        return self._held
+
+
+def database_of(connection: HTTPConnection) -> Database:
+    """Return the application's database."""
+    database: Database = connection.app.state.database
+    return database
+
+
+async def _transaction(database: Annotated[Database, Depends(database_of)]) -> AsyncIterator[AsyncSession]:
+    async with database.transaction() as db:
+        yield db
+
+
+async def _reading(database: Annotated[Database, Depends(database_of)]) -> AsyncIterator[AsyncSession]:
+    async with database.reading() as db:
+        yield db
+
+
+DatabaseOf = Annotated[Database, Depends(database_of)]
+# The scope ends a transaction before the answer is sent: what a client was told is in the database.
+Transaction = Annotated[AsyncSession, Depends(_transaction, scope="function")]
+Reading = Annotated[AsyncSession, Depends(_reading, scope="function")]
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    """Let SQLAlchemy, not the driver, begin transactions; readers do not wait for the one writer."""
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "busy_timeout=10000"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Any) -> None:
+    """Take the write lock at the start: a transaction that reads first and writes later could not get it any more."""
+    read_only = connection.get_execution_options().get("read_only", False)
+    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")

@@ -1,0 +1,1 @@
+"""Engines: what lies between a decision and the machines."""

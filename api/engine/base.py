@@ -1,0 +1,64 @@
+"""The interface of engines: launch, terminate and observe containers, read their logs, open terminals in them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from appliance.agent.protocol import ContainerSpec, ContainerState
+from reservoir.errors import UnavailableError
+
+
+@dataclass(frozen=True)
+class Target:
+    """A node's agent."""
+
+    name: str
+    address: str
+    port: int
+
+
+class UnreachableError(UnavailableError):
+    """An agent did not answer; `delivered` is False where the request certainly never reached it."""
+
+    def __init__(self, reason: str, *, delivered: bool) -> None:
+        """Say why, and whether the agent may have acted all the same."""
+        super().__init__(reason, cure="look at the node's penstock-agent service")
+        self.delivered = delivered
+
+
+class Terminal(Protocol):
+    """An open terminal: bytes are what is typed and shown, text is ExecControl as JSON."""
+
+    async def send(self, frame: bytes | str) -> None:
+        """Send a frame to the container."""
+
+    def __aiter__(self) -> AsyncIterator[bytes | str]:
+        """Return the frames from the container until it ends."""
+
+
+class Engine(Protocol):
+    """What the reconcilers need of the machines.
+
+    Every call is idempotent by the container's id. Raises UnreachableError where the agent does not answer, and
+    another PenstockError where it refuses.
+    """
+
+    async def launch(self, target: Target, spec: ContainerSpec) -> ContainerState:
+        """Bring a container to run; the state may still be on its way there."""
+
+    async def terminate(self, target: Target, container_id: str, grace_s: int) -> None:
+        """Stop and remove a container; no error where there is none."""
+
+    def logs(self, target: Target, container_id: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
+        """Return the last `tail` lines of a container's log (None: all), with `follow` as it grows."""
+
+    def terminal(
+        self, target: Target, container_id: str, command: list[str], *, tty: bool, rows: int, cols: int
+    ) -> AbstractAsyncContextManager[Terminal]:
+        """Run a command in a container with a terminal on it."""
+
+    async def close(self) -> None:
+        """Let go of every connection."""

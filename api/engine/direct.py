@@ -1,0 +1,174 @@
+"""The engine `direct`: it talks to the node agents over mutual TLS."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlencode
+
+import httpx
+from pydantic import ValidationError
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+
+from api.engine.base import Target, UnreachableError
+from appliance.agent.protocol import CONTAINERS_PATH, ContainerSpec, ContainerState
+from reservoir.errors import ConflictError, InputError, NotFoundError, PenstockError, Problem
+
+CONNECT_S = 3.0
+ANSWER_S = 30.0
+KINDS: dict[int, type[PenstockError]] = {404: NotFoundError, 409: ConflictError}
+
+
+def client_context(ca: Path, cert: Path, key: Path) -> ssl.SSLContext:
+    """Return how we speak TLS with agents: their certificates and ours are the site's; raises InputError."""
+    try:
+        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(ca))
+        context.load_cert_chain(str(cert), str(key))
+    except OSError as error:
+        raise InputError(
+            f"the certificates towards the agents cannot be read: {error}",
+            where="PENSTOCK_API_AGENT_CA, _CERT, _KEY",
+            cure="name readable PEM files of the site's authority",
+        ) from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+class WebSocketTerminal:
+    """A terminal over a WebSocket."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        """Use an open connection."""
+        self._connection = connection
+
+    async def send(self, frame: bytes | str) -> None:
+        """Send a frame; a terminal that has ended takes none."""
+        try:
+            await self._connection.send(frame)
+        except ConnectionClosed:
+            return
+
+    async def __aiter__(self) -> AsyncIterator[bytes | str]:
+        """Return the frames until the agent ends."""
+        try:
+            async for frame in self._connection:
+                yield frame
+        except ConnectionClosed:
+            return
+
+
+class DirectEngine:
+    """The engine that calls each node's agent itself."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        """Prepare one pool of connections to all agents."""
+        self._context = context
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=200)
+        timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
+        # Agents are inside the site: no proxy of the environment stands between us and them.
+        self._client = httpx.AsyncClient(verify=context, timeout=timeout, limits=limits, trust_env=False)
+
+    async def launch(self, target: Target, spec: ContainerSpec) -> ContainerState:
+        """Ask the agent for the container."""
+        response = await self._call(target, "PUT", spec.id, json=spec.model_dump(mode="json"))
+        try:
+            return ContainerState.model_validate_json(response.content)
+        except ValidationError as error:
+            raise UnreachableError(
+                f"the agent of {target.name} answered what is no container's state", delivered=True
+            ) from error
+
+    async def terminate(self, target: Target, container_id: str, grace_s: int) -> None:
+        """Ask the agent to stop and remove the container."""
+        patience = httpx.Timeout(ANSWER_S + grace_s, connect=CONNECT_S)
+        await self._call(target, "DELETE", container_id, params={"grace_s": grace_s}, patience=patience)
+
+    async def logs(self, target: Target, container_id: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
+        """Relay the agent's stream."""
+        params: dict[str, int] = {"follow": int(follow)} | ({} if tail is None else {"tail": tail})
+        timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S, read=None if follow else ANSWER_S)
+        url = f"https://{_host(target)}{CONTAINERS_PATH}/{container_id}/logs"
+        try:
+            async with self._client.stream("GET", url, params=params, timeout=timeout) as response:
+                if response.is_error:
+                    await response.aread()
+                    raise _refusal(target, response)
+                async for chunk in response.aiter_raw():
+                    yield chunk
+        except httpx.TransportError as error:
+            raise _unreachable(target, error) from error
+
+    @asynccontextmanager
+    async def terminal(
+        self, target: Target, container_id: str, command: list[str], *, tty: bool, rows: int, cols: int
+    ) -> AsyncIterator[WebSocketTerminal]:
+        """Open the agent's WebSocket."""
+        query = urlencode({"command": json.dumps(command), "tty": int(tty), "rows": rows, "cols": cols})
+        url = f"wss://{_host(target)}{CONTAINERS_PATH}/{container_id}/exec?{query}"
+        try:
+            connection = await connect(
+                url, ssl=self._context, open_timeout=ANSWER_S, max_size=None, proxy=None, compression=None
+            )
+        except InvalidStatus as error:
+            raise _refused(target, error.response.status_code, bytes(error.response.body or b"")) from error
+        except (OSError, TimeoutError, InvalidHandshake) as error:
+            raise UnreachableError(f"the agent of {target.name} does not answer: {error}", delivered=False) from error
+        async with connection:
+            yield WebSocketTerminal(connection)
+
+    async def close(self) -> None:
+        """Close the pool."""
+        await self._client.aclose()
+
+    async def _call(
+        self,
+        target: Target,
+        method: str,
+        container_id: str,
+        *,
+        json: object = None,
+        params: dict[str, int] | None = None,
+        patience: httpx.Timeout | None = None,
+    ) -> httpx.Response:
+        url = f"https://{_host(target)}{CONTAINERS_PATH}/{container_id}"
+        try:
+            response = await self._client.request(
+                method, url, json=json, params=params, timeout=patience or self._client.timeout
+            )
+        except httpx.TransportError as error:
+            raise _unreachable(target, error) from error
+        if response.is_error:
+            raise _refusal(target, response)
+        return response
+
+
+def _host(target: Target) -> str:
+    return f"[{target.address}]:{target.port}" if ":" in target.address else f"{target.address}:{target.port}"
+
+
+def _unreachable(target: Target, error: httpx.TransportError) -> UnreachableError:
+    never_sent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+    why = str(error) or type(error).__name__
+    return UnreachableError(f"the agent of {target.name} does not answer: {why}", delivered=not never_sent)
+
+
+def _refusal(target: Target, response: httpx.Response) -> PenstockError:
+    return _refused(target, response.status_code, response.content)
+
+
+def _refused(target: Target, status: int, body: bytes) -> PenstockError:
+    """Return the agent's refusal with its own words; what lies on the agent's side may pass, and is tried again."""
+    try:
+        problems = [
+            Problem(str(item["where"]), str(item["reason"]), str(item["cure"])) for item in json.loads(body)["errors"]
+        ]
+    except (ValueError, KeyError, TypeError):
+        problems = []
+    if status >= 500 or not problems:
+        text = problems[0].reason if problems else f"status {status}"
+        return UnreachableError(f"the agent of {target.name} failed: {text}", delivered=True)
+    return KINDS.get(status, InputError).of(problems)

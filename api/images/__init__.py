@@ -1,0 +1,1 @@
+"""Images that sessions may use."""

@@ -1,0 +1,52 @@
+"""Endpoints to sign in and out."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from api.access import COOKIE, Caller, SettingsOf, public
+from api.database import DatabaseOf, Reading, Transaction
+from api.logins import service
+from api.logins.schemas import LoginRequest
+from api.model import Done
+from api.users import service as users
+from api.users.schemas import UserView
+
+router = APIRouter(prefix="/auth", tags=["auth"])
+
+
+@router.post("/login")
+@public
+async def login(request: LoginRequest, response: Response, database: DatabaseOf, settings: SettingsOf) -> UserView:
+    """Sign in with name and password; the answer sets a cookie."""
+    # Hashing takes a while: no transaction is open meanwhile.
+    async with database.reading() as db:
+        user = await users.check_password(db, request.name, request.password)
+    async with database.transaction() as db:
+        secret = await service.begin(db, user, settings.login_lifetime_s)
+    response.set_cookie(
+        COOKIE,
+        secret,
+        max_age=settings.login_lifetime_s,
+        path="/",
+        secure=settings.serves_tls,
+        httponly=True,
+        samesite="lax",
+    )
+    return UserView.model_validate(user)
+
+
+@router.post("/logout")
+async def logout(request: Request, response: Response, db: Transaction) -> Done:
+    """Sign out: the cookie is worth nothing afterwards."""
+    secret = request.cookies.get(COOKIE)
+    if secret:
+        await service.end(db, secret)
+    response.delete_cookie(COOKIE, path="/")
+    return Done()
+
+
+@router.get("/me")
+async def me(caller: Caller, db: Reading) -> UserView:
+    """Say who the caller is."""
+    return UserView.model_validate(await users.get(db, caller.name))

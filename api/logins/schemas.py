@@ -1,0 +1,14 @@
+"""Bodies of the login endpoints."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from api.model import Request, Text
+
+
+class LoginRequest(Request):
+    """Who signs in. The rules of names and passwords are not applied here: a wrong one is simply wrong."""
+
+    name: Text = Field(max_length=64)
+    password: Text = Field(max_length=256)

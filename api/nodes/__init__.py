@@ -1,0 +1,1 @@
+"""Machines with an agent, and what their heartbeats say."""

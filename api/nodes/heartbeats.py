@@ -1,0 +1,77 @@
+"""Heartbeats as they come in: kept in memory, handed over in batches, late and repeated ones left out."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from appliance.agent.protocol import ContainerStatus, Heartbeat
+
+
+@dataclass(frozen=True)
+class Report:
+    """A heartbeat and when it came."""
+
+    heartbeat: Heartbeat
+    received_at: datetime
+
+
+@dataclass
+class _Agent:
+    latest: Report
+    finished_boots: set[str] = field(default_factory=set)
+
+
+class Heartbeats:
+    """The last heartbeat of every agent, and those that the database does not know yet."""
+
+    def __init__(self) -> None:
+        """Start with nothing heard."""
+        self._agents: dict[str, _Agent] = {}
+        self._fresh: dict[str, Report] = {}
+        self.news = asyncio.Event()
+        """Set when a heartbeat says more than that its agent is alive."""
+
+    def receive(self, heartbeat: Heartbeat, received_at: datetime) -> bool:
+        """Take a heartbeat; returns False for one that is older than what we know."""
+        report = Report(heartbeat, received_at)
+        agent = self._agents.get(heartbeat.name)
+        if agent is None:
+            self._agents[heartbeat.name] = _Agent(report)
+            self._keep(report, news=True)
+            return True
+        known = agent.latest.heartbeat
+        if heartbeat.boot in agent.finished_boots:
+            return False
+        if heartbeat.boot == known.boot and heartbeat.sequence <= known.sequence:
+            return False
+        if heartbeat.boot != known.boot:
+            agent.finished_boots.add(known.boot)
+        agent.latest = report
+        self._keep(report, news=_content(heartbeat) != _content(known))
+        return True
+
+    def take(self) -> list[Report]:
+        """Return the heartbeats that came since the last call, the newest of each agent."""
+        fresh = list(self._fresh.values())
+        self._fresh.clear()
+        self.news.clear()
+        return fresh
+
+    def give_back(self, reports: list[Report]) -> None:
+        """Return heartbeats that could not be written; newer ones win."""
+        for report in reports:
+            self._fresh.setdefault(report.heartbeat.name, report)
+
+    def _keep(self, report: Report, *, news: bool) -> None:
+        self._fresh[report.heartbeat.name] = report
+        if news:
+            self.news.set()
+
+
+def _content(heartbeat: Heartbeat) -> tuple[object, ...]:
+    containers: dict[str, tuple[ContainerStatus, int | None]] = {
+        container.id: (container.status, container.exit_code) for container in heartbeat.containers
+    }
+    return heartbeat.boot, heartbeat.address, heartbeat.port, heartbeat.inventory, containers

@@ -1,0 +1,61 @@
+"""Tables of nodes and their GPUs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID, uuid4
+
+from sqlalchemy import Enum, ForeignKey, String, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from api.database import Base, now
+
+
+class NodeState(StrEnum):
+    """Whether a node's agent reports: `new` has never done so, `lost` not for a while."""
+
+    NEW = "new"
+    READY = "ready"
+    LOST = "lost"
+
+
+class Node(Base):
+    """A machine with an agent, as its last heartbeat described it."""
+
+    __tablename__ = "nodes"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    name: Mapped[str] = mapped_column(String(63), unique=True)
+    address: Mapped[str] = mapped_column(String(255))
+    port: Mapped[int]
+    state: Mapped[NodeState] = mapped_column(
+        Enum(NodeState, native_enum=False, length=16, values_callable=lambda states: [state.value for state in states]),
+        default=NodeState.NEW,
+    )
+    agent_version: Mapped[str] = mapped_column(String(64), default="")
+    engine_version: Mapped[str] = mapped_column(String(64), default="")
+    os: Mapped[str] = mapped_column(String(128), default="")
+    enforcement: Mapped[str] = mapped_column(String(32), default="none")
+    cpu_milli: Mapped[int] = mapped_column(default=0)
+    memory_mib: Mapped[int] = mapped_column(default=0)
+    last_seen: Mapped[datetime | None]
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    gpus: Mapped[list[Gpu]] = relationship(
+        order_by="Gpu.index", lazy="selectin", cascade="all, delete-orphan", passive_deletes=True
+    )
+
+
+class Gpu(Base):
+    """A GPU of a node; `simulated` marks one that no hardware stands behind."""
+
+    __tablename__ = "gpus"
+    __table_args__ = (UniqueConstraint("node_id", "uuid"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    node_id: Mapped[UUID] = mapped_column(ForeignKey("nodes.id", ondelete="CASCADE"))
+    index: Mapped[int]
+    uuid: Mapped[str] = mapped_column(String(128))
+    model: Mapped[str] = mapped_column(String(128))
+    memory_mib: Mapped[int]
+    simulated: Mapped[bool]

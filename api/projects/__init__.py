@@ -1,0 +1,1 @@
+"""Projects: a quota of GPUs and the members who share it."""

@@ -1,0 +1,179 @@
+"""Runs the reconcilers: every process writes the heartbeats it hears, one leader schedules, launches and terminates."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Any
+from uuid import UUID
+
+import structlog
+from fastapi import Depends
+from starlette.requests import HTTPConnection
+
+from api.database import Database, now
+from api.engine.base import Engine
+from api.nodes import service as nodes
+from api.nodes.heartbeats import Heartbeats
+from api.reconcilers.observe import Ghost, Observer
+from api.reconcilers.operate import Operator
+from api.scheduler.loop import schedule
+from api.sessions import service as sessions
+from api.sessions.models import State
+from api.settings import Settings
+from reservoir.errors import PenstockError
+
+log = structlog.get_logger()
+
+TICK_S = 1.0
+RETRY_S = (0.5, 1.0, 2.0, 4.0, 8.0)
+GHOST_GRACE_S = 5
+IN_OPERATION = (State.SCHEDULED, State.PREPARING, State.TERMINATING)
+
+
+@dataclass
+class _Retry:
+    due: float
+    tries: int = 0
+
+
+class Manager:
+    """Runs until it is cancelled; `wake` makes the leader look at once."""
+
+    def __init__(self, database: Database, engine: Engine, heartbeats: Heartbeats, settings: Settings) -> None:
+        """Prepare the reconcilers."""
+        self._database = database
+        self._engine = engine
+        self._heartbeats = heartbeats
+        self._settings = settings
+        self._observer = Observer(database, heartbeats)
+        self._operator = Operator(database, engine)
+        self._woken = asyncio.Event()
+        self._busy: dict[str, asyncio.Task[None]] = {}
+        self._retries: dict[UUID, _Retry] = {}
+        self._began = time.monotonic()
+
+    def wake(self) -> None:
+        """Let the leader look now instead of at its next tick."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Run for ever."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._observe())
+                group.create_task(self._lead())
+        finally:
+            for task in self._busy.values():
+                task.cancel()
+            await asyncio.gather(*self._busy.values(), return_exceptions=True)
+
+    async def settle(self) -> None:
+        """Run every reconciler until nothing is left to do at once; for tests and tools that want no loop."""
+        for ghost in await self._observer.apply():
+            self._remove(ghost)
+        while await self._pass() or self._busy:
+            await asyncio.gather(*self._busy.values())
+
+    async def _observe(self) -> None:
+        while True:
+            await _wait(self._heartbeats.news, TICK_S)
+            try:
+                for ghost in await self._observer.apply():
+                    self._remove(ghost)
+                self.wake()
+            except Exception as error:
+                log.exception("observe", error=str(error))
+                await asyncio.sleep(TICK_S)
+
+    async def _lead(self) -> None:
+        while True:
+            try:
+                async with self._database.leadership() as leadership:
+                    while True:
+                        if await leadership.hold():
+                            await self._pass()
+                        await _wait(self._woken, TICK_S)
+                        self._woken.clear()
+            except Exception as error:
+                log.exception("lead", error=str(error))
+                await asyncio.sleep(TICK_S)
+
+    async def _pass(self) -> bool:
+        """Do everything that can be done now; returns whether anything was begun."""
+        await self._mark_lost()
+        await schedule(self._database)
+        async with self._database.reading() as db:
+            waiting = [session.id for session in await sessions.in_states(db, IN_OPERATION)]
+        for gone in self._retries.keys() - set(waiting):
+            del self._retries[gone]
+        due = [id_ for id_ in waiting if str(id_) not in self._busy and self._is_due(id_)]
+        for session_id in due:
+            self._begin(str(session_id), self._operate(session_id))
+        return bool(due)
+
+    async def _mark_lost(self) -> None:
+        """After a start every agent gets the time to report before it counts as lost."""
+        if time.monotonic() - self._began < self._settings.node_lost_s:
+            return
+        since = now() - timedelta(seconds=self._settings.node_lost_s)
+        async with self._database.reading() as db:
+            if not await nodes.any_silent(db, since):
+                return
+        async with self._database.transaction() as db:
+            for node in await nodes.mark_lost(db, since):
+                log.warning("lost", node=node.name)
+                await sessions.note_lost_node(db, node, self._settings.node_lost_s)
+
+    async def _operate(self, session_id: UUID) -> None:
+        if await self._operator.operate(session_id):
+            self._retries.pop(session_id, None)
+        else:
+            tries = self._retries[session_id].tries if session_id in self._retries else 0
+            wait = RETRY_S[min(tries, len(RETRY_S) - 1)]
+            self._retries[session_id] = _Retry(time.monotonic() + wait, tries + 1)
+
+    def _is_due(self, session_id: UUID) -> bool:
+        retry = self._retries.get(session_id)
+        return retry is None or retry.due <= time.monotonic()
+
+    def _remove(self, ghost: Ghost) -> None:
+        key = f"{ghost.target.name}/{ghost.container_id}"
+        if key not in self._busy and ghost.container_id.removeprefix("session-") not in self._busy:
+            log.info("ghost", node=ghost.target.name, container=ghost.container_id)
+            self._begin(key, self._engine.terminate(ghost.target, ghost.container_id, GHOST_GRACE_S))
+
+    def _begin(self, key: str, work: Coroutine[Any, Any, None]) -> None:
+        task = self._busy[key] = asyncio.create_task(self._finish(key, work))
+        task.set_name(key)
+
+    async def _finish(self, key: str, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except PenstockError as error:
+            log.warning("operation", key=key, reason=str(error))
+        except Exception as error:
+            log.exception("operation", key=key, error=str(error))
+            await asyncio.sleep(TICK_S)
+        finally:
+            self._busy.pop(key, None)
+            self.wake()
+
+
+async def _wait(event: asyncio.Event, timeout_s: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), timeout_s)
+
+
+async def _wake_afterwards(connection: HTTPConnection) -> AsyncIterator[None]:
+    yield
+    manager: Manager = connection.app.state.manager
+    manager.wake()
+
+
+# Ends with the request, after the transaction: the leader finds what the client was told.
+WakeAfterwards = Annotated[None, Depends(_wake_afterwards)]

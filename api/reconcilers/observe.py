@@ -1,0 +1,152 @@
+"""What heartbeats say becomes what the database says: nodes, and the states of the sessions on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.database import Database, now
+from api.engine.base import Target
+from api.nodes import service as nodes
+from api.nodes.heartbeats import Heartbeats, Report
+from api.nodes.models import Node
+from api.sessions import service as sessions
+from api.sessions.models import ENDED, Session, State
+from api.sessions.relay import target_of
+from appliance.agent.protocol import ContainerState, ContainerStatus
+
+log = structlog.get_logger()
+
+WATCHED = (State.SCHEDULED, State.PREPARING, State.RUNNING)
+MISSING_LIMIT = 2
+"""So many heartbeats in a row must lack a running session's container: one may have been written before it started."""
+
+
+@dataclass(frozen=True)
+class Ghost:
+    """A container that runs somewhere and that no session wants."""
+
+    target: Target
+    container_id: str
+
+
+class Observer:
+    """Applies heartbeats in batches."""
+
+    def __init__(self, database: Database, heartbeats: Heartbeats) -> None:
+        """Start with nothing missing."""
+        self._database = database
+        self._heartbeats = heartbeats
+        self._missing: dict[UUID, int] = {}
+
+    async def apply(self) -> list[Ghost]:
+        """Write what has come in since the last call; returns the containers that nobody wants."""
+        reports = self._heartbeats.take()
+        if not reports:
+            return []
+        try:
+            async with self._database.transaction() as db:
+                return await self._apply(db, reports)
+        except BaseException:
+            self._heartbeats.give_back(reports)
+            raise
+
+    async def _apply(self, db: AsyncSession, reports: Sequence[Report]) -> list[Ghost]:
+        known = await nodes.record(db, reports)
+        ghosts: list[Ghost] = []
+        live = await sessions.of_nodes(db, {node.id for node in known.values()}, WATCHED)
+        for report in reports:
+            node = known[report.heartbeat.name]
+            containers = {container.id: container for container in report.heartbeat.containers}
+            for session in live:
+                if session.node_id == node.id:
+                    await self._follow(db, session, containers.get(session.container_id), report)
+            ghosts += await _ghosts(db, node, report)
+        return ghosts
+
+    async def _follow(
+        self, db: AsyncSession, session: Session, container: ContainerState | None, report: Report
+    ) -> None:
+        if container is not None:
+            self._missing.pop(session.id, None)
+            values = after(session, container)
+        else:
+            values = self._after_missing(session, report)
+        if values and await sessions.change(db, session, **values):
+            log.info("session", session=session.name, project=session.project.name, **_short(values))
+
+    def _after_missing(self, session: Session, report: Report) -> dict[str, Any]:
+        started = session.started_at
+        if session.state is not State.RUNNING or started is None or report.received_at <= started:
+            return {}
+        count = self._missing[session.id] = self._missing.get(session.id, 0) + 1
+        if count < MISSING_LIMIT:
+            return {}
+        del self._missing[session.id]
+        reason = f"its container is gone from {report.heartbeat.name}"
+        return {"state": State.TERMINATING, "ending": State.FAILED, "reason": reason}
+
+
+def after(session: Session, container: ContainerState) -> dict[str, Any]:
+    """Return what changes of a session when its container is in a state; nothing where they agree."""
+    if session.state not in WATCHED:
+        return {}
+    if container.status is ContainerStatus.RUNNING:
+        if session.state is State.RUNNING and not session.reason:
+            return {}
+        started = session.started_at or container.started_at or now()
+        return {"state": State.RUNNING, "reason": "", "started_at": started}
+    if container.status in (ContainerStatus.EXITED, ContainerStatus.FAILED):
+        return _after_end(session, container)
+    reason = "pulls the image" if container.status is ContainerStatus.PULLING else "starts the container"
+    if session.state is State.PREPARING and session.reason == reason:
+        return {}
+    return {"state": State.PREPARING, "reason": reason}
+
+
+def _after_end(session: Session, container: ContainerState) -> dict[str, Any]:
+    exited = container.status is ContainerStatus.EXITED
+    failed = not exited or container.exit_code != 0
+    reason = f"its command ended with exit code {container.exit_code}" if exited else "its container did not start"
+    return {
+        "state": State.TERMINATING,
+        "ending": State.FAILED if failed else State.TERMINATED,
+        "reason": (container.error or reason) if failed else "",
+        "exit_code": container.exit_code,
+        "started_at": session.started_at or container.started_at,
+    }
+
+
+async def _ghosts(db: AsyncSession, node: Node, report: Report) -> list[Ghost]:
+    wanted = {id_ for id_ in map(_uuid, (item.session_id for item in report.heartbeat.containers)) if id_}
+    if not report.heartbeat.containers:
+        return []
+    known = await sessions.by_ids(db, wanted)
+    ghosts = []
+    for container in report.heartbeat.containers:
+        id_ = _uuid(container.session_id)
+        session = known.get(id_) if id_ else None
+        if (
+            session is None
+            or session.state in (*ENDED, State.PENDING)
+            or session.node_id != node.id
+            or session.container_id != container.id
+        ):
+            ghosts.append(Ghost(target_of(node), container.id))
+    return ghosts
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _short(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: str(value) for name, value in values.items() if name in {"state", "ending", "reason", "exit_code"}}

@@ -1,0 +1,1 @@
+"""Which session runs where: a pure function, and the loop that feeds it."""

@@ -1,0 +1,56 @@
+"""The schema of the database and its migrations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+
+# Every table has to be known before Base.metadata is complete.
+import api.api_keys.models
+import api.images.models
+import api.logins.models
+import api.nodes.models
+import api.projects.models
+import api.sessions.models
+import api.users.models  # noqa: F401
+from api.database import Base, Database
+
+metadata = Base.metadata
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+async def migrate(database: Database) -> bool:
+    """Bring the schema to the newest step; returns whether anything changed."""
+    async with database.engine.begin() as connection:
+        return await connection.run_sync(_upgrade)
+
+
+async def is_current(database: Database) -> bool:
+    """Return whether the schema is that of this version."""
+    async with database.engine.connect() as connection:
+        return await connection.run_sync(_is_current)
+
+
+def _upgrade(connection: Connection) -> bool:
+    if _is_current(connection):
+        return False
+    config = _config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+    return True
+
+
+def _is_current(connection: Connection) -> bool:
+    heads = set(MigrationContext.configure(connection).get_current_heads())
+    return heads == set(ScriptDirectory.from_config(_config()).get_heads())
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    return config

@@ -1,0 +1,1 @@
+"""Sessions: containers with a GPU share."""

@@ -1,0 +1,106 @@
+"""What passes through the API between a user and a session's container: its log, and terminals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from uuid import UUID
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from api.database import Database
+from api.engine.base import Engine, Target, Terminal
+from api.nodes.models import Node
+from api.sessions import service
+from api.sessions.models import ENDED, Session, State
+from appliance.agent.protocol import ExecControl
+from reservoir.errors import ConflictError, NotFoundError
+
+POLL_S = 0.5
+WITH_CONTAINER = (State.PREPARING, State.RUNNING, State.TERMINATING)
+
+
+def target_of(node: Node) -> Target:
+    """Return how the engine reaches a node."""
+    return Target(node.name, node.address, node.port)
+
+
+async def log(
+    database: Database, engine: Engine, session_id: UUID, *, follow: bool, tail: int | None
+) -> AsyncIterator[bytes]:
+    """Return a session's log: from its container while that exists, else what was kept of it.
+
+    With `follow` a session that has no container yet is waited for.
+    """
+    while True:
+        async with database.reading() as db:
+            session = (await service.by_ids(db, [session_id])).get(session_id)
+            kept = await service.log_tail(db, session_id)
+        if session is None or session.state in ENDED or kept:
+            yield last_lines(kept, tail)
+            return
+        if session.node is not None and session.state in WITH_CONTAINER:
+            with suppress(NotFoundError):
+                async for chunk in engine.logs(target_of(session.node), session.container_id, follow=follow, tail=tail):
+                    yield chunk
+                return
+        if not follow:
+            return
+        await asyncio.sleep(POLL_S)
+
+
+def last_lines(text: bytes, count: int | None) -> bytes:
+    """Return the last `count` lines of a text, or all of it."""
+    if count is None:
+        return text
+    lines = text.splitlines(keepends=True)
+    return b"".join(lines[-count:]) if count else b""
+
+
+def running_on(session: Session) -> Target:
+    """Return where a session runs; raises ConflictError where it does not."""
+    if session.state is not State.RUNNING or session.node is None:
+        raise ConflictError(
+            f"session {session.name} is {session.state}" + (f": {session.reason}" if session.reason else ""),
+            where="name",
+            cure="wait until it is RUNNING",
+        )
+    return target_of(session.node)
+
+
+async def join(user: WebSocket, terminal: Terminal) -> None:
+    """Carry frames both ways until one side ends."""
+    typing = asyncio.create_task(_carry_in(user, terminal))
+    showing = asyncio.create_task(_carry_out(user, terminal))
+    _, rest = await asyncio.wait((typing, showing), return_when=asyncio.FIRST_COMPLETED)
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+
+
+async def _carry_in(user: WebSocket, terminal: Terminal) -> None:
+    while True:
+        message = await user.receive()
+        if message["type"] == "websocket.disconnect":
+            return
+        data = message.get("bytes")
+        if data is not None:
+            await terminal.send(data)
+        elif message.get("text") is not None:
+            await terminal.send(message["text"])
+
+
+async def _carry_out(user: WebSocket, terminal: Terminal) -> None:
+    with suppress(WebSocketDisconnect, RuntimeError):
+        async for frame in terminal:
+            if isinstance(frame, bytes):
+                await user.send_bytes(frame)
+            else:
+                await user.send_text(frame)
+
+
+async def say_error(user: WebSocket, reason: str) -> None:
+    """Tell the user's terminal why it ends."""
+    with suppress(WebSocketDisconnect, RuntimeError):
+        await user.send_text(ExecControl(type="error", reason=reason).model_dump_json())

@@ -1,0 +1,92 @@
+"""Queries of sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.projects.models import Project
+from api.sessions.models import ENDED, HOLDING, Grant, Session, SessionLog, State
+
+
+async def listed(
+    db: AsyncSession, projects: Collection[UUID], *, terminated: bool, limit: int = 1000
+) -> Sequence[Session]:
+    """Return the sessions of projects, oldest first; of a long history the newest `limit`."""
+    query = select(Session).where(Session.project_id.in_(projects))
+    if not terminated:
+        query = query.where(Session.state != State.TERMINATED)
+    rows = (await db.scalars(query.order_by(Session.created_at.desc(), Session.id.desc()).limit(limit))).all()
+    return rows[::-1]
+
+
+async def by_name(db: AsyncSession, project_id: UUID, name: str) -> Session | None:
+    """Return the session of that name: the live one, else the newest that has ended."""
+    query = select(Session).where(Session.project_id == project_id, Session.name == name)
+    live_first = Session.state.in_(ENDED)
+    return (await db.scalars(query.order_by(live_first, Session.created_at.desc()).limit(1))).one_or_none()
+
+
+async def by_ids(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, Session]:
+    """Return sessions by their ids."""
+    return {session.id: session for session in await db.scalars(select(Session).where(Session.id.in_(ids)))}
+
+
+async def in_states(db: AsyncSession, states: Collection[State], node_id: UUID | None = None) -> Sequence[Session]:
+    """Return the sessions in any of some states, of one node or of all, in the order of the queue."""
+    query = select(Session).where(Session.state.in_(states))
+    if node_id is not None:
+        query = query.where(Session.node_id == node_id)
+    return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
+
+
+async def count_live(db: AsyncSession, *, project: str | None = None, user: str | None = None) -> int:
+    """Return how many sessions of a project or a user have not ended."""
+    query = select(func.count()).select_from(Session).where(Session.state.not_in(ENDED))
+    if project is not None:
+        query = query.join(Project, Project.id == Session.project_id).where(Project.name == project)
+    if user is not None:
+        query = query.where(Session.user_name == user)
+    return (await db.scalar(query)) or 0
+
+
+async def used_by_project(db: AsyncSession) -> dict[UUID, int]:
+    """Return the milli-GPU that each project's sessions hold."""
+    query = select(Session.project_id, func.sum(Session.gpu_milli)).where(Session.state.in_(HOLDING))
+    return {project_id: int(milli) for project_id, milli in await db.execute(query.group_by(Session.project_id))}
+
+
+async def used_by_gpu(db: AsyncSession) -> dict[tuple[UUID, str], int]:
+    """Return the milli-GPU that sessions hold by node and GPU."""
+    query = select(Session.node_id, Grant.uuid, func.sum(Grant.milli)).join(Grant, Grant.session_id == Session.id)
+    rows = await db.execute(query.where(Session.state.in_(HOLDING)).group_by(Session.node_id, Grant.uuid))
+    return {(node_id, uuid): int(milli) for node_id, uuid, milli in rows if node_id is not None}
+
+
+async def update_guarded(db: AsyncSession, session_id: UUID, revision: int, values: dict[str, Any]) -> bool:
+    """Change a session that still has the revision we have read; returns whether it had."""
+    query = update(Session).where(Session.id == session_id, Session.revision == revision)
+    changed = await db.scalars(
+        query.values(**values, revision=revision + 1).returning(Session.id),
+        execution_options={"synchronize_session": False},
+    )
+    return changed.one_or_none() is not None
+
+
+def add(db: AsyncSession, row: Session | Grant) -> None:
+    """Add a row to the transaction."""
+    db.add(row)
+
+
+async def log_tail(db: AsyncSession, session_id: UUID) -> bytes:
+    """Return the kept part of an ended session's log."""
+    return (await db.scalar(select(SessionLog.tail).where(SessionLog.session_id == session_id))) or b""
+
+
+async def keep_log(db: AsyncSession, session_id: UUID, tail: bytes) -> None:
+    """Keep the last part of a session's log."""
+    await db.merge(SessionLog(session_id=session_id, tail=tail))

@@ -1,0 +1,1 @@
+"""People who may use the cluster."""

@@ -1,0 +1,200 @@
+"""Judges a deployed site: from what every node says about itself to one verdict. `judge` is pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from appliance import inventory, playbook
+from appliance.deploy import STATE, require_controller
+from appliance.site import Node, Role, Site
+from reservoir.errors import UnavailableError
+
+EVIDENCE = "penstock_evidence"
+OFFSET_S = 1.0
+"""How far a node's clock may be from the site's, in seconds."""
+
+NFS_PORT = 2049
+
+Evidence = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at: its name, whether it is as it should be, and what was seen."""
+
+    name: str
+    ok: bool
+    evidence: str
+
+
+@dataclass
+class NodeVerdict:
+    """The checks of one node, and what the report says about it."""
+
+    checks: list[Check]
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Say whether every check holds."""
+        return all(check.ok for check in self.checks)
+
+
+@dataclass
+class Verdict:
+    """What the site is like at one moment; `time` is UTC."""
+
+    site: str
+    time: str
+    nodes: dict[str, NodeVerdict]
+
+    @property
+    def ok(self) -> bool:
+        """Say whether every node is as it should be."""
+        return all(node.ok for node in self.nodes.values())
+
+    def json(self) -> dict[str, Any]:
+        """Return the verdict as plain data."""
+        nodes = {name: {"ok": node.ok} | asdict(node) for name, node in self.nodes.items()}
+        return {"ok": self.ok, "site": self.site, "time": self.time, "nodes": nodes}
+
+
+def verify(site: Site, *, listen: playbook.Listener, state: Path = STATE) -> Verdict:
+    """Ask every node and judge; changes nothing."""
+    require_controller(site)
+    if not (state / "pki" / "ca.crt").is_file():
+        raise UnavailableError(
+            "the site is not deployed from this machine", where=str(state), cure="run `penstock site deploy` first"
+        )
+    hosts = inventory.build(site, version="", state=str(state))
+    result = playbook.run("verify", hosts, state=state, listen=listen, publish=[EVIDENCE])
+    evidence = {name: values[EVIDENCE] for name, values in result.published.items()}
+    if not evidence and not result.failures:
+        result.require_success()
+    silent = {event.node: event.reason for event in result.failures}
+    return judge(site, evidence, silent, f"{datetime.now(UTC):%FT%TZ}")
+
+
+def judge(site: Site, evidence: Mapping[str, Evidence], silent: Mapping[str, str], time: str) -> Verdict:
+    """Return the verdict from the evidence of each node; `silent` says why others gave none."""
+    asked = evidence.get(site.master.name, {}).get("nodes", {})
+    registered = {node["name"]: node for node in asked.get("nodes", [])}
+    nodes: dict[str, NodeVerdict] = {}
+    for node in site.nodes:
+        if (seen := evidence.get(node.name)) is None:
+            reason = silent.get(node.name, "it gave no evidence")
+            nodes[node.name] = NodeVerdict([Check("answers", ok=False, evidence=reason)])
+        else:
+            nodes[node.name] = NodeVerdict(list(_checks(site, node, seen, registered)), _facts(seen))
+    return Verdict(site.name, time, nodes)
+
+
+def _checks(site: Site, node: Node, seen: Evidence, registered: Mapping[str, Any]) -> Iterator[Check]:
+    yield Check("answers", ok=True, evidence=f"{seen['os']}, Linux {seen['kernel']}")
+    yield from _services(seen)
+    yield _ports(site, node, seen)
+    yield _network(seen)
+    yield from _sources(site, node, seen)
+    yield _time(seen)
+    yield _health("control API answers this node", seen["api"])
+    if Role.MASTER in node.roles:
+        yield _health("database answers", seen.get("database"))
+        yield _health("control API lists its nodes", seen.get("nodes"))
+    if Role.WORKER in node.roles:
+        docker = seen["docker"]
+        said = f"Docker {docker['version']}, {docker['driver']}" if docker else "Docker does not answer"
+        yield Check("container engine answers", ok=docker is not None, evidence=said)
+        yield _agent(node, registered.get(node.name))
+    for path, mounted in seen["mounts"].items():
+        yield Check(f"{path} is mounted", ok=mounted, evidence="mounted" if mounted else "not mounted")
+    for path, export in seen["exports"].items():
+        yield _health(f"{path} is exported", export)
+
+
+def _services(seen: Evidence) -> Iterator[Check]:
+    for unit, state in sorted(seen["services"].items()):
+        yield Check(f"{unit} runs", ok=state == "active", evidence=state)
+
+
+def _ports(site: Site, node: Node, seen: Evidence) -> Check:
+    wanted: dict[Role, list[int | None]] = {
+        Role.RESERVOIR: [site.ports.reservoir, site.ports.registry],
+        Role.MASTER: [site.ports.console, site.ports.api],
+        Role.WORKER: [node.agent_port],
+        Role.STORAGE: [NFS_PORT] if seen["exports"] else [],
+    }
+    expected = {port for role in node.roles for port in wanted[role] if port is not None}
+    closed = sorted(expected - set(seen["ports"]))
+    said = f"nothing listens on {_words(closed)}" if closed else f"listens on {_words(seen['ports'])}"
+    return Check("service ports are open", ok=not closed, evidence=said)
+
+
+def _network(seen: Evidence) -> Check:
+    routes = _words(seen["default_routes"]) or "no default route"
+    outside = seen["outside"] or "it answers"
+    return Check("network is closed", ok=bool(seen["outside"]), evidence=f"{routes}; 192.0.2.1: {outside}")
+
+
+def _sources(site: Site, node: Node, seen: Evidence) -> Iterator[Check]:
+    reservoir = f"https://reservoir:{site.ports.reservoir}/"
+    own = f"file:{inventory.RESERVOIR_ROOT}/" if Role.RESERVOIR in node.roles else reservoir
+    packages = seen["package_sources"]
+    yield Check(
+        "packages come from the reservoir alone",
+        ok=bool(packages) and all(url.startswith((own, reservoir)) for url in packages),
+        evidence=_words(packages) or "no package source",
+    )
+    index = seen["pip_index"]
+    yield Check(
+        "Python packages come from the reservoir alone",
+        ok=index.startswith(reservoir),
+        evidence=index or "pip has no index of the site",
+    )
+
+
+def _time(seen: Evidence) -> Check:
+    time = seen["time"]
+    if time is None:
+        return Check("clock follows the site", ok=False, evidence="chrony does not answer")
+    reference = "its own clock" if time["local"] else time["reference"]
+    said = f"{time['offset_s'] * 1000:+.3f} ms to {reference}"
+    if not time["synchronised"]:
+        said += ", not synchronised"
+    return Check("clock follows the site", ok=time["synchronised"] and abs(time["offset_s"]) < OFFSET_S, evidence=said)
+
+
+def _agent(node: Node, registered: Mapping[str, Any] | None) -> Check:
+    name = "agent is registered and ready"
+    if registered is None:
+        return Check(name, ok=False, evidence="the control API does not list this node")
+    gpus, state = registered["gpus"], registered["state"]
+    simulated = sum(gpu["simulated"] for gpu in gpus)
+    wanted = node.simulated_gpus.count if node.simulated_gpus else 0
+    said = f"{state}, {len(gpus)} GPUs" + (f", {simulated} of them simulated" if simulated else "")
+    if simulated != wanted:
+        said += f" where the site file has {wanted}"
+    return Check(name, ok=state == "ready" and simulated == wanted, evidence=said)
+
+
+def _health(name: str, answer: Mapping[str, Any] | None) -> Check:
+    if answer is None:
+        return Check(name, ok=False, evidence="it was not asked")
+    return Check(name, ok=answer["ok"], evidence="it answers" if answer["ok"] else str(answer["detail"]))
+
+
+def _facts(seen: Evidence) -> dict[str, Any]:
+    versions = {f"penstock ({part})": version for part, version in sorted(seen["penstock"].items())}
+    return {
+        "os": seen["os"],
+        "kernel": seen["kernel"],
+        "machine": seen["machine"],
+        "versions": versions | dict(sorted(seen["packages"].items())),
+    }
+
+
+def _words(values: list[Any]) -> str:
+    return ", ".join(str(value) for value in values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from appliance.site import Site
 from appliance.verify import Verdict
@@ -36,7 +36,7 @@ def render(site: Site, verdict: Verdict, deploys: list[dict[str, Any]]) -> dict[
     """Return the text of the report by the name of its file."""
     environment = Environment(
         loader=PackageLoader("appliance"),
-        autoescape=lambda name: name is not None and name.endswith(".html.j2"),
+        autoescape=select_autoescape(["html.j2"]),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

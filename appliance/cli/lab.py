@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from appliance import lab, settings
 from appliance.cli.files import read_site
+from appliance.cli.output import Format, FormatOption, print_json, print_table
 from appliance.site import Site
 from reservoir.errors import InputError
 
 app = typer.Typer(no_args_is_help=True, help="Rehearse a site in containers: up, down, status.")
-
-
-class Form(StrEnum):
-    """How a result is printed."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 SiteFile = Annotated[Path, typer.Option("--file", "-f", help="The site file, site.yml.")]
@@ -63,18 +53,18 @@ def down(
 @app.command()
 def status(
     file: SiteFile,
-    output: Annotated[Form, typer.Option("--output", "-o", help="How to print it.")] = Form.TEXT,
+    output: FormatOption = Format.TABLE,
 ) -> None:
     """Show the nodes of a lab, their addresses and states, and where its services are."""
     site = read_site(file)
     found = lab.status(site, _folder(site))
-    if output is Form.JSON:
-        print(json.dumps(found.json()))
+    if output is Format.JSON:
+        print_json(found.json())
         return
-    table = Table("NODE", "STATE", "ADDRESS", "ROLES", "CONTAINER", box=None, pad_edge=False)
-    for node in found.nodes:
-        table.add_row(node.name, node.state, node.address, " ".join(node.roles), node.container)
-    Console().print(table)
+    print_table(
+        ("NODE", "STATE", "ADDRESS", "ROLES", "CONTAINER"),
+        [(node.name, node.state, node.address, " ".join(node.roles), node.container) for node in found.nodes],
+    )
     print(f"\nconsole  {found.console}\nAPI      {found.api}\nCA       {found.ca or 'none before the first deploy'}")
 
 

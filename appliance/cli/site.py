@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from appliance.cli.files import read_site
+from appliance.cli.output import Format, FormatOption, print_json, print_table
 from appliance.site import Site
 
 app = typer.Typer(no_args_is_help=True, help="The site: check, deploy, verify, report.")
 
 
-class Form(StrEnum):
-    """How a result is printed."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
 SiteFile = Annotated[Path, typer.Option("--file", "-f", help="The site file, site.yml.")]
-Output = Annotated[Form, typer.Option("--output", "-o", help="How to print it.")]
 
 
 @app.command()
-def check(file: SiteFile, output: Output = Form.TEXT) -> None:
+def check(file: SiteFile, output: FormatOption = Format.TABLE) -> None:
     """Check a site file without touching a node, and show its nodes."""
     site = read_site(file)
-    if output is Form.JSON:
-        print(site.model_dump_json())
+    if output is Format.JSON:
+        print_json(site.model_dump(mode="json"))
         return
-    Console().print(_nodes(site))
+    _print_nodes(site)
     print(f"\n{site.name}: {len(site.nodes)} nodes, console {site.console_url}, API {site.api_url}")
 
 
@@ -44,7 +33,7 @@ def deploy(
     file: SiteFile,
     bundle: Annotated[Path, typer.Option(help="Folder of the bundle.")],
     rehearse: Annotated[bool, typer.Option("--check", help="Check bundle and nodes; change nothing.")] = False,
-    output: Output = Form.TEXT,
+    output: FormatOption = Format.TABLE,
 ) -> None:
     """Install the site from a bundle. Runs on the reservoir node; a second run changes nothing."""
     from appliance import deploy as deployment
@@ -58,13 +47,10 @@ def deploy(
         return
     with screen() as observer:
         done = deployment.deploy(site, bundle, observer)
-    if output is Form.JSON:
-        print(json.dumps(done.json() | {"console": site.console_url, "api": site.api_url}))
+    if output is Format.JSON:
+        print_json(done.json() | {"console": site.console_url, "api": site.api_url})
         return
-    table = Table("PHASE", "SECONDS", box=None, pad_edge=False)
-    for phase, seconds in done.phases.items():
-        table.add_row(phase, f"{seconds:8.1f}")
-    Console().print(table)
+    print_table(("PHASE", "SECONDS"), [(phase, f"{seconds:7.1f}") for phase, seconds in done.phases.items()])
     print(f"\n{site.name} is deployed in {done.seconds:.1f} s, changed={done.changes}")
     print(f"console  {site.console_url}\nAPI      {site.api_url}\nCA       {deployment.STATE / 'pki' / 'ca.crt'}")
     if done.admin_password:
@@ -82,7 +68,7 @@ def verify(file: SiteFile) -> None:
     site = read_site(file)
     with screen() as observer:
         verdict = verification.verify(site, listen=observer.event)
-    print(json.dumps(verdict.json(), indent=1))
+    print_json(verdict.json())
     raise typer.Exit(0 if verdict.ok else 1)
 
 
@@ -104,15 +90,18 @@ def report(
         print(path)
 
 
-def _nodes(site: Site) -> Table:
-    table = Table("NODE", "ADDRESS", "ROLES", "AGENT", "INFINIBAND", "GPUS", box=None, pad_edge=False)
-    for node in site.nodes:
-        table.add_row(
-            node.name,
-            str(node.address),
-            " ".join(node.roles),
-            str(node.agent_port or "-"),
-            str(node.ib_address or "-"),
-            f"{node.simulated_gpus.count} simulated" if node.simulated_gpus else "-",
-        )
-    return table
+def _print_nodes(site: Site) -> None:
+    print_table(
+        ("NODE", "ADDRESS", "ROLES", "AGENT", "INFINIBAND", "GPUS"),
+        [
+            (
+                node.name,
+                str(node.address),
+                " ".join(node.roles),
+                str(node.agent_port or "-"),
+                str(node.ib_address or "-"),
+                f"{node.simulated_gpus.count} simulated" if node.simulated_gpus else "-",
+            )
+            for node in site.nodes
+        ],
+    )

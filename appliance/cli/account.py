@@ -1,0 +1,79 @@
+"""Log in and out."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from appliance.cli import config
+from appliance.cli.files import read_text
+from appliance.client import Client, NewApiKey, segment
+from reservoir.errors import InputError, NotFoundError, PenstockError, UnauthenticatedError
+
+PasswordStdin = Annotated[bool, typer.Option("--password-stdin", help="Read the password from standard input.")]
+
+
+def login(
+    url: Annotated[str, typer.Argument(metavar="URL", help="Address of the control API: https://MASTER:56789")],
+    user: Annotated[str, typer.Option("--user", "-u", metavar="NAME", help="Your name.")],
+    *,
+    password_stdin: PasswordStdin = False,
+    ca: Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="The site's certificate (PEM).")] = None,
+) -> None:
+    """Log in to a control API and remember it: a key is made, the password is not kept."""
+    client = Client(url, ca=read_text(ca) if ca else "")
+    client.tls()
+    before = _before()
+    client.log_in(user, read_password(password_stdin, confirm=False))
+    key: NewApiKey = client.call("POST", "/api-keys", {"name": f"penstock on {socket.gethostname()}"[:64]})
+    client.call("POST", "/auth/logout")
+    same_site = before is not None and before.url == client.url
+    config.save(
+        config.Config(client.url, key["key"], key["id"], client.ca, before.project if before and same_site else "")
+    )
+    if before and same_site:
+        _revoke(before)
+    print(f"Logged in to {client.url} as {user}.")
+
+
+def logout() -> None:
+    """Forget the control API and revoke the key for it."""
+    remembered = config.load()
+    try:
+        _revoke(remembered)
+    except PenstockError as error:
+        print(f"warning: the key could not be revoked: {error}", file=sys.stderr)
+    config.forget()
+    print(f"Logged out of {remembered.url}.")
+
+
+def read_password(from_stdin: bool, *, confirm: bool) -> str:
+    """Return a password from standard input, or from the terminal without showing it."""
+    if from_stdin:
+        password = sys.stdin.readline().rstrip("\n")
+    elif sys.stdin.isatty():
+        password = str(typer.prompt("Password", hide_input=True, confirmation_prompt=confirm))
+    else:
+        password = ""
+    if password:
+        return password
+    raise InputError("no password was given", where="password", cure="type it, or pipe it in with --password-stdin")
+
+
+def _before() -> config.Config | None:
+    # a login that cannot be read is about to be replaced
+    try:
+        return config.find()
+    except InputError:
+        return None
+
+
+def _revoke(remembered: config.Config) -> None:
+    # a key that is not valid any more needs no revoking
+    with suppress(UnauthenticatedError, NotFoundError):
+        remembered.client.call("DELETE", f"/api-keys/{segment(remembered.key_id)}")

@@ -1,0 +1,84 @@
+"""What the command line remembers of the user: which control API, the key for it, and the current project."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from appliance.client import Client
+from appliance.settings import config_folder
+from reservoir.errors import InputError, UnauthenticatedError, UnavailableError
+
+
+@dataclass(frozen=True)
+class Config:
+    """The remembered login; `ca` is the PEM text of the site's authority, `key_id` names the key to revoke."""
+
+    url: str
+    api_key: str
+    key_id: str
+    ca: str = ""
+    project: str = ""
+
+    @property
+    def client(self) -> Client:
+        """The control API of this login."""
+        return Client(self.url, api_key=self.api_key, ca=self.ca)
+
+    def project_or(self, chosen: str | None) -> str:
+        """Return the chosen project, else the current one; raises InputError where there is neither."""
+        if project := chosen or self.project:
+            return project
+        raise InputError(
+            "no project is chosen", where="project", cure="run `penstock project set NAME`, or add `-p NAME`"
+        )
+
+
+def path() -> Path:
+    """Return where the login is kept."""
+    return config_folder() / "config.json"
+
+
+def find() -> Config | None:
+    """Return the remembered login, or None; raises InputError where the file is not one of ours."""
+    try:
+        given = json.loads(path().read_text(encoding="utf-8"))
+        return Config(**{field.name: str(given[field.name]) for field in fields(Config)})
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"the remembered login cannot be read ({type(error).__name__})",
+            where=str(path()),
+            cure="run `penstock login` again",
+        ) from error
+
+
+def load() -> Config:
+    """Return the remembered login; raises UnauthenticatedError where there is none."""
+    if config := find():
+        return config
+    raise UnauthenticatedError("you are not logged in", cure="run `penstock login https://MASTER:56789 --user NAME`")
+
+
+def save(config: Config) -> None:
+    """Remember a login, readable by this user only; a reader sees the old file or the new one, never a half."""
+    folder = path().parent
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".config-")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(asdict(config), file, indent=2)
+        Path(temporary).replace(path())
+    except OSError as error:
+        raise UnavailableError(
+            f"the login cannot be kept: {error.strerror}", where=str(folder), cure="make the folder writable"
+        ) from error
+
+
+def forget() -> None:
+    """Forget the login."""
+    path().unlink(missing_ok=True)

@@ -11,7 +11,7 @@ import typer
 
 from appliance.cli import config, output
 from appliance.cli.output import Format, FormatOption, ProjectOption
-from appliance.client import Client, Session, Settings, segment
+from appliance.client import Client, Query, Session, Settings, segment
 from appliance.gpu.units import MILLI, format_gpus, parse_gpus
 from reservoir.errors import InputError, PenstockError, Problem
 
@@ -110,7 +110,7 @@ def logs(
 ) -> None:
     """Show a session's log; it can be read after the session has ended."""
     remembered = config.load()
-    query = {"project": remembered.project_or(project), "follow": follow, "tail": tail}
+    query: Query = {"project": remembered.project_or(project), "follow": follow, "tail": tail}
     for chunk in remembered.client.stream(_path(name, "/logs"), query):
         sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()

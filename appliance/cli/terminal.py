@@ -17,7 +17,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from appliance.client import CONNECT_S, Client, refusal
+from appliance.client import CONNECT_S, Client, Query, refusal
 from reservoir.errors import PenstockError, UnavailableError
 
 SHELL = ["sh", "-c", "if command -v bash >/dev/null; then exec bash; else exec sh; fi"]
@@ -29,11 +29,11 @@ def run(client: Client, path: str, project: str) -> int:
     """Run a shell until it ends and return its exit code; raises PenstockError where there can be none."""
     has_terminal = os.isatty(_INPUT) and os.isatty(_OUTPUT)
     rows, cols = _size() if has_terminal else (24, 80)
-    query = {"project": project, "command": json.dumps(SHELL), "tty": has_terminal, "rows": rows, "cols": cols}
+    query: Query = {"project": project, "command": json.dumps(SHELL), "tty": has_terminal, "rows": rows, "cols": cols}
     try:
         return asyncio.run(_converse(client, client.websocket(path, query), has_terminal))
     except InvalidStatus as error:
-        raise refusal(error.response.status_code, error.response.body or b"") from error
+        raise refusal(error.response.status_code, bytes(error.response.body or b"")) from error
     except InvalidHandshake as error:
         raise UnavailableError(
             f"the terminal cannot be opened: {error}", where=client.url, cure="check the address of the API"

@@ -13,10 +13,20 @@ from reservoir.errors import InputError, PenstockError, ProcessError, Unavailabl
 from reservoir.manifest import Target
 
 HELPER = Path("/usr/lib/apt/apt-helper")
+FOLDERS = (
+    "state/lists/partial",
+    "cache/archives/partial",
+    "etc/sources.list.d",
+    "etc/preferences.d",
+    "etc/empty",
+    "log",
+)
 # what debootstrap's smallest variant installs beside everything of priority "required"
 BOOTSTRAP = ["apt", "usr-is-merged", "?essential", "?priority(^required$)"]
 URI_LINE = re.compile(r"^'(?P<uri>[^']+)' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})$", re.MULTILINE)
-UNKNOWN = re.compile(r"^E: (?:Unable to locate package|Package) '?([^\s']+)'?(?: has no installation candidate)?$", re.M)
+UNKNOWN = re.compile(
+    r"^E: (?:Unable to locate package|Package) '?([^\s']+)'?(?: has no installation candidate)?$", re.MULTILINE
+)
 SOURCE_LINE = re.compile(r"^deb\s+(?:\[[^\]]*\]\s+)?\S+\s+(?P<suite>\S+)")
 # fields of an index that publishing writes anew, or that point to what is not in the bundle
 DROPPED_FIELDS = {"Filename", "Size", "MD5sum", "SHA1", "SHA256", "SHA512", "Description-md5"}
@@ -44,7 +54,7 @@ class PrivateApt:
         self.target = target
         self.root = root.absolute()
         self._env = settings.environment(APT_CONFIG=str(self.root / "apt.conf"), LC_ALL="C.UTF-8")
-        for folder in ("state/lists/partial", "cache/archives/partial", "etc/sources.list.d", "etc/preferences.d", "etc/empty", "log"):
+        for folder in FOLDERS:
             (self.root / folder).mkdir(parents=True, exist_ok=True)
         (self.root / "state/status").touch()
         self._write_configuration()
@@ -220,17 +230,24 @@ def _stanza_sources(text: str, release: str) -> str:
     """Return the deb822 entries for `release`, cut down to its suites and to binary packages."""
     kept = []
     for stanza in re.split(r"\n\s*\n", text):
-        lines = [line for line in stanza.splitlines() if not line.startswith("#")]
-        entry = "\n".join(lines)
-        value = {
-            key: match[1].split() if (match := re.search(rf"^{key}:(.*(?:\n[ \t].*)*)", entry, re.M | re.I)) else []
-            for key in ("Types", "Suites", "Enabled")
-        }
-        suites = [suite for suite in value["Suites"] if _carries(suite, release)]
-        if suites and "deb" in value["Types"] and value["Enabled"] not in (["no"], ["false"]):
-            entry = re.sub(r"^Suites:.*(?:\n[ \t].*)*", f"Suites: {' '.join(suites)}", entry, flags=re.M | re.I)
-            kept.append(re.sub(r"^Types:.*", "Types: deb", entry, flags=re.M | re.I) + "\n")
+        entry = "\n".join(line for line in stanza.splitlines() if not line.startswith("#"))
+        suites = [suite for suite in _words(entry, "Suites") if _carries(suite, release)]
+        if suites and "deb" in _words(entry, "Types") and _words(entry, "Enabled") not in (["no"], ["false"]):
+            kept.append(_with(_with(entry, "Suites", " ".join(suites)), "Types", "deb") + "\n")
     return "\n".join(kept)
+
+
+def _field(name: str) -> re.Pattern[str]:
+    return re.compile(rf"^{name}:(.*(?:\n[ \t].*)*)", re.MULTILINE | re.IGNORECASE)
+
+
+def _words(entry: str, name: str) -> list[str]:
+    match = _field(name).search(entry)
+    return match[1].split() if match else []
+
+
+def _with(entry: str, name: str, value: str) -> str:
+    return _field(name).sub(f"{name}: {value}", entry)
 
 
 def _carries(suite: str, release: str) -> bool:

@@ -6,11 +6,11 @@ import gzip
 import hashlib
 import lzma
 from collections.abc import Callable, Iterable
-from email.utils import format_datetime
 from datetime import datetime
+from email.utils import format_datetime
 from pathlib import Path, PurePosixPath
 
-from pysequoia import Cert, SignatureMode, Tsk, sign
+from pysequoia import SignatureMode, Tsk, sign
 
 from reservoir.errors import ConflictError
 from reservoir.model import Artifact
@@ -21,7 +21,7 @@ KEYRING = "apt.asc"
 
 def new_key() -> bytes:
     """Return a new secret key for repositories; it never expires, as clocks in a closed network may be wrong."""
-    return bytes(Cert.generate(user_id=USER_ID, validity_seconds=None).secrets)
+    return bytes(Tsk.generate(user_id=USER_ID, validity_seconds=None))
 
 
 def public_key(secret: bytes) -> bytes:
@@ -36,9 +36,10 @@ def binary_key(secret: bytes) -> bytes:
 
 def write(
     tree: Path,
+    debs: Iterable[Artifact],
+    *,
     release: str,
     arch: str,
-    debs: Iterable[Artifact],
     created: datetime,
     secret: bytes,
     place: Callable[[str, Path], None],
@@ -60,7 +61,7 @@ def write(
     packages = ""
     for _, deb in sorted(entries.items()):
         stanza = deb.metadata["stanza"]
-        pool = pool_path(deb.name, _field(stanza, "Source") or deb.name, deb.filename)
+        pool = pool_path(_field(stanza, "Source") or deb.name, deb.filename)
         place(deb.sha256, tree / pool)
         packages += f"{stanza}Filename: {pool}\nSize: {deb.size}\nSHA256: {deb.sha256}\n\n"
     dist = tree / "dists" / release
@@ -77,9 +78,9 @@ def write(
     (dist / "Release.gpg").write_bytes(sign(signer, text, mode=SignatureMode.DETACHED))
 
 
-def pool_path(name: str, source: str, filename: str) -> PurePosixPath:
+def pool_path(source: str, filename: str) -> PurePosixPath:
     """Return where a package lies in a repository, by the name of its source as Debian does."""
-    source = source.split()[0]
+    source = source.split(maxsplit=1)[0]
     letter = source[:4] if source.startswith("lib") else source[:1]
     return PurePosixPath("pool/main", letter, source, filename)
 

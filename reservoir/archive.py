@@ -1,4 +1,4 @@
-"""Image archives: one tar that is an OCI layout and that `docker load` reads as well; the same root gives the same bits."""
+"""Image archives: one tar that is an OCI layout and that `docker load` reads as well; the same root, the same bits."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def tar_stream(root: Path, timestamp: int) -> Iterator[bytes]:
     return process.stream(["tar", *options, "--directory", str(root), "--create", "--file=-", "."])
 
 
-def write(path: Path, reference: str, layer: Layer, arch: str, config: dict[str, Any], created: str) -> str:
+def write(path: Path, layer: Layer, *, reference: str, arch: str, config: dict[str, Any], created: str) -> str:
     """Write the archive of a one-layer image; return the digest of its manifest."""
     described = {
         "architecture": arch,

@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from packaging.utils import parse_wheel_filename
 
 from reservoir import bundle as bundles
@@ -86,24 +88,24 @@ def _download(locked: Lock, wanted: Manifest, cache: Cache, progress: Progress) 
     if others:
         certificates = wheels.machine_indexes().certificates
         with fetch.client(certificates) as http:
-            _in_parallel(others, lambda a: fetch.fetch(http, cache, a.origin, a.sha256, a.size, note))
+            _in_parallel(others, lambda a: fetch.fetch(http, cache, a.origin, sha256=a.sha256, size=a.size, note=note))
     for target in wanted.targets:
         mine = [artifact for artifact in debs if artifact.targets[0] == target.name]
         if mine:
             apt = PrivateApt(lock.apt_root(cache, target), target)
             batches = [mine[start : start + DEBS_A_BATCH] for start in range(0, len(mine), DEBS_A_BATCH)]
-            _in_parallel(batches, lambda batch, apt=apt: _download_debs(apt, batch, cache, note))
+            _in_parallel(batches, partial(_download_debs, apt, cache, note))
 
 
-def _download_debs(apt: PrivateApt, batch: Sequence[Artifact], cache: Cache, note: Callable[[int], None]) -> None:
+def _download_debs(apt: PrivateApt, cache: Cache, note: Callable[[int], None], batch: Sequence[Artifact]) -> None:
     """Download some Debian packages into the cache; those that came before a failure are kept."""
     try:
         apt.download([(a.origin, a.sha256, cache.partial(a.sha256)) for a in batch])
     except PenstockError:
         for artifact in batch:
-            partial = cache.partial(artifact.sha256)
-            if partial.is_file() and partial.stat().st_size == artifact.size:
-                cache.accept(partial, artifact.sha256, artifact.origin)
+            path = cache.partial(artifact.sha256)
+            if path.is_file() and path.stat().st_size == artifact.size:
+                cache.accept(path, artifact.sha256, artifact.origin)
         raise
     for artifact in batch:
         cache.accept(cache.partial(artifact.sha256), artifact.sha256, artifact.origin)
@@ -122,9 +124,7 @@ def _in_parallel(items: Sequence[T], act: Callable[[T], object]) -> None:
             raise
 
 
-def _projects(
-    locked: Lock, manifest_path: Path, wanted: Manifest, cache: Cache, progress: Progress
-) -> list[Artifact]:
+def _projects(locked: Lock, manifest_path: Path, wanted: Manifest, cache: Cache, progress: Progress) -> list[Artifact]:
     """Build the wheels of the local projects."""
     artifacts = []
     for project in locked.projects:
@@ -156,7 +156,7 @@ def _images(locked: Lock, wanted: Manifest, cache: Cache, progress: Progress) ->
     artifacts = []
     for recipe in wanted.images:
         parts = next(part for part in locked.images if (part.name, part.tag) == (recipe.name, recipe.tag))
-        made = image.make(recipe, wanted.target(recipe.target), parts, debs, cache, progress)
+        made = image.Builder(recipe, wanted.target(recipe.target), parts, debs, cache, progress).make()
         artifacts.append(
             Artifact(
                 kind="image",
@@ -190,7 +190,7 @@ def _check_blobs(bundle: Bundle, cache: Cache, progress: Progress) -> None:
     _in_parallel(list(sizes), check)
 
 
-def _same(final: Path, bundle: Bundle, key: signing.Ed25519PrivateKey) -> Bundle | None:
+def _same(final: Path, bundle: Bundle, key: Ed25519PrivateKey) -> Bundle | None:
     """Return the bundle under the final name if it holds the very same things, signed by the same key."""
     try:
         present, _, _ = bundles.read_signed(final, key.public_key())

@@ -49,7 +49,8 @@ def decode(content: bytes, where: str) -> Bundle:
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
-        raise IntegrityError(f"not the list of a bundle: {first['msg']}", where=f"{where}: {field}", cure=CURE) from error
+        reason = f"not the list of a bundle: {first['msg']}"
+        raise IntegrityError(reason, where=f"{where}: {field}", cure=CURE) from error
 
 
 def read_signed(folder: Path, key: Ed25519PublicKey | None) -> tuple[Bundle, bytes, Ed25519PublicKey]:
@@ -76,9 +77,7 @@ def read_signed(folder: Path, key: Ed25519PublicKey | None) -> tuple[Bundle, byt
     return decode(content, str(path)), content, key
 
 
-def assemble(
-    bundle: Bundle, blobs: Iterable[Path], key: Ed25519PrivateKey, below: Path
-) -> Path:
+def assemble(bundle: Bundle, blobs: Iterable[Path], key: Ed25519PrivateKey, below: Path) -> Path:
     """Write a bundle beside its final name, wait until it is on the disk, then rename it; return its folder.
 
     `blobs` are checked files named by their hash; they are linked where the disk allows it. A bundle that lies there

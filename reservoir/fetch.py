@@ -40,7 +40,7 @@ def size_of(http: httpx.Client, url: str) -> int:
 
 
 def fetch(
-    http: httpx.Client, cache: Cache, url: str, sha256: str, size: int, note: Callable[[int], None] = lambda _: None
+    http: httpx.Client, cache: Cache, url: str, *, sha256: str, size: int, note: Callable[[int], None] = lambda _: None
 ) -> Path:
     """Return the cached file with that hash, downloaded where it is missing; `note` hears of every piece's length.
 

@@ -6,9 +6,8 @@ import hashlib
 import json
 import os
 import shutil
-import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +23,23 @@ from reservoir.progress import Progress
 # counts up when this module makes something else of the same parts
 RECIPE_VERSION = 1
 CREATED = datetime(2000, 1, 1, tzinfo=UTC)
+EPOCH = int(CREATED.timestamp())
 MOUNT = "run/penstock-packages"
+UNPACK = ["--numeric-owner", "--same-permissions", "--same-owner", "--xattrs", "--xattrs-include=*"]
+# arguments: the repository, the root, the packages
+INSTALL = f"""set -e
+mount --bind "$1" "$2/{MOUNT}"
+mount -t proc proc "$2/proc"
+mount -t tmpfs tmpfs "$2/dev"
+for device in null zero random urandom full tty; do
+  touch "$2/dev/$device"; mount --bind "/dev/$device" "$2/dev/$device"
+done
+ln -s /proc/self/fd "$2/dev/fd"
+root="$2"; shift 2
+options="-o APT::Sandbox::User=root -o APT::Install-Recommends=false -o Acquire::Languages=none"
+chroot "$root" apt-get $options update
+chroot "$root" apt-get $options install --yes "$@"
+"""
 NO_DOCUMENTATION = "".join(
     f"path-{rule}\n"
     for rule in (
@@ -56,118 +71,119 @@ class Made:
     digest: str
 
 
-def make(
-    recipe: Image, target: Target, parts: LockedImage, debs: Mapping[str, Artifact], cache: Cache, progress: Progress
-) -> Made:
-    """Return the archive of an image, built where the cache does not hold one of the same parts.
+@dataclass(frozen=True)
+class Builder:
+    """Builds one image of a target from `parts`, whose files lie in the cache; `debs` describes them by hash."""
 
-    Needs root and debootstrap; raises UnavailableError that says so.
-    """
-    done = cache.root / "images" / f"{_fingerprint(recipe, target, parts)}.json"
-    if done.is_file():
-        made = Made(**json.loads(done.read_text()))
-        if cache.has(made.sha256, made.size):
-            return made
-    debootstrap = process.require("debootstrap", "debootstrap")
-    if os.geteuid() != 0:
-        raise UnavailableError(
-            "building an image needs root", where=f"{recipe.name}:{recipe.tag}", cure="run the build as root"
-        )
-    done.parent.mkdir(parents=True, exist_ok=True)
-    with room_on(cache.root), tempfile.TemporaryDirectory(prefix="image-", dir=cache.root) as folder:
-        made = _build(recipe, target, parts, debs, cache, Path(folder), debootstrap, progress)
-    done.write_text(json.dumps(asdict(made)))
-    return made
+    recipe: Image
+    target: Target
+    parts: LockedImage
+    debs: Mapping[str, Artifact]
+    cache: Cache
+    progress: Progress
+
+    def make(self) -> Made:
+        """Return the image's archive, built where the cache does not hold one of the same parts.
+
+        Needs root and debootstrap; raises UnavailableError that says so.
+        """
+        done = self.cache.root / "images" / f"{self._fingerprint()}.json"
+        if done.is_file():
+            made = Made(**json.loads(done.read_text()))
+            if self.cache.has(made.sha256, made.size):
+                return made
+        process.require("debootstrap", "debootstrap")
+        if os.geteuid() != 0:
+            raise UnavailableError("building an image needs root", where=self._reference, cure="run the build as root")
+        done.parent.mkdir(parents=True, exist_ok=True)
+        with room_on(self.cache.root), tempfile.TemporaryDirectory(prefix="image-", dir=self.cache.root) as folder:
+            made = self._build(Path(folder))
+        done.write_text(json.dumps(asdict(made)))
+        return made
+
+    @property
+    def _reference(self) -> str:
+        return f"{self.recipe.name}:{self.recipe.tag}"
+
+    def _fingerprint(self) -> str:
+        """Return a hash of all that goes into the image."""
+        target = [self.target.release, self.target.arch]
+        content = [RECIPE_VERSION, self.recipe.model_dump(), target, self.parts.model_dump()]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def _build(self, work: Path) -> Made:
+        """Build the root file system, finish it as the recipe says and pack it."""
+        root, tree = work / "root", work / "packages"
+        key = apt_tree.new_key()
+        wanted = [self.debs[sha256] for sha256 in dict.fromkeys([*self.parts.base, *self.parts.packages])]
+        release, arch = self.target.release, self.target.arch
+        apt_tree.write(tree, wanted, release=release, arch=arch, created=CREATED, secret=key, place=self._place)
+        self.progress(f"image {self._reference}: base system")
+        self._base(root, tree, apt_tree.binary_key(key))
+        if self.recipe.packages:
+            self.progress(f"image {self._reference}: packages")
+            self._install(root, tree, apt_tree.public_key(key))
+        _finish(root, self.recipe)
+        self.progress(f"image {self._reference}: pack")
+        layer = archive.pack(root, work / "layer.tar.gz", EPOCH)
+        path = work / self.recipe.archive
+        created = CREATED.strftime("%Y-%m-%dT%H:%M:%SZ")
+        config = _config(self.recipe)
+        digest = archive.write(path, layer, reference=self._reference, arch=arch, config=config, created=created)
+        sha256, size = self.cache.add(path)
+        return Made(sha256, size, digest)
+
+    def _place(self, sha256: str, destination: Path) -> None:
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        link_or_copy(self.cache.path(sha256), destination)
+
+    def _base(self, root: Path, tree: Path, keyring: bytes) -> None:
+        """Make the smallest root file system, or unpack the one that an earlier image made of the same packages."""
+        parts = [RECIPE_VERSION, self.target.release, self.target.arch, *self.parts.base]
+        kept = self.cache.root / "roots" / f"{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}.tar"
+        if not kept.is_file():
+            path = tree.parent / "keyring.gpg"
+            path.write_bytes(keyring)
+            command = ["--variant=minbase", f"--arch={self.target.arch}", f"--keyring={path}", "--force-check-gpg"]
+            debootstrap = process.require("debootstrap", "debootstrap")
+            process.run([debootstrap, *command, self.target.release, root, tree.as_uri()], env=_environment())
+            kept.parent.mkdir(exist_ok=True)
+            beside = kept.with_suffix(".partial")
+            with beside.open("wb") as file:
+                file.writelines(archive.tar_stream(root, EPOCH))
+            beside.replace(kept)
+        else:
+            root.mkdir()
+            process.run(["tar", "--extract", f"--file={kept}", f"--directory={root}", *UNPACK])
+
+    def _install(self, root: Path, tree: Path, key: bytes) -> None:
+        """Install packages in the root by its own apt, from the local repository and nothing else."""
+        helpers = {
+            "etc/dpkg/dpkg.cfg.d/penstock-build": NO_DOCUMENTATION,
+            "etc/apt/penstock-build.asc": key.decode(),
+            "etc/apt/sources.list.d/penstock-build.list": "deb [signed-by=/etc/apt/penstock-build.asc] "
+            f"file:/{MOUNT} {self.target.release} main\n",
+            # packages must not start their services while they are installed
+            "usr/sbin/policy-rc.d": "#!/bin/sh\nexit 101\n",
+        }
+        (root / "etc/apt/sources.list").unlink(missing_ok=True)
+        for name, content in helpers.items():
+            (root / name).write_text(content)
+        (root / "usr/sbin/policy-rc.d").chmod(0o755)
+        (root / MOUNT).mkdir(parents=True)
+        # in name spaces of its own: the mounts and whatever a package starts go away with it, even when it is killed
+        isolated = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--net", "--ipc", "--uts"]
+        command = [*isolated, "/bin/sh", "-c", INSTALL, "sh", str(tree), str(root), *self.recipe.packages]
+        process.run(command, env=_environment())
+        for name in helpers:
+            (root / name).unlink()
 
 
-def _build(
-    recipe: Image,
-    target: Target,
-    parts: LockedImage,
-    debs: Mapping[str, Artifact],
-    cache: Cache,
-    work: Path,
-    debootstrap: str,
-    progress: Progress,
-) -> Made:
-    """Build the root file system, finish it as the recipe says and pack it."""
-    label = f"image {recipe.name}:{recipe.tag}"
-    key = apt_tree.new_key()
-    tree = work / "packages"
-    wanted = [debs[sha256] for sha256 in dict.fromkeys([*parts.base, *parts.packages])]
-    apt_tree.write(tree, target.release, target.arch, wanted, CREATED, key, lambda h, to: _place(cache.path(h), to))
-    root = work / "root"
-    progress(f"{label}: base system")
-    _base(root, target, parts, tree, apt_tree.binary_key(key), cache, debootstrap)
-    if recipe.packages:
-        progress(f"{label}: packages")
-        _install(root, recipe.packages, target, tree, apt_tree.public_key(key))
-    _finish(root, recipe)
-    progress(f"{label}: pack")
-    layer = archive.pack(root, work / "layer.tar.gz", int(CREATED.timestamp()))
-    path = work / recipe.archive
-    reference = f"{recipe.name}:{recipe.tag}"
-    config = _config(recipe)
-    digest = archive.write(path, reference, layer, target.arch, config, CREATED.strftime("%Y-%m-%dT%H:%M:%SZ"))
-    sha256, size = cache.add(path)
-    return Made(sha256, size, digest)
-
-
-def _base(
-    root: Path, target: Target, parts: LockedImage, tree: Path, keyring: bytes, cache: Cache, debootstrap: str
-) -> None:
-    """Make the smallest root file system, or unpack the one that an earlier image made of the same packages."""
-    name = hashlib.sha256(json.dumps([RECIPE_VERSION, target.release, target.arch, *parts.base]).encode()).hexdigest()
-    kept = cache.root / "roots" / f"{name}.tar"
-    if kept.is_file():
-        root.mkdir()
-        with tarfile.open(kept) as stored:
-            stored.extractall(root, numeric_owner=True, filter="fully_trusted")
-        return
-    path = tree.parent / "keyring.gpg"
-    path.write_bytes(keyring)
-    env = settings.environment(SOURCE_DATE_EPOCH=str(int(CREATED.timestamp())), LC_ALL="C.UTF-8", TMPDIR=None)
-    command = [debootstrap, "--variant=minbase", f"--arch={target.arch}", f"--keyring={path}", "--force-check-gpg"]
-    process.run([*command, target.release, root, tree.as_uri()], env=env)
-    kept.parent.mkdir(exist_ok=True)
-    beside = kept.with_suffix(".partial")
-    with beside.open("wb") as file:
-        file.writelines(archive.tar_stream(root, int(CREATED.timestamp())))
-    beside.replace(kept)
-
-
-def _install(root: Path, packages: Sequence[str], target: Target, tree: Path, key: bytes) -> None:
-    """Install packages in the root by its own apt, from the local repository and nothing else."""
-    (root / "etc/dpkg/dpkg.cfg.d/penstock-build").write_text(NO_DOCUMENTATION)
-    (root / "etc/apt/sources.list").unlink(missing_ok=True)
-    (root / "etc/apt/penstock-build.asc").write_bytes(key)
-    sources = root / "etc/apt/sources.list.d/penstock-build.list"
-    sources.write_text(f"deb [signed-by=/etc/apt/penstock-build.asc] file:/{MOUNT} {target.release} main\n")
-    policy = root / "usr/sbin/policy-rc.d"
-    policy.write_text("#!/bin/sh\nexit 101\n")
-    policy.chmod(0o755)
-    (root / MOUNT).mkdir(parents=True)
-    env = settings.environment(
-        DEBIAN_FRONTEND="noninteractive", LC_ALL="C.UTF-8", SOURCE_DATE_EPOCH=str(int(CREATED.timestamp())), TMPDIR=None
+def _environment() -> dict[str, str]:
+    """Return the environment for programs that write into a root file system."""
+    return settings.environment(
+        DEBIAN_FRONTEND="noninteractive", LC_ALL="C.UTF-8", SOURCE_DATE_EPOCH=str(EPOCH), TMPDIR=None
     )
-    options = "-o APT::Sandbox::User=root -o APT::Install-Recommends=false -o Acquire::Languages=none"
-    # in name spaces of its own: the mounts and whatever a package starts go away with it, even when it is killed
-    script = f"""set -e
-mount --bind "$1" "$2/{MOUNT}"
-mount -t proc proc "$2/proc"
-mount -t tmpfs tmpfs "$2/dev"
-for device in null zero random urandom full tty; do
-  touch "$2/dev/$device"; mount --bind "/dev/$device" "$2/dev/$device"
-done
-ln -s /proc/self/fd "$2/dev/fd"
-root="$2"; shift 2
-chroot "$root" apt-get {options} update
-chroot "$root" apt-get {options} install --yes "$@"
-"""
-    command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--net", "--ipc", "--uts"]
-    process.run([*command, "/bin/sh", "-c", script, "sh", tree, root, *packages], env=env)
-    for path in (policy, sources, root / "etc/apt/penstock-build.asc", root / "etc/dpkg/dpkg.cfg.d/penstock-build"):
-        path.unlink()
 
 
 def _finish(root: Path, recipe: Image) -> None:
@@ -207,14 +223,3 @@ def _config(recipe: Image) -> dict[str, object]:
     if recipe.stop_signal:
         config["StopSignal"] = recipe.stop_signal
     return config
-
-
-def _place(source: Path, destination: Path) -> None:
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    link_or_copy(source, destination)
-
-
-def _fingerprint(recipe: Image, target: Target, parts: LockedImage) -> str:
-    """Return a hash of all that goes into an image."""
-    content = [RECIPE_VERSION, recipe.model_dump(), target.release, target.arch, parts.model_dump()]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -111,9 +111,7 @@ def _forget_others(store: Store, incoming: Path) -> None:
 def _require_room(store: Store, bundle: Bundle, incoming: Path) -> None:
     """Raise UnavailableError where the blobs that are still missing do not fit."""
     sizes = bundle.sizes().items()
-    missing = sum(
-        size for sha256, size in sizes if not _has(store, sha256, size) and not (incoming / sha256).is_file()
-    )
+    missing = sum(size for sha256, size in sizes if not _has(store, sha256, size) and not (incoming / sha256).is_file())
     free = shutil.disk_usage(store.root).free
     if missing > free:
         raise UnavailableError(

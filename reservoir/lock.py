@@ -6,6 +6,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 from pydantic import ValidationError
 
 from reservoir import fetch, manifest, wheels
@@ -131,9 +132,7 @@ def _python(wanted: Manifest, path: Path, target: Target, cache: Cache) -> list[
     ]
 
 
-def _debian(
-    wanted: Manifest, path: Path, target: Target, cache: Cache
-) -> tuple[list[Deb], list[LockedImage]]:
+def _debian(wanted: Manifest, path: Path, target: Target, cache: Cache) -> tuple[list[Deb], list[LockedImage]]:
     """Return the closure of every group for the target, and what each of the target's images consists of."""
     apt = PrivateApt(apt_root(cache, target), target)
     apt.update()
@@ -179,7 +178,7 @@ def _files(wanted: Manifest, cache: Cache) -> list[Artifact]:
         ]
 
 
-def _size(http: fetch.httpx.Client, cache: Cache, url: str, sha256: str) -> int:
+def _size(http: httpx.Client, cache: Cache, url: str, sha256: str) -> int:
     """Return the size in bytes, from the cache where the file is there already."""
     cached = cache.path(sha256)
     return cached.stat().st_size if cached.is_file() else fetch.size_of(http, url)
@@ -213,5 +212,3 @@ def _text(path: Path, cure: str) -> str:
         raise InputError("there is no such file", where=str(path), cure=cure) from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read: {error}", where=str(path), cure="correct the path") from error
-
-

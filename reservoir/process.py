@@ -63,4 +63,5 @@ def stream(command: Sequence[str | Path], *, cwd: Path | None = None) -> Iterato
 def failure(words: Sequence[str], code: int, said: str, cure: str) -> ProcessError:
     """Return the error of a program that ended with `code`."""
     tail = "\n  ".join(said.splitlines()[-TAIL_LINES:])
-    return ProcessError(f"{Path(words[0]).name} ended with code {code}:\n  {tail}", where=" ".join(words[:2]), cure=cure)
+    reason = f"{Path(words[0]).name} ended with code {code}:\n  {tail}"
+    return ProcessError(reason, where=" ".join(words[:2]), cure=cure)

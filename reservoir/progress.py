@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Is called with the step in words, how much is done and how much there is (0: not known), both in bytes or items."""
+    """Is called with the step in words, the bytes done and the bytes there are (0: not known)."""
 
     def __call__(self, step: str, done: int = 0, total: int = 0) -> None:
         """Take note of the state of one step."""

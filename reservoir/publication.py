@@ -92,14 +92,15 @@ def _write(store: Store, chosen: list[Bundle], staging: Path, progress: Progress
             for deb in bundle.of_kind("debian")
             if any((t.release, t.arch) == (release, arch) for t in bundle.targets if t.name in deb.targets)
         ]
-        apt_tree.write(staging / "apt", release, arch, debs, created, secret, place)
+        apt_tree.write(staging / "apt", debs, release=release, arch=arch, created=created, secret=secret, place=place)
     progress("publish Python packages")
     pypi_tree.write(staging / "pypi", [a for bundle in chosen for a in bundle.of_kind("python")], place)
     progress("publish images and files")
     images = _named([a for bundle in chosen for a in bundle.of_kind("image")])
     for image in images:
         place(image.sha256, staging / "images" / image.filename)
-    (staging / "images" / "index.json").write_text(json.dumps({"images": [_entry(image) for image in images]}, indent=1))
+    index = {"images": [_entry(image) for image in images]}
+    (staging / "images" / "index.json").write_text(json.dumps(index, indent=1))
     for file in _named([a for bundle in chosen for a in bundle.of_kind("file")]):
         place(file.sha256, staging / "files" / file.filename)
 

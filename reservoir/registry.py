@@ -56,9 +56,12 @@ def _digest(http: httpx.Client, name: str, tag: str) -> str | None:
         answer.raise_for_status()
     except httpx.HTTPError as error:
         raise UnavailableError(
-            f"the registry does not answer: {error}", where=str(http.base_url), cure="start the registry, or correct its address"
+            f"the registry does not answer: {error}",
+            where=str(http.base_url),
+            cure="start the registry, or correct its address",
         ) from error
-    return answer.headers.get("docker-content-digest")
+    digest: str | None = answer.headers.get("docker-content-digest")
+    return digest
 
 
 def _copy(archive: Path, tag: str, destination: str, certificates: str) -> None:

@@ -45,7 +45,7 @@ def verify(folder: Path, key: Ed25519PublicKey | None = None, progress: Progress
     Without `key` the key that travels with the bundle is taken: then the bundle is whole, but anyone may have made it.
     """
     found = open_bundle(folder, key)
-    problems = check_blobs(found.bundle, folder, digest_of=lambda artifact, path: digest(path), progress=progress)
+    problems = check_blobs(found.bundle, folder, digest_of=lambda _, path: digest(path), progress=progress)
     if problems:
         raise IntegrityError.of(problems)
     return found

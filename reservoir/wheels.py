@@ -132,7 +132,7 @@ def project_dependencies(path: Path, extras: Sequence[str]) -> str:
 
 def build(path: Path, folder: Path, indexes: Indexes, timestamp: int) -> Path:
     """Build the wheel of the project at `path` into `folder`, bit by bit the same for the same files and timestamp."""
-    command = [uv(), "build", "--wheel", "--quiet", "--out-dir", folder, *indexes.options, path]
+    command = [uv(), "build", "--wheel", "--quiet", "--out-dir", str(folder), *indexes.options, str(path)]
     env = indexes.env | {"SOURCE_DATE_EPOCH": str(timestamp)}
     process.run(command, env=env, cure="mend the project's build")
     return max(folder.glob("*.whl"), key=lambda wheel: wheel.stat().st_mtime_ns)
@@ -141,7 +141,7 @@ def build(path: Path, folder: Path, indexes: Indexes, timestamp: int) -> Path:
 def uv() -> str:
     """Return the path of uv; raises UnavailableError where it is missing."""
     try:
-        from uv import find_uv_bin  # noqa: PLC0415
+        from uv import find_uv_bin
 
         return find_uv_bin()
     except (ImportError, FileNotFoundError) as error:
@@ -205,5 +205,3 @@ def _tags(target: Target) -> Iterator[Tag]:
 
 def _uv_platform(target: Target) -> str:
     return f"{MACHINES[target.arch]}-manylinux_{target.glibc.replace('.', '_')}"
-
-

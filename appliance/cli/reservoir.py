@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -73,7 +73,8 @@ def build_command(
     with _progress() as progress:
         built = build.make(manifest, _lock_path(manifest, lock), output, settings, progress)
     if built.new_key:
-        print(f"made the signing key {settings.signing_key}; keep it safe, it is the name of your bundles", file=sys.stderr)
+        made = f"made the signing key {settings.signing_key}; keep it safe, your bundles are known by it"
+        print(made, file=sys.stderr)
     size = sum(built.bundle.sizes().values())
     _print(
         {"bundle": str(built.folder), "changed": built.changed, "blobs": len(built.bundle.sizes()), "bytes": size},
@@ -136,7 +137,7 @@ def publish_command(
     registry: Annotated[
         str | None, typer.Option("--registry", metavar="HOST:PORT", help="Push the images to this registry as well.")
     ] = None,
-    ca: Annotated[Path | None, typer.Option("--ca", help="The authority that signed the registry's certificate.")] = None,
+    ca: Annotated[Path | None, typer.Option("--ca", help="The CA that signed the registry's certificate.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Serve what was imported: Debian and Python packages, images, files."""
@@ -204,7 +205,7 @@ def _progress() -> Iterator[Progress]:
     if not console.is_terminal:
         last = ""
 
-        def say(step: str, done: int = 0, total: int = 0) -> None:
+        def say(step: str, done: int = 0, total: int = 0) -> None:  # noqa: ARG001
             nonlocal last
             if step != last:
                 last = step

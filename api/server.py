@@ -61,6 +61,8 @@ def serve(settings: Settings) -> None:
         proxy_headers=settings.socket is not None,
         forwarded_allow_ips="*",
         timeout_graceful_shutdown=SHUTDOWN_S,
+        # Longer than the edge keeps its idle connections, so that it never calls on one that we have just closed.
+        timeout_keep_alive=75,
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=str(settings.tls_key) if settings.tls_key else None,
         ssl_ca_certs=str(settings.agent_ca) if settings.tls_cert else None,

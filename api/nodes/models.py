@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID, uuid4
 
-from sqlalchemy import Enum, ForeignKey, String, UniqueConstraint
+from sqlalchemy import BigInteger, Enum, ForeignKey, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from api.database import Base, now
@@ -33,12 +33,12 @@ class Node(Base):
         Enum(NodeState, native_enum=False, length=16, values_callable=lambda states: [state.value for state in states]),
         default=NodeState.NEW,
     )
-    agent_version: Mapped[str] = mapped_column(String(64), default="")
-    engine_version: Mapped[str] = mapped_column(String(64), default="")
-    os: Mapped[str] = mapped_column(String(128), default="")
-    enforcement: Mapped[str] = mapped_column(String(32), default="none")
-    cpu_milli: Mapped[int] = mapped_column(default=0)
-    memory_mib: Mapped[int] = mapped_column(default=0)
+    agent_version: Mapped[str] = mapped_column(Text, default="")
+    engine_version: Mapped[str] = mapped_column(Text, default="")
+    os: Mapped[str] = mapped_column(Text, default="")
+    enforcement: Mapped[str] = mapped_column(Text, default="none")
+    cpu_milli: Mapped[int] = mapped_column(BigInteger, default=0)
+    memory_mib: Mapped[int] = mapped_column(BigInteger, default=0)
     last_seen: Mapped[datetime | None]
     created_at: Mapped[datetime] = mapped_column(default=now)
     gpus: Mapped[list[Gpu]] = relationship(
@@ -56,6 +56,6 @@ class Gpu(Base):
     node_id: Mapped[UUID] = mapped_column(ForeignKey("nodes.id", ondelete="CASCADE"))
     index: Mapped[int]
     uuid: Mapped[str] = mapped_column(String(128))
-    model: Mapped[str] = mapped_column(String(128))
-    memory_mib: Mapped[int]
+    model: Mapped[str] = mapped_column(Text)
+    memory_mib: Mapped[int] = mapped_column(BigInteger)
     simulated: Mapped[bool]

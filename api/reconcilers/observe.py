@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import structlog
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import Database, now
@@ -50,11 +52,26 @@ class Observer:
         if not reports:
             return []
         try:
-            async with self._database.transaction() as db:
-                return await self._apply(db, reports)
-        except BaseException:
+            return await self._write(reports)
+        except (OperationalError, InterfaceError, asyncio.CancelledError):
             self._heartbeats.give_back(reports)
             raise
+        except DBAPIError:
+            return await self._write_singly(reports)
+
+    async def _write(self, reports: Sequence[Report]) -> list[Ghost]:
+        async with self._database.transaction() as db:
+            return await self._apply(db, reports)
+
+    async def _write_singly(self, reports: Sequence[Report]) -> list[Ghost]:
+        """Leave out the heartbeat that the database cannot take, so that one agent does not silence all others."""
+        ghosts: list[Ghost] = []
+        for report in reports:
+            try:
+                ghosts += await self._write([report])
+            except DBAPIError as error:
+                log.warning("heartbeat refused", node=report.heartbeat.name, reason=str(error.orig))
+        return ghosts
 
     async def _apply(self, db: AsyncSession, reports: Sequence[Report]) -> list[Ghost]:
         known = await nodes.record(db, reports)

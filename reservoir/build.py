@@ -43,6 +43,17 @@ class Built:
     new_key: bool
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """What is to be built, from where, with which store."""
+
+    wanted: Manifest
+    locked: Lock
+    folder: Path
+    cache: Cache
+    progress: Progress
+
+
 def make(manifest_path: Path, lock_path: Path, below: Path, settings: Settings, progress: Progress = silent) -> Built:
     """Build the bundle of a manifest into the folder `below`.
 
@@ -52,44 +63,51 @@ def make(manifest_path: Path, lock_path: Path, below: Path, settings: Settings, 
     locked = lock.read(lock_path)
     wanted = lock.require_match(locked, manifest_path, lock_path)
     cache = Cache(settings.cache)
-    new_key = not settings.signing_key.exists()
-    key = signing.new_key(settings.signing_key) if new_key else signing.read_key(settings.signing_key)
-    _download(locked, wanted, cache, progress)
-    own = _projects(locked, manifest_path, wanted, cache, progress)
-    images = _images(locked, wanted, cache, progress)
-    artifacts = [
-        artifact.model_copy(update={"origin": public_origin(artifact.origin)}) for artifact in locked.artifacts
-    ]
-    bundle = Bundle(
+    with cache.alone():
+        new_key = not settings.signing_key.exists()
+        key = signing.new_key(settings.signing_key) if new_key else signing.read_key(settings.signing_key)
+        plan = _Plan(wanted, locked, manifest_path.parent, cache, progress)
+        bundle = _bundle(plan, settings.timestamp)
+        _check_blobs(bundle, cache, progress)
+        final = bundles.directory(bundle, below)
+        if (same := _same(final, bundle, key)) is not None:
+            return Built(final, same, changed=False, new_key=new_key)
+        progress("write the bundle")
+        blobs = [cache.path(blob) for blob in bundle.sizes()]
+        return Built(bundles.assemble(bundle, blobs, key, below), bundle, changed=True, new_key=new_key)
+
+
+def _bundle(plan: _Plan, timestamp: int) -> Bundle:
+    """Bring every part into the cache and return the bundle's list."""
+    wanted = plan.wanted
+    _download(plan)
+    own = _projects(plan)
+    images = _images(plan)
+    fetched = [a.model_copy(update={"origin": public_origin(a.origin)}) for a in plan.locked.artifacts]
+    return Bundle(
         name=wanted.name,
         version=wanted.version,
-        created=datetime.fromtimestamp(settings.timestamp, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        created=datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         targets=[
             TargetRecord(name=t.name, os=t.os, release=t.release, arch=t.arch, python=t.python) for t in wanted.targets
         ],
-        artifacts=[*artifacts, *own, *images],
+        artifacts=[*fetched, *own, *images],
         installer={name: sha256(bundles.installer(name)).hexdigest() for name in bundles.INSTALLER},
     )
-    _check_blobs(bundle, cache, progress)
-    final = bundles.directory(bundle, below)
-    if (same := _same(final, bundle, key)) is not None:
-        return Built(final, same, changed=False, new_key=new_key)
-    progress("write the bundle")
-    blobs = [cache.path(blob) for blob in bundle.sizes()]
-    return Built(bundles.assemble(bundle, blobs, key, below), bundle, changed=True, new_key=new_key)
 
 
-def _download(locked: Lock, wanted: Manifest, cache: Cache, progress: Progress) -> None:
+def _download(plan: _Plan) -> None:
     """Bring every locked artifact into the cache."""
-    missing = {a.sha256: a for a in locked.artifacts if not cache.has(a.sha256, a.size)}
+    cache = plan.cache
+    missing = {a.sha256: a for a in plan.locked.artifacts if not cache.has(a.sha256, a.size)}
     debs = [artifact for artifact in missing.values() if artifact.kind == "debian"]
     others = [artifact for artifact in missing.values() if artifact.kind != "debian"]
-    note = _counter("download", sum(artifact.size for artifact in missing.values()), progress)
+    note = _counter("download", sum(artifact.size for artifact in missing.values()), plan.progress)
     if others:
         certificates = wheels.machine_indexes().certificates
         with fetch.client(certificates) as http:
             _in_parallel(others, lambda a: fetch.fetch(http, cache, a.origin, sha256=a.sha256, size=a.size, note=note))
-    for target in wanted.targets:
+    for target in plan.wanted.targets:
         mine = [artifact for artifact in debs if artifact.targets[0] == target.name]
         if mine:
             apt = PrivateApt(lock.apt_root(cache, target), target)
@@ -124,16 +142,16 @@ def _in_parallel(items: Sequence[T], act: Callable[[T], object]) -> None:
             raise
 
 
-def _projects(locked: Lock, manifest_path: Path, wanted: Manifest, cache: Cache, progress: Progress) -> list[Artifact]:
+def _projects(plan: _Plan) -> list[Artifact]:
     """Build the wheels of the local projects."""
     artifacts = []
-    for project in locked.projects:
-        progress(f"build the wheel of {project.name}")
-        with tempfile.TemporaryDirectory(dir=cache.root) as folder:
-            path = manifest_path.parent / project.path
-            wheel = wheels.build(path.resolve(), Path(folder), wheels.machine_indexes(), WHEEL_TIME)
+    for project in plan.locked.projects:
+        plan.progress(f"build the wheel of {project.name}")
+        with tempfile.TemporaryDirectory(dir=plan.cache.root) as folder:
+            path = (plan.folder / project.path).resolve()
+            wheel = wheels.build(path, Path(folder), wheels.machine_indexes(), WHEEL_TIME)
             name, version, _, _ = parse_wheel_filename(wheel.name)
-            blob, size = cache.add(wheel)
+            blob, size = plan.cache.add(wheel)
         artifacts.append(
             Artifact(
                 kind="python",
@@ -143,20 +161,21 @@ def _projects(locked: Lock, manifest_path: Path, wanted: Manifest, cache: Cache,
                 sha256=blob,
                 size=size,
                 origin=f"built from {project.path}",
-                targets=[target.name for target in wanted.targets],
+                targets=[target.name for target in plan.wanted.targets],
                 metadata={"extras": project.extras},
             )
         )
     return artifacts
 
 
-def _images(locked: Lock, wanted: Manifest, cache: Cache, progress: Progress) -> list[Artifact]:
+def _images(plan: _Plan) -> list[Artifact]:
     """Build the images from the debs in the cache, or take them from an earlier build of the same parts."""
-    debs = {artifact.sha256: artifact for artifact in locked.of_kind("debian")}
+    debs = {artifact.sha256: artifact for artifact in plan.locked.of_kind("debian")}
     artifacts = []
-    for recipe in wanted.images:
-        parts = next(part for part in locked.images if (part.name, part.tag) == (recipe.name, recipe.tag))
-        made = image.Builder(recipe, wanted.target(recipe.target), parts, debs, cache, progress).make()
+    for recipe in plan.wanted.images:
+        parts = next(part for part in plan.locked.images if (part.name, part.tag) == (recipe.name, recipe.tag))
+        target = plan.wanted.target(recipe.target)
+        made = image.Builder(recipe, target, parts, debs, plan.cache, plan.progress).make()
         artifacts.append(
             Artifact(
                 kind="image",

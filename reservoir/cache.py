@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
@@ -22,6 +23,16 @@ class Cache:
         self.root = root
         self.blobs = root / "blobs"
         self.blobs.mkdir(parents=True, exist_ok=True)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until no other process builds with this store, and keep others waiting meanwhile."""
+        handle = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
 
     def path(self, sha256: str) -> Path:
         """Return where the file with that hash lies, or would lie."""

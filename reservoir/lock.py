@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from reservoir import fetch, manifest, wheels
 from reservoir.apt import Deb, PrivateApt
-from reservoir.cache import Cache
+from reservoir.cache import Cache, room_on
 from reservoir.document import check, parse
 from reservoir.errors import ConflictError, InputError
 from reservoir.manifest import Manifest, Target
@@ -24,6 +24,11 @@ DOWNLOADS = 8
 def make(path: Path, cache: Cache, progress: Progress = silent) -> Lock:
     """Return the closure of the manifest at `path`; raises InputError for what does not exist or does not fit."""
     wanted = read_manifest(path)
+    with cache.alone():
+        return _make(wanted, path, cache, progress)
+
+
+def _make(wanted: Manifest, path: Path, cache: Cache, progress: Progress) -> Lock:
     artifacts: dict[tuple[str, str], Artifact] = {}
     images: list[LockedImage] = []
     for target in wanted.targets:
@@ -74,9 +79,10 @@ def write(lock: Lock, path: Path) -> bool:
     text = json.dumps(lock.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False) + "\n"
     if path.is_file() and path.read_text() == text:
         return False
-    beside = path.with_name(f".{path.name}.new")
-    beside.write_text(text)
-    beside.replace(path)
+    with room_on(path.parent):
+        beside = path.with_name(f".{path.name}.new")
+        beside.write_text(text)
+        beside.replace(path)
     return True
 
 

@@ -203,6 +203,23 @@ class Client:
                 f"the site's certificate cannot be read: {error}", where="ca", cure="log in again with --ca FILE"
             ) from error
 
+    def refusal(self, status: int, body: bytes) -> PenstockError:
+        """Return the error that an answer of the API stands for."""
+        if status == 401 and "Authorization" in self.headers:
+            return UnauthenticatedError(
+                "the remembered key is not valid any more",
+                where=self.url,
+                cure=f"run `penstock login {self.url} --user NAME`",
+            )
+        kind = _KINDS.get(status, UnavailableError)
+        try:
+            problems = [Problem(one["where"], one["reason"], one["cure"]) for one in json.loads(body)["errors"]]
+        except (ValueError, KeyError, TypeError):
+            problems = []
+        if problems:
+            return kind.of(problems)
+        return kind(f"it answers with status {status}", where=self.url, cure="see the control API's log")
+
     def unreachable(self, error: OSError) -> UnavailableError:
         """Return what a failed connection means for the user."""
         if isinstance(error, ssl.SSLCertVerificationError):
@@ -240,7 +257,7 @@ class Client:
             connection.request(method, _target(path, query or {}), content, headers)
             answer = connection.getresponse()
             if answer.status >= 400:
-                raise refusal(answer.status, answer.read())
+                raise self.refusal(answer.status, answer.read())
         except OSError as error:
             raise self.unreachable(error) from error
         except http.client.HTTPException as error:
@@ -248,18 +265,6 @@ class Client:
                 f"it does not speak HTTP as expected ({type(error).__name__})", where=self.url, cure="check the address"
             ) from error
         return answer
-
-
-def refusal(status: int, body: bytes) -> PenstockError:
-    """Return the error that an answer of the API stands for."""
-    kind = _KINDS.get(status, UnavailableError)
-    try:
-        problems = [Problem(one["where"], one["reason"], one["cure"]) for one in json.loads(body)["errors"]]
-    except (ValueError, KeyError, TypeError):
-        problems = []
-    if problems:
-        return kind.of(problems)
-    return kind(f"the control API answers with status {status}", cure="see the control API's log")
 
 
 def segment(text: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from appliance.client import CONNECT_S, Client, Query, refusal
+from appliance.client import CONNECT_S, Client, Query
 from reservoir.errors import PenstockError, UnavailableError
 
 SHELL = ["sh", "-c", "if command -v bash >/dev/null; then exec bash; else exec sh; fi"]
@@ -33,7 +33,7 @@ def run(client: Client, path: str, project: str) -> int:
     try:
         return asyncio.run(_converse(client, client.websocket(path, query), has_terminal))
     except InvalidStatus as error:
-        raise refusal(error.response.status_code, bytes(error.response.body or b"")) from error
+        raise client.refusal(error.response.status_code, bytes(error.response.body or b"")) from error
     except InvalidHandshake as error:
         raise UnavailableError(
             f"the terminal cannot be opened: {error}", where=client.url, cure="check the address of the API"
@@ -126,7 +126,8 @@ def _size() -> tuple[int, int]:
 def _raw() -> Iterator[None]:
     """Hand every key to the session as it is, and give the terminal back afterwards."""
     before: list[Any] = termios.tcgetattr(_INPUT)
-    tty.setraw(_INPUT)
+    # what was typed ahead belongs to the session too, so it is not flushed
+    tty.setraw(_INPUT, termios.TCSADRAIN)
     try:
         yield
     finally:

@@ -219,24 +219,7 @@ def agent(
     authority: Authority, fake_api: FakeApi, tmp_path: Path, run_id: str, engine: docker.DockerClient
 ) -> Iterator[Agent]:
     """A started agent of a node with two simulated GPUs."""
-    certificate, key = authority.issue("worker1")
-    volumes = tmp_path / "volumes"
-    volumes.mkdir()
-    environment = {
-        "PATH": os.environ["PATH"],
-        "PENSTOCK_AGENT_NAME": "worker1",
-        "PENSTOCK_AGENT_ADDRESS": "127.0.0.1",
-        "PENSTOCK_AGENT_BIND": "127.0.0.1",
-        "PENSTOCK_AGENT_PORT": str(free_port()),
-        "PENSTOCK_AGENT_API_URL": f"https://127.0.0.1:{fake_api.port}",
-        "PENSTOCK_AGENT_CA": str(authority.ca),
-        "PENSTOCK_AGENT_CERT": str(certificate),
-        "PENSTOCK_AGENT_KEY": str(key),
-        "PENSTOCK_AGENT_ALLOWED": "master",
-        "PENSTOCK_AGENT_SIMULATED_GPUS": "2",
-        "PENSTOCK_AGENT_MOUNT_ROOTS": str(volumes),
-    }
-    agent = Agent(authority, environment, tmp_path / "agent.log")
+    agent = make_agent(authority, fake_api.port, tmp_path)
     agent.start()
     yield agent
     agent.stop()
@@ -269,6 +252,28 @@ def spec(image: str, run_id: str) -> Callable[..., ContainerSpec]:
         return ContainerSpec.model_validate({**wanted, **changes})
 
     return make
+
+
+def make_agent(authority: Authority, api_port: int, folder: Path) -> Agent:
+    """Prepare an agent of the node worker1 with two simulated GPUs; volumes may lie in a folder beside its log."""
+    certificate, key = authority.issue("worker1")
+    volumes = folder / "volumes"
+    volumes.mkdir()
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PENSTOCK_AGENT_NAME": "worker1",
+        "PENSTOCK_AGENT_ADDRESS": "127.0.0.1",
+        "PENSTOCK_AGENT_BIND": "127.0.0.1",
+        "PENSTOCK_AGENT_PORT": str(free_port()),
+        "PENSTOCK_AGENT_API_URL": f"https://127.0.0.1:{api_port}",
+        "PENSTOCK_AGENT_CA": str(authority.ca),
+        "PENSTOCK_AGENT_CERT": str(certificate),
+        "PENSTOCK_AGENT_KEY": str(key),
+        "PENSTOCK_AGENT_ALLOWED": "master",
+        "PENSTOCK_AGENT_SIMULATED_GPUS": "2",
+        "PENSTOCK_AGENT_MOUNT_ROOTS": str(volumes),
+    }
+    return Agent(authority, environment, folder / "agent.log")
 
 
 def free_port() -> int:

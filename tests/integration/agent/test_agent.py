@@ -106,7 +106,7 @@ def test_a_gpu_is_never_granted_above_one(agent: Agent, spec: Make) -> None:
 
 
 def test_exit_code_log_and_heartbeat_of_a_container_that_ends(agent: Agent, spec: Make, fake_api: FakeApi) -> None:
-    wanted = spec(command=["sh", "-c"], args=["seq 1 5; echo oops >&2; exit 7"])
+    wanted = spec(command=["sh", "-c"], args=["seq 1 5; sleep 0.2; echo oops >&2; exit 7"])
     with agent.client() as client:
         launch(client, wanted)
         state = wait_for(client, wanted.id, ContainerStatus.EXITED)
@@ -308,12 +308,11 @@ def test_command_whose_caller_went_away_is_hung_up(agent: Agent, spec: Make, eng
     with agent.client() as client:
         launch(client, wanted)
     container = engine.containers.get(f"penstock-{wanted.id}")
-    connection = open_exec(agent, wanted.id, ["sleep", "999"], tty=1)
     deadline = time.monotonic() + 10
-    while "sleep 999" not in str(container.top()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    connection.close()
+    with open_exec(agent, wanted.id, ["sleep", "999"], tty=1):
+        while "sleep 999" not in str(container.top()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
     while "sleep 999" in str(container.top()):
         assert time.monotonic() < deadline
         time.sleep(0.05)

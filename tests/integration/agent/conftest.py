@@ -135,7 +135,7 @@ def fake_api(authority: Authority) -> Iterator[FakeApi]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if api.status == 200:
                 assert isinstance(self.connection, ssl.SSLSocket)
-                api.peers.add(dict(part[0] for part in (self.connection.getpeercert() or {})["subject"])["commonName"])  # type: ignore[misc, index]
+                api.peers.add(dict(part[0] for part in (self.connection.getpeercert() or {})["subject"])["commonName"])  # type: ignore[misc]
                 api.heartbeats.append(Heartbeat.model_validate_json(body))
             answer = f'{{"interval_s": {api.interval_s}}}'.encode()
             self.send_response(api.status)

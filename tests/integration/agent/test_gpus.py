@@ -1,0 +1,121 @@
+"""Discovery of GPUs by NVML, against a library that behaves like NVIDIA's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import docker
+import pytest
+
+from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, Inventory
+from tests.fakes import nvml
+from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_agent
+
+DISCOVER = """
+from pydantic import TypeAdapter
+from appliance.agent.inventory import real_gpus
+from appliance.agent.protocol import GpuDevice
+print(TypeAdapter(list[GpuDevice]).dump_json(real_gpus()).decode())
+"""
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return nvml.build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def real_agent(
+    authority: Authority,
+    fake_api: FakeApi,
+    tmp_path: Path,
+    library: Path,
+    run_id: str,
+    engine: docker.DockerClient,
+) -> Iterator[Agent]:
+    """An agent, not started, whose NVML shows two GPUs."""
+    agent = make_agent(authority, fake_api.port, tmp_path)
+    agent.environment |= {
+        "PENSTOCK_AGENT_SIMULATED_GPUS": "0",
+        "LD_LIBRARY_PATH": str(library),
+        "FAKE_NVML_GPUS": "2",
+    }
+    yield agent
+    agent.stop()
+    for container in engine.containers.list(all=True, filters={"label": f"io.penstock.user={run_id}"}):
+        container.remove(force=True)
+
+
+def discover(library: Path | None, **environment: str) -> subprocess.CompletedProcess[str]:
+    found = {"LD_LIBRARY_PATH": str(library)} if library else {}
+    return subprocess.run(
+        [sys.executable, "-c", DISCOVER],
+        capture_output=True,
+        text=True,
+        env={"PATH": os.environ["PATH"], **found, **environment},
+        check=False,
+    )
+
+
+def test_gpus_are_found_with_their_index_id_model_and_memory(real_agent: Agent) -> None:
+    real_agent.start()
+    with real_agent.client() as client:
+        inventory = Inventory.model_validate_json(client.get("/v1/inventory").content)
+    assert [(gpu.index, gpu.uuid, gpu.model, gpu.memory_mib, gpu.simulated) for gpu in inventory.gpus] == [
+        (index, f"GPU-00000000-0000-0000-0000-{index:012}", "NVIDIA Fake 16GB", 16384, False) for index in range(2)
+    ]
+
+
+def test_sixteen_gpus_are_fine_and_seventeen_are_refused(library: Path, real_agent: Agent) -> None:
+    assert discover(library, FAKE_NVML_GPUS="16").stdout.count("GPU-") == 16
+    result = subprocess.run(
+        [sys.executable, "-m", "appliance.agent"],
+        capture_output=True,
+        text=True,
+        env={**real_agent.environment, "FAKE_NVML_GPUS": "17"},
+        timeout=30,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert result.stderr == (
+        "error: GPUs: this node has 17 GPUs; a node may have at most 16."
+        " Cure: hide 1 of them from the driver, or split the machine into two nodes\n"
+    )
+
+
+def test_machine_without_a_driver_has_no_gpus(library: Path) -> None:
+    without_library = discover(None)
+    assert without_library.stdout == "[]\n", without_library.stderr
+    not_loaded = discover(library, FAKE_NVML_INIT="9", FAKE_NVML_GPUS="2")
+    assert not_loaded.stdout.endswith("[]\n")
+    assert "the driver is not loaded" in not_loaded.stdout + not_loaded.stderr
+
+
+@pytest.mark.parametrize("trouble", [{"FAKE_NVML_LOST": "1"}, {"FAKE_NVML_INIT": "999"}])
+def test_gpu_that_does_not_answer_is_an_error_and_not_a_smaller_node(library: Path, trouble: dict[str, str]) -> None:
+    result = discover(library, FAKE_NVML_GPUS="2", **trouble)
+    assert result.returncode != 0
+    assert "UnavailableError: NVML" in result.stderr
+
+
+def test_a_real_gpu_is_asked_of_docker_by_its_id(
+    real_agent: Agent, spec: Callable[..., ContainerSpec], engine: docker.DockerClient
+) -> None:
+    uuid = "GPU-00000000-0000-0000-0000-000000000001"
+    wanted = spec(gpus=[{"uuid": uuid, "index": 1, "milli": 500}])
+    real_agent.start()
+    with real_agent.client() as client:
+        answer = client.put(f"/v1/containers/{wanted.id}", json=wanted.model_dump())
+    state = ContainerState.model_validate_json(answer.content)
+    # there is no such GPU behind Docker here, so the container cannot start, and that is said
+    assert state.status is ContainerStatus.FAILED
+    assert "gpu" in state.error.lower()
+    attributes = engine.containers.get(f"penstock-{wanted.id}").attrs
+    [request] = attributes["HostConfig"]["DeviceRequests"]
+    assert request["DeviceIDs"] == [uuid]
+    assert request["Capabilities"] == [["gpu"]]
+    assert "NVIDIA_VISIBLE_DEVICES=void" not in attributes["Config"]["Env"]

@@ -33,7 +33,7 @@ def migrate() -> None:
     """Bring the database schema to this version."""
     from api import schema
 
-    _change(schema.migrate)
+    _change(schema.migrate, prepare=False)
 
 
 @app.command()
@@ -84,13 +84,17 @@ def register_images(
     _change(register)
 
 
-def _change(action: Callable[[Database], Awaitable[bool]]) -> None:
+def _change(action: Callable[[Database], Awaitable[bool]], *, prepare: bool = True) -> None:
     """Run an action on the database and print whether it changed anything."""
+    from api import schema
+
     loaded: Settings = environment.load()
 
     async def run() -> bool:
         database = Database(loaded.database_url)
         try:
+            if prepare:
+                await schema.prepare(database)
             return await action(database)
         finally:
             await database.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from alembic import command
@@ -9,6 +11,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
+from sqlalchemy.exc import OperationalError
 
 # Every table has to be known before Base.metadata is complete.
 import api.api_keys.models
@@ -19,6 +22,7 @@ import api.projects.models
 import api.sessions.models
 import api.users.models  # noqa: F401
 from api.database import Base, Database
+from reservoir.errors import UnavailableError
 
 metadata = Base.metadata
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -26,14 +30,41 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 async def migrate(database: Database) -> bool:
     """Bring the schema to the newest step; returns whether anything changed."""
-    async with database.engine.begin() as connection:
+    async with _reaching(), database.engine.begin() as connection:
         return await connection.run_sync(_upgrade)
 
 
 async def is_current(database: Database) -> bool:
     """Return whether the schema is that of this version."""
-    async with database.engine.connect() as connection:
+    async with _reaching(), database.engine.connect() as connection:
         return await connection.run_sync(_is_current)
+
+
+async def prepare(database: Database) -> None:
+    """Make sure that the schema is that of this version: an embedded database is migrated, a site's is not touched.
+
+    Raises UnavailableError where the site's is behind, or where the database cannot be reached.
+    """
+    if database.embedded:
+        await migrate(database)
+    elif not await is_current(database):
+        raise UnavailableError(
+            "the database schema is not that of this version",
+            where="PENSTOCK_API_DATABASE_URL",
+            cure="run `python -m api migrate`",
+        )
+
+
+@asynccontextmanager
+async def _reaching() -> AsyncIterator[None]:
+    try:
+        yield
+    except (OperationalError, OSError) as error:
+        raise UnavailableError(
+            f"the database cannot be reached: {getattr(error, 'orig', error)}",
+            where="PENSTOCK_API_DATABASE_URL",
+            cure="start the database, or correct the URL",
+        ) from error
 
 
 def _upgrade(connection: Connection) -> bool:

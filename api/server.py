@@ -47,7 +47,7 @@ def serve(settings: Settings) -> None:
             cure="name the PEM files of the site's authority and of this node",
         )
     engine = DirectEngine(client_context(settings.agent_ca, settings.agent_cert, settings.agent_key))
-    asyncio.run(_check_schema(settings))
+    asyncio.run(_prepare(settings))
     app = create_app(settings, Database(settings.database_url), engine)
     config = uvicorn.Config(
         app,
@@ -78,18 +78,10 @@ def serve(settings: Settings) -> None:
             server.run(sockets=[listener])
 
 
-async def _check_schema(settings: Settings) -> None:
-    """Migrate an embedded database; refuse to serve on a shared one that is behind."""
+async def _prepare(settings: Settings) -> None:
     database = Database(settings.database_url)
     try:
-        if database.embedded:
-            await schema.migrate(database)
-        elif not await schema.is_current(database):
-            raise UnavailableError(
-                "the database schema is not that of this version",
-                where="PENSTOCK_API_DATABASE_URL",
-                cure="run `python -m api migrate`",
-            )
+        await schema.prepare(database)
     finally:
         await database.close()
 

@@ -37,8 +37,11 @@ IN_OPERATION = (State.SCHEDULED, State.PREPARING, State.TERMINATING)
 
 @dataclass
 class _Retry:
+    """When an operation is tried again; a session that has come to another state since then is not made to wait."""
+
+    state: State
     due: float
-    tries: int = 0
+    tries: int
 
 
 class Manager:
@@ -108,10 +111,10 @@ class Manager:
         await self._mark_lost()
         await schedule(self._database)
         async with self._database.reading() as db:
-            waiting = [session.id for session in await sessions.in_states(db, IN_OPERATION)]
-        for gone in self._retries.keys() - set(waiting):
+            waiting = {session.id: session.state for session in await sessions.in_states(db, IN_OPERATION)}
+        for gone in self._retries.keys() - waiting.keys():
             del self._retries[gone]
-        due = [id_ for id_ in waiting if str(id_) not in self._busy and self._is_due(id_)]
+        due = [id_ for id_, state in waiting.items() if str(id_) not in self._busy and self._is_due(id_, state)]
         for session_id in due:
             self._begin(str(session_id), self._operate(session_id))
         return bool(due)
@@ -130,16 +133,16 @@ class Manager:
                 await sessions.note_lost_node(db, node, self._settings.node_lost_s)
 
     async def _operate(self, session_id: UUID) -> None:
-        if await self._operator.operate(session_id):
-            self._retries.pop(session_id, None)
-        else:
-            tries = self._retries[session_id].tries if session_id in self._retries else 0
-            wait = RETRY_S[min(tries, len(RETRY_S) - 1)]
-            self._retries[session_id] = _Retry(time.monotonic() + wait, tries + 1)
+        unfinished = await self._operator.operate(session_id)
+        known = self._retries.pop(session_id, None)
+        if unfinished:
+            tries = known.tries if known and known.state is unfinished else 0
+            wait_s = RETRY_S[min(tries, len(RETRY_S) - 1)]
+            self._retries[session_id] = _Retry(unfinished, time.monotonic() + wait_s, tries + 1)
 
-    def _is_due(self, session_id: UUID) -> bool:
+    def _is_due(self, session_id: UUID, state: State) -> bool:
         retry = self._retries.get(session_id)
-        return retry is None or retry.due <= time.monotonic()
+        return retry is None or retry.state is not state or retry.due <= time.monotonic()
 
     def _remove(self, ghost: Ghost) -> None:
         key = f"{ghost.target.name}/{ghost.container_id}"

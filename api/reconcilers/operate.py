@@ -38,18 +38,16 @@ class Operator:
         self._tries: dict[UUID, int] = {}
         self._undelivered: set[UUID] = set()
 
-    async def operate(self, session_id: UUID) -> bool:
-        """Do what a session needs now; returns False where it should be tried again later."""
+    async def operate(self, session_id: UUID) -> State | None:
+        """Do what a session needs now; returns the state in which it should be tried again later, if any."""
         session = await self._load(session_id)
-        if session is None:
-            return True
-        if session.state is State.SCHEDULED:
+        if session is not None and session.state is State.SCHEDULED:
             session = await self._prepare(session)
         if session is not None and session.state is State.PREPARING:
-            return await self._launch(session)
+            return None if await self._launch(session) else State.PREPARING
         if session is not None and session.state is State.TERMINATING:
-            return await self._terminate(session)
-        return True
+            return None if await self._terminate(session) else State.TERMINATING
+        return None
 
     async def _prepare(self, session: Session) -> Session | None:
         """Say that the agent is about to be called: from here on a container may exist."""
@@ -59,6 +57,7 @@ class Operator:
         return await self._load(session.id)
 
     async def _launch(self, session: Session) -> bool:
+        """Ask the agent for the container; returns whether that is settled."""
         target = _target(session)
         try:
             container = await self._engine.launch(target, spec_of(session))
@@ -94,6 +93,7 @@ class Operator:
             await self._change(session, state=State.TERMINATING, ending=State.FAILED, reason=reason)
 
     async def _terminate(self, session: Session) -> bool:
+        """Keep the log, remove the container, free the GPUs; returns whether that is settled."""
         target = _target(session)
         try:
             tail = await self._log_tail(target, session)

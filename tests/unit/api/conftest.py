@@ -74,7 +74,7 @@ class Cluster:
         return self.client(key)
 
     async def heartbeat(
-        self, name: str = "worker1", gpus: int = 4, containers: list[ContainerState] | None = None, **changes: Any
+        self, name: str = "worker1", gpus: int = 4, containers: list[ContainerState] | None = None
     ) -> httpx.Response:
         """Report as a node's agent; without `containers` report those of the engine."""
         if containers is None:
@@ -83,12 +83,12 @@ class Cluster:
             name=name,
             address="192.0.2.10",
             port=6001,
-            boot=changes.pop("boot", "boot-1"),
-            sequence=changes.pop("sequence", None) or next(self.sequences),
+            boot="boot-1",
+            sequence=next(self.sequences),
             inventory=inventory(name, gpus),
             containers=containers,
         )
-        body = {**beat.model_dump(mode="json"), **changes}
+        body = beat.model_dump(mode="json")
         async with self.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": name}) as agent:
             return await agent.post(HEARTBEAT_PATH, json=body)
 
@@ -106,10 +106,10 @@ class Cluster:
 
     async def submit(self, name: str, gpu_milli: int = 500, project: str = "team-a", **more: Any) -> dict[str, Any]:
         body = {"name": name, "project": project, "image": "python", "gpu_milli": gpu_milli, **more}
-        return await ok(self.admin.post(f"{V1}/sessions", json=body))
+        return dict(await ok(self.admin.post(f"{V1}/sessions", json=body)))
 
     async def session(self, name: str, project: str = "team-a") -> dict[str, Any]:
-        return await ok(self.admin.get(f"{V1}/sessions/{name}", params={"project": project}))
+        return dict(await ok(self.admin.get(f"{V1}/sessions/{name}", params={"project": project})))
 
     async def states(self, project: str = "team-a") -> dict[str, str]:
         rows = await ok(self.admin.get(f"{V1}/sessions", params={"project": project, "all": True}))

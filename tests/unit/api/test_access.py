@@ -162,7 +162,7 @@ async def test_a_key_of_another_user_cannot_be_revoked(cluster: Cluster) -> None
 @pytest.mark.parametrize("header", ["Bearer wrong", "Bearer", "Basic YWRtaW46eA==", "Bearer \xe4"])
 async def test_other_authorization_is_refused(cluster: Cluster, header: str) -> None:
     async with cluster.client() as guest:
-        response = await guest.get(f"{V1}/auth/me", headers={"Authorization": header.encode("latin-1")})
+        response = await guest.get(f"{V1}/auth/me", headers={b"Authorization": header.encode("latin-1")})
     assert response.status_code == 401
     assert response.headers["www-authenticate"] == "Bearer"
 

@@ -33,7 +33,7 @@ def projects(**quotas: int) -> tuple[ProjectState, ...]:
 
 
 def where(placement: Placement | None) -> list[tuple[str, int]] | None:
-    return placement and [(share.uuid, share.milli) for share in placement.shares]
+    return [(share.uuid, share.milli) for share in placement.shares] if placement else None
 
 
 @pytest.mark.parametrize(

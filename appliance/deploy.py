@@ -29,6 +29,9 @@ from reservoir.progress import Progress
 STATE = Path(inventory.STATE)
 ROOT = Path(inventory.RESERVOIR_ROOT)
 PASSWORD_FILE = "admin-password"  # noqa: S105 - the name of a file
+READABLE = "abcdefghjkmnpqrstuvwxyz23456789"
+"""Letters and digits that cannot be taken for each other."""
+
 FINDINGS = "penstock_findings"
 RECORDS_KEPT = 50
 
@@ -189,10 +192,18 @@ def _identify(site: Site, state: Path, done: Deployment) -> None:
         done.changed.append("certificates issued")
     path = state / PASSWORD_FILE
     if not path.is_file():
-        done.admin_password = secrets.token_urlsafe(15)
+        done.admin_password = new_password()
         path.touch(mode=0o600)
         path.write_text(done.admin_password + "\n", encoding="utf-8")
         done.changed.append("administrator's password made")
+
+
+def new_password() -> str:
+    """Return a random password of 79 bits that people can read out: letters and digits in groups of four."""
+    while True:
+        text = "@".join("".join(secrets.choice(READABLE) for _ in range(4)) for _ in range(4))
+        if any(char.isdigit() for char in text) and any(char.isalpha() for char in text):
+            return text
 
 
 def _own_version(bundle: Bundle) -> str:

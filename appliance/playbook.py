@@ -218,6 +218,8 @@ def _reason(result: Mapping[str, Any]) -> str:
     for item in result.get("results") or ():
         if item.get("failed"):
             return _reason(item)
+    if "censored" in result:
+        return "it failed, and what it said is hidden because it handles a secret"
     message = str(result.get("msg") or "no reason was given").strip()
     said = str(result.get("stderr") or result.get("module_stderr") or result.get("stdout") or "").strip()
     if not said or said in message:

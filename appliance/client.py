@@ -9,7 +9,7 @@ import http.client
 import json
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypedDict
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -149,20 +149,12 @@ class NewApiKey(TypedDict):
 class Client:
     """A control API at `url`, called with an API key; `ca` is the PEM text of the site's authority."""
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        api_key: str = "",
-        ca: str = "",
-        connect: Callable[[Client, float | None], http.client.HTTPConnection] | None = None,
-    ) -> None:
-        """Prepare; raises InputError where the address cannot be one. `connect` replaces the way to the API."""
+    def __init__(self, url: str, *, api_key: str = "", ca: str = "") -> None:
+        """Prepare; raises InputError where the address cannot be one."""
         self.url = url.rstrip("/")
         self.host, self.port, self.secure = _parse(self.url)
         self.ca = ca
         self.headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._connect = connect or _open
 
     def get(self, path: str, query: Query | None = None) -> Any:
         """Return the JSON of a resource."""
@@ -253,7 +245,7 @@ class Client:
             content = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
         try:
-            connection = self._connect(self, timeout_s)
+            connection = connect(self, timeout_s)
             connection.request(method, _target(path, query or {}), content, headers)
             answer = connection.getresponse()
             if answer.status >= 400:
@@ -272,7 +264,8 @@ def segment(text: str) -> str:
     return quote(text, safe=":")
 
 
-def _open(client: Client, timeout_s: float | None) -> http.client.HTTPConnection:
+def connect(client: Client, timeout_s: float | None) -> http.client.HTTPConnection:
+    """Return a connection to the API that is open; `timeout_s` limits each later wait, None waits for ever."""
     connection: http.client.HTTPConnection
     if tls := client.tls():
         connection = http.client.HTTPSConnection(client.host, client.port, timeout=CONNECT_S, context=tls)

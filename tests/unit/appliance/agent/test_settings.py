@@ -1,0 +1,59 @@
+"""The agent's settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from appliance.agent.settings import load
+from reservoir.errors import InputError
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    for name in ("ca.crt", "node.crt", "node.key"):
+        (tmp_path / name).write_text("PEM")
+    return {
+        "PENSTOCK_AGENT_NAME": "worker1",
+        "PENSTOCK_AGENT_ADDRESS": "10.0.0.2",
+        "PENSTOCK_AGENT_API_URL": "https://master1:56789",
+        "PENSTOCK_AGENT_CA": str(tmp_path / "ca.crt"),
+        "PENSTOCK_AGENT_CERT": str(tmp_path / "node.crt"),
+        "PENSTOCK_AGENT_KEY": str(tmp_path / "node.key"),
+        "PENSTOCK_AGENT_ALLOWED": "master1, penstock",
+        "HOME": "/root",
+    }
+
+
+def test_lists_and_defaults(environment: dict[str, str]) -> None:
+    settings = load({**environment, "PENSTOCK_AGENT_MOUNT_ROOTS": "/mnt/a:/mnt/b"})
+    assert settings.allowed == ("master1", "penstock")
+    assert settings.mount_roots == (Path("/mnt/a"), Path("/mnt/b"))
+    assert settings.port == 6001
+    assert settings.simulated_gpus == 0
+    assert load(environment).mount_roots == ()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "reason"),
+    [
+        ("PENSTOCK_AGENT_NAME", None, "the variable is not set"),
+        ("PENSTOCK_AGENT_ALLOWED", " ", "at least 1 item"),
+        ("PENSTOCK_AGENT_PORT", "70000", "less than or equal to 65535"),
+        ("PENSTOCK_AGENT_SIMULATED_GPUS", "17", "less than or equal to 16"),
+        ("PENSTOCK_AGENT_API_URL", "http://master1", "pattern"),
+        ("PENSTOCK_AGENT_COLOUR", "red", "no such setting"),
+        ("PENSTOCK_AGENT_CERT", "/nowhere/node.crt", "there is no file /nowhere/node.crt"),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_variable(
+    environment: dict[str, str], variable: str, value: str | None, reason: str
+) -> None:
+    changed = {**environment, variable: value}
+    with pytest.raises(InputError) as caught:
+        load({key: text for key, text in changed.items() if text is not None})
+    [problem] = caught.value.problems
+    assert problem.where == variable
+    assert reason in problem.reason
+    assert problem.cure

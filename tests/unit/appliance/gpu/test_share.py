@@ -1,0 +1,75 @@
+"""GPU shares: text, integers, the administrator's split."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from appliance.gpu.share import MAX_GPUS, MILLI, Split, check_share
+from appliance.gpu.units import format_gpus, parse_gpus
+from reservoir.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("text", "milli"), [("1", 1000), ("0.5", 500), ("2.5", 2500), (".2", 200), ("0", 0), ("-1", -1000), ("1e1", 10000)]
+)
+def test_decimal_numbers_of_gpus_become_milli_gpu(text: str, milli: int) -> None:
+    assert parse_gpus(text) == milli
+
+
+@pytest.mark.parametrize("text", ["", "half", "0,5", "1/2", "NaN", "Infinity", "0.0005", "1.2345"])
+def test_other_text_is_refused_with_field_and_cure(text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_gpus(text, "-g")
+    [problem] = caught.value.problems
+    assert problem.where == "-g"
+    assert problem.cure
+
+
+@given(st.integers(min_value=-(10**7), max_value=10**7))
+def test_text_and_integer_are_each_other_s_inverse(milli: int) -> None:
+    assert parse_gpus(format_gpus(milli)) == milli
+
+
+@pytest.mark.parametrize(("milli", "text"), [(500, "0.5"), (1000, "1"), (10000, "10"), (16000, "16"), (125, "0.125")])
+def test_gpus_are_written_without_needless_zeros(milli: int, text: str) -> None:
+    assert format_gpus(milli) == text
+
+
+def test_the_reference_s_splits() -> None:
+    fifths = Split(fgpu_per_gpu=5, steps_per_fgpu=1)
+    assert (fifths.fgpu_milli, fifths.step_milli) == (200, 200)
+    halves = Split(fgpu_per_gpu=2, steps_per_fgpu=10)
+    assert (halves.fgpu_milli, halves.step_milli) == (500, 50)
+
+
+@pytest.mark.parametrize(("per_gpu", "steps"), [(3, 1), (2, 7), (7, 7)])
+def test_a_split_that_leaves_a_rest_is_refused(per_gpu: int, steps: int) -> None:
+    with pytest.raises(ValidationError, match="do not divide 1000 milli-GPU"):
+        Split(fgpu_per_gpu=per_gpu, steps_per_fgpu=steps)
+
+
+@pytest.mark.parametrize(
+    ("milli", "reason", "cure"),
+    [
+        (0, "not above 0", "at least 0.05 GPU"),
+        (-500, "not above 0", "at least 0.05 GPU"),
+        (330, "finer than the split", "0.3 or 0.35 GPU"),
+        (20, "finer than the split", "0.05 GPU"),
+        ((MAX_GPUS + 1) * MILLI, "more than a container may hold", "at most 16"),
+    ],
+)
+def test_shares_that_cannot_be(milli: int, reason: str, cure: str) -> None:
+    with pytest.raises(InputError) as caught:
+        check_share(milli, Split())
+    [problem] = caught.value.problems
+    assert problem.where == "gpu_milli"
+    assert reason in problem.reason
+    assert cure in problem.cure
+
+
+@pytest.mark.parametrize("milli", [50, 500, 1000, 2500, MAX_GPUS * MILLI])
+def test_shares_that_can_be(milli: int) -> None:
+    check_share(milli, Split())

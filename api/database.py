@@ -93,7 +93,11 @@ class Database:
             yield Leadership(None)
             return
         async with self.engine.connect() as connection:
-            yield Leadership(await connection.execution_options(isolation_level="AUTOCOMMIT"))
+            try:
+                yield Leadership(await connection.execution_options(isolation_level="AUTOCOMMIT"))
+            finally:
+                # The lock ends with the connection only if that is closed, not given back to the pool.
+                await connection.invalidate()
 
     async def close(self) -> None:
         """Close every connection."""

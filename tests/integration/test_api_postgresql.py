@@ -1,0 +1,63 @@
+"""The API on PostgreSQL: the tests of the resources once more, and what only a shared database has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from api import __main__ as program
+from api.database import Database
+from reservoir.errors import UnavailableError
+from tests.integration.api_postgresql import new_database, running_server
+from tests.unit.api.conftest import _cheap_hashes, anyio_backend, cluster  # noqa: F401
+from tests.unit.api.test_nodes import *  # noqa: F403
+from tests.unit.api.test_projects import *  # noqa: F403
+from tests.unit.api.test_schema import *  # noqa: F403
+from tests.unit.api.test_sessions import *  # noqa: F403
+from tests.unit.api.test_users import *  # noqa: F403
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Path]:
+    with running_server() as folder:
+        yield folder
+
+
+@pytest.fixture
+def database_url(server: Path) -> str:
+    return new_database(server)
+
+
+async def test_one_process_leads(database_url: str) -> None:
+    first, second = Database(database_url), Database(database_url)
+    try:
+        async with second.leadership() as follower:
+            async with first.leadership() as leader:
+                assert await leader.hold()
+                assert await leader.hold()
+                assert not await follower.hold()
+            assert await follower.hold(), "the leader's connection has ended, and its lock with it"
+    finally:
+        await first.close()
+        await second.close()
+
+
+def test_a_schema_that_is_behind_is_named(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_API_DATABASE_URL", database_url)
+    words = ["create-admin", "--name", "admin"]
+    with pytest.raises(UnavailableError, match="python -m api migrate"):
+        CliRunner().invoke(program.app, words, input="Correct1horse!\n", catch_exceptions=False)
+    assert CliRunner().invoke(program.app, ["migrate"], catch_exceptions=False).stdout == '{"changed": true}\n'
+    result = CliRunner().invoke(program.app, words, input="Correct1horse!\n", catch_exceptions=False)
+    assert result.stdout == '{"changed": true}\n'
+
+
+def test_a_server_that_is_away_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PENSTOCK_API_DATABASE_URL", f"postgresql+psycopg:///penstock?host={tmp_path}")
+    with pytest.raises(UnavailableError, match="the database cannot be reached"):
+        CliRunner().invoke(program.app, ["migrate"], catch_exceptions=False)

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import errno
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from reservoir import bundle as bundles
+from reservoir import intake
+from reservoir.errors import ConflictError, IntegrityError, UnavailableError
+from reservoir.intake import take
+from reservoir.store import Store
+from tests.unit.reservoir.parts import flip_bit, make_bundle
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    """Everything that counts at a site, byte by byte."""
+    files = [path for path in root.rglob("*") if path.is_file() and path.name != ".lock"]
+    return {str(path.relative_to(root)): path.read_bytes() for path in files}
+
+
+@pytest.fixture
+def site(tmp_path: Path, bundle: Path) -> Path:
+    """A site that holds one bundle already."""
+    root = tmp_path / "site"
+    take(bundle, root)
+    return root
+
+
+@pytest.fixture
+def second(tmp_path: Path, key: Ed25519PrivateKey) -> Path:
+    return make_bundle(tmp_path / "made", key, version="2.0", body="second")
+
+
+def test_a_bundle_is_imported_once(site: Path, bundle: Path) -> None:
+    store = Store(site)
+    (identity,) = store.imported()
+    held = store.imported()[identity]
+    assert {path.name for path in store.blobs.iterdir()} == held.sizes().keys()
+    assert not store.incoming.exists()
+    before = contents(site)
+    assert take(bundle, site) == intake.Imported(identity, changed=False)
+    assert contents(site) == before
+    assert store.keys.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_lost_blob_comes_back_with_the_next_import(site: Path, bundle: Path) -> None:
+    next(Store(site).blobs.iterdir()).unlink()
+    before = contents(site)
+    assert take(bundle, site).changed
+    assert contents(site).keys() > before.keys()
+
+
+@pytest.mark.parametrize("filename", ["demo-1.0-py3-none-any.whl", "demo_python_1.tar"])
+def test_a_bundle_with_a_flipped_bit_changes_nothing(site: Path, second: Path, filename: str) -> None:
+    before = contents(site)
+    listed = bundles.decode((second / bundles.LIST).read_bytes(), "x").artifacts
+    flip_bit(second / bundles.BLOBS / next(a.sha256 for a in listed if a.filename == filename))
+    with pytest.raises(IntegrityError, match=f"{filename} was changed"):
+        take(second, site)
+    assert contents(site) == before
+
+
+def test_a_flip_in_a_blob_that_the_site_has_is_found_too(site: Path, bundle: Path) -> None:
+    shutil.rmtree(next(Store(site).bundles.iterdir()))
+    before = contents(site)
+    flip_bit(next((bundle / bundles.BLOBS).iterdir()))
+    with pytest.raises(IntegrityError, match="was changed"):
+        take(bundle, site)
+    assert contents(site) == before
+
+
+def test_an_interrupted_import_keeps_what_the_site_had_and_goes_on(
+    site: Path, second: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(site)
+    copy = intake._copy
+    copied: list[Path] = []
+
+    def interrupted(source: Path, destination: Path) -> str:
+        if copied:
+            raise KeyboardInterrupt
+        copied.append(destination)
+        return copy(source, destination)
+
+    monkeypatch.setattr(intake, "_copy", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        take(second, site)
+    left = contents(site)
+    assert {name: left[name] for name in before} == before
+    assert all(name.startswith("incoming/") for name in left.keys() - before.keys())
+    assert copied[0].exists()
+
+    again: list[Path] = []
+
+    def noted(source: Path, destination: Path) -> str:
+        again.append(destination)
+        return copy(source, destination)
+
+    monkeypatch.setattr(intake, "_copy", noted)
+    assert take(second, site).changed
+    assert copied[0] not in again
+    assert len(Store(site).imported()) == 2
+    assert not Store(site).incoming.exists()
+
+
+def test_what_an_import_of_another_bundle_left_is_forgotten(site: Path, second: Path) -> None:
+    old = Store(site).incoming / "other-1-000000000000"
+    old.mkdir(parents=True)
+    (old / "blob").write_text("x")
+    take(second, site)
+    assert not old.exists()
+
+
+def test_a_blob_that_was_damaged_while_it_waited_is_copied_again(site: Path, second: Path) -> None:
+    bundle = bundles.decode((second / bundles.LIST).read_bytes(), "x")
+    waiting = Store(site).incoming / bundles.identity(bundle, (second / bundles.LIST).read_bytes())
+    waiting.mkdir(parents=True)
+    sha256 = bundle.of_kind("image")[0].sha256
+    (waiting / sha256).write_bytes(b"half")
+    take(second, site)
+    assert (Store(site).blobs / sha256).read_bytes() == (second / bundles.BLOBS / sha256).read_bytes()
+
+
+def test_a_disk_that_is_too_small_is_told_before_anything_is_copied(
+    site: Path, second: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Usage(NamedTuple):
+        total: int
+        used: int
+        free: int
+
+    before = contents(site)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(10, 10, 1_000_000))
+    with pytest.raises(UnavailableError, match="the bundle needs 2 MB, only 1 MB are free"):
+        take(second, site)
+    assert contents(site) == before
+
+
+def test_a_disk_that_fills_up_meanwhile_leaves_nothing_behind(
+    site: Path, second: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(site)
+
+    def full(source: Path, destination: Path) -> str:
+        destination.with_suffix(".partial").write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(intake, "_copy", full)
+    with pytest.raises(UnavailableError, match="no room left on the disk"):
+        take(second, site)
+    assert contents(site) == before
+
+
+def test_bundles_of_another_key_are_refused_until_the_key_is_given(site: Path, tmp_path: Path) -> None:
+    other = Ed25519PrivateKey.generate()
+    foreign = make_bundle(tmp_path / "foreign", other, version="3.0", body="foreign")
+    before = contents(site)
+    with pytest.raises(IntegrityError, match="does not belong to the key"):
+        take(foreign, site)
+    assert contents(site) == before
+    assert take(foreign, site, key=other.public_key()).changed
+
+
+def test_an_older_bundle_is_refused_unless_it_is_wanted(
+    tmp_path: Path, bundle: Path, second: Path, key: Ed25519PrivateKey
+) -> None:
+    root = tmp_path / "other-site"
+    take(second, root)
+    before = contents(root)
+    with pytest.raises(ConflictError, match=r"the site holds small 2.0, which is newer than 1.0.*--allow-older"):
+        take(bundle, root)
+    assert contents(root) == before
+    assert take(bundle, root, allow_older=True).changed
+
+
+def test_two_changes_at_once_are_refused(site: Path, bundle: Path) -> None:
+    with Store(site).changing(), pytest.raises(ConflictError, match="another import or publication is running"):
+        take(bundle, site)

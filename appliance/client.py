@@ -222,7 +222,7 @@ class Client:
             )
         if isinstance(error, ssl.SSLError):
             return UnavailableError(
-                f"it does not speak TLS as expected: {error.reason}", where=self.url, cure="check port and scheme"
+                f"it does not speak TLS as expected: {error.strerror}", where=self.url, cure="check port and scheme"
             )
         reasons: list[tuple[type[OSError], str, str]] = [
             (socket.gaierror, f"the name {self.host} is not known here", "check the address, or use a number"),

@@ -52,10 +52,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int | None)
 
 def print_fields(pairs: Sequence[tuple[str, str]]) -> None:
     """Print names with their values, one a line; those without a value are left out."""
-    size = max(len(name) for name, _ in pairs) + 1
-    for name, value in pairs:
-        if value:
-            print(f"{name + ':':{size}} {value}")
+    shown = [(f"{name}:", value) for name, value in pairs if value]
+    size = max(len(name) for name, _ in shown)
+    for name, value in shown:
+        print(f"{name:{size}} {value}")
 
 
 def age(since: str, now: datetime | None = None) -> str:

@@ -1,0 +1,194 @@
+"""Log in and out, and what is remembered."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import stat
+from pathlib import Path
+
+import pytest
+
+from appliance.cli import config
+from appliance.client import Client, Query
+from reservoir.errors import InputError, UnauthenticatedError
+from tests.unit.appliance.cli.conftest import URL, FakeApi, Run
+
+
+def answer_login(api: FakeApi, key_id: str = "key-1") -> None:
+    api.on("POST", "/auth/login", {"name": "alice", "role": "member"}, Set_Cookie="penstock_session=abc; HttpOnly")
+    api.on("POST", "/api-keys", {"id": key_id, "name": "here", "key": "pk_secret"}, status=201)
+    api.on("POST", "/auth/logout", {"done": True})
+
+
+def test_login_trades_the_password_for_a_key_and_keeps_the_key_only(api: FakeApi, run: Run) -> None:
+    answer_login(api)
+    code, out, err = run("login", URL, "--user", "alice", "--password-stdin", stdin="Turb1ne~wheel\n")
+    assert (code, out, err) == (0, f"Logged in to {URL} as alice.\n", "")
+    assert [call.path.removeprefix("/api/v1") for call in api.calls] == ["/auth/login", "/api-keys", "/auth/logout"]
+    assert api.calls[0].body == {"name": "alice", "password": "Turb1ne~wheel"}
+    assert all(call.headers["Cookie"] == "penstock_session=abc" for call in api.calls[1:])
+    assert config.load() == config.Config(URL, "pk_secret", "key-1")
+    assert "Turb1ne" not in config.path().read_text()
+    assert stat.S_IMODE(config.path().stat().st_mode) == 0o600
+    assert [entry.name for entry in config.path().parent.iterdir()] == ["config.json"]
+
+
+def test_login_keeps_the_text_of_the_certificate(api: FakeApi, run: Run, tmp_path: Path) -> None:
+    from tests.unit.appliance.cli.certificate import PEM
+
+    answer_login(api)
+    (tmp_path / "ca.crt").write_text(PEM)
+    code, _, err = run("login", URL, "--user", "a", "--password-stdin", "--ca", str(tmp_path / "ca.crt"), stdin="x\n")
+    assert (code, err) == (0, "")
+    assert config.load().ca == PEM
+
+
+def test_second_login_keeps_the_project_and_revokes_the_key_before(logged_in: FakeApi, run: Run) -> None:
+    answer_login(logged_in, "key-2")
+    logged_in.on("DELETE", "/api-keys/key-1", {"done": True})
+    assert run("login", URL, "--user", "alice", "--password-stdin", stdin="x\n")[0] == 0
+    assert config.load() == config.Config(URL, "pk_secret", "key-2", project="team-a")
+    assert logged_in.last.path == "/api/v1/api-keys/key-1"
+    assert logged_in.last.headers["Authorization"] == "Bearer pk_secret"
+
+
+def test_wrong_password_changes_nothing(logged_in: FakeApi, run: Run) -> None:
+    before = config.load()
+    logged_in.refuse("POST", "/auth/login", 401, "password", "name or password is wrong", "ask your administrator")
+    code, out, err = run("login", URL, "--user", "alice", "--password-stdin", stdin="x\n")
+    assert (code, out) == (9, "")
+    assert err == "error: password: name or password is wrong. Cure: ask your administrator\n"
+    assert config.load() == before
+
+
+@pytest.mark.parametrize("stdin", ["", "\n"])
+def test_no_password_is_an_error(api: FakeApi, run: Run, stdin: str) -> None:
+    code, _, err = run("login", URL, "--user", "alice", "--password-stdin", stdin=stdin)
+    assert code == 2
+    assert err.startswith("error: password: no password was given.")
+    assert run("login", URL, "--user", "alice")[0] == 2
+    assert not api.calls
+
+
+def test_logout_revokes_and_forgets(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("DELETE", "/api-keys/key-1", {"done": True})
+    assert run("logout") == (0, f"Logged out of {URL}.\n", "")
+    assert config.find() is None
+    assert run("logout")[0] == 9
+
+
+def test_logout_forgets_even_where_the_api_is_away(logged_in: FakeApi, run: Run) -> None:
+    logged_in.trouble = ConnectionRefusedError()
+    code, _, err = run("logout")
+    assert code == 0
+    assert err.startswith("warning: the key could not be revoked: ")
+    assert config.find() is None
+
+
+def test_a_damaged_login_is_an_error_with_a_cure_and_can_be_replaced(logged_in: FakeApi, run: Run) -> None:
+    config.path().write_text("{")
+    code, _, err = run("list")
+    assert code == 2
+    assert str(config.path()) in err
+    assert "penstock login" in err
+    answer_login(logged_in)
+    assert run("login", URL, "--user", "alice", "--password-stdin", stdin="x\n")[0] == 0
+
+
+def test_without_a_login_every_command_says_so(api: FakeApi, run: Run) -> None:
+    for command in (["list"], ["get", "x"], ["submit", "x", "-i", "y", "-g", "1"], ["node", "list"], ["bash", "x"]):
+        code, out, err = run(*command)
+        assert (code, out) == (9, "")
+        assert err == "error: you are not logged in. Cure: run `penstock login https://MASTER:56789 --user NAME`\n"
+
+
+@pytest.mark.parametrize("url", ["master1", "ftp://master1", "https://", "https://m:x", "https://m/path", "http://m"])
+def test_addresses_that_cannot_be(url: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Client(url)
+    assert caught.value.problems[0].where == "url"
+
+
+@pytest.mark.parametrize(
+    ("url", "parts"),
+    [
+        ("https://m:56789/", ("m", 56789, True)),
+        ("https://m", ("m", 443, True)),
+        ("http://127.0.0.1:8000", ("127.0.0.1", 8000, False)),
+        ("https://[fd00::1]:1", ("fd00::1", 1, True)),
+    ],
+)
+def test_addresses_that_can_be(url: str, parts: tuple[str, int, bool]) -> None:
+    client = Client(url)
+    assert (client.host, client.port, client.secure) == parts
+
+
+def test_address_of_a_websocket() -> None:
+    query: Query = {"tty": True, "command": '["sh"]', "none": None}
+    assert Client(URL).websocket("/x", query) == "wss://master1:56789/api/v1/x?tty=true&command=%5B%22sh%22%5D"
+    assert Client("http://[::1]:1").websocket("/x", {}) == "ws://[::1]:1/api/v1/x"
+
+
+def _untrusted() -> ssl.SSLCertVerificationError:
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.verify_message = "unable to get local issuer certificate"
+    return error
+
+
+@pytest.mark.parametrize(
+    ("trouble", "reason", "cure"),
+    [
+        (ConnectionRefusedError(111, "refused"), "nothing listens there", "control API runs"),
+        (socket.gaierror(-2, "Name or service not known"), "the name master1 is not known here", "use a number"),
+        (TimeoutError("timed out"), "it does not answer in time", "check the address"),
+        (_untrusted(), "its certificate is not trusted: unable to get local issuer certificate", "--ca ca.crt"),
+        (ssl.SSLError(1, "wrong version"), "it does not speak TLS as expected", "check port and scheme"),
+        (OSError(113, "No route to host"), "it cannot be reached: No route to host", "check the address"),
+    ],
+)
+def test_api_that_cannot_be_reached_is_named_with_reason_and_cure(
+    logged_in: FakeApi, run: Run, trouble: OSError, reason: str, cure: str
+) -> None:
+    logged_in.trouble = trouble
+    code, out, err = run("list")
+    assert (code, out) == (5, "")
+    assert err.startswith(f"error: {URL}: {reason}")
+    assert cure in err
+
+
+def test_key_that_is_not_valid_any_more(logged_in: FakeApi, run: Run) -> None:
+    logged_in.refuse("GET", "/sessions", 401, "", "the caller is not signed in", "sign in")
+    code, _, err = run("list")
+    assert code == UnauthenticatedError.exit_code
+    assert err == (
+        f"error: {URL}: the remembered key is not valid any more. Cure: run `penstock login {URL} --user NAME`\n"
+    )
+
+
+def test_answer_that_is_not_the_api_s(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("GET", "/sessions", b"<html>Bad Gateway</html>", status=502)
+    code, _, err = run("list")
+    assert code == 5
+    assert err.startswith(f"error: {URL}: it answers with status 502.")
+
+
+def test_every_problem_is_shown(logged_in: FakeApi, run: Run) -> None:
+    problems = [{"where": where, "reason": "is wrong", "cure": "mend it"} for where in ("name", "image")]
+    logged_in.on("POST", "/sessions", {"errors": problems}, status=422)
+    code, out, err = run("submit", "x", "-i", "y", "-g", "1")
+    assert (code, out) == (2, "")
+    assert err == "error: name: is wrong. Cure: mend it\nerror: image: is wrong. Cure: mend it\n"
+
+
+def test_config_is_written_beside_and_renamed(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.save(config.Config(URL, "one", "1"))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(json, "dump", full)
+    with pytest.raises(Exception, match="No space left on device"):
+        config.save(config.Config(URL, "two", "2"))
+    assert config.load().api_key == "one"

@@ -38,7 +38,9 @@ class Reporter:
         """Report for ever."""
         context = ssl.create_default_context(cafile=self._settings.ca)
         context.load_cert_chain(self._settings.cert, self._settings.key)
-        async with httpx.AsyncClient(base_url=self._settings.api_url, verify=context, timeout=_TIMEOUT_S) as client:
+        async with httpx.AsyncClient(
+            base_url=self._settings.api_url, verify=context, timeout=_TIMEOUT_S, trust_env=False
+        ) as client:
             failures, delay = 0, 0.0
             while True:
                 self._supervisor.changed.clear()

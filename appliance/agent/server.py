@@ -17,7 +17,7 @@ from appliance.agent.supervisor import Supervisor
 
 log = structlog.get_logger()
 
-_SHUTDOWN_S = 5
+_SHUTDOWN_S = 2
 
 
 class PeerProtocol(H11Protocol):
@@ -31,6 +31,7 @@ class PeerProtocol(H11Protocol):
 
 def serve(settings: Settings) -> None:
     """Serve until a signal ends it; raises PenstockError where the node cannot be an agent."""
+    _log_as_lines()
     engine = Engine(settings.docker_socket)
     has = inventory.take(settings, engine.info())
     log.info(
@@ -54,4 +55,17 @@ def serve(settings: Settings) -> None:
 
 def _common_name(certificate: dict[str, Any] | None) -> str:
     subject = (certificate or {}).get("subject", ())
-    return next((value for part in subject for key, value in part if key == "commonName"), "")
+    names = [value for part in subject for key, value in part if key == "commonName"]
+    return names[0] if len(names) == 1 else ""
+
+
+def _log_as_lines() -> None:
+    """Write one line an event; the service manager adds the time."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            structlog.processors.LogfmtRenderer(key_order=["level", "event"], bool_as_flag=False),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(),
+    )

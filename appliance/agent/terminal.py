@@ -46,11 +46,13 @@ class Terminal:
         )
         try:
             self._reader, self._writer = await asyncio.open_unix_connection(self._engine.socket)
+        except OSError as error:
+            raise _refusal(str(error)) from error
+        try:
             await self._attach()
-        except (OSError, asyncio.IncompleteReadError) as error:
-            raise UnavailableError(
-                f"Docker does not open the terminal: {error}", where="exec", cure="run `systemctl status docker`"
-            ) from error
+        except BaseException:
+            self._writer.close()
+            raise
         return self
 
     async def __aexit__(
@@ -88,13 +90,14 @@ class Terminal:
                 return
 
     async def exit_code(self) -> int:
-        """Return the exit code of a command whose output has ended."""
-        for _ in range(_TRIES):
+        """Return the exit code of a command whose output has ended, as soon as it has ended itself."""
+        pause_s = _PAUSE_S
+        while True:
             found = await to_thread.run_sync(self._engine.exec_inspect, self._id)
             if not found["Running"] and found["ExitCode"] is not None:
                 return int(found["ExitCode"])
-            await asyncio.sleep(_PAUSE_S)
-        raise UnavailableError("Docker does not tell the exit code", where="exec", cure="see `journalctl -u docker`")
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, 1.0)
 
     async def _attach(self) -> None:
         body = json.dumps({"Detach": False, "Tty": self._tty}).encode()
@@ -104,12 +107,13 @@ class Terminal:
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
             + body
         )
-        head = await self._reader.readuntil(b"\r\n\r\n")
+        try:
+            head = await self._reader.readuntil(b"\r\n\r\n")
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise _refusal(str(error)) from error
         status = head.split(b"\r\n", 1)[0].decode()
         if " 101 " not in f"{status} ":
-            raise UnavailableError(
-                f"Docker refuses the terminal: {status}", where="exec", cure="see `journalctl -u docker`"
-            )
+            raise _refusal(status)
 
     async def _read(self) -> bytes:
         if self._tty:
@@ -123,3 +127,9 @@ class Terminal:
             found = await to_thread.run_sync(self._engine.exec_inspect, self._id)
             if found["Running"] and found["Pid"]:
                 os.kill(found["Pid"], signal.SIGHUP)
+
+
+def _refusal(reason: str) -> UnavailableError:
+    return UnavailableError(
+        f"Docker does not open the terminal: {reason}", where="exec", cure="see `journalctl -u docker` on the node"
+    )

@@ -48,6 +48,7 @@ async def _converse(client: Client, address: str, has_terminal: bool) -> int:
         ssl=client.tls(),
         additional_headers=client.headers,
         compression=None,
+        proxy=None,
         max_size=None,
         open_timeout=CONNECT_S,
     ) as connection:

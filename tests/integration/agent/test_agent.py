@@ -318,6 +318,28 @@ def test_command_whose_caller_went_away_is_hung_up(agent: Agent, spec: Make, eng
         time.sleep(0.05)
 
 
+def test_exit_code_of_a_command_that_closes_its_output_long_before_it_ends(agent: Agent, spec: Make) -> None:
+    wanted = spec()
+    with agent.client() as client:
+        launch(client, wanted)
+    with open_exec(agent, wanted.id, ["sh", "-c", "echo out; exec >&- 2>&-; sleep 2; exit 9"]) as connection:
+        output, last = drain(connection)
+    assert (output, last.code) == (b"out\n", 9)
+
+
+def test_agent_stops_soon_while_somebody_follows_a_log(agent: Agent, spec: Make) -> None:
+    wanted = spec()
+    with agent.client() as client:
+        launch(client, wanted)
+        with agent.client() as follower, follower.stream("GET", f"/v1/containers/{wanted.id}/logs?follow=1"):
+            begun = time.monotonic()
+            agent.stop()
+            assert time.monotonic() - begun < 10
+    agent.start()
+    with agent.client() as client:
+        assert states(client)[wanted.id].status is ContainerStatus.RUNNING
+
+
 @pytest.mark.parametrize(("command", "reason"), [("[]", "JSON list"), ("bash", "JSON list")])
 def test_exec_of_a_bad_command_says_so(agent: Agent, spec: Make, command: str, reason: str) -> None:
     wanted = spec()

@@ -15,7 +15,7 @@ from sqlalchemy.orm import DeclarativeBase
 from sqlalchemy.types import TypeDecorator
 from starlette.requests import HTTPConnection
 
-from reservoir.errors import UnavailableError
+from reservoir.errors import InputError, UnavailableError
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -65,7 +65,13 @@ class Database:
     """A database by its URL: PostgreSQL (`postgresql+psycopg://`) or SQLite (`sqlite+aiosqlite://`)."""
 
     def __init__(self, url: str) -> None:
-        """Prepare the engine; nothing is connected yet."""
+        """Prepare the engine; nothing is connected yet. Raises InputError for any other kind of URL."""
+        if not url.startswith(("postgresql+psycopg://", "sqlite+aiosqlite://")):
+            raise InputError(
+                f"{url.partition(':')[0]} is not a kind of database that the API can use",
+                where="PENSTOCK_API_DATABASE_URL",
+                cure="write postgresql+psycopg://... or sqlite+aiosqlite:///FILE",
+            )
         self.embedded = url.startswith("sqlite")
         self.engine = create_async_engine(url) if self.embedded else create_async_engine(url, pool_pre_ping=True)
         if self.embedded:

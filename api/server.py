@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 import ssl
 from asyncio import Transport
@@ -69,6 +70,8 @@ def serve(settings: Settings) -> None:
         ssl_cert_reqs=ssl.CERT_OPTIONAL if settings.tls_cert else ssl.CERT_NONE,
     )
     server = uvicorn.Server(config)
+    # uvicorn ends in order at this signal and then raises it once more; for us the work is done by then.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     if settings.socket is None:
         log.info("serving", host=settings.host, port=settings.port, tls=settings.tls_cert is not None)
         server.run()

@@ -1,0 +1,260 @@
+"""A real API process on PostgreSQL, a real agent, Docker; and what happens when one of them goes away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import docker
+import httpx
+import pytest
+
+from tests.integration.agent.conftest import (
+    Agent,
+    Authority,
+    authority,  # noqa: F401
+    engine,  # noqa: F401
+    free_port,
+    image,  # noqa: F401
+    make_agent,
+)
+from tests.integration.api_postgresql import new_database, running_server
+
+PASSWORD = "Correct1horse!"
+V1 = "/api/v1"
+
+
+class Site:
+    """An API process, its agent, and a client that is signed in as administrator."""
+
+    def __init__(self, pki: Authority, database_url: str, folder: Path) -> None:
+        certificate, key = pki.issue("master")
+        self.port = free_port()
+        self.log = folder / "api.log"
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "PENSTOCK_API_DATABASE_URL": database_url,
+            "PENSTOCK_API_PORT": str(self.port),
+            "PENSTOCK_API_TLS_CERT": str(certificate),
+            "PENSTOCK_API_TLS_KEY": str(key),
+            "PENSTOCK_API_AGENT_CA": str(pki.ca),
+            "PENSTOCK_API_AGENT_CERT": str(certificate),
+            "PENSTOCK_API_AGENT_KEY": str(key),
+            "PENSTOCK_API_HEARTBEAT_INTERVAL_S": "0.3",
+            "PENSTOCK_API_NODE_LOST_S": "2",
+        }
+        self.agent: Agent = make_agent(pki, self.port, folder)
+        self.process: subprocess.Popen[bytes] | None = None
+        context = ssl.create_default_context(cafile=str(pki.ca))
+        self.client = httpx.Client(base_url=f"https://127.0.0.1:{self.port}", verify=context, timeout=30)
+
+    def run(self, *words: str, stdin: str = "") -> None:
+        words = (sys.executable, "-m", "api", *words)
+        subprocess.run(words, env=self.environment, input=stdin, text=True, check=True, capture_output=True)
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "api", "serve"], env=self.environment, stdout=log, stderr=log
+            )
+        self.until(self._answers)
+
+    def stop(self, kind: signal.Signals = signal.SIGTERM) -> int:
+        assert self.process is not None
+        self.process.send_signal(kind)
+        return self.process.wait(20)
+
+    def until(self, condition: Callable[[], Any], timeout_s: float = 20) -> Any:
+        """Wait for a condition and return what it gave."""
+        deadline = time.monotonic() + timeout_s
+        while not (value := condition()):
+            assert time.monotonic() < deadline, self.log.read_text()[-5000:]
+            time.sleep(0.01)
+        return value
+
+    def until_state(self, name: str, state: str, timeout_s: float = 20) -> dict[str, Any]:
+        def reached() -> Any:
+            session = self.get(f"/sessions/{name}", project="team-a")
+            return session if session["state"] == state else None
+
+        return dict(self.until(reached, timeout_s))
+
+    def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        response = self.client.request(method, V1 + path, json=body, params=query)
+        assert response.is_success, response.text
+        return response.json()
+
+    def get(self, path: str, **query: Any) -> Any:
+        return self.call("GET", path, **query)
+
+    def submit(self, name: str, *command: str, gpu_milli: int = 500) -> None:
+        body = {"name": name, "project": "team-a", "image": "busybox", "gpu_milli": gpu_milli, "command": command}
+        self.call("POST", "/sessions", body)
+
+    def delete(self, name: str) -> None:
+        self.call("DELETE", f"/sessions/{name}", project="team-a")
+
+    def node_state(self) -> str:
+        return str(self.get("/nodes/worker1")["state"])
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.log.read_text()
+        try:
+            return self.client.get("/health").status_code == 200
+        except httpx.TransportError:
+            return False
+
+
+@pytest.fixture(scope="module")
+def site(
+    authority: Authority,  # noqa: F811
+    image: str,  # noqa: F811
+    engine: docker.DockerClient,  # noqa: F811
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Site]:
+    """One node with two simulated GPUs, one project that may use both."""
+    with running_server() as folder:
+        running = Site(authority, new_database(folder), tmp_path_factory.mktemp("site"))
+        running.run("migrate")
+        running.run("create-admin", "--name", "admin", stdin=PASSWORD)
+        try:
+            running.start()
+            running.agent.start()
+            running.call("POST", "/auth/login", {"name": "admin", "password": PASSWORD})
+            running.call("POST", "/images", {"name": "busybox", "tag": "1", "reference": image})
+            running.call("POST", "/projects", {"name": "team-a", "quota_milli": 2000})
+            running.until(lambda: running.get("/nodes"))
+            yield running
+        finally:
+            running.agent.stop()
+            running.stop()
+            running.client.close()
+            for container in engine.containers.list(all=True, filters={"ancestor": image}):
+                container.remove(force=True)
+
+
+@pytest.fixture(autouse=True)
+def _tidy(site: Site, engine: docker.DockerClient, image: str) -> Iterator[None]:  # noqa: F811
+    """Leave no session and no container to the next test."""
+    yield
+    for session in site.get("/sessions"):
+        site.delete(session["name"])
+    site.until(lambda: not site.get("/sessions"))
+    assert engine.containers.list(all=True, filters={"ancestor": image}) == []
+
+
+def test_from_submission_to_running(site: Site) -> None:
+    """Prints how long it takes; the figure depends on the machine, so only the way is asserted."""
+    took = []
+    for number in range(10):
+        began = time.monotonic()
+        site.submit(f"quick-{number}", "sleep", "600", gpu_milli=100)
+        site.until_state(f"quick-{number}", "RUNNING")
+        took.append(time.monotonic() - began)
+    print(f"submit to RUNNING: median {median(took):.2f} s, worst {max(took):.2f} s of {len(took)}")
+    assert {gpu["used_milli"] for gpu in site.get("/nodes/worker1")["gpus"]} == {1000, 0}, "all on one GPU"
+
+
+def test_a_command_that_fails(site: Site) -> None:
+    site.submit("broken", "sh", "-c", "echo before; exit 7")
+    session = site.until_state("broken", "FAILED")
+    assert (session["exit_code"], session["reason"]) == (7, "its command ended with exit code 7")
+    assert site.client.get(f"{V1}/sessions/broken/logs", params={"project": "team-a"}).text == "before\n"
+
+
+def test_a_log_is_followed_to_its_end(site: Site) -> None:
+    site.submit("epochs", "sh", "-c", "for n in 1 2 3; do echo epoch $n; sleep 0.3; done")
+    query = {"project": "team-a", "follow": True}
+    with site.client.stream("GET", f"{V1}/sessions/epochs/logs", params=query) as log:
+        assert "".join(log.iter_text()) == "epoch 1\nepoch 2\nepoch 3\n"
+    site.until_state("epochs", "TERMINATED")
+
+
+def test_sessions_go_on_without_the_api(site: Site, engine: docker.DockerClient) -> None:  # noqa: F811
+    site.submit("long", "sleep", "600")
+    site.submit("short", "sleep", "0.5")
+    before = site.until_state("long", "RUNNING")
+    site.until_state("short", "RUNNING")
+    assert site.stop(signal.SIGKILL) == -signal.SIGKILL
+    time.sleep(1)
+    site.start()
+    assert site.until_state("short", "TERMINATED")["exit_code"] == 0
+    after = site.until_state("long", "RUNNING")
+    assert after["started_at"] == before["started_at"]
+    assert engine.containers.get(f"penstock-session-{after['id']}").status == "running"
+
+
+def test_a_deletion_outlives_the_api(site: Site) -> None:
+    """The API dies between the user's deletion and the container's end; the next one goes on from the database."""
+    site.submit("victim", "sh", "-c", "trap '' TERM; while true; do sleep 1; done")
+    site.until_state("victim", "RUNNING")
+    site.delete("victim")
+    site.stop(signal.SIGKILL)
+    site.start()
+    site.until_state("victim", "TERMINATED")
+
+
+def test_a_launch_outlives_the_api(site: Site) -> None:
+    site.submit("eager", "sleep", "600")
+    site.stop(signal.SIGKILL)
+    site.start()
+    site.until_state("eager", "RUNNING")
+
+
+def test_the_api_ends_in_order(site: Site) -> None:
+    """An open log stream does not keep the server from ending."""
+    site.submit("talker", "sh", "-c", "echo hello; sleep 600")
+    site.until_state("talker", "RUNNING")
+    query = {"project": "team-a", "follow": True}
+    with site.client.stream("GET", f"{V1}/sessions/talker/logs", params=query) as log:
+        assert next(log.iter_text()) == "hello\n"
+        began = time.monotonic()
+        site.stop()
+        assert time.monotonic() - began < 15
+    site.start()
+
+
+def test_an_agent_that_goes_away_and_comes_back(site: Site) -> None:
+    site.submit("stays", "sleep", "600")
+    site.until_state("stays", "RUNNING")
+    site.agent.stop()
+    site.until(lambda: site.node_state() == "lost")
+    session = site.get("/sessions/stays", project="team-a")
+    assert (session["state"], session["reason"]) == ("RUNNING", "worker1 is lost: nothing heard from it for 2 s")
+    site.submit("waits", "sleep", "600")
+    site.until(lambda: site.get("/sessions/waits", project="team-a")["reason"] == "no node is ready")
+    site.delete("stays")
+    site.until(lambda: "GPUs are freed when" in site.get("/sessions/stays", project="team-a")["reason"])
+    site.agent.start()
+    site.until_state("waits", "RUNNING")
+    site.until_state("stays", "TERMINATED")
+
+
+def test_a_ghost_is_removed(site: Site, engine: docker.DockerClient) -> None:  # noqa: F811
+    """A container of the agent that no session wants, as after a restored backup of the database."""
+    site.submit("model", "sleep", "600")
+    session = site.until_state("model", "RUNNING")
+    real = engine.containers.get(f"penstock-session-{session['id']}")
+    with site.agent.client() as client:
+        spec = {
+            "id": "session-ghost",
+            "session_id": "00000000-0000-4000-8000-000000000000",
+            "session_name": "ghost",
+            "project": "team-a",
+            "user": "admin",
+            "image": real.attrs["Config"]["Image"],
+            "command": ["sleep", "600"],
+        }
+        client.put("/v1/containers/session-ghost", json=spec).raise_for_status()
+        site.until(lambda: [item["id"] for item in client.get("/v1/containers").json()] == [f"session-{session['id']}"])
+    real.reload()
+    assert real.status == "running"

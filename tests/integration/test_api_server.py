@@ -1,0 +1,99 @@
+"""`python -m api serve` on a unix socket, as the edge reaches it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from appliance.agent.protocol import HEARTBEAT_PATH
+from tests.integration.agent.conftest import Authority, authority  # noqa: F401
+from tests.unit.api.conftest import inventory
+
+BEAT = {
+    "name": "worker1",
+    "address": "127.0.0.1",
+    "port": 6001,
+    "boot": "b",
+    "sequence": 1,
+    "inventory": inventory("worker1", 1).model_dump(mode="json"),
+}
+
+
+@pytest.fixture
+def environment(authority: Authority, tmp_path: Path) -> dict[str, str]:  # noqa: F811
+    certificate, key = authority.issue("master")
+    return {
+        "PATH": os.environ["PATH"],
+        "PENSTOCK_API_DATABASE_URL": f"sqlite+aiosqlite:///{tmp_path}/penstock.db",
+        "PENSTOCK_API_SOCKET": str(tmp_path / "api.sock"),
+        "PENSTOCK_API_AGENT_CA": str(authority.ca),
+        "PENSTOCK_API_AGENT_CERT": str(certificate),
+        "PENSTOCK_API_AGENT_KEY": str(key),
+    }
+
+
+@pytest.fixture
+def server(environment: dict[str, str], tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    path = tmp_path / "api.sock"
+    path.touch()  # what a crash leaves behind is replaced
+    process = subprocess.Popen([sys.executable, "-m", "api", "serve"], env=environment, text=True)
+    deadline = time.monotonic() + 20
+    while not path.is_socket():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    yield process
+    if process.poll() is None:
+        process.terminate()
+        process.wait(20)
+
+
+def client(tmp_path: Path) -> httpx.Client:
+    return httpx.Client(transport=httpx.HTTPTransport(uds=str(tmp_path / "api.sock"), retries=3), base_url="http://api")
+
+
+def test_the_socket(server: subprocess.Popen[str], tmp_path: Path) -> None:
+    with client(tmp_path) as edge:
+        assert edge.get("/health").json()["status"] == "healthy"
+        assert (tmp_path / "api.sock").stat().st_mode & 0o777 == 0o660, "for owner and group alone"
+        assert "Server" not in edge.get("/health").headers
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(20) == 0
+    assert not (tmp_path / "api.sock").exists()
+
+
+@pytest.mark.usefixtures("server")
+def test_the_edge_says_who_the_agent_is(tmp_path: Path) -> None:
+    with client(tmp_path) as edge:
+        good = {"X-Client-Verify": "SUCCESS", "X-Client-Name": "worker1"}
+        assert edge.post(HEARTBEAT_PATH, json=BEAT, headers=good).status_code == 200
+        assert edge.post(HEARTBEAT_PATH, json=BEAT).status_code == 401
+        none = {"X-Client-Verify": "NONE", "X-Client-Name": "worker1"}
+        assert edge.post(HEARTBEAT_PATH, json=BEAT, headers=none).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"PENSTOCK_API_AGENT_CA": "/nowhere/ca.crt"}, "cannot be read"),
+        ({"PENSTOCK_API_SOCKET": "/nowhere/api.sock"}, "the socket cannot be made"),
+        ({"PENSTOCK_API_DATABASE_URL": "sqlite+aiosqlite:////nowhere/x.db"}, "the database cannot be reached"),
+        ({"PENSTOCK_API_DATABASE_URL": "mysql://x"}, "PENSTOCK_API_DATABASE_URL"),
+        ({"PENSTOCK_API_SPLIT": "2"}, "unknown setting"),
+    ],
+)
+def test_what_keeps_it_from_serving_is_said(environment: dict[str, str], change: dict[str, str], text: str) -> None:
+    words = [sys.executable, "-m", "api", "serve"]
+    result = subprocess.run(words, env=environment | change, capture_output=True, text=True, timeout=30, check=False)
+    assert result.returncode not in {0, 1}
+    assert text in result.stderr
+    assert "Cure:" in result.stderr
+    assert "Traceback" not in result.stderr

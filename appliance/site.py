@@ -6,20 +6,32 @@ Every rule that can be checked without touching a node is checked here, and ever
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from appliance.gpu.share import MAX_GPUS, Split
 from reservoir.document import Document, Path, check
-from reservoir.errors import InputError, Problem
+from reservoir.errors import InputError
 
 NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 Name = Annotated[str, Field(pattern=NAME)]
 Port = Annotated[int, Field(ge=1, le=65535)]
-AbsolutePath = Annotated[str, Field(pattern=r"^/[A-Za-z0-9._/-]+$")]
+AbsolutePath = Annotated[str, Field(pattern=r"^(/\.{0,2}[A-Za-z0-9_-][A-Za-z0-9._-]*)+$")]
+Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?$")]
+
+SERVICE_NAMES = {"localhost": None, "reservoir": "reservoir", "penstock": "master"}
+"""Names that lead to services, with the role whose node may bear them."""
+
+INNER_PORTS = {5001: "the registry behind its TLS"}
+"""Ports that the appliance uses on the loopback address of its nodes."""
+
+
+Finding = tuple[Path, str, str]
+"""What a rule finds: the path of the value, what is wrong with it, and the cure."""
 
 
 class Part(BaseModel):
@@ -59,7 +71,7 @@ class Node(Part):
 class Ssh(Part):
     """How the installer reaches the nodes; `private_key` None means the keys and agent of the calling user."""
 
-    user: str = "root"
+    user: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")] = "root"
     port: Port = 22
     private_key: AbsolutePath | None = None
 
@@ -99,8 +111,8 @@ Storage = Annotated[ExternalStorage | NfsStorage, Field(discriminator="kind")]
 class Time(Part):
     """Time sources outside the cluster but inside the closed network; none means that the master is the clock."""
 
-    servers: list[str] = Field(default_factory=list)
-    zone: str = "Etc/UTC"
+    servers: list[Host] = Field(default_factory=list)
+    zone: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$")] = "Etc/UTC"
 
 
 class Site(Part):
@@ -148,23 +160,23 @@ class Site(Part):
     def session_volume_root(self) -> str | None:
         """The folder on every worker below which sessions' volumes live; None without shared storage."""
         for storage in self.storage:
-            if self.session_storage in (None, storage.name):
-                return storage.path if isinstance(storage, ExternalStorage) else storage.mount_path
+            if self.session_storage in (None, storage.name) and (path := worker_path(storage)):
+                return path
         return None
 
-    @model_validator(mode="after")
-    def _ports_differ(self) -> Site:
-        used = Counter(self.ports.model_dump().values())
-        twice = [port for port, count in used.items() if count > 1]
-        if twice:
-            raise ValueError(f"port {twice[0]} is given to two services of `ports`")
-        return self
+
+def worker_path(storage: ExternalStorage | NfsStorage) -> str | None:
+    """Return where workers have a storage; None where they do not mount it."""
+    if isinstance(storage, ExternalStorage):
+        return storage.path
+    return storage.mount_path if Role.WORKER in storage.clients else None
 
 
 def load(document: Document) -> Site:
     """Return the site that a document describes; raises one InputError that lists every problem found."""
     site = check(Site, document)
-    problems = [*_duplicates(site, document), *_role_rules(site, document), *_storage_rules(site, document)]
+    rules = (_duplicates, _addresses, _names, _roles, _ports, _servers, _paths, _session_storage)
+    problems = [document.problem(path, reason, cure) for rule in rules for path, reason, cure in rule(site)]
     if problems:
         raise InputError.of(problems)
     return site
@@ -189,107 +201,112 @@ def lab_network(site: Site) -> IPv4Network:
     return network
 
 
-def _duplicates(site: Site, document: Document) -> list[Problem]:
-    problems: list[Problem] = []
-    seen: dict[tuple[str, str], int] = {}
+def _duplicates(site: Site) -> Iterator[Finding]:
+    seen: dict[tuple[str, str], str] = {}
     for index, node in enumerate(site.nodes):
-        for field, value in (
-            ("name", node.name),
-            ("address", str(node.address)),
-            ("ib_address", str(node.ib_address or "")),
+        for field, kind, value in (
+            ("name", "name", node.name),
+            ("address", "address", str(node.address)),
+            ("ib_address", "address", str(node.ib_address or "")),
         ):
-            if value and (first := seen.setdefault((field, value), index)) != index:
-                path: Path = ("nodes", index, field)
-                problems.append(
-                    document.problem(
-                        path,
-                        f"{value} is also the {field} of nodes[{first}] ({site.nodes[first].name})",
-                        f"give every node its own {field}",
-                    )
-                )
-    return problems
+            if not value:
+                continue
+            mine = f"nodes[{index}].{field}"
+            if (first := seen.setdefault((kind, value), mine)) != mine:
+                yield ("nodes", index, field), f"{value} is also {first}", f"give every node its own {kind}"
+    names = Counter(storage.name for storage in site.storage)
+    for index, storage in enumerate(site.storage):
+        if names[storage.name] > 1:
+            reason = f"two storages are named {storage.name}"
+            yield ("storage", index, "name"), reason, "give every storage its own name"
 
 
-def _role_rules(site: Site, document: Document) -> list[Problem]:
-    problems: list[Problem] = []
+def _addresses(site: Site) -> Iterator[Finding]:
+    for index, node in enumerate(site.nodes):
+        for field, address in (("address", node.address), ("ib_address", node.ib_address)):
+            if address is None:
+                continue
+            if address.is_unspecified or address.is_loopback or address.is_multicast or address.is_reserved:
+                reason = f"{address} cannot be the address of a node"
+                yield ("nodes", index, field), reason, "use the node's address in the site's network"
+
+
+def _names(site: Site) -> Iterator[Finding]:
+    for index, node in enumerate(site.nodes):
+        if node.name in SERVICE_NAMES and SERVICE_NAMES[node.name] not in node.roles:
+            reason = f"the name {node.name} leads to a service on another node"
+            yield ("nodes", index, "name"), reason, "choose another name"
+
+
+def _roles(site: Site) -> Iterator[Finding]:
     for role in (Role.RESERVOIR, Role.MASTER):
-        holders = site.with_role(role)
-        if len(holders) != 1:
-            problems.append(
-                document.problem(
-                    ("nodes",),
-                    f"{len(holders)} nodes have the role {role}",
-                    f"give the role {role} to exactly one node",
-                )
-            )
+        if (count := len(site.with_role(role))) != 1:
+            yield ("nodes",), f"{count} nodes have the role {role}", f"give the role {role} to exactly one node"
     for index, node in enumerate(site.nodes):
         path: Path = ("nodes", index)
         if len(set(node.roles)) != len(node.roles):
-            problems.append(document.problem((*path, "roles"), "a role stands twice", "name each role once"))
+            yield (*path, "roles"), "a role stands twice", "name each role once"
         worker = Role.WORKER in node.roles
         if worker and node.agent_port is None:
-            problems.append(document.problem(path, f"worker {node.name} has no agent_port", "add `agent_port: 6001`"))
-        if worker and node.agent_port in site.ports.model_dump().values() and len(node.roles) > 1:
-            problems.append(
-                document.problem(
-                    (*path, "agent_port"),
-                    f"port {node.agent_port} is used by a service of `ports`",
-                    "choose another port",
-                )
-            )
-        if not worker and node.agent_port is not None:
-            problems.append(
-                document.problem(
-                    (*path, "agent_port"),
-                    f"{node.name} is not a worker",
-                    "remove agent_port, or add the role worker",
-                )
-            )
-        if not worker and node.simulated_gpus is not None:
-            problems.append(
-                document.problem(
-                    (*path, "simulated_gpus"),
-                    f"{node.name} is not a worker",
-                    "remove simulated_gpus, or add the role worker",
-                )
-            )
-    return problems
+            yield path, f"worker {node.name} has no agent_port", "add `agent_port: 6001`"
+        for field in ("agent_port", "simulated_gpus"):
+            if not worker and getattr(node, field) is not None:
+                cure = f"remove {field}, or add the role worker"
+                yield (*path, field), f"{node.name} is not a worker", cure
 
 
-def _storage_rules(site: Site, document: Document) -> list[Problem]:
-    problems: list[Problem] = []
-    storage_nodes = {node.name for node in site.with_role(Role.STORAGE)}
-    names = Counter(storage.name for storage in site.storage)
+def _ports(site: Site) -> Iterator[Finding]:
+    taken = {site.ssh.port: "ssh", **INNER_PORTS}
+    for name, port in site.ports.model_dump().items():
+        if (holder := taken.setdefault(port, f"ports.{name}")) != f"ports.{name}":
+            yield ("ports", name), f"port {port} is also used by {holder}", "choose another port"
+    for index, node in enumerate(site.nodes):
+        alone = node.roles == [Role.WORKER]
+        holder = "ssh" if node.agent_port == site.ssh.port else taken.get(node.agent_port or 0, "")
+        if holder == "ssh" or (holder and not alone):
+            reason = f"port {node.agent_port} is also used by {holder}"
+            yield ("nodes", index, "agent_port"), reason, "choose another port"
+
+
+def _servers(site: Site) -> Iterator[Finding]:
+    servers = [node.name for node in site.with_role(Role.STORAGE)]
+    kinds: dict[str, str] = {}
     for index, storage in enumerate(site.storage):
         path: Path = ("storage", index)
-        if names[storage.name] > 1:
-            problems.append(
-                document.problem(
-                    (*path, "name"),
-                    f"two storages are named {storage.name}",
-                    "give every storage its own name",
-                )
-            )
         if not isinstance(storage, NfsStorage):
             continue
-        if storage.node is None and len(storage_nodes) != 1:
-            problems.append(
-                document.problem(
-                    path, f"{len(storage_nodes)} nodes have the role storage", "name the server with `node`"
-                )
-            )
-        elif storage.node is not None and storage.node not in storage_nodes:
-            problems.append(
-                document.problem(
-                    (*path, "node"),
-                    f"{storage.node} is not a node with the role storage",
-                    "name a storage node",
-                )
-            )
-    if site.session_storage is not None and site.session_storage not in names:
-        problems.append(
-            document.problem(
-                ("session_storage",), f"no storage is named {site.session_storage}", "name one of `storage`"
-            )
-        )
-    return problems
+        if not servers:
+            yield path, "no node has the role storage", "give the role storage to the node that exports it"
+        elif storage.node is None and len(servers) != 1:
+            yield path, f"{len(servers)} nodes have the role storage", "name the server with `node`"
+        elif storage.node is not None and storage.node not in servers:
+            reason = f"{storage.node} is not a node with the role storage"
+            yield (*path, "node"), reason, "name a storage node"
+        elif (first := kinds.setdefault(site.nfs_server(storage).name, storage.server)) != storage.server:
+            reason = f"{site.nfs_server(storage).name} runs the server {first} already"
+            yield (*path, "server"), reason, "give all storages of a node the same server"
+
+
+def _paths(site: Site) -> Iterator[Finding]:
+    """No two storages may stand at one path of a node, nor one below another."""
+    taken: list[tuple[str, str]] = []
+    for index, storage in enumerate(site.storage):
+        field = "path" if isinstance(storage, ExternalStorage) else "mount_path"
+        if isinstance(storage, NfsStorage) and not storage.clients:
+            continue
+        path = str(getattr(storage, field))
+        for name, other in taken:
+            if f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/"):
+                yield ("storage", index, field), f"{path} and {other} of {name} overlap", "choose another folder"
+        taken.append((storage.name, path))
+
+
+def _session_storage(site: Site) -> Iterator[Finding]:
+    if site.session_storage is None:
+        return
+    named = [storage for storage in site.storage if storage.name == site.session_storage]
+    if not named:
+        yield ("session_storage",), f"no storage is named {site.session_storage}", "name one of `storage`"
+    elif worker_path(named[0]) is None:
+        reason = f"workers do not mount {site.session_storage}"
+        yield ("session_storage",), reason, "add worker to its `clients`, or name another storage"

@@ -1,0 +1,174 @@
+"""The verdict, from what nodes say about themselves."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.site import Site, load
+from appliance.verify import Verdict, judge
+from reservoir.document import parse
+
+EXAMPLE = Path(__file__).parents[3] / "inventory/example/site.yml"
+APT = "https://reservoir:8443/apt/"
+
+
+@pytest.fixture
+def site() -> Site:
+    return load(parse(EXAMPLE.read_text(), "site.yml"))
+
+
+def node(**special: Any) -> dict[str, Any]:
+    return {
+        "os": "Debian GNU/Linux 12 (bookworm)",
+        "kernel": "6.1.0",
+        "machine": "x86_64",
+        "penstock": {},
+        "packages": {"chrony": "4.3-2"},
+        "services": {"chrony.service": "active"},
+        "ports": [22],
+        "default_routes": [],
+        "outside": "Network is unreachable",
+        "package_sources": [APT],
+        "pip_index": "https://reservoir:8443/pypi/simple/",
+        "time": {"reference": "10.71.8.10", "local": False, "stratum": 9, "offset_s": 0.00002, "synchronised": True},
+        "docker": None,
+        "api": {"ok": True, "detail": ""},
+        "mounts": {},
+        "exports": {},
+        **special,
+    }
+
+
+@pytest.fixture
+def evidence() -> dict[str, Any]:
+    gpus = [{"index": index, "simulated": True} for index in range(4)]
+    worker = node(
+        ports=[22, 6001],
+        docker={"version": "20.10.24", "driver": "overlay2", "root": "/var/lib/docker"},
+        penstock={"agent": "0.1.0"},
+    )
+    return {
+        "master1": node(
+            ports=[22, 443, 5000, 8443, 56789],
+            package_sources=["file:/var/lib/penstock/reservoir/current/apt/"],
+            penstock={"site": "0.1.0", "api": "0.1.0"},
+            database={"ok": True, "detail": ""},
+            nodes={
+                "ok": True,
+                "detail": "",
+                "nodes": [{"name": name, "state": "ready", "gpus": gpus} for name in ("worker1", "worker2")],
+            },
+        ),
+        "worker1": worker,
+        "worker2": deepcopy(worker),
+        "storage1": node(ports=[22, 2049], exports={"/srv/archive": {"ok": True, "detail": ""}}),
+    }
+
+
+def verdict(site: Site, evidence: dict[str, Any], silent: dict[str, str] | None = None) -> Verdict:
+    return judge(site, evidence, silent or {}, "2026-01-01T00:00:00Z")
+
+
+def bad(site: Site, evidence: dict[str, Any]) -> list[tuple[str, str, str]]:
+    found = verdict(site, evidence)
+    return [(name, c.name, c.evidence) for name, node in found.nodes.items() for c in node.checks if not c.ok]
+
+
+def test_a_site_where_all_is_well(site: Site, evidence: dict[str, Any]) -> None:
+    assert bad(site, evidence) == []
+    found = verdict(site, evidence)
+    assert found.ok
+    plain = found.json()
+    assert (plain["ok"], plain["site"], plain["time"]) == (True, "lab", "2026-01-01T00:00:00Z")
+    assert {name: node["ok"] for name, node in plain["nodes"].items()} == dict.fromkeys(evidence, True)
+    assert plain["nodes"]["worker1"]["checks"][0]["name"] == "answers"
+    assert plain["nodes"]["master1"]["facts"]["versions"]["penstock (api)"] == "0.1.0"
+
+
+@pytest.mark.parametrize(
+    ("node", "changes", "name", "said"),
+    [
+        ("worker1", {"services": {"docker.service": "failed"}}, "docker.service runs", "failed"),
+        ("worker1", {"ports": [22]}, "service ports are open", "nothing listens on 6001"),
+        ("master1", {"ports": [22, 443, 8443]}, "service ports are open", "nothing listens on 5000, 56789"),
+        ("storage1", {"ports": [22]}, "service ports are open", "nothing listens on 2049"),
+        ("worker1", {"outside": ""}, "network is closed", "no default route; 192.0.2.1: it answers"),
+        (
+            "worker1",
+            {"package_sources": [APT, "https://mirror.example/debian"]},
+            "packages come from the reservoir alone",
+            f"{APT}, https://mirror.example/debian",
+        ),
+        ("worker1", {"package_sources": []}, "packages come from the reservoir alone", "no package source"),
+        (
+            "worker1",
+            {"package_sources": ["file:/var/lib/penstock/reservoir/current/apt/"]},
+            "packages come from the reservoir alone",
+            "file:/var/lib/penstock/reservoir/current/apt/",
+        ),
+        ("worker1", {"pip_index": ""}, "Python packages come from the reservoir alone", "pip has no index of the site"),
+        ("worker1", {"time": None}, "clock follows the site", "chrony does not answer"),
+        (
+            "worker1",
+            {"time": {"reference": "x", "local": False, "offset_s": -1.5, "synchronised": True}},
+            "clock follows the site",
+            "-1500.000 ms to x",
+        ),
+        (
+            "worker1",
+            {"time": {"reference": "x", "local": False, "offset_s": 0.0, "synchronised": False}},
+            "clock follows the site",
+            "+0.000 ms to x, not synchronised",
+        ),
+        ("storage1", {"api": {"ok": False, "detail": "HTTP 502"}}, "control API answers this node", "HTTP 502"),
+        ("master1", {"database": {"ok": False, "detail": "no role"}}, "database answers", "no role"),
+        ("worker2", {"docker": None}, "container engine answers", "Docker does not answer"),
+        ("worker2", {"mounts": {"/mnt/penstock": False}}, "/mnt/penstock is mounted", "not mounted"),
+        ("storage1", {"exports": {"/srv/archive": {"ok": False, "detail": "no"}}}, "/srv/archive is exported", "no"),
+    ],
+)
+def test_one_fault_is_one_bad_check(
+    site: Site, evidence: dict[str, Any], node: str, changes: dict[str, Any], name: str, said: str
+) -> None:
+    evidence[node].update(changes)
+    assert bad(site, evidence) == [(node, name, said)]
+
+
+@pytest.mark.parametrize(
+    ("registered", "said"),
+    [
+        (None, "the control API does not list this node"),
+        ({"state": "lost", "gpus": [{"simulated": True}] * 4}, "lost, 4 GPUs, 4 of them simulated"),
+        (
+            {"state": "ready", "gpus": [{"simulated": True}] * 3},
+            "ready, 3 GPUs, 3 of them simulated where the site file has 4",
+        ),
+        ({"state": "ready", "gpus": [{"simulated": False}]}, "ready, 1 GPUs where the site file has 4"),
+    ],
+)
+def test_an_agent_is_as_the_site_file_says(
+    site: Site, evidence: dict[str, Any], registered: dict[str, Any] | None, said: str
+) -> None:
+    nodes = evidence["master1"]["nodes"]["nodes"]
+    evidence["master1"]["nodes"]["nodes"] = [nodes[0], *([{"name": "worker2"} | registered] if registered else [])]
+    assert bad(site, evidence) == [("worker2", "agent is registered and ready", said)]
+
+
+def test_a_node_that_says_nothing_fails_with_the_reason(site: Site, evidence: dict[str, Any]) -> None:
+    del evidence["storage1"]
+    found = verdict(site, evidence, {"storage1": "Connection timed out"})
+    assert not found.ok
+    assert [(c.ok, c.evidence) for c in found.nodes["storage1"].checks] == [(False, "Connection timed out")]
+
+
+def test_without_the_master_every_worker_is_in_doubt(site: Site, evidence: dict[str, Any]) -> None:
+    del evidence["master1"]
+    assert [(name, check) for name, check, _ in bad(site, evidence)] == [
+        ("master1", "answers"),
+        ("worker1", "agent is registered and ready"),
+        ("worker2", "agent is registered and ready"),
+    ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from sqlalchemy.exc import IntegrityError as DatabaseIntegrityError
@@ -82,6 +82,7 @@ def install(app: FastAPI) -> None:
     """Make the application answer every kind of error in our shape."""
     app.add_exception_handler(PenstockError, _penstock)
     app.add_exception_handler(RequestValidationError, _validation)
+    app.add_exception_handler(WebSocketRequestValidationError, _validation)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(DatabaseIntegrityError, _constraint)
     app.add_exception_handler(OperationalError, _database)
@@ -95,7 +96,7 @@ def _penstock(_request: Request, error: Exception) -> JSONResponse:
 
 
 def _validation(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)  # noqa: S101
+    assert isinstance(error, RequestValidationError | WebSocketRequestValidationError)  # noqa: S101
     return answer(422, [_problem(item) for item in error.errors()])
 
 

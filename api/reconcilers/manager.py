@@ -85,10 +85,12 @@ class Manager:
     async def _observe(self) -> None:
         while True:
             await _wait(self._heartbeats.news, TICK_S)
+            urgent = self._heartbeats.news.is_set()
             try:
                 for ghost in await self._observer.apply():
                     self._remove(ghost)
-                self.wake()
+                if urgent:
+                    self.wake()
             except Exception as error:
                 log.exception("observe", error=str(error))
                 await asyncio.sleep(TICK_S)

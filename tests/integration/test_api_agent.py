@@ -173,7 +173,7 @@ def test_a_command_that_fails(site: Site) -> None:
 
 def test_a_log_is_followed_to_its_end(site: Site) -> None:
     site.submit("epochs", "sh", "-c", "for n in 1 2 3; do echo epoch $n; sleep 0.3; done")
-    query = {"project": "team-a", "follow": True}
+    query: dict[str, str | bool] = {"project": "team-a", "follow": True}
     with site.client.stream("GET", f"{V1}/sessions/epochs/logs", params=query) as log:
         assert "".join(log.iter_text()) == "epoch 1\nepoch 2\nepoch 3\n"
     site.until_state("epochs", "TERMINATED")
@@ -214,7 +214,7 @@ def test_the_api_ends_in_order(site: Site) -> None:
     """An open log stream does not keep the server from ending."""
     site.submit("talker", "sh", "-c", "echo hello; sleep 600")
     site.until_state("talker", "RUNNING")
-    query = {"project": "team-a", "follow": True}
+    query: dict[str, str | bool] = {"project": "team-a", "follow": True}
     with site.client.stream("GET", f"{V1}/sessions/talker/logs", params=query) as log:
         assert next(log.iter_text()) == "hello\n"
         began = time.monotonic()

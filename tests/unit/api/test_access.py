@@ -42,42 +42,6 @@ async def test_every_route_refuses_a_stranger(cluster: Cluster) -> None:
             assert response.status_code == 401, f"{method} {path}: {response.status_code}"
 
 
-async def test_a_stranger_gets_no_terminal(cluster: Cluster) -> None:
-    sent = await websocket(cluster, f"{V1}/sessions/demo/exec?project=team-a&command=[%22sh%22]", {})
-    assert sent[0]["type"] in {"websocket.close", "websocket.http.response.start"}
-
-
-async def websocket(cluster: Cluster, target: str, headers: dict[str, str]) -> list[dict[str, Any]]:
-    """Open a WebSocket, send nothing, and return what the application says until it is done."""
-    path, _, query = target.partition("?")
-    scope = {
-        "type": "websocket",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-        "http_version": "1.1",
-        "scheme": "wss",
-        "path": path,
-        "raw_path": path.encode(),
-        "root_path": "",
-        "query_string": query.encode(),
-        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
-        "client": ("127.0.0.1", 1),
-        "server": ("penstock", 443),
-        "subprotocols": [],
-        "state": {},
-    }
-    incoming = iter([{"type": "websocket.connect"}])
-    sent: list[dict[str, Any]] = []
-
-    async def receive() -> dict[str, Any]:
-        return next(incoming, {"type": "websocket.disconnect", "code": 1000})
-
-    async def send(message: Any) -> None:
-        sent.append(dict(message))
-
-    await cluster.app(scope, receive, send)
-    return sent
-
-
 async def test_the_cookie_is_kept_from_scripts_and_other_sites(cluster: Cluster) -> None:
     async with cluster.client() as guest:
         response = await guest.post(f"{V1}/auth/login", json={"name": "admin", "password": PASSWORD})

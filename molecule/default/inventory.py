@@ -1,0 +1,41 @@
+"""Write what the controller of a site has: certificates, the administrator's password, and the inventory.
+
+Molecule runs Ansible beside the node instead of on it, so the node is reached through Docker and the files of its
+publication are copies below `build/molecule`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from appliance import pki
+from appliance.inventory import build
+from appliance.site import load
+from reservoir.document import parse
+
+ROOT = Path(__file__).parents[2]
+STATE = ROOT / "build/molecule"
+PASSWORD = "Molecule1!"
+
+
+def main() -> None:
+    """Write everything below `build/molecule`."""
+    path = ROOT / "molecule/site.yml"
+    site = load(parse(path.read_text(), str(path)))
+    pki.issue(site, STATE / "pki")
+    (STATE / "admin-password").write_text(PASSWORD)
+    version = json.loads((STATE / "bundle.json").read_text())["version"]
+    inventory = build(site, version=version, state=str(STATE))
+    inventory["all"]["hosts"]["node1"] |= {
+        "ansible_connection": "community.docker.docker",
+        "ansible_host": f"penstock-{site.name}-node1",
+        "package_source_key": str(STATE / "keys/apt.asc"),
+        "package_source_digest": "molecule",
+        "control_api_images": str(STATE / "index.json"),
+    }
+    (STATE / "hosts.json").write_text(json.dumps(inventory))
+
+
+if __name__ == "__main__":
+    main()

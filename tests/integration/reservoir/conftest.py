@@ -1,0 +1,120 @@
+"""The product's own bundle, and machines on a Docker network with no way out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reservoir.bundle import link_or_copy
+
+ROOT = Path(__file__).parents[3]
+PENSTOCK = Path(sys.executable).with_name("penstock")
+MEDIA = "/media/penstock"
+
+
+def penstock(*words: str | Path, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `penstock reservoir` and check its exit code."""
+    command = [PENSTOCK, "reservoir", *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | environment, check=False)
+    assert done.returncode == code, f"{words} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def docker(*words: str | Path, check: bool = True) -> str:
+    """Run docker and return what it printed."""
+    done = subprocess.run(["docker", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 or not check, f"docker {words[:2]} failed:\n{done.stdout}\n{done.stderr}"
+    return done.stdout.strip()
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A bare machine in a container."""
+
+    identity: str
+
+    def run(self, script: str, code: int = 0) -> str:
+        """Run a shell script in the machine, check its exit code and return all that it said."""
+        command = ["docker", "exec", self.identity, "sh", "-c", script]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == code, f"{script}\nended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+    def start(self, script: str) -> None:
+        """Run a shell script in the background, for as long as the machine lives."""
+        docker("exec", "--detach", self.identity, "sh", "-c", script)
+
+
+@dataclass
+class ClosedNetwork:
+    """Bare machines of the product's lab image on a network with no way out."""
+
+    bundle: Path
+    image: str
+    name: str = field(default_factory=lambda: f"penstock-test-{uuid.uuid4().hex[:8]}")
+    machines: list[str] = field(default_factory=list)
+
+    def machine(self, name: str, *options: str) -> Machine:
+        """Start a machine that the others know by `name`."""
+        words = ["--network", self.name, "--network-alias", name, "--hostname", name, "--cap-add", "NET_ADMIN"]
+        volume = f"{self.bundle}:{MEDIA}:ro"
+        identity = docker("run", "--detach", *words, "--volume", volume, *options, self.image, "sleep", "infinity")
+        self.machines.append(identity)
+        machine = Machine(identity)
+        machine.run("ip route del default || true; ! ip route show default | grep .")
+        return machine
+
+
+@pytest.fixture(scope="session")
+def product_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The product's bundle as it is built now, under links of its own."""
+    cache = {"PENSTOCK_CACHE": os.environ.get("PENSTOCK_CACHE", str(ROOT / "build/cache"))}
+    manifest = ROOT / "manifest.yml"
+    penstock("lock", "--if-changed", manifest, **cache)
+    built = penstock("build", manifest, "--output", ROOT / "build/bundle", "--json", **cache)
+    source = Path(json.loads(built.stdout)["bundle"])
+    copy = tmp_path_factory.mktemp("product") / source.name
+    for path in source.rglob("*"):
+        if path.is_file():
+            (copy / path.relative_to(source)).parent.mkdir(parents=True, exist_ok=True)
+            link_or_copy(path, copy / path.relative_to(source))
+    copy.parent.chmod(0o755)
+    return copy
+
+
+@pytest.fixture(scope="session")
+def listed(product_bundle: Path) -> dict[str, Any]:
+    """What the product's bundle says about itself."""
+    content: dict[str, Any] = json.loads((product_bundle / "bundle.json").read_text())
+    return content
+
+
+@pytest.fixture(scope="session")
+def node_image(product_bundle: Path, listed: dict[str, Any]) -> str:
+    """The lab's image, loaded from the bundle."""
+    (image,) = [a for a in listed["artifacts"] if a["kind"] == "image" and a["name"] == "penstock/lab-node"]
+    reference = f"{image['name']}:{image['version']}"
+    said = docker("load", "--input", product_bundle / "blobs/sha256" / image["sha256"])
+    assert reference in said
+    return reference
+
+
+@pytest.fixture(scope="module")
+def closed(product_bundle: Path, node_image: str) -> Iterator[ClosedNetwork]:
+    network = ClosedNetwork(product_bundle, node_image)
+    docker("network", "create", "--internal", network.name)
+    try:
+        yield network
+    finally:
+        for identity in network.machines:
+            docker("rm", "--force", "--volumes", identity, check=False)
+        docker("network", "rm", network.name, check=False)

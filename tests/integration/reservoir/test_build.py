@@ -1,0 +1,245 @@
+"""Lock and build with the machine's own apt, pip configuration and uv, from a small manifest."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reservoir import apt_tree
+from reservoir.model import Artifact
+from tests.integration.reservoir.conftest import PENSTOCK, penstock
+from tests.unit.reservoir.parts import STANZA, artifact, wheel
+
+PROJECT = """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "demo-project"
+version = "0.3"
+dependencies = ["mdurl"]
+[project.optional-dependencies]
+color = ["pygments"]
+"""
+
+
+class Workshop:
+    """A folder with a small manifest, and a cache and a signing key of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.manifest = folder / "manifest.yml"
+        self.lock = folder / "reservoir.lock"
+        self.out = folder / "out"
+        self.environment = {
+            "PENSTOCK_CACHE": str(folder / "cache"),
+            "PENSTOCK_SIGNING_KEY": str(folder / "signing.key"),
+        }
+        (folder / "demo_project").mkdir()
+        (folder / "demo_project/__init__.py").write_text('"""A demo."""\n')
+        (folder / "pyproject.toml").write_text(PROJECT)
+        (folder / "licence.txt").write_text("do what you like\n")
+        self.content: dict[str, Any] = {
+            "schema": 1,
+            "name": "small",
+            "version": "1.0",
+            "targets": [{"name": "debian12", "release": "bookworm", "python": "3.11"}],
+            "python": {"projects": [{"path": ".", "extras": ["color"]}], "requirements": ["markdown-it-py>=3"]},
+            "debian": {"tools": ["jq"]},
+            "files": [
+                {
+                    "name": "licence.txt",
+                    "url": (folder / "licence.txt").as_uri(),
+                    "sha256": artifact(folder / "licence.txt", "file", "licence").sha256,
+                }
+            ],
+        }
+        self.save()
+
+    def save(self) -> None:
+        """Write the manifest."""
+        self.manifest.write_text(yaml.safe_dump(self.content))
+
+    def run(self, *words: str | Path, code: int = 0, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run `penstock reservoir` with this workshop's cache and key."""
+        return penstock(*words, code=code, **(self.environment | more))
+
+    def build(self, code: int = 0, **more: str) -> subprocess.CompletedProcess[str]:
+        """Build the bundle."""
+        return self.run("build", self.manifest, "--output", self.out, "--json", code=code, **more)
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Workshop:
+    return Workshop(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    """A workshop whose lock was made once for all tests that only read it."""
+    made = Workshop(tmp_path_factory.mktemp("locked"))
+    made.run("lock", made.manifest)
+    return made
+
+
+def artifacts(path: Path) -> dict[str, dict[str, Any]]:
+    return {a["name"]: a for a in json.loads(path.read_text())["artifacts"]}
+
+
+def test_a_lock_holds_the_closure_with_sizes_hashes_and_origins(locked: Workshop) -> None:
+    found = artifacts(locked.lock)
+    assert {"jq", "libjq1", "libonig5", "libc6", "markdown-it-py", "mdurl", "pygments", "licence.txt"} <= found.keys()
+    assert "demo-project" not in found
+    assert all(a["size"] > 0 and len(a["sha256"]) == 64 and "://" in a["origin"] for a in found.values())
+    assert "Depends: " in found["jq"]["metadata"]["stanza"]
+
+
+def test_a_build_is_whole_repeatable_and_done_once(locked: Workshop, tmp_path: Path) -> None:
+    first = json.loads(locked.build().stdout)
+    assert first["changed"]
+    bundle = Path(first["bundle"])
+    verdict = json.loads(locked.run("verify", bundle, "--json").stdout)
+    found = artifacts(bundle / "bundle.json")
+    assert verdict["blobs"] == len(found)
+    assert found["demo-project"]["version"] == "0.3"
+    assert json.loads(locked.build().stdout)["changed"] is False
+
+    other = tmp_path / "cache"
+    elsewhere = locked.run("build", locked.manifest, "--output", tmp_path / "out", "--json", PENSTOCK_CACHE=str(other))
+    again = artifacts(Path(json.loads(elsewhere.stdout)["bundle"]) / "bundle.json")
+    assert {name: a["sha256"] for name, a in again.items()} == {name: a["sha256"] for name, a in found.items()}
+
+    site = tmp_path / "site"
+    assert json.loads(locked.run("import", bundle, "--root", site, "--json").stdout)["changed"]
+    assert json.loads(locked.run("publish", "--root", site, "--json").stdout)["publication"] == 1
+    assert (site / "current/files/licence.txt").read_text() == "do what you like\n"
+
+
+def test_a_changed_file_in_the_cache_never_reaches_a_bundle(locked: Workshop, tmp_path: Path) -> None:
+    locked.build()
+    blob = Path(locked.environment["PENSTOCK_CACHE"]) / "blobs" / artifacts(locked.lock)["jq"]["sha256"]
+    content = blob.read_bytes()
+    blob.unlink()
+    blob.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    said = locked.run("build", locked.manifest, "--output", tmp_path / "out", code=3).stderr
+    assert "a file in the cache was changed; it was deleted" in said
+    assert not (tmp_path / "out").exists()
+    locked.run("build", locked.manifest, "--output", tmp_path / "out")
+
+
+def test_a_killed_build_leaves_no_bundle_and_goes_on(locked: Workshop, tmp_path: Path) -> None:
+    environment = os.environ | locked.environment | {"PENSTOCK_CACHE": str(tmp_path / "cache")}
+    command = [PENSTOCK, "reservoir", "build", locked.manifest, "--output", tmp_path / "out"]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    blobs = tmp_path / "cache/blobs"
+    while not list(blobs.glob("[0-9a-f]*")) and process.poll() is None:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not list((tmp_path / "out").glob("[!.]*"))
+    kept = {path: path.stat().st_mtime_ns for path in blobs.iterdir() if path.suffix != ".partial"}
+    done = locked.run(*command[2:], "--json", PENSTOCK_CACHE=str(tmp_path / "cache"))
+    locked.run("verify", json.loads(done.stdout)["bundle"])
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
+def test_an_unknown_debian_package_is_named_and_nothing_is_written(workshop: Workshop) -> None:
+    workshop.content["debian"]["more"] = ["jq", "no-such-package-at-all"]
+    workshop.save()
+    said = workshop.run("lock", workshop.manifest, code=2).stderr
+    assert "debian.more: no such Debian package in bookworm: no-such-package-at-all" in said
+    assert "Cure: correct the name" in said
+    assert not workshop.lock.exists()
+
+
+def test_a_requirement_without_a_wheel_for_the_target_is_named(workshop: Workshop, tmp_path: Path) -> None:
+    links = tmp_path / "links"
+    links.mkdir()
+    wheel(links, "elsewhere").rename(links / "elsewhere-1.0-cp39-cp39-win_amd64.whl")
+    workshop.content["python"] = {"requirements": ["elsewhere"]}
+    workshop.save()
+    said = workshop.run(
+        "lock", workshop.manifest, code=2, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(links), PIP_EXTRA_INDEX_URL=""
+    ).stderr
+    assert "python: no set of wheels for Python 3.11 on bookworm amd64 fits" in said
+    assert "elsewhere" in said
+    assert not workshop.lock.exists()
+
+
+def test_an_unknown_key_is_named_with_its_line(workshop: Workshop) -> None:
+    workshop.manifest.write_text(workshop.manifest.read_text() + "pyhton: {}\n")
+    line = len(workshop.manifest.read_text().splitlines())
+    assert f"manifest.yml:{line}: pyhton: unknown key" in workshop.run("lock", workshop.manifest, code=2).stderr
+
+
+def test_a_lock_of_another_manifest_is_refused(locked: Workshop, workshop: Workshop) -> None:
+    workshop.content["debian"]["tools"] = ["jq", "hello"]
+    workshop.save()
+    workshop.lock.write_text(locked.lock.read_text())
+    assert "the lock does not match the manifest" in workshop.build(code=7).stderr
+    assert not workshop.out.exists()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 1 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=True)
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk_leaves_no_bundle(locked: Workshop, small_disk: Path) -> None:
+    said = locked.run("build", locked.manifest, "--output", small_disk / "out", code=5).stderr
+    assert "no room left on the disk" in said
+    assert "Cure: free some space" in said
+    assert not list((small_disk / "out").glob("[!.]*"))
+
+
+def test_sources_of_other_origins_stay_out_and_may_be_silent(workshop: Workshop, tmp_path: Path) -> None:
+    """A vendor offers a newer jq for the same release; another vendor's server is gone."""
+    vendor = tmp_path / "vendor"
+    key = apt_tree.new_key()
+    (tmp_path / "vendor.asc").write_bytes(apt_tree.public_key(key))
+    deb = tmp_path / "jq_99_amd64.deb"
+    deb.write_bytes(b"not ours")
+    newer = Artifact.model_validate(
+        artifact(deb, "debian", "jq", "99", stanza=STANZA.format(name="jq", version="99")).model_dump()
+    )
+    apt_tree.write(
+        vendor,
+        [newer],
+        release="bookworm",
+        arch="amd64",
+        created=datetime.now(UTC),
+        secret=key,
+        place=lambda _, path: (path.parent.mkdir(parents=True, exist_ok=True), path.write_bytes(deb.read_bytes())),
+    )
+    parts = tmp_path / "sources.list.d"
+    subprocess.run(["cp", "-r", "/etc/apt/sources.list.d", parts], check=True)
+    vendors = f"deb [signed-by={tmp_path}/vendor.asc] file:{vendor} bookworm main\n"
+    (parts / "vendors.list").write_text(vendors + "deb http://192.0.2.1/apt nodistro main\n")
+    (tmp_path / "apt.conf").write_text(f'Dir::Etc::sourceparts "{parts}";\n')
+    workshop.content["python"] = {}
+    workshop.content["files"] = []
+    workshop.save()
+    workshop.run("lock", workshop.manifest, APT_CONFIG=str(tmp_path / "apt.conf"))
+    assert artifacts(workshop.lock)["jq"]["version"] != "99"
+
+    # the same source counts when the manifest names its origin
+    workshop.content["targets"][0]["origins"] = ["o=Debian,n=bookworm*", "o=Penstock"]
+    workshop.content["debian"] = {"tools": ["jq"]}
+    workshop.save()
+    workshop.run("lock", workshop.manifest, APT_CONFIG=str(tmp_path / "apt.conf"))
+    assert artifacts(workshop.lock)["jq"]["version"] == "99"

@@ -1,0 +1,183 @@
+"""From the carried disk alone: a bare machine becomes a reservoir, and a node with no way out lives from it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from reservoir import signing
+from tests.integration.reservoir.conftest import MEDIA, ROOT, ClosedNetwork, Machine, penstock
+
+SITE = "/var/lib/penstock/reservoir"
+URL = "http://reservoir:8080"
+SOURCES = f"""\
+Types: deb
+URIs: {URL}/apt
+Suites: bookworm
+Components: main
+Signed-By: /etc/apt/keyrings/penstock.asc
+"""
+REGISTRY = """\
+version: 0.1
+storage: {filesystem: {rootdirectory: /srv}}
+http: {addr: ":5000", tls: {certificate: /tls/ca.crt, key: /tls/server.key}}
+"""
+
+
+def certificate(folder: Path) -> None:
+    """Write a certificate for the name `reservoir`, signed by itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "reservoir")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("reservoir")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "ca.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "server.key").write_bytes(pem)
+
+
+@pytest.fixture(scope="module")
+def reservoir(closed: ClosedNetwork, tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """A machine that installed the product from the disk, imported the bundle and serves it."""
+    folder = tmp_path_factory.mktemp("tls")
+    certificate(folder)
+    machine = closed.machine("reservoir", "--volume", f"{folder}:/tls:ro")
+    machine.run(f"sh {MEDIA}/install.sh --key {MEDIA}/penstock.pub")
+    machine.run(f"penstock reservoir import {MEDIA} --json && penstock reservoir publish --json")
+    machine.start(f"cd {SITE}/current && exec python3 -m http.server 8080")
+    wait = "import time, urllib.request as u\nfor _ in range(50):\n try: u.urlopen('http://localhost:8080/'); break\n"
+    machine.run(f'python3 -c "{wait} except OSError: time.sleep(0.1)"')
+    return machine
+
+
+@pytest.fixture(scope="module")
+def node(closed: ClosedNetwork, reservoir: Machine) -> Machine:
+    """A bare machine whose only package source is the reservoir."""
+    machine = closed.machine("node")
+    machine.run("rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*; mkdir -p /etc/apt/keyrings")
+    fetch = f"import urllib.request as u; print(u.urlopen('{URL}/keys/apt.asc').read().decode(), end='')"
+    machine.run(f'python3 -c "{fetch}" > /etc/apt/keyrings/penstock.asc')
+    machine.run(f"cat > /etc/apt/sources.list.d/penstock.sources <<END\n{SOURCES}END\n")
+    machine.run("apt-get update")
+    return machine
+
+
+def test_the_network_leads_nowhere(node: Machine) -> None:
+    connect = "import socket; socket.create_connection(('192.0.2.1', 80), 3)"
+    assert "Network is unreachable" in node.run(f'python3 -c "{connect}"', code=1)
+
+
+@pytest.mark.parametrize("group", yaml.safe_load((ROOT / "manifest.yml").read_text())["debian"])
+def test_every_group_of_debian_packages_is_complete(node: Machine, group: str) -> None:
+    names = " ".join(yaml.safe_load((ROOT / "manifest.yml").read_text())["debian"][group])
+    assert "0 not upgraded" in node.run(f"apt-get install --simulate --no-install-recommends {names}")
+
+
+def test_a_debian_package_installs_and_runs(node: Machine) -> None:
+    node.run("! command -v rsync")
+    node.run("DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends rsync")
+    assert "protocol version" in node.run("rsync --version")
+
+
+def test_packages_signed_by_another_key_are_refused(node: Machine) -> None:
+    node.run("cp /etc/apt/keyrings/penstock.asc /tmp/right.asc")
+    try:
+        node.run("cp /usr/share/keyrings/debian-archive-keyring.gpg /etc/apt/keyrings/penstock.asc")
+        assert "NO_PUBKEY" in node.run("apt-get update -o APT::Update::Error-Mode=any", code=100)
+    finally:
+        node.run("cp /tmp/right.asc /etc/apt/keyrings/penstock.asc && apt-get update")
+
+
+def test_python_packages_install_from_the_index(node: Machine, listed: dict[str, Any]) -> None:
+    pip = next(a["filename"] for a in listed["artifacts"] if a["name"] == "pip")
+    options = f"--no-cache-dir --index-url {URL}/pypi/simple --trusted-host reservoir"
+    node.run(
+        f"python3 -m venv --without-pip /tmp/venv && cd /tmp && "
+        f"python3 -c \"import urllib.request as u; u.urlretrieve('{URL}/pypi/packages/{pip}', '{pip}')\""
+    )
+    install = f"cd /tmp && PYTHONPATH={pip} venv/bin/python -m pip install {options}"
+    said = node.run(f"{install} --dry-run 'penstock[agent,api,reservoir,site]'")
+    for name in ("penstock", "fastapi", "ansible-core", "pysequoia", "docker", "psycopg-binary"):
+        assert re.search(rf"Would install .*\b{name}-\d", said), said
+    node.run(f"{install} typer && venv/bin/python -c 'import typer, rich'")
+    assert ".metadata" in said, "pip read the metadata without the wheels"
+
+
+def test_images_go_to_the_registry_once(reservoir: Machine, listed: dict[str, Any]) -> None:
+    reservoir.run(
+        f"rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*; echo 'deb [signed-by={SITE}/current/keys/apt.asc] "
+        f"file:{SITE}/current/apt bookworm main' > /etc/apt/sources.list.d/penstock.list; apt-get update && "
+        "DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends docker-registry skopeo"
+    )
+    reservoir.run(f"cat > /etc/docker/registry/config.yml <<END\n{REGISTRY}END\n")
+    reservoir.start("exec docker-registry serve /etc/docker/registry/config.yml")
+    publish = "penstock reservoir publish --registry reservoir:5000 --ca /tls/ca.crt --json"
+    first = json.loads(reservoir.run(f"sleep 1; {publish} 2>/dev/null"))
+    assert sorted(first["pushed"]) == ["penstock/lab-node:12", "penstock/python:3.11"]
+    second = json.loads(reservoir.run(f"{publish} 2>/dev/null"))
+    assert (second["pushed"], second["changed"]) == ([], False)
+    inspect = "skopeo --insecure-policy inspect --cert-dir /tls --format '{{.Digest}}'"
+    digests = {a["name"]: a["metadata"]["digest"] for a in listed["artifacts"] if a["kind"] == "image"}
+    for name, tag in (("penstock/lab-node", "12"), ("penstock/python", "3.11")):
+        assert digests[name] in reservoir.run(f"{inspect} docker://reservoir:5000/{name}:{tag}")
+
+
+def test_a_registry_that_does_not_answer_is_told(reservoir: Machine) -> None:
+    said = reservoir.run("penstock reservoir publish --registry reservoir:5999 --ca /tls/ca.crt", code=5)
+    assert "the registry does not answer" in said
+
+
+def test_the_installer_refuses_a_key_that_is_not_the_makers(closed: ClosedNetwork, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    signing.new_key(tmp_path / "other.key")
+    other = signing.public_pem(signing.read_key(tmp_path / "other.key"))
+    (tmp_path / "other.pub").write_bytes(other)
+    machine = closed.machine("stranger", "--volume", f"{tmp_path}:/keys:ro")
+    said = machine.run(f"sh {MEDIA}/install.sh --key /keys/other.pub", code=3)
+    assert "the signature does not belong to the key" in said
+    machine.run("! test -e /opt/penstock && ! command -v penstock")
+
+
+def test_the_installer_refuses_a_changed_package(
+    closed: ClosedNetwork, product_bundle: Path, listed: dict[str, Any], tmp_path: Path
+) -> None:
+    damaged = tmp_path / "bundle"
+    wheel = next(a for a in listed["artifacts"] if a["kind"] == "python" and a["name"] == "rich")
+    for path in product_bundle.rglob("*"):
+        # only what the installer reads, so that the copy is small
+        if path.is_file() and (path.parent == product_bundle or path.name in _wheels(listed)):
+            (damaged / path.relative_to(product_bundle)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, damaged / path.relative_to(product_bundle))
+    content = bytearray((damaged / "blobs/sha256" / wheel["sha256"]).read_bytes())
+    content[len(content) // 2] ^= 1
+    (damaged / "blobs/sha256" / wheel["sha256"]).write_bytes(content)
+    tmp_path.chmod(0o755)
+    machine = closed.machine("careful", "--volume", f"{damaged}:/damaged:ro")
+    assert f"{wheel['filename']} was changed" in machine.run("sh /damaged/install.sh", code=3)
+    machine.run("! test -e /opt/penstock && ! command -v penstock")
+
+
+def test_the_bundle_is_whole(product_bundle: Path) -> None:
+    verdict = json.loads(penstock("verify", product_bundle, "--key", product_bundle / "penstock.pub", "--json").stdout)
+    assert verdict["pinned"]
+
+
+def _wheels(listed: dict[str, Any]) -> set[str]:
+    return {a["sha256"] for a in listed["artifacts"] if a["kind"] == "python"}

@@ -338,6 +338,8 @@ def _create(site: Site, node: Node, image: str, bundle: Path | None) -> None:
         *("--network", network_name(site)),
         *("--ip", str(node.address)),
         *(word for alias in (node.name, *aliases(node)) for word in ("--network-alias", alias)),
+        # Docker drops questions about outside names instead of refusing them; programs should not wait long for that.
+        *("--dns-opt", "timeout:1", "--dns-opt", "attempts:1"),
         *(word for label in labels.items() for word in ("--label", "=".join(label))),
         *("--cap-add", "ALL", "--cap-drop", "SYS_RESOURCE", "--cap-drop", "SYS_TIME"),
         *("--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined"),

@@ -7,9 +7,10 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -21,10 +22,12 @@ PENSTOCK = Path(sys.executable).with_name("penstock")
 MEDIA = "/media/penstock"
 
 
-def penstock(*words: str | Path, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+def penstock(
+    *words: str | Path, code: int = 0, environment: Mapping[str, str] = MappingProxyType({})
+) -> subprocess.CompletedProcess[str]:
     """Run `penstock reservoir` and check its exit code."""
     command = [PENSTOCK, "reservoir", *words]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | environment, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | dict(environment), check=False)
     assert done.returncode == code, f"{words} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
     return done
 
@@ -79,8 +82,8 @@ def product_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The product's bundle as it is built now, under links of its own."""
     cache = {"PENSTOCK_CACHE": os.environ.get("PENSTOCK_CACHE", str(ROOT / "build/cache"))}
     manifest = ROOT / "manifest.yml"
-    penstock("lock", "--if-changed", manifest, **cache)
-    built = penstock("build", manifest, "--output", ROOT / "build/bundle", "--json", **cache)
+    penstock("lock", "--if-changed", manifest, environment=cache)
+    built = penstock("build", manifest, "--output", ROOT / "build/bundle", "--json", environment=cache)
     source = Path(json.loads(built.stdout)["bundle"])
     copy = tmp_path_factory.mktemp("product") / source.name
     for path in source.rglob("*"):

@@ -72,7 +72,7 @@ class Workshop:
 
     def run(self, *words: str | Path, code: int = 0, **more: str) -> subprocess.CompletedProcess[str]:
         """Run `penstock reservoir` with this workshop's cache and key."""
-        return penstock(*words, code=code, **(self.environment | more))
+        return penstock(*words, code=code, environment=self.environment | more)
 
     def build(self, code: int = 0, **more: str) -> subprocess.CompletedProcess[str]:
         """Build the bundle."""
@@ -139,8 +139,10 @@ def test_a_changed_file_in_the_cache_never_reaches_a_bundle(locked: Workshop, tm
 
 def test_a_killed_build_leaves_no_bundle_and_goes_on(locked: Workshop, tmp_path: Path) -> None:
     environment = os.environ | locked.environment | {"PENSTOCK_CACHE": str(tmp_path / "cache")}
-    command = [PENSTOCK, "reservoir", "build", locked.manifest, "--output", tmp_path / "out"]
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    words: list[str | Path] = ["build", locked.manifest, "--output", tmp_path / "out"]
+    process = subprocess.Popen(
+        [PENSTOCK, "reservoir", *words], env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
     blobs = tmp_path / "cache/blobs"
     while not list(blobs.glob("[0-9a-f]*")) and process.poll() is None:
         time.sleep(0.001)
@@ -148,7 +150,7 @@ def test_a_killed_build_leaves_no_bundle_and_goes_on(locked: Workshop, tmp_path:
     assert process.wait() == -signal.SIGKILL
     assert not list((tmp_path / "out").glob("[!.]*"))
     kept = {path: path.stat().st_mtime_ns for path in blobs.iterdir() if path.suffix != ".partial"}
-    done = locked.run(*command[2:], "--json", PENSTOCK_CACHE=str(tmp_path / "cache"))
+    done = locked.run(*words, "--json", PENSTOCK_CACHE=str(tmp_path / "cache"))
     locked.run("verify", json.loads(done.stdout)["bundle"])
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
 
@@ -217,6 +219,11 @@ def test_sources_of_other_origins_stay_out_and_may_be_silent(workshop: Workshop,
     newer = Artifact.model_validate(
         artifact(deb, "debian", "jq", "99", stanza=STANZA.format(name="jq", version="99")).model_dump()
     )
+
+    def place(_: str, path: Path) -> None:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(deb.read_bytes())
+
     apt_tree.write(
         vendor,
         [newer],
@@ -224,7 +231,7 @@ def test_sources_of_other_origins_stay_out_and_may_be_silent(workshop: Workshop,
         arch="amd64",
         created=datetime.now(UTC),
         secret=key,
-        place=lambda _, path: (path.parent.mkdir(parents=True, exist_ok=True), path.write_bytes(deb.read_bytes())),
+        place=place,
     )
     parts = tmp_path / "sources.list.d"
     subprocess.run(["cp", "-r", "/etc/apt/sources.list.d", parts], check=True)

@@ -31,7 +31,7 @@ Signed-By: /etc/apt/keyrings/penstock.asc
 REGISTRY = """\
 version: 0.1
 storage: {filesystem: {rootdirectory: /srv}}
-http: {addr: ":5000", tls: {certificate: /tls/ca.crt, key: /tls/server.key}}
+http: {addr: ":5000", tls: {certificate: /tls/ca.crt, key: /tls/private/server.key}}
 """
 
 
@@ -50,7 +50,8 @@ def certificate(folder: Path) -> None:
     )
     (folder / "ca.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (folder / "server.key").write_bytes(pem)
+    (folder / "private").mkdir()
+    (folder / "private/server.key").write_bytes(pem)
 
 
 @pytest.fixture(scope="module")

@@ -53,7 +53,7 @@ def test_a_killed_import_keeps_what_the_site_had_and_goes_on(site: Path, product
     assert served(site) == before
     penstock("publish", "--root", site)
     assert served(site) == before
-    done = json.loads(penstock(*command[2:], "--json").stdout)
+    done = json.loads(penstock(*words, "--json").stdout)
     assert done["changed"]
     assert done["bundle"].startswith("penstock-")
     assert not (site / "incoming").exists()

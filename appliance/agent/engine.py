@@ -90,8 +90,10 @@ class Engine:
     def create(self, spec: ContainerSpec, devices: Mapping[str, GpuDevice]) -> None:
         """Create a container without starting it; one that was made from the same spec before is fine.
 
-        Raises ImageMissingError where its image must be pulled first.
+        A folder to mount that is not there yet is made. Raises ImageMissingError where the image must be pulled first.
         """
+        for mount in spec.mounts:
+            _make_folder(Path(mount.source))
         try:
             self._api.create_container(**containers.creation(spec, devices))
         except ImageNotFound as error:
@@ -188,6 +190,17 @@ class Engine:
                     f"Docker does not finish removing {name}", where=name, cure="see `journalctl -u docker`"
                 )
             time.sleep(0.05)
+
+
+def _make_folder(folder: Path) -> None:
+    if folder.exists():
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnavailableError(
+            f"the folder cannot be made: {error.strerror}", where=str(folder), cure="check the storage of the node"
+        ) from error
 
 
 def _reason(error: APIError) -> str:

@@ -255,8 +255,7 @@ def test_container_that_somebody_else_removed_is_forgotten(
 
 
 def test_mounts_only_below_the_allowed_folders(agent: Agent, spec: Make, tmp_path: Path) -> None:
-    volume = tmp_path / "volumes" / "data"
-    volume.mkdir()
+    volume = tmp_path / "volumes" / "team-a" / "data"
     (tmp_path / "volumes" / "escape").symlink_to("/etc")
     wanted = spec(
         command=["sh", "-c"], args=["echo written > /data/file"], mounts=[{"source": str(volume), "target": "/data"}]
@@ -265,7 +264,7 @@ def test_mounts_only_below_the_allowed_folders(agent: Agent, spec: Make, tmp_pat
         launch(client, wanted)
         assert wait_for(client, wanted.id, ContainerStatus.EXITED).exit_code == 0
         assert (volume / "file").read_text() == "written\n"
-        for source in ("/etc", str(tmp_path / "volumes" / "escape"), f"{volume}/../../.."):
+        for source in ("/etc", str(tmp_path / "volumes" / "escape"), f"{volume}/../../../.."):
             refused = put(client, spec(mounts=[{"source": source, "target": "/data"}]))
             assert refused.status_code == 422, source
             assert refused.json()["errors"][0]["where"] == "mounts.0.source"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,8 @@ def test_labels_bring_back_the_state() -> None:
 
 
 def test_digest_tells_specs_apart_and_ignores_fields_at_their_default() -> None:
+    given = '{"id":"c1","session_id":"s1","session_name":"train","project":"team-a","user":"alice","image":"python"}'
+    assert containers.digest_of(make(image="python")) == hashlib.sha256(given.encode()).hexdigest()
     assert containers.digest_of(make()) == containers.digest_of(make(shm_mib=64, args=[]))
     assert containers.digest_of(make()) != containers.digest_of(make(shm_mib=65))
 

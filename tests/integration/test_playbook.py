@@ -1,0 +1,116 @@
+"""The runner with Ansible itself, on this machine and on a node that is not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance import playbook, settings
+from appliance.playbook import Counts, Event, Outcome
+from reservoir.errors import ProcessError
+
+ROOT = Path(__file__).parents[2]
+SECRET = "0f3c5e-not-for-logs"
+PLAYBOOK = """\
+- name: First
+  hosts: things
+  gather_facts: false
+  any_errors_fatal: false
+  tasks:
+    - name: Write a file
+      ansible.builtin.copy: {content: "text", dest: "{{ folder }}/file", mode: "0600"}
+    - name: Use a secret
+      ansible.builtin.shell: cat {{ folder }}/secret
+      no_log: true
+      changed_when: false
+    - name: Publish
+      ansible.builtin.debug: {var: wanted}
+- name: Second
+  hosts: things
+  gather_facts: false
+  tasks:
+    - name: Fail where asked
+      ansible.builtin.command: sh -c 'echo the reason >&2; exit 3'
+      when: broken
+- name: Empty
+  hosts: others
+  gather_facts: false
+  tasks:
+    - name: Never
+      ansible.builtin.fail: {msg: never}
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder like the packed one, with one playbook."""
+    root = tmp_path / "ansible"
+    for name in ("playbooks", "roles", "inventory"):
+        (root / name).mkdir(parents=True)
+    (root / "playbooks" / "try.yml").write_text(PLAYBOOK)
+    (root / "inventory" / "groups.yml").write_text("all: {children: {things: , others: }}\n")
+    (root / "ansible.cfg").write_text((ROOT / "ansible.cfg").read_text())
+    (tmp_path / "secret").write_text(SECRET)
+    monkeypatch.setattr(settings, "ansible_root", lambda: root)
+    return tmp_path
+
+
+def run(tree: Path, *, broken: bool = False, check: bool = False, **hosts: dict[str, Any]) -> playbook.Result:
+    local = {"here": {"ansible_connection": "local"}} | hosts
+    inventory = {
+        "all": {
+            "vars": {"folder": str(tree), "broken": broken, "wanted": {"answer": 42}},
+            "hosts": local,
+            "children": {"things": {"hosts": {name: {} for name in local}}},
+        }
+    }
+    heard: list[Event] = []
+    result = playbook.run("try", inventory, state=tree / "state", listen=heard.append, publish=["wanted"], check=check)
+    assert {event.phase for event in heard} <= {"First", "Second"}
+    return result
+
+
+def test_a_first_run_changes_and_a_second_does_not(tree: Path) -> None:
+    assert run(tree).nodes == {"here": Counts(ok=3, changed=1, skipped=1)}
+    second = run(tree)
+    assert second.nodes == {"here": Counts(ok=3, changed=0, skipped=1)}
+    assert set(second.phases) == {"First", "Second"} | ({"Empty"} & set(second.phases))
+    assert second.published == {"here": {"wanted": {"answer": 42}}}
+    second.require_success()
+
+
+def test_a_dry_run_changes_nothing(tree: Path) -> None:
+    assert run(tree, check=True).nodes["here"].changed == 1
+    assert not (tree / "file").exists()
+
+
+def test_a_failure_names_node_phase_task_and_reason(tree: Path) -> None:
+    with pytest.raises(ProcessError, match="here: Second: Fail where asked: non-zero return code: the reason"):
+        run(tree, broken=True).require_success()
+
+
+def test_a_node_that_is_not_there_is_named(tree: Path) -> None:
+    absent = {"ansible_host": "127.0.0.1", "ansible_port": 9, "ansible_ssh_common_args": "-o ConnectTimeout=2"}
+    result = run(tree, gone=absent)
+    (failure,) = result.failures
+    assert (failure.node, failure.task, failure.outcome) == ("gone", "Write a file", Outcome.UNREACHABLE)
+    with pytest.raises(ProcessError, match=r"gone: First: Write a file: .*refused.*SSH"):
+        result.require_success()
+    assert result.nodes["here"].ok >= 1
+
+
+def test_a_playbook_that_is_not_one_shows_ansibles_words(tree: Path) -> None:
+    (tree / "ansible" / "playbooks" / "try.yml").write_text("- hosts: things\n  roles: [nowhere]\n")
+    with pytest.raises(ProcessError, match="'nowhere' was not found"):
+        run(tree).require_success()
+
+
+def test_no_secret_stays_in_the_state_and_only_its_owner_may_read(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_TOKEN", SECRET)
+    run(tree)
+    state = tree / "state"
+    assert state.stat().st_mode & 0o077 == 0
+    found = [path for path in state.rglob("*") if path.is_file() and SECRET in path.read_text(errors="replace")]
+    assert not found

@@ -39,7 +39,8 @@ def session(**changes: Any) -> dict[str, Any]:
     }
 
 
-WAITING = session(name="third", state="PENDING", reason=REASON, node=None, gpus=[], started_at=None)
+def waiting() -> dict[str, Any]:
+    return session(name="third", state="PENDING", reason=REASON, node=None, gpus=[], started_at=None)
 
 
 def submit(run: Run, api: FakeApi, line: str) -> Any:
@@ -135,7 +136,7 @@ def test_options_that_would_do_nothing_are_unknown(logged_in: FakeApi, run: Run,
 
 def test_list_golden(logged_in: FakeApi, run: Run) -> None:
     preparing = session(name="second", state="PREPARING", kind="interactive", gpu_milli=2500)
-    logged_in.on("GET", "/sessions", [session(), preparing, WAITING])
+    logged_in.on("GET", "/sessions", [session(), preparing, waiting()])
     code, out, _ = run("list")
     assert code == 0
     assert out == (
@@ -149,9 +150,9 @@ def test_list_golden(logged_in: FakeApi, run: Run) -> None:
 
 
 def test_list_of_another_project_with_the_ended_ones_as_json(logged_in: FakeApi, run: Run) -> None:
-    logged_in.on("GET", "/sessions", [WAITING])
+    logged_in.on("GET", "/sessions", [third := waiting()])
     code, out, _ = run("list", "-p", "team-b", "--all", "-o", "json")
-    assert (code, json.loads(out)) == (0, [WAITING])
+    assert (code, json.loads(out)) == (0, [third])
     assert logged_in.last.query == {"project": "team-b", "all": "true"}
 
 
@@ -185,15 +186,15 @@ def test_get_golden(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatc
 
 
 def test_get_says_why_a_session_waits_or_failed(logged_in: FakeApi, run: Run) -> None:
-    logged_in.on("GET", "/sessions/third", WAITING)
+    logged_in.on("GET", "/sessions/third", waiting())
     assert f"Reason:  {REASON}\n" in run("get", "third")[1]
     logged_in.on("GET", "/sessions/first", session(state="FAILED", reason="exit code 0?", exit_code=0))
     assert "Exit code: 0\n" in run("get", "first")[1]
 
 
 def test_get_as_json(logged_in: FakeApi, run: Run) -> None:
-    logged_in.on("GET", "/sessions/third", WAITING)
-    assert json.loads(run("get", "third", "-o", "json")[1]) == WAITING
+    logged_in.on("GET", "/sessions/third", third := waiting())
+    assert json.loads(run("get", "third", "-o", "json")[1]) == third
 
 
 def test_logs_pass_the_bytes_through(logged_in: FakeApi, run: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 from appliance import lab, settings
 from appliance.cli.files import read_site
 from appliance.cli.output import Format, FormatOption, print_json, print_table
-from appliance.site import Site
+from appliance.site import NAME, Site
 from reservoir.errors import InputError
 
 app = typer.Typer(no_args_is_help=True, help="Rehearse a site in containers: up, down, status.")
@@ -46,7 +47,7 @@ def down(
     """Remove the containers, networks and volumes of a lab."""
     if (file is None) == (name is None):
         raise InputError("it is not clear which lab", where="-f", cure="give the site file, or --name")
-    lab_name = name or read_site(_given(file)).name
+    lab_name = _checked(name) if name else read_site(_given(file)).name
     lab.down(lab_name, _labs() / lab_name, _tell)
 
 
@@ -66,6 +67,12 @@ def status(
         [(node.name, node.state, node.address, " ".join(node.roles), node.container) for node in found.nodes],
     )
     print(f"\nconsole  {found.console}\nAPI      {found.api}\nCA       {found.ca or 'none before the first deploy'}")
+
+
+def _checked(name: str) -> str:
+    if re.fullmatch(NAME, name) is None:
+        raise InputError(f"{name!r} is not the name of a lab", where="--name", cure="give the `name` of its site file")
+    return name
 
 
 def _given(path: Path | None) -> Path:

@@ -73,12 +73,12 @@ class LiveScreen(Screen):
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
-        self._live = Live(console=self._console, refresh_per_second=8, get_renderable=self._render)
         self._phase = ""
         self._since = time.monotonic()
         self._step = ""
         self._counts: dict[str, Counts] = {}
         self._now: dict[str, Text] = {}
+        self._live = Live(console=self._console, refresh_per_second=8, get_renderable=self._render)
 
     def __enter__(self) -> Self:
         """Show the table."""

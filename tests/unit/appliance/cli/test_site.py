@@ -1,0 +1,161 @@
+"""`penstock site` and `penstock lab`: what they print, and with which exit code they end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from appliance import deploy, lab, report, verify
+from appliance.cli.lab import app as lab_app
+from appliance.cli.site import app as site_app
+from appliance.playbook import Counts
+from appliance.verify import Check, NodeVerdict, Verdict
+from reservoir.errors import InputError
+
+EXAMPLE = Path(__file__).parents[4] / "inventory/example/site.yml"
+
+
+def run(app: Any, *words: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_check_shows_the_nodes() -> None:
+    result = run(site_app, "check", "-f", EXAMPLE)
+    assert result.exit_code == 0
+    assert "worker2   10.71.8.12  worker            6001   -           4 simulated" in result.stdout
+    assert "console https://10.71.8.10, API https://10.71.8.10:56789" in result.stdout
+
+
+def test_check_prints_the_whole_model_as_json() -> None:
+    plain = json.loads(run(site_app, "check", "-f", EXAMPLE, "-o", "json").stdout)
+    assert plain["nodes"][1]["simulated_gpus"]["count"] == 4
+    assert plain["ports"]["registry"] == 5000
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "No such file"),
+        (b"\xff\xfe", "not text in UTF-8"),
+        (b"name: x\n", "this key is required"),
+    ],
+)
+def test_a_site_file_that_cannot_be_used_is_an_error(tmp_path: Path, content: bytes | None, reason: str) -> None:
+    path = tmp_path / "site.yml"
+    if content is not None:
+        path.write_bytes(content)
+    result = run(site_app, "check", "-f", path)
+    assert isinstance(result.exception, InputError)
+    assert str(path) in str(result.exception)
+    assert reason in str(result.exception)
+
+
+def deployment(password: str | None, changed: int) -> deploy.Deployment:
+    return deploy.Deployment(
+        site="lab",
+        version="0.1.0",
+        bundle="penstock-0.1.0-abc",
+        started="2026-01-01T00:00:00Z",
+        phases={"Time": 1.25, "Edge": 2.5},
+        nodes={"worker1": Counts(ok=5, changed=changed)},
+        ok=True,
+        admin_password=password,
+    )
+
+
+def test_deploy_prints_phases_addresses_and_the_new_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deploy, "deploy", lambda *_: deployment("pass@word1", 7))
+    result = run(site_app, "deploy", "-f", EXAMPLE, "--bundle", "bundle")
+    assert result.exit_code == 0
+    for words in ("Time", "3.8 s, changed=7", "https://10.71.8.10:56789", "admin / pass@word1"):
+        assert words in result.stdout
+
+
+def test_a_second_deploy_prints_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deploy, "deploy", lambda *_: deployment(None, 0))
+    result = run(site_app, "deploy", "-f", EXAMPLE, "--bundle", "bundle")
+    assert "changed=0" in result.stdout
+    assert "admin / " not in result.stdout
+    plain = json.loads(run(site_app, "deploy", "-f", EXAMPLE, "--bundle", "bundle", "-o", "json").stdout)
+    assert plain["nodes"]["worker1"] == {"ok": 5, "changed": 0, "skipped": 0, "failed": 0, "unreachable": 0}
+    assert (plain["changes"], plain["phases"]["Edge"]) == (0, 2.5)
+    assert "admin_password" not in plain
+
+
+def test_a_rehearsed_deploy_deploys_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(deploy, "rehearse", lambda *_: done.append("rehearse"))
+    monkeypatch.setattr(deploy, "deploy", lambda *_: done.append("deploy"))
+    result = run(site_app, "deploy", "-f", EXAMPLE, "--bundle", "bundle", "--check")
+    assert "nothing was changed" in result.stdout
+    assert done == ["rehearse"]
+
+
+@pytest.mark.parametrize(("ok", "code"), [(True, 0), (False, 1)])
+def test_verify_prints_one_verdict_and_exits_accordingly(monkeypatch: pytest.MonkeyPatch, ok: bool, code: int) -> None:
+    verdict = Verdict("lab", "2026-01-01T00:00:00Z", {"worker1": NodeVerdict([Check("answers", ok, "seen")])})
+    monkeypatch.setattr(verify, "verify", lambda *_, **__: verdict)
+    result = run(site_app, "verify", "-f", EXAMPLE)
+    assert result.exit_code == code
+    plain = json.loads(result.stdout)
+    assert plain["ok"] is ok
+    assert plain["nodes"]["worker1"]["checks"] == [{"name": "answers", "ok": ok, "evidence": "seen"}]
+
+
+def test_report_prints_what_it_wrote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(verify, "verify", lambda *_, **__: Verdict("lab", "now", {}))
+    monkeypatch.setattr(deploy, "records", list)
+    monkeypatch.setattr(report, "write", lambda _site, _verdict, _deploys, folder: [folder / "report.md"])
+    assert run(site_app, "report", "-f", EXAMPLE, "-o", tmp_path).stdout == f"{tmp_path}/report.md\n"
+
+
+class TestLab:
+    """`penstock lab` hands its work to `appliance.lab`, which is played here."""
+
+    @pytest.fixture(autouse=True)
+    def _played(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        self.did: list[str] = []
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+        monkeypatch.setattr(lab, "node_image", lambda *_: "node:hash")
+        monkeypatch.setattr(lab, "up", lambda _, image, bundle, tell: self.did.append(f"up {image} {bundle}"))
+        monkeypatch.setattr(lab, "install", lambda *_: self.did.append("install"))
+        monkeypatch.setattr(lab, "fetch_ca", lambda _, folder: folder / "ca.crt")
+        monkeypatch.setattr(lab, "down", lambda name, folder, _: self.did.append(f"down {name} {folder.name}"))
+
+    def test_up_starts_installs_and_tells_how_to_log_in(self, tmp_path: Path) -> None:
+        result = run(lab_app, "up", "-f", EXAMPLE, "--bundle", "b")
+        assert self.did == ["up node:hash b", "install"]
+        ca = tmp_path / "penstock" / "labs" / "lab" / "ca.crt"
+        assert f"penstock login https://10.71.8.10:56789 --user admin --ca {ca}" in result.stdout
+
+    def test_up_without_deploy_only_starts(self) -> None:
+        run(lab_app, "up", "-f", EXAMPLE, "--bundle", "b", "--no-deploy")
+        run(lab_app, "up", "-f", EXAMPLE, "--image", "own:1", "--no-deploy")
+        assert self.did == ["up node:hash b", "up own:1 None"]
+
+    @pytest.mark.parametrize("words", [(), ("--image", "own:1"), ("--no-deploy",)])
+    def test_up_needs_a_bundle(self, words: tuple[str, ...]) -> None:
+        result = run(lab_app, "up", "-f", EXAMPLE, *words)
+        assert isinstance(result.exception, InputError)
+        assert "--bundle" in str(result.exception)
+        assert not self.did
+
+    def test_down_by_site_file_or_name(self) -> None:
+        run(lab_app, "down", "-f", EXAMPLE)
+        run(lab_app, "down", "--name", "old")
+        assert self.did == ["down lab lab", "down old old"]
+
+    @pytest.mark.parametrize("words", [(), ("-f", EXAMPLE, "--name", "lab")])
+    def test_down_must_know_which_lab(self, words: tuple[str, ...]) -> None:
+        result = run(lab_app, "down", *words)
+        assert isinstance(result.exception, InputError)
+        assert not self.did
+
+    def test_down_takes_no_path_as_a_name(self) -> None:
+        result = run(lab_app, "down", "--name", "../labs")
+        assert isinstance(result.exception, InputError)
+        assert not self.did

@@ -35,9 +35,7 @@ def served(root: Path) -> dict[str, str]:
 
 def test_a_killed_import_keeps_what_the_site_had_and_goes_on(site: Path, product_bundle: Path) -> None:
     before = served(site)
-    command = [
-        PENSTOCK,
-        "reservoir",
+    words: list[str | Path] = [
         "import",
         product_bundle,
         "--root",
@@ -45,7 +43,7 @@ def test_a_killed_import_keeps_what_the_site_had_and_goes_on(site: Path, product
         "--key",
         product_bundle / "penstock.pub",
     ]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([PENSTOCK, "reservoir", *words], stderr=subprocess.DEVNULL)
     while len(list((site / "incoming").glob("*/[0-9a-f]*"))) < 3 and process.poll() is None:
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)

@@ -76,3 +76,10 @@ def test_an_archive_is_an_oci_layout_and_loadable(tmp_path: Path) -> None:
 def test_a_tar_that_fails_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="tar ended with code 2"):
         archive.pack(tmp_path / "missing", tmp_path / "layer", 0)
+
+
+def test_a_layer_lists_its_files_in_order_of_name(tmp_path: Path) -> None:
+    names = [hashlib.sha256(bytes([number])).hexdigest() for number in range(50)]
+    archive.pack(root(tmp_path / "root", names), tmp_path / "layer", 1000)
+    with tarfile.open(tmp_path / "layer") as tar:
+        assert tar.getnames()[1:] == sorted(f"./{name}" for name in names)

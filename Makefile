@@ -40,6 +40,7 @@ engine: packages
 
 bundle: setup ## Build the product's bundle in build/bundle
 	$(SAY) "Bundle: build/bundle (a second build downloads nothing)"
+	@$(BIN)/penstock reservoir lock --if-changed manifest.yml
 	@$(BIN)/penstock reservoir build manifest.yml --output build/bundle
 
 demo: setup ## The main job: bundle, closed lab cluster, fractional GPU sessions; prints address and login

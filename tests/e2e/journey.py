@@ -77,6 +77,7 @@ class Journey:
     def build(self) -> None:
         """Build the product's bundle; a second build fetches nothing."""
         with self.phase("build the bundle"):
+            self.show_penstock("reservoir", "lock", "--if-changed", "manifest.yml")
             self.show_penstock("reservoir", "build", "manifest.yml", "--output", self.bundles)
         self.bundle = max(
             (path for path in self.bundles.glob("penstock-*") if (path / "bundle.json.sig").exists()),

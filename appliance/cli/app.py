@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from reservoir.errors import PenstockError
+from reservoir.errors import PenstockError, UnavailableError
 
 COMMANDS = {
     # name: (module:attribute, one line of help)
@@ -89,3 +89,7 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
+    except OSError as error:
+        cure = "check the path, its permissions, and the disk or network behind it"
+        print(f"error: {error.filename or 'this machine'}: {error.strerror or error}. Cure: {cure}", file=sys.stderr)
+        sys.exit(UnavailableError.exit_code)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from appliance.site import ExternalStorage, NfsStorage, Node, Role, Site
-from reservoir.errors import InputError
 
 STATE = "/var/lib/penstock/site"
 """Where the controller keeps the site's certificates and passwords."""
@@ -36,9 +35,7 @@ def aliases(node: Node) -> list[str]:
     return [alias for role, alias in ALIASES.items() if role in node.roles]
 
 
-def build(
-    site: Site, *, version: str, state: str = STATE, root: str = RESERVOIR_ROOT
-) -> dict[str, Any]:
+def build(site: Site, *, version: str, state: str = STATE, root: str = RESERVOIR_ROOT) -> dict[str, Any]:
     """Return the inventory of a site, in the form of Ansible's YAML inventories.
 
     `version` is the version of Penstock that the nodes install; `state` and `root` are folders of the controller,
@@ -122,7 +119,7 @@ def _connection(site: Site, node: Node, state: str) -> Variables:
 
 def _mounts(site: Site, node: Node) -> list[dict[str, str]]:
     return [
-        {"source": f"{_server(site, storage)}:{storage.path}", "path": storage.mount_path}
+        {"source": f"{site.nfs_server(storage).name}:{storage.path}", "path": storage.mount_path}
         for storage in site.storage
         if isinstance(storage, NfsStorage) and set(storage.clients) & set(node.roles)
     ]
@@ -135,25 +132,12 @@ def _external(site: Site, node: Node) -> list[str]:
 
 
 def _exports(site: Site, node: Node) -> Variables:
-    exports = [
-        (index, storage)
-        for index, storage in enumerate(site.storage)
-        if isinstance(storage, NfsStorage) and _server(site, storage) == node.name
-    ]
-    kinds = {storage.server for _, storage in exports}
-    if len(kinds) > 1:
-        raise InputError(
-            f"{node.name} cannot run two NFS servers",
-            where=f"storage[{exports[-1][0]}].server",
-            cure=f"give all storages of {node.name} the same server",
-        )
     if Role.STORAGE not in node.roles:
         return {}
+    exports = [
+        storage for storage in site.storage if isinstance(storage, NfsStorage) and site.nfs_server(storage) == node
+    ]
     return {
-        "node_storage_server": next(iter(kinds), "ganesha"),
-        "node_exports": [storage.path for _, storage in exports],
+        "node_storage_server": exports[0].server if exports else "ganesha",
+        "node_exports": [storage.path for storage in exports],
     }
-
-
-def _server(site: Site, storage: NfsStorage) -> str:
-    return storage.node or site.with_role(Role.STORAGE)[0].name

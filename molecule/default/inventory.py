@@ -7,6 +7,7 @@ publication are copies below `build/molecule`.
 from __future__ import annotations
 
 import json
+import secrets
 from pathlib import Path
 
 from appliance import pki
@@ -16,7 +17,6 @@ from reservoir.document import parse
 
 ROOT = Path(__file__).parents[2]
 STATE = ROOT / "build/molecule"
-PASSWORD = "Molecule1!"
 
 
 def main() -> None:
@@ -24,7 +24,9 @@ def main() -> None:
     path = ROOT / "molecule/site.yml"
     site = load(parse(path.read_text(), str(path)))
     pki.issue(site, STATE / "pki")
-    (STATE / "admin-password").write_text(PASSWORD)
+    password = STATE / "admin-password"
+    if not password.exists():
+        password.write_text(f"{secrets.token_hex(8)}A1!")
     version = json.loads((STATE / "bundle.json").read_text())["version"]
     inventory = build(site, version=version, state=str(STATE))
     inventory["all"]["hosts"]["node1"] |= {

@@ -6,19 +6,19 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from appliance import inventory
 from appliance.site import Site
-from reservoir.errors import InputError
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE: dict[str, Any] = yaml.safe_load((ROOT / "inventory/example/site.yml").read_text())
 
 
 def build(**changes: object) -> dict[str, Any]:
-    built: dict[str, Any] = inventory.build(Site.model_validate({**deepcopy(EXAMPLE), **changes}), version="1.2.3")["all"]
+    built: dict[str, Any] = inventory.build(Site.model_validate({**deepcopy(EXAMPLE), **changes}), version="1.2.3")[
+        "all"
+    ]
     return built
 
 
@@ -94,14 +94,11 @@ def test_no_storage_means_no_storage_clients() -> None:
     assert built["vars"]["site_volume_root"] == ""
 
 
-def test_a_node_runs_one_kind_of_nfs_server() -> None:
-    storage = [
-        {"kind": "nfs", "name": "one", "path": "/srv/one", "server": "ganesha", "clients": []},
-        {"kind": "nfs", "name": "two", "path": "/srv/two", "server": "kernel", "clients": []},
-    ]
-    with pytest.raises(InputError) as caught:
-        build(storage=storage, session_storage=None)
-    assert caught.value.problems[0].where == "storage[1].server"
+def test_a_storage_node_runs_the_server_that_its_storage_names() -> None:
+    nfs = {"kind": "nfs", "name": "one", "path": "/srv/one", "server": "kernel", "clients": []}
+    hosts = build(storage=[nfs], session_storage=None)["hosts"]
+    assert hosts["storage1"]["node_storage_server"] == "kernel"
+    assert "node_storage_server" not in hosts["worker1"]
 
 
 def test_an_infiniband_address_puts_a_node_into_the_fabric() -> None:

@@ -1,0 +1,124 @@
+"""What the roles' own modules make of what they see on a node."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROLES = Path(__file__).parents[2] / "roles"
+
+
+def module(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROLES / path)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+evidence = module("evidence/library/node_evidence.py")
+findings = module("preflight/library/node_findings.py")
+findings.is_own = lambda address: address == "127.0.0.1"  # a unit test opens no socket
+
+OPTIONS: dict[str, Any] = {
+    "release": "bookworm",
+    "machine": "x86_64",
+    "address": "127.0.0.1",
+    "disk_mib": 0,
+    "controller_time": 0.0,
+    "clock_s": 60,
+    "external": [],
+}
+
+
+def named(name: str, **changes: object) -> dict[str, Any]:
+    options = OPTIONS | {"controller_time": time.time()} | changes
+    found: dict[str, Any] = next(finding for finding in findings.findings(options) if finding["name"] == name)
+    return found
+
+
+def test_tracking_of_a_node_that_follows_a_clock() -> None:
+    line = "0A47080A,10.71.8.10,11,1764000000.1,0.000006714,-0.1,0.2,1.0,0.0,0.1,0.001,0.002,64.2,Normal"
+    assert evidence.tracking(0, line) == {
+        "reference": "10.71.8.10",
+        "local": False,
+        "stratum": 11,
+        "offset_s": 0.000006714,
+        "synchronised": True,
+    }
+
+
+def test_tracking_of_a_node_that_is_its_own_clock() -> None:
+    line = "7F7F0101,,10,1764000000.1,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,Normal"
+    assert evidence.tracking(0, line)["local"] is True
+
+
+def test_tracking_without_a_clock_and_without_chrony() -> None:
+    line = "00000000,,0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,1.0,1.0,0.0,Not synchronised"
+    assert evidence.tracking(0, line)["synchronised"] is False
+    assert evidence.tracking(1, "506 Cannot talk to daemon") is None
+
+
+def test_ports_beyond_the_loopback_address() -> None:
+    text = "\n".join(
+        f"LISTEN 0 128 {address} 0.0.0.0:*"
+        for address in ("0.0.0.0:443", "127.0.0.1:5001", "[::]:22", "[::1]:25", "*:2049", "10.0.0.2:443")
+    )
+    assert evidence.listening(text) == [22, 443, 2049]
+
+
+def test_docker_that_answers_and_docker_that_does_not() -> None:
+    info = '{"ServerVersion": "20.10.24", "Driver": "overlay2", "DockerRootDir": "/var/lib/docker"}'
+    assert evidence.docker(0, info) == {"version": "20.10.24", "driver": "overlay2", "root": "/var/lib/docker"}
+    assert evidence.docker(1, "Cannot connect to the Docker daemon") is None
+    assert evidence.docker(0, "not json") is None
+
+
+def test_versions_of_packages_leave_out_those_that_are_not_installed() -> None:
+    text = "chrony 4.3-2\ndpkg-query: no packages found matching docker.io\nnginx-light 1.22.1"
+    assert evidence.table(text) == {"chrony": "4.3-2", "nginx-light": "1.22.1"}
+
+
+def test_versions_of_penstock(tmp_path: Path) -> None:
+    (tmp_path / "agent/lib/python3.11/site-packages/penstock-0.1.0.dist-info").mkdir(parents=True)
+    assert evidence.penstock_versions(tmp_path) == {"agent": "0.1.0"}
+
+
+def test_pip_index(tmp_path: Path) -> None:
+    (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://reservoir:8443/pypi/simple/\n")
+    assert evidence.pip_index(tmp_path / "pip.conf") == "https://reservoir:8443/pypi/simple/"
+    assert evidence.pip_index(tmp_path / "missing") == ""
+
+
+def test_an_export_that_cannot_be_listed_says_why() -> None:
+    assert evidence.export("/srv", "10.0.0.2", lambda *_: (0, "")) == {"ok": True, "detail": ""}
+    assert evidence.export("/srv", "10.0.0.2", lambda *_: (1, "refused")) == {"ok": False, "detail": "refused"}
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("system", {"release": "jammy"}),
+        ("system", {"machine": "aarch64"}),
+        ("address", {"address": "192.0.2.1"}),
+        ("disk", {"disk_mib": 10**12}),
+        ("clock", {"controller_time": 0.0}),
+        ("external /srv/missing", {"external": ["/srv/missing"]}),
+    ],
+)
+def test_a_finding_names_reason_and_cure(name: str, change: dict[str, Any]) -> None:
+    found = named(name, **change)
+    assert found["ok"] is False
+    assert found["reason"]
+    assert found["cure"]
+
+
+@pytest.mark.parametrize("name", ["address", "disk", "clock"])
+def test_a_check_that_holds_gives_no_reason(name: str) -> None:
+    assert named(name) == {"name": name, "ok": True, "reason": "", "cure": ""}

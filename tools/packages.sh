@@ -13,9 +13,10 @@ declare -A purpose=(
   [busybox-static]="a tiny image for the tests"
   [postgresql]="the control API's database in the tests"
   [npm]="front-end files"
+  [chromium]="a browser for the tests"
 )
 # A program that is there already counts, whoever installed it.
-declare -A program=([docker.io]=dockerd [npm]=npm [gcc]=gcc [openssh-client]=ssh-keygen [skopeo]=skopeo [debootstrap]=debootstrap)
+declare -A program=([docker.io]=dockerd [npm]=npm [chromium]=chromium [gcc]=gcc [openssh-client]=ssh-keygen [skopeo]=skopeo [debootstrap]=debootstrap)
 
 missing=()
 for package in $(printf '%s\n' "${!purpose[@]}" | sort); do

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import ssl
+import subprocess
+from pathlib import Path
 
+import httpx
 import pexpect
 import pytest
 
@@ -42,7 +46,8 @@ class TestTheNetworkIsClosed:
 
     def test_the_reservoir_is_the_only_package_source(self, journey: Journey, node: str) -> None:
         targets = journey.in_node(node, "apt-get", "indextargets", "--format", "$(SITE)").stdout.split()
-        assert set(targets) == {"https://reservoir:8443"}
+        own = "file:/var/lib/penstock/reservoir/current/apt"
+        assert set(targets) == {own if node == "master1" else "https://reservoir:8443/apt"}
         pip = journey.in_node(node, "cat", "/etc/pip.conf").stdout
         assert re.findall(r"https?://[^/\s]+", pip) == ["https://reservoir:8443"]
 
@@ -173,13 +178,41 @@ def test_a_share_that_cannot_be_is_refused_with_the_cure(journey: Journey, gpus:
 
 def test_documentation_pages_load_nothing_from_outside(journey: Journey) -> None:
     lab = journey.lab
-    page = journey.in_node("storage1", "curl", "-sS", "--cacert", "/etc/penstock/pki/ca.crt", f"{lab['console']}/docs")
-    assert "swagger" in page.stdout.lower(), page.stderr
-    assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", page.stdout)
+    authority = ssl.create_default_context(cafile=lab["ca"])
+    page = httpx.get(f"{lab['console']}/docs", verify=authority)
+    loaded = re.findall(r"""(?:src|href)=["']([^"']+)""", page.text)
+    assert loaded
+    for address in loaded:
+        assert address.startswith("/")
+        assert not address.startswith("//")
+        assert httpx.get(f"{lab['console']}{address}", verify=authority).status_code == 200
+    assert "script-src 'self';" in page.headers["content-security-policy"]
+
+
+def test_documentation_works_in_a_browser_that_finds_nothing_outside(journey: Journey, tmp_path: Path) -> None:
+    console = journey.lab["console"]
+    browser = subprocess.run(
+        [
+            *("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+            *("--ignore-certificate-errors", f"--user-data-dir={tmp_path}", "--virtual-time-budget=20000"),
+            *("--host-resolver-rules=MAP * ~NOTFOUND", "--dump-dom", f"{console}/docs"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=True,
+    )
+    assert "Penstock control API" in browser.stdout
+    assert "/api/v1/sessions" in browser.stdout
+    assert browser.stdout.count('class="opblock ') > 10
 
 
 def test_the_nfs_export_answers_a_userspace_client(journey: Journey) -> None:
-    listing = journey.in_node("master1", "nfs-ls", "nfs://10.71.9.13/srv/archive?version=4")
+    """The client comes from the reservoir, on a node that had no use for it before."""
+    install = journey.in_node("worker1", "apt-get", "install", "-y", "--no-install-recommends", "libnfs-utils")
+    assert install.returncode == 0, install.stdout + install.stderr
+    listing = journey.in_node("worker1", "nfs-ls", "nfs://10.71.9.13/srv/archive?version=4")
     assert listing.returncode == 0, listing.stdout + listing.stderr
 
 

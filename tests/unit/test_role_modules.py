@@ -24,7 +24,6 @@ def module(path: str) -> ModuleType:
 
 evidence = module("evidence/library/node_evidence.py")
 findings = module("preflight/library/node_findings.py")
-findings.is_own = lambda address: address == "127.0.0.1"  # a unit test opens no socket
 
 OPTIONS: dict[str, Any] = {
     "release": "bookworm",
@@ -35,6 +34,11 @@ OPTIONS: dict[str, Any] = {
     "clock_s": 60,
     "external": [],
 }
+
+
+@pytest.fixture(autouse=True)
+def no_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings, "is_own", lambda address: address == "127.0.0.1")
 
 
 def named(name: str, **changes: object) -> dict[str, Any]:

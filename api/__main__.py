@@ -1,4 +1,4 @@
-"""Run `python -m api serve | migrate | create-admin | register-images`; settings come from the environment."""
+"""Run `python -m api serve | migrate | create-admin | register-images | list-nodes`, with settings of the environment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 from pydantic import ValidationError
@@ -16,6 +16,8 @@ from api import settings as environment
 from api.database import Database
 from api.settings import Settings
 from reservoir.errors import InputError, PenstockError, Problem
+
+T = TypeVar("T")
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None)
 
@@ -84,13 +86,30 @@ def register_images(
     _change(register)
 
 
+@app.command()
+def list_nodes() -> None:
+    """Print the nodes as the API lists them; whoever may read the database needs no password for it."""
+    from api.nodes.endpoints import list_nodes as every
+
+    async def read(database: Database) -> str:
+        async with database.reading() as db:
+            return json.dumps([node.model_dump(mode="json") for node in await every(db)])
+
+    typer.echo(_with_database(read))
+
+
 def _change(action: Callable[[Database], Awaitable[bool]], *, prepare: bool = True) -> None:
     """Run an action on the database and print whether it changed anything."""
+    typer.echo(json.dumps({"changed": _with_database(action, prepare=prepare)}))
+
+
+def _with_database(action: Callable[[Database], Awaitable[T]], *, prepare: bool = True) -> T:
+    """Return what an action on the database returns; `prepare` brings an empty database to its schema first."""
     from api import schema
 
     loaded: Settings = environment.load()
 
-    async def run() -> bool:
+    async def run() -> T:
         database = Database(loaded.database_url)
         try:
             if prepare:
@@ -99,7 +118,7 @@ def _change(action: Callable[[Database], Awaitable[bool]], *, prepare: bool = Tr
         finally:
             await database.close()
 
-    typer.echo(json.dumps({"changed": asyncio.run(run())}))
+    return asyncio.run(run())
 
 
 def main() -> None:

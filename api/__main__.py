@@ -1,4 +1,4 @@
-"""Run `python -m api serve | migrate | create-admin | register-images | list-nodes`, with settings of the environment."""
+"""Run `python -m api serve | migrate | create-admin | register-images | list-nodes`; the environment has the settings."""
 
 from __future__ import annotations
 

@@ -133,9 +133,10 @@ def test_what_docker_and_nfs_store_is_on_no_overlay(lab: Lab) -> None:
 
 
 def test_a_node_cannot_set_the_clock_of_this_machine(lab: Lab) -> None:
-    said = call("docker", "exec", f"penstock-{lab.name}-w1", "date", "--set", "2001-01-01", code=1)
+    # should this succeed, it does no harm: it sets the time that it is
+    script = 'date --set "@$(date +%s)"'
+    said = call("docker", "exec", f"penstock-{lab.name}-w1", "sh", "-c", script, code=1)
     assert "Operation not permitted" in said
-    assert time.gmtime().tm_year > 2001
 
 
 def test_a_second_up_changes_nothing(lab: Lab) -> None:

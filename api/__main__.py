@@ -1,4 +1,4 @@
-"""Run `python -m api serve | migrate | create-admin | register-images | list-nodes`; the environment has the settings."""
+"""Run `python -m api serve | migrate | create-admin | register-images | list-nodes`; settings by environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run `python -m api serve | migrate | create-admin | register-images | list-nodes`; settings by environment."""
+"""Run `python -m api serve | migrate | create-admin | register-images | list-nodes`; the environment has settings."""
 
 from __future__ import annotations
 

@@ -27,6 +27,8 @@ TAIL_LINES = 15
 UNREACHABLE_CURE = "check that the node is up and that SSH from this machine reaches it, then run the command again"
 FAILED_CURE = "mend the cause, then run the command again: what is done already stays and costs little"
 
+CURE_MARK = " Cure: "
+
 
 class Outcome(StrEnum):
     """What became of a task on a node."""
@@ -228,8 +230,11 @@ def _reason(result: Mapping[str, Any]) -> str:
 
 
 def _problem(event: Event, log: Path) -> Problem:
-    cure = UNREACHABLE_CURE if event.outcome is Outcome.UNREACHABLE else FAILED_CURE
-    return Problem(f"{event.node}: {event.phase}: {event.task}", event.reason, f"{cure} (log: {log})")
+    general = UNREACHABLE_CURE if event.outcome is Outcome.UNREACHABLE else FAILED_CURE
+    # A role that knows the cure says it in its message.
+    reason, _, known = event.reason.partition(CURE_MARK)
+    cure = known.rstrip(".") or general
+    return Problem(f"{event.node}: {event.phase}: {event.task}", reason.rstrip(". "), f"{cure} (log: {log})")
 
 
 def _run_folder(state: Path, playbook: str) -> Path:

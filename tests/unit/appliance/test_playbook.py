@@ -100,6 +100,18 @@ def test_a_failure_names_node_phase_task_reason_log_and_what_to_do(run: Any) -> 
     assert all(str(result.log) in cure for cure in cures)
 
 
+def test_a_role_that_knows_the_cure_is_heard(run: Any) -> None:
+    said = "No publication lists images. Cure: run `penstock site deploy`."
+    result, _ = run([task("failed", "m1", "Check what the API needs", msg=said)], code=2)
+    with pytest.raises(ProcessError) as caught:
+        result.require_success()
+    (problem,) = caught.value.problems
+    assert (problem.reason, problem.cure) == (
+        "No publication lists images",
+        f"run `penstock site deploy` (log: {result.log})",
+    )
+
+
 def test_ignored_and_rescued_failures_break_nothing(run: Any) -> None:
     result, heard = run(
         [

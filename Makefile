@@ -71,8 +71,8 @@ integration: bundle
 	@$(BIN)/pytest tests/integration -v
 
 molecule: bundle
-	$(SAY) "Molecule: roles one by one"
-	@$(BIN)/pytest tests/molecule -v
+	$(SAY) "Molecule: roles on one lab node, from the dry run to the check of the result"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" molecule test --all
 
 e2e: bundle
 	$(SAY) "End to end: the closed lab"
@@ -81,6 +81,7 @@ e2e: bundle
 test: setup ## All tests, from lint to the closed lab
 	@$(MAKE) --no-print-directory lint types unit
 	@$(MAKE) --no-print-directory integration
+	@$(MAKE) --no-print-directory molecule
 	@$(MAKE) --no-print-directory e2e
 
 bench: bundle ## Figures: one JSON line each

@@ -61,7 +61,7 @@ types:
 
 unit:
 	$(SAY) "Unit tests"
-	@$(BIN)/pytest tests/unit -q
+	@$(BIN)/pytest tests/unit -q -n auto
 
 check: setup ## The fast tier: lint, types, unit tests
 	@$(MAKE) --no-print-directory lint types unit

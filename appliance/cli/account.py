@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
-from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -37,17 +37,14 @@ def login(
         config.Config(client.url, key["key"], key["id"], client.ca, before.project if before and same_site else "")
     )
     if before and same_site:
-        _revoke(before)
+        _try_to_revoke(replace(before, ca=client.ca))
     print(f"Logged in to {client.url} as {user}.")
 
 
 def logout() -> None:
     """Forget the control API and revoke the key for it."""
     remembered = config.load()
-    try:
-        _revoke(remembered)
-    except PenstockError as error:
-        print(f"warning: the key could not be revoked: {error}", file=sys.stderr)
+    _try_to_revoke(remembered)
     config.forget()
     print(f"Logged out of {remembered.url}.")
 
@@ -73,7 +70,11 @@ def _before() -> config.Config | None:
         return None
 
 
-def _revoke(remembered: config.Config) -> None:
-    # a key that is not valid any more needs no revoking
-    with suppress(UnauthenticatedError, NotFoundError):
+def _try_to_revoke(remembered: config.Config) -> None:
+    try:
         remembered.client.call("DELETE", f"/api-keys/{segment(remembered.key_id)}")
+    except (UnauthenticatedError, NotFoundError):
+        # a key that is not valid any more needs no revoking
+        pass
+    except PenstockError as error:
+        print(f"warning: the key could not be revoked: {error}", file=sys.stderr)

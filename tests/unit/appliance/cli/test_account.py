@@ -54,6 +54,36 @@ def test_second_login_keeps_the_project_and_revokes_the_key_before(logged_in: Fa
     assert logged_in.last.headers["Authorization"] == "Bearer pk_secret"
 
 
+def test_a_site_made_anew_at_the_same_address_does_not_spoil_the_login(logged_in: FakeApi, run: Run) -> None:
+    answer_login(logged_in, "key-2")
+    logged_in.refuse("DELETE", "/api-keys/key-1", 503, "", "the database is away", "try again")
+    code, _, err = run("login", URL, "--user", "alice", "--password-stdin", stdin="x\n")
+    assert code == 0
+    assert err.startswith("warning: the key could not be revoked: ")
+    assert config.load().key_id == "key-2"
+
+
+def test_the_key_before_is_revoked_under_the_authority_of_now(
+    logged_in: FakeApi, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.unit.appliance.cli.certificate import PEM
+
+    answer_login(logged_in, "key-2")
+    logged_in.on("DELETE", "/api-keys/key-1", {"done": True})
+    (tmp_path / "ca.crt").write_text(PEM)
+    authorities: list[str] = []
+    call = Client.call
+
+    def noting(client: Client, *arguments: object, **more: object) -> object:
+        authorities.append(client.ca)
+        return call(client, *arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Client, "call", noting)
+    run("login", URL, "--user", "a", "--password-stdin", "--ca", str(tmp_path / "ca.crt"), stdin="x\n")
+    assert logged_in.last.path == "/api/v1/api-keys/key-1"
+    assert set(authorities) == {PEM}
+
+
 def test_wrong_password_changes_nothing(logged_in: FakeApi, run: Run) -> None:
     before = config.load()
     logged_in.refuse("POST", "/auth/login", 401, "password", "name or password is wrong", "ask your administrator")

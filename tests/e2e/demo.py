@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.e2e.figures import list_seconds, submit_seconds
@@ -50,4 +52,7 @@ def tell(journey: Journey) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except subprocess.CalledProcessError as error:
+        sys.exit(error.returncode)  # the command has said why

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reservoir.errors import ConflictError
+
 ROOT = Path(__file__).parents[2]
 PENSTOCK = Path(sys.executable).with_name("penstock")
 PROJECT = "team-a"
@@ -88,8 +90,15 @@ class Journey:
 
     def up(self) -> None:
         """Start the lab's nodes and install them from the bundle alone."""
+        command = ("lab", "up", "-f", self.site, "--bundle", self.bundle)
         with self.phase("start the lab and deploy"):
-            self.show_penstock("lab", "up", "-f", self.site, "--bundle", self.bundle)
+            try:
+                self.show_penstock(*command)
+            except subprocess.CalledProcessError as error:
+                if error.returncode != ConflictError.exit_code:
+                    raise
+                self.down()  # an earlier run's lab stands on another bundle
+                self.show_penstock(*command)
 
     def down(self) -> None:
         """Remove the lab."""

@@ -84,8 +84,11 @@ test: setup ## All tests, from lint to the closed lab
 	@$(MAKE) --no-print-directory molecule
 	@$(MAKE) --no-print-directory e2e
 
-bench: bundle ## Figures: one JSON line each
-	@for file in tests/bench/*.py; do case $$file in */__init__.py) ;; *) $(BIN)/python $$file ;; esac; done
+bench: bundle ## Figures, one JSON line each: verify of a bundle, start of a session (starts the demo's lab)
+	$(SAY) "Verify: rate beside plain hashing, memory"
+	@$(BIN)/python -m tests.bench.verify "$$(ls -dt build/bundle/penstock-*/ | head -n 1)"
+	$(SAY) "Sessions: submit to RUNNING, penstock list"
+	@$(BIN)/python -m tests.bench.session_start
 
 clean: ## Remove what was built (the demo's cluster: make demo-down)
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .ansible

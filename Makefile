@@ -50,7 +50,7 @@ demo-down: ## Remove the demo's cluster
 	@$(BIN)/penstock lab down -f $(SITE)
 
 lint:
-	$(SAY) "Lint: ruff, import contracts, ansible-lint"
+	$(SAY) "Lint: ruff, ansible-lint"
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/ansible-lint --offline -q

@@ -165,9 +165,8 @@ def _environment(spec: ContainerSpec, real: Sequence[str]) -> dict[str, str]:
         "PENSTOCK_GPUS": ",".join(grant.uuid for grant in spec.gpus),
         "PENSTOCK_GPU_SHARE": ",".join(str(grant.milli) for grant in spec.gpus),
     }
-    if not real:
-        # images for NVIDIA GPUs ask for all of them by default; a session gets what it was granted
-        ours["NVIDIA_VISIBLE_DEVICES"] = "void"
+    # images for NVIDIA GPUs ask for all of them by default, and a user may too; a session gets what it was granted
+    ours["NVIDIA_VISIBLE_DEVICES"] = ",".join(real) or "void"
     return {**spec.environment, **ours}
 
 

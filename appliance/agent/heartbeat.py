@@ -48,7 +48,7 @@ class Reporter:
                     delay = await self._report(client)
                 except (httpx.HTTPError, ValidationError) as error:
                     failures += 1
-                    delay = min(2.0 ** (failures - 2), MAX_DELAY_S)
+                    delay = delay_after(failures)
                     if failures == 1:
                         log.warning("the control API does not take heartbeats", url=client.base_url, reason=str(error))
                 else:
@@ -75,3 +75,8 @@ class Reporter:
         )
         answer.raise_for_status()
         return HeartbeatReply.model_validate_json(answer.content).interval_s
+
+
+def delay_after(failures: int) -> float:
+    """Return how long to wait after so many failures in a row, in seconds; an API may be away for days."""
+    return min(2.0 ** min(failures - 2, 10), MAX_DELAY_S)

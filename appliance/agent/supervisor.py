@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,12 +38,14 @@ class _Known:
     """What the supervisor knows of one container.
 
     `launching` while a launch of ours has not come to its end; `nowhere` where it failed before Docker had a container.
+    `overtaken` where the container may have ended while Docker's answer to the launch was on its way.
     """
 
     digest: str
     state: ContainerState
     launching: bool = False
     nowhere: bool = False
+    overtaken: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -104,7 +106,8 @@ class Supervisor:
     async def logs(self, identity: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
         """Return the log of a container, with `follow` as it grows; raises NotFoundError where Docker has none."""
         stream = await _blocking(partial(self._engine.logs, identity, follow=follow, tail=tail))
-        return _items(stream, self._followers)
+        # followers wait for long: they must not keep the log of an ended container, which is read before its removal
+        return _items(stream, self._followers if follow else None)
 
     async def watch(self) -> None:
         """Learn all containers from Docker and follow its events, for ever; Docker being away is waited out."""
@@ -115,10 +118,13 @@ class Supervisor:
                 async with aclosing(_items(stream, self._watchers)) as events:
                     await self.rebuild()
                     async for event in events:
-                        await self._refresh(event["Actor"]["Attributes"][containers.LABEL_ID])
+                        await self._follow(event)
                 log.warning("Docker ended its stream of events")
             except PenstockError as error:
                 log.warning("Docker is away; containers go on", reason=str(error))
+            except Exception as error:
+                # whatever it was: without this task no container's end would be noticed any more
+                log.exception("the events of Docker cannot be followed", reason=str(error))
             await asyncio.sleep(_RECONNECT_S)
 
     async def rebuild(self) -> None:
@@ -131,7 +137,9 @@ class Supervisor:
             known = self._known.get(state.id)
             if known is None:
                 known = self._known[state.id] = _Known(containers.digest_label(inspection), state)
-            if not known.launching:
+            if known.launching:
+                known.overtaken = True
+            else:
                 await self._adopt(known, state)
         for gone in settled:
             self._known.pop(gone, None)
@@ -148,6 +156,8 @@ class Supervisor:
             await _blocking(self._engine.create, spec, self._devices)
             self._set(known, await _blocking(self._engine.start, spec.id))
             known.launching = False
+            if known.overtaken:
+                await self._refresh(spec.id)
         except ImageMissingError:
             raise
         except EngineAwayError:
@@ -166,9 +176,17 @@ class Supervisor:
         except PenstockError as error:
             self._fail(known, error)
 
+    async def _follow(self, event: Mapping[str, Any]) -> None:
+        identity = event["Actor"]["Attributes"][containers.LABEL_ID]
+        known = self._known.get(identity)
+        if known is not None and known.launching:
+            known.overtaken = known.overtaken or event["Action"] != "start"
+        else:
+            await self._refresh(identity)
+
     async def _refresh(self, identity: str) -> None:
         known = self._known.get(identity)
-        if known is None or known.launching:
+        if known is None:
             return
         try:
             self._set(known, await _blocking(self._engine.state, identity))
@@ -190,7 +208,7 @@ class Supervisor:
         self._set(known, known.state.model_copy(update={"status": ContainerStatus.FAILED, "error": str(error)}))
 
 
-async def _items(stream: Closable[R], limiter: anyio.CapacityLimiter) -> AsyncGenerator[R, None]:
+async def _items(stream: Closable[R], limiter: anyio.CapacityLimiter | None) -> AsyncGenerator[R, None]:
     try:
         while (
             item := await to_thread.run_sync(next, stream, None, limiter=limiter, abandon_on_cancel=True)

@@ -115,15 +115,17 @@ def test_real_gpus_are_asked_of_docker_by_id() -> None:
     created = containers.creation(make(gpus=[grant("GPU-real", 1000), grant("SIM-1", 500)]), DEVICES)
     [request] = created["host_config"]["DeviceRequests"]
     assert request["DeviceIDs"] == ["GPU-real"]
-    assert "NVIDIA_VISIBLE_DEVICES" not in created["environment"]
+    assert created["environment"]["NVIDIA_VISIBLE_DEVICES"] == "GPU-real"
     assert created["environment"]["PENSTOCK_GPU_SHARE"] == "1000,500"
 
 
 def test_a_session_cannot_give_itself_gpus_by_its_environment() -> None:
-    spec = make(environment={"NVIDIA_VISIBLE_DEVICES": "all", "PENSTOCK_GPU_SHARE": "16000"})
-    environment = containers.creation(spec, DEVICES)["environment"]
+    wish = {"NVIDIA_VISIBLE_DEVICES": "all", "PENSTOCK_GPU_SHARE": "16000"}
+    environment = containers.creation(make(environment=wish), DEVICES)["environment"]
     assert environment["NVIDIA_VISIBLE_DEVICES"] == "void"
     assert environment["PENSTOCK_GPU_SHARE"] == ""
+    granted = make(environment=wish, gpus=[grant("GPU-real", 500)])
+    assert containers.creation(granted, DEVICES)["environment"]["NVIDIA_VISIBLE_DEVICES"] == "GPU-real"
 
 
 def test_labels_bring_back_the_state() -> None:

@@ -1,0 +1,135 @@
+"""The supervisor with a Docker Engine that answers as a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from appliance.agent.containers import LABEL_ID
+from appliance.agent.engine import Engine
+from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus
+from appliance.agent.supervisor import Supervisor
+
+pytestmark = pytest.mark.anyio
+
+SPEC = ContainerSpec(id="c1", session_id="s1", session_name="demo", project="team-a", user="alice", image="python:3.11")
+RUNNING = ContainerState(id="c1", session_id="s1", status=ContainerStatus.RUNNING)
+EXITED = ContainerState(id="c1", session_id="s1", status=ContainerStatus.EXITED, exit_code=0)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Stream:
+    """What Docker sends bit by bit; an error is raised in its turn, `None` ends the stream."""
+
+    def __init__(self) -> None:
+        self.items: queue.Queue[Any] = queue.Queue()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        item = self.items.get(timeout=5)
+        if isinstance(item, Exception):
+            raise item
+        if item is None:
+            raise StopIteration
+        return item
+
+    def close(self) -> None:
+        self.items.put(None)
+
+
+class FakeEngine:
+    """One container; `started` holds the answer to its start back until the test lets it go."""
+
+    def __init__(self) -> None:
+        self.stream = Stream()
+        self.started = threading.Event()
+        self.streams = 0
+
+    def events(self) -> Stream:
+        self.streams += 1
+        return self.stream
+
+    def inspect_all(self) -> list[Mapping[str, Any]]:
+        return []
+
+    def create(self, spec: ContainerSpec, devices: object) -> None:
+        pass
+
+    def start(self, identity: str) -> ContainerState:
+        self.started.wait(5)
+        return RUNNING
+
+    def state(self, identity: str) -> ContainerState:
+        return EXITED
+
+    def logs(self, identity: str, *, follow: bool, tail: int | None) -> Stream:
+        stream = Stream()
+        if not follow:
+            stream.items.put(b"all of it\n")
+            stream.items.put(None)
+        return stream
+
+
+def event(action: str) -> dict[str, Any]:
+    return {"Action": action, "Actor": {"Attributes": {LABEL_ID: "c1"}}}
+
+
+def supervise(engine: FakeEngine) -> Supervisor:
+    return Supervisor(cast("Engine", engine), [], [Path("/srv")])
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 -- what is waited for happens in the supervisor's threads
+            await asyncio.sleep(0.005)
+
+
+async def test_an_end_that_overtakes_the_answer_to_the_start_is_not_lost() -> None:
+    engine = FakeEngine()
+    supervisor = supervise(engine)
+    watching = asyncio.create_task(supervisor.watch())
+    launching = asyncio.create_task(supervisor.launch(SPEC))
+    await until(lambda: bool(supervisor.states()))
+    engine.stream.items.put(event("start"))
+    engine.stream.items.put(event("die"))
+    await until(engine.stream.items.empty)
+    await asyncio.sleep(0.05)
+    engine.started.set()
+    assert (await launching).status is ContainerStatus.EXITED
+    engine.stream.close()
+    watching.cancel()
+
+
+async def test_watching_goes_on_whatever_docker_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appliance.agent.supervisor._RECONNECT_S", 0.0)
+    engine = FakeEngine()
+    watching = asyncio.create_task(supervise(engine).watch())
+    engine.stream.items.put({"Action": "start", "Actor": {"Attributes": {}}})
+    await until(lambda: engine.streams > 1 or watching.done())
+    assert not watching.done()
+    engine.stream.close()
+    watching.cancel()
+
+
+async def test_followers_do_not_keep_others_from_reading_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appliance.agent.supervisor.MAX_FOLLOWERS", 1)
+    supervisor = supervise(FakeEngine())
+    followed = await supervisor.logs("c1", follow=True, tail=None)
+    following = asyncio.ensure_future(anext(followed))
+    await asyncio.sleep(0.05)
+    async with asyncio.timeout(2):
+        assert [part async for part in await supervisor.logs("c1", follow=False, tail=None)] == [b"all of it\n"]
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)

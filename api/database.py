@@ -73,7 +73,9 @@ class Database:
                 cure="write postgresql+psycopg://... or sqlite+aiosqlite:///FILE",
             )
         self.embedded = url.startswith("sqlite")
-        self.engine = create_async_engine(url) if self.embedded else create_async_engine(url, pool_pre_ping=True)
+        # Errors go into the log, and what they would quote may be a user's secret: an environment, a password's hash.
+        options = {"hide_parameters": True, "pool_pre_ping": not self.embedded}
+        self.engine = create_async_engine(url, **options)
         if self.embedded:
             event.listen(self.engine.sync_engine, "connect", _prepare_sqlite)
             event.listen(self.engine.sync_engine, "begin", _begin_sqlite)

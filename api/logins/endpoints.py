@@ -19,9 +19,10 @@ router = APIRouter(prefix="/auth", tags=["auth"])
 @public
 async def login(request: LoginRequest, response: Response, database: DatabaseOf, settings: SettingsOf) -> UserView:
     """Sign in with name and password; the answer sets a cookie."""
-    # Hashing takes a while: no transaction is open meanwhile.
     async with database.reading() as db:
-        user = await users.check_password(db, request.name, request.password)
+        known = await users.find(db, request.name)
+    # Hashing takes a while, and a crowd waits for its turn: no connection to the database is held meanwhile.
+    user = await users.check_password(known, request.password)
     async with database.transaction() as db:
         secret = await service.begin(db, user, settings.login_lifetime_s)
     response.set_cookie(

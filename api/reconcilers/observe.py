@@ -121,7 +121,8 @@ def after(session: Session, container: ContainerState) -> dict[str, Any]:
     if container.status in (ContainerStatus.EXITED, ContainerStatus.FAILED):
         return _after_end(session, container)
     reason = "pulls the image" if container.status is ContainerStatus.PULLING else "starts the container"
-    if session.state is State.PREPARING and session.reason == reason:
+    # A container starts once: what would set a running session back was written before it ran, and comes late.
+    if session.state is State.RUNNING or (session.state is State.PREPARING and session.reason == reason):
         return {}
     return {"state": State.PREPARING, "reason": reason}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -22,6 +23,8 @@ from api.sessions.schemas import SessionRequest, SessionView
 from reservoir.errors import InputError, PenstockError
 
 router = APIRouter(prefix="/sessions", tags=["sessions"])
+
+FIRST_PART_S = 2.0
 
 _command = TypeAdapter(list[Text])
 
@@ -74,8 +77,13 @@ async def session_log(
     async with database.reading() as db:
         session = await service.get(db, project, name, caller)
     stream = relay.log(database, _engine(connection), session.id, follow=follow, tail=tail)
-    # The first part is fetched before the answer begins, so that an agent that is away becomes a proper error.
-    first = await anext(stream, b"")
+    # The first part is fetched before the answer begins, so that an agent that is away becomes a proper error. Where
+    # nothing comes the answer begins all the same: only then is it noticed that the client has gone away.
+    try:
+        async with asyncio.timeout(FIRST_PART_S):
+            first = await anext(stream, b"")
+    except TimeoutError:
+        first, stream = b"", relay.log(database, _engine(connection), session.id, follow=follow, tail=tail)
     return StreamingResponse(
         _resume(first, stream),
         media_type="text/plain; charset=utf-8",

@@ -71,9 +71,8 @@ async def set_password(db: AsyncSession, name: str, password: str) -> User:
     return user
 
 
-async def check_password(db: AsyncSession, name: str, password: str) -> User:
-    """Return the user of a name and password; raises UnauthenticatedError that does not say which of both is wrong."""
-    user = await repository.by_name(db, name)
+async def check_password(user: User | None, password: str) -> User:
+    """Return the user if the password is right; raises UnauthenticatedError that does not say whether there is one."""
     if not await passwords.matches(user.password_hash if user else None, password) or user is None:
         raise UnauthenticatedError(
             "name or password is wrong", where="password", cure="try again, or ask an administrator for a new password"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, MutableMapping
 from datetime import timedelta
 from typing import Any
 
@@ -9,9 +11,9 @@ import pytest
 
 from api.app import create_app
 from api.database import now
-from api.engine.base import UnreachableError
+from api.engine.base import Target, UnreachableError
 from api.reconcilers import manager as managing
-from api.sessions import service
+from api.sessions import endpoints, service
 from api.sessions.models import State
 from appliance.agent.protocol import ContainerState, ContainerStatus
 from reservoir.errors import InputError
@@ -241,6 +243,43 @@ async def test_the_log_of_a_running_session(ready: Cluster) -> None:
     await refused(ready.admin.get(f"{V1}/sessions/demo/logs", params={"project": "team-a"}), 503)
 
 
+async def test_a_client_that_goes_away_before_the_first_line_leaves_nothing_behind(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run(ready)
+    open_streams: list[str] = []
+
+    async def silent(_target: Target, container: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
+        open_streams.append(container)
+        try:
+            await asyncio.Event().wait()
+            yield b""
+        finally:
+            open_streams.remove(container)
+
+    async def receive() -> dict[str, str]:
+        await until_followed.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        until_followed.set()
+
+    until_followed = asyncio.Event()
+    monkeypatch.setattr(ready.engine, "logs", silent)
+    monkeypatch.setattr(endpoints, "FIRST_PART_S", 0.01)
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "method": "GET",
+        "path": f"{V1}/sessions/demo/logs",
+        "query_string": b"project=team-a&follow=true",
+        "headers": [(b"authorization", ready.admin.headers["authorization"].encode())],
+    }
+    async with asyncio.timeout(2):
+        await ready.app(scope, receive, send)
+    assert open_streams == []
+
+
 async def test_a_waiting_session_has_no_log(cluster: Cluster) -> None:
     await cluster.add_image()
     await cluster.add_project()
@@ -258,6 +297,16 @@ async def test_failed_sessions_are_listed_until_they_are_deleted(ready: Cluster)
     assert (await delete(ready))["reason"] == "its command ended with exit code 1"
     assert await ok(ready.admin.get(f"{V1}/sessions")) == []
     assert len(await ok(ready.admin.get(f"{V1}/sessions", params={"all": True}))) == 1
+
+
+async def test_late_news_of_the_start_do_not_set_a_running_session_back(ready: Cluster) -> None:
+    session = await run(ready)
+    late = ContainerState(
+        id=ready.container(session)[1], session_id=session["id"], status=ContainerStatus.CREATING, gpus=[]
+    )
+    await ready.heartbeat(containers=[late])
+    await ready.manager._observer.apply()
+    assert (await ready.session("demo"))["state"] == "RUNNING"
 
 
 async def test_a_container_on_its_way(ready: Cluster) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import cast
 
-from api.users.models import Role
+import pytest
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.pool import QueuePool
+
+from api import passwords
+from api.users.models import Role, User
 from tests.unit.api.conftest import PASSWORD, V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio
@@ -106,3 +111,25 @@ async def test_a_user_with_live_sessions_stays(cluster: Cluster) -> None:
     await ok(cluster.admin.delete(f"{V1}/users/alice"))
     rows = await ok(cluster.admin.get(f"{V1}/sessions", params={"all": True}))
     assert [(row["name"], row["user"]) for row in rows] == [("demo", "alice")], "the record stays"
+
+
+async def test_a_crowd_that_signs_in_holds_no_connection_to_the_database(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[int] = []
+
+    async def matches(_known: str | None, _password: str) -> bool:
+        held.append(cast("QueuePool", cluster.database.engine.pool).checkedout())
+        return False
+
+    monkeypatch.setattr(passwords, "matches", matches)
+    async with cluster.client() as guest:
+        await refused(guest.post(f"{V1}/auth/login", json={"name": "admin", "password": PASSWORD}), 401)
+    assert held == [0]
+
+
+async def test_errors_of_the_database_do_not_quote_secrets(cluster: Cluster) -> None:
+    with pytest.raises(IntegrityError) as caught:
+        async with cluster.database.transaction() as db:
+            db.add(User(name="admin", role=Role.ADMIN, password_hash="hash-of-a-secret"))
+    assert "hash-of-a-secret" not in str(caught.value)

@@ -9,8 +9,8 @@ import http.client
 import json
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
-from typing import Any, TypedDict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypedDict, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from reservoir.errors import (
@@ -23,6 +23,8 @@ from reservoir.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
+
+T = TypeVar("T")
 
 PREFIX = "/api/v1"
 CONNECT_S = 10.0
@@ -163,12 +165,12 @@ class Client:
     def call(self, method: str, path: str, body: Any = None, query: Query | None = None) -> Any:
         """Call the API and return the JSON of its answer; raises the PenstockError that the answer stands for."""
         with self._answer(method, path, body, query, ANSWER_S) as answer:
-            return json.loads(answer.read() or b"null")
+            return self._json(answer)
 
     def stream(self, path: str, query: Query | None = None) -> Iterator[bytes]:
         """Yield the bytes of an answer as they come, however long that takes."""
         with self._answer("GET", path, None, query, None) as answer:
-            while chunk := answer.read1(_CHUNK):
+            while chunk := self._read(lambda: answer.read1(_CHUNK)):
                 yield chunk
 
     def log_in(self, name: str, password: str) -> User:
@@ -176,7 +178,7 @@ class Client:
         with self._answer("POST", "/auth/login", {"name": name, "password": password}, None, ANSWER_S) as answer:
             cookies = answer.headers.get_all("Set-Cookie") or []
             self.headers = {"Cookie": "; ".join(cookie.split(";", 1)[0] for cookie in cookies)}
-            user: User = json.loads(answer.read())
+            user: User = self._json(answer)
             return user
 
     def websocket(self, path: str, query: Query) -> str:
@@ -244,23 +246,41 @@ class Client:
         if body is not None:
             content = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
-        try:
+
+        def ask() -> http.client.HTTPResponse:
             connection = connect(self, timeout_s)
             connection.request(method, _target(path, query or {}), content, headers)
             answer = connection.getresponse()
-            if answer.status >= 400:
+            # the API leads nowhere else, so a redirection comes from something that is not the API
+            if answer.status >= 300:
                 raise self.refusal(answer.status, answer.read())
+            return answer
+
+        return self._read(ask)
+
+    def _json(self, answer: http.client.HTTPResponse) -> Any:
+        content = self._read(answer.read)
+        try:
+            return json.loads(content or b"null")
+        except ValueError as error:
+            raise UnavailableError("it answers what is not JSON", where=self.url, cure="check the address") from error
+
+    def _read(self, step: Callable[[], T]) -> T:
+        """Return what a step of a call returns; a broken connection becomes an error of ours."""
+        try:
+            return step()
         except OSError as error:
             raise self.unreachable(error) from error
         except http.client.HTTPException as error:
             raise UnavailableError(
                 f"it does not speak HTTP as expected ({type(error).__name__})", where=self.url, cure="check the address"
             ) from error
-        return answer
 
 
 def segment(text: str) -> str:
-    """Return a name as one part of a path."""
+    """Return a name as one part of a path; raises InputError for an empty one, which would be another path."""
+    if not text:
+        raise InputError("the name is empty", where="NAME", cure="give a name")
     return quote(text, safe=":")
 
 
@@ -277,13 +297,13 @@ def connect(client: Client, timeout_s: float | None) -> http.client.HTTPConnecti
 
 
 def _parse(url: str) -> tuple[str, int, bool]:
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        port = -1
+        parts, port = urlsplit(""), None
     secure = parts.scheme == "https"
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == -1 or parts.path or parts.query:
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path or parts.query:
         raise InputError(f"{url!r} is not the address of an API", where="url", cure="write https://MASTER:56789")
     if not secure and parts.hostname not in _LOOPBACK:
         raise InputError(

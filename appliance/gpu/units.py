@@ -7,17 +7,21 @@ from decimal import Decimal, InvalidOperation
 from reservoir.errors import InputError
 
 MILLI = 1000
+_BEYOND = 10**12
 
 
 def parse_gpus(text: str, field: str = "gpus") -> int:
     """Return the milli-GPU of a number of GPUs written in decimal, such as `0.5`; raises InputError."""
     try:
         milli = Decimal(text) * MILLI
-    except InvalidOperation:
+        # what has no end, or is beyond what anybody counts, is no number of GPUs either
+        if abs(milli) >= _BEYOND:
+            raise InvalidOperation
+    except ArithmeticError:
         raise InputError(
             f"{text!r} is not a number of GPUs", where=field, cure="write a decimal number, such as 0.5 or 2"
         ) from None
-    if not milli.is_finite() or milli != int(milli):
+    if milli != int(milli):
         raise InputError(
             f"{text} GPU is finer than a thousandth of a GPU",
             where=field,

@@ -134,7 +134,9 @@ def test_without_a_login_every_command_says_so(api: FakeApi, run: Run) -> None:
         assert err == "error: you are not logged in. Cure: run `penstock login https://MASTER:56789 --user NAME`\n"
 
 
-@pytest.mark.parametrize("url", ["master1", "ftp://master1", "https://", "https://m:x", "https://m/path", "http://m"])
+@pytest.mark.parametrize(
+    "url", ["master1", "ftp://master1", "https://", "https://m:x", "https://m/path", "http://m", "https://[m"]
+)
 def test_addresses_that_cannot_be(url: str) -> None:
     with pytest.raises(InputError) as caught:
         Client(url)
@@ -202,6 +204,17 @@ def test_answer_that_is_not_the_api_s(logged_in: FakeApi, run: Run) -> None:
     code, _, err = run("list")
     assert code == 5
     assert err.startswith(f"error: {URL}: it answers with status 502.")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [(200, b"<html>Welcome</html>", "it answers what is not JSON"), (301, b"", "it answers with status 301")],
+)
+def test_something_else_that_answers_there(logged_in: FakeApi, run: Run, status: int, body: bytes, reason: str) -> None:
+    logged_in.on("GET", "/sessions", body, status=status)
+    code, out, err = run("list")
+    assert (code, out) == (5, "")
+    assert err.startswith(f"error: {URL}: {reason}.")
 
 
 def test_every_problem_is_shown(logged_in: FakeApi, run: Run) -> None:

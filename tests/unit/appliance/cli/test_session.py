@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 from datetime import UTC, datetime, timedelta
+from http.client import IncompleteRead
 from typing import Any
 
 import pytest
 
 from appliance.cli import config, output
-from tests.unit.appliance.cli.conftest import URL, FakeApi, Run
+from tests.unit.appliance.cli.conftest import URL, Answer, FakeApi, Run
 
 REASON = "project team-a holds 1 of 1 GPU"
 
@@ -201,6 +202,25 @@ def test_logs_pass_the_bytes_through(logged_in: FakeApi, run: Run) -> None:
     logged_in.on("GET", "/sessions/first/logs", "epoch 1\n손실 0.5\n".encode())
     assert run("logs", "first", "-f", "--tail", "2") == (0, "epoch 1\n손실 0.5\n", "")
     assert logged_in.last.query == {"project": "team-a", "follow": "true", "tail": "2"}
+
+
+def test_a_log_that_breaks_off_is_an_error(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_answer: Answer, _size: int) -> bytes:
+        raise IncompleteRead(b"")
+
+    monkeypatch.setattr(Answer, "read1", broken)
+    logged_in.on("GET", "/sessions/first/logs", b"epoch 1\n")
+    code, _, err = run("logs", "first", "-f")
+    assert code == 5
+    assert err.startswith(f"error: {URL}: it does not speak HTTP as expected (IncompleteRead).")
+
+
+def test_an_empty_name_is_refused_before_anything_is_asked(logged_in: FakeApi, run: Run) -> None:
+    for command in (["get", ""], ["delete", ""], ["user", "delete", ""], ["project", "delete", ""]):
+        code, out, err = run(*command)
+        assert (code, out) == (2, "")
+        assert err == "error: NAME: the name is empty. Cure: give a name\n"
+    assert not logged_in.calls
 
 
 def test_delete_goes_on_after_a_refusal_and_ends_with_it(logged_in: FakeApi, run: Run) -> None:

@@ -19,7 +19,9 @@ def test_decimal_numbers_of_gpus_become_milli_gpu(text: str, milli: int) -> None
     assert parse_gpus(text) == milli
 
 
-@pytest.mark.parametrize("text", ["", "half", "0,5", "1/2", "NaN", "Infinity", "0.0005", "1.2345"])
+@pytest.mark.parametrize(
+    "text", ["", "half", "0,5", "1/2", "NaN", "Infinity", "1e9999999", "1e5000", "0.0005", "1.2345"]
+)
 def test_other_text_is_refused_with_field_and_cure(text: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_gpus(text, "-g")

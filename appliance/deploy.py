@@ -25,6 +25,7 @@ from reservoir import verify as verification
 from reservoir.errors import ConflictError, InputError, NotFoundError, Problem, UnavailableError
 from reservoir.model import Bundle
 from reservoir.progress import Progress
+from reservoir.store import Store
 
 STATE = Path(inventory.STATE)
 ROOT = Path(inventory.RESERVOIR_ROOT)
@@ -113,7 +114,7 @@ def rehearse(site: Site, bundle: Path, observer: Observer, *, state: Path = STAT
     """Do all that a deploy does before it changes anything: check controller, bundle and nodes."""
     require_controller(site)
     observer.phase("bundle")
-    listed = verification.verify(bundle, progress=observer.progress).bundle
+    listed = verification.verify(bundle, intake.expected_key(Store(root)), observer.progress).bundle
     observer.phase("preflight")
     hosts = inventory.build(site, version=_own_version(listed), state=str(state), root=str(root))
     _preflight(hosts, state, observer)
@@ -193,8 +194,11 @@ def _identify(site: Site, state: Path, done: Deployment) -> None:
     path = state / PASSWORD_FILE
     if not path.is_file():
         done.admin_password = new_password()
-        path.touch(mode=0o600)
-        path.write_text(done.admin_password + "\n", encoding="utf-8")
+        # An interruption must not leave an empty password under the name that counts.
+        beside = path.with_suffix(".new")
+        beside.touch(mode=0o600)
+        beside.write_text(done.admin_password + "\n", encoding="utf-8")
+        beside.replace(path)
         done.changed.append("administrator's password made")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import lzma
+import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from email.utils import format_datetime
@@ -12,11 +13,12 @@ from pathlib import Path, PurePosixPath
 
 from pysequoia import SignatureMode, Tsk, sign
 
-from reservoir.errors import ConflictError
+from reservoir.errors import ConflictError, IntegrityError
 from reservoir.model import Artifact
 
 USER_ID = "Penstock package archive"
 KEYRING = "apt.asc"
+SOURCE = r"[A-Za-z0-9][A-Za-z0-9.+-]*"
 
 
 def new_key() -> bytes:
@@ -79,8 +81,15 @@ def write(
 
 
 def pool_path(source: str, filename: str) -> PurePosixPath:
-    """Return where a package lies in a repository, by the name of its source as Debian does."""
+    """Return where a package lies in a repository, by the name of its source as Debian does.
+
+    Raises IntegrityError where that name would lead elsewhere.
+    """
     source = source.split(maxsplit=1)[0]
+    if re.fullmatch(SOURCE, source) is None:
+        raise IntegrityError(
+            f"{source} is not the name of a source package", where=filename, cure="get the bundle again from its maker"
+        )
     letter = source[:4] if source.startswith("lib") else source[:1]
     return PurePosixPath("pool/main", letter, source, filename)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from reservoir import bundle as bundles
-from reservoir import signing
+from reservoir import settings, signing
 from reservoir.cache import digest, flush, pieces, room_on
 from reservoir.errors import ConflictError, IntegrityError, PenstockError, UnavailableError
 from reservoir.model import Artifact, Bundle
@@ -38,13 +38,14 @@ def take(
 ) -> Imported:
     """Import the bundle in `folder` into the store at `root`; what fails leaves the store as it was.
 
-    The first import pins the bundle's key, or `key` where it is given; later bundles must be signed by the same one.
+    The first import pins the bundle's key, or the one that the installer was given, or `key` where it is given; later
+    bundles must be signed by the same one.
     Raises IntegrityError for a bundle that is not whole, ConflictError for one older than what the site holds,
     UnavailableError where there is no room.
     """
     store = Store(root)
     with store.changing():
-        found = open_bundle(folder, key or _pinned(store))
+        found = open_bundle(folder, key or expected_key(store))
         present = store.imported()
         if found.identity in present and _whole(store, found.bundle):
             _pin(store, found)
@@ -65,10 +66,12 @@ def take(
         return Imported(found.identity, changed=True)
 
 
-def _pinned(store: Store) -> Ed25519PublicKey | None:
-    """Return the key that this site's bundles are signed with, once it is known."""
-    path = store.pinned_key
-    return signing.read_public(path.read_bytes(), str(path)) if path.exists() else None
+def expected_key(store: Store) -> Ed25519PublicKey | None:
+    """Return the key that this site's bundles are signed with, once it is known: by an import, or by the installer."""
+    for path in (store.pinned_key, settings.installer_key()):
+        if path.exists():
+            return signing.read_public(path.read_bytes(), str(path))
+    return None
 
 
 def _pin(store: Store, found: Verified) -> None:

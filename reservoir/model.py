@@ -11,6 +11,10 @@ from reservoir.manifest import Sha256
 Kind = Literal["python", "debian", "image", "file"]
 # a name that can stand in a folder: nothing in a bundle may point outside of it
 Filename = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+~!-]*$", max_length=255)]
+# images have folders in their names, and none leads upwards or to the root
+ArtifactName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9][A-Za-z0-9._+-]*)*$", max_length=255)
+]
 
 
 class Model(BaseModel):
@@ -33,7 +37,7 @@ class Artifact(Model):
     """One file that goes into a bundle. `size` counts bytes; `origin` says where it came from, without credentials."""
 
     kind: Kind
-    name: str
+    name: ArtifactName
     version: str
     filename: Filename
     sha256: Sha256

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,6 +35,11 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
         signing_key=Path(environ.get("PENSTOCK_SIGNING_KEY", config / "signing.key")),
         timestamp=int(environ.get("SOURCE_DATE_EPOCH", time.time())),
     )
+
+
+def installer_key() -> Path:
+    """Return where install.sh keeps the public key that it was given by --key; there is none where it was not."""
+    return Path(sys.prefix) / "bundle.pub"
 
 
 def environment(**changes: str | None) -> dict[str, str]:

@@ -190,6 +190,9 @@ def main() -> int:
             refuse(bundle, "the bundle has no penstock", "use a bundle of the product")
         version = next(a["version"] for a in listed["artifacts"] if a["kind"] == "python" and a["name"] == "penstock")
         install(wheels, folder, options.prefix, version)
+        if options.key:
+            # the import of this bundle and of later ones expects the same maker
+            shutil.copyfile(options.key, options.prefix / "bundle.pub")
         link(options.prefix, options.command)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

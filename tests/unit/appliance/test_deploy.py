@@ -113,6 +113,23 @@ def test_a_second_deploy_changes_nothing_and_keeps_the_password(site: Site, worl
     assert [record["changes"] for record in records(world)] == [0, 9]
 
 
+def test_a_full_disk_leaves_no_empty_password_behind(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = Path.write_text
+
+    def full(path: Path, text: str, **options: Any) -> int:
+        if path.name.startswith(deploy.PASSWORD_FILE):
+            raise OSError(28, "No space left on device")
+        return write(path, text, **options)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "write_text", full)
+        with pytest.raises(OSError, match="No space left"):
+            run(site, world)
+    done = run(site, world)
+    assert done.admin_password
+    assert done.admin_password == (world.state / "admin-password").read_text().strip()
+
+
 def test_records_hold_no_password(site: Site, world: World) -> None:
     done = run(site, world)
     assert done.admin_password
@@ -170,6 +187,21 @@ def test_a_rehearsal_changes_nothing(site: Site, world: World, monkeypatch: pyte
     deploy.rehearse(site, Path("bundle"), deploy.Observer(), state=world.state)
     assert world.did == ["preflight"]
     assert not world.state.exists()
+
+
+def test_a_rehearsal_expects_the_key_that_the_site_knows(
+    site: Site, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def verify(_: Path, key: Any = None, *__: Any, **___: Any) -> Any:
+        asked.append(key)
+        return SimpleNamespace(bundle=world.bundle())
+
+    monkeypatch.setattr(verification, "verify", verify)
+    monkeypatch.setattr(intake, "expected_key", lambda _: "the site's key")
+    deploy.rehearse(site, Path("bundle"), deploy.Observer(), state=world.state)
+    assert asked == ["the site's key"]
 
 
 def test_only_the_reservoir_node_is_the_controller(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reservoir import bundle as bundles
-from reservoir import intake
+from reservoir import intake, signing
 from reservoir.errors import ConflictError, IntegrityError, UnavailableError
 from reservoir.intake import take
 from reservoir.store import Store
@@ -180,3 +180,16 @@ def test_an_older_bundle_is_refused_unless_it_is_wanted(
 def test_two_changes_at_once_are_refused(site: Path, bundle: Path) -> None:
     with Store(site).changing(), pytest.raises(ConflictError, match="another import or publication is running"):
         take(bundle, site)
+
+
+def test_the_key_given_to_the_installer_counts_until_the_site_has_one(
+    tmp_path: Path, key: Ed25519PrivateKey, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reservoir.settings.sys.prefix", str(tmp_path))
+    root = tmp_path / "new-site"
+    (tmp_path / "bundle.pub").write_bytes(signing.public_pem(Ed25519PrivateKey.generate()))
+    with pytest.raises(IntegrityError, match="does not belong to the key"):
+        take(bundle, root)
+    assert not Store(root).pinned_key.exists()
+    assert take(bundle, root, key=key.public_key()).changed
+    assert not take(bundle, root).changed

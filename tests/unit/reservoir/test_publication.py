@@ -12,7 +12,8 @@ from pysequoia import Cert, verify
 
 from reservoir import pypi_tree
 from reservoir.apt_tree import pool_path
-from reservoir.errors import ConflictError, NotFoundError
+from reservoir.bundle import decode
+from reservoir.errors import ConflictError, IntegrityError, NotFoundError
 from reservoir.intake import take
 from reservoir.publication import publish
 from reservoir.store import Store
@@ -144,3 +145,17 @@ def test_the_repository_key_stays_secret(site: Path) -> None:
 )
 def test_packages_lie_where_debian_puts_them(source: str, path: str) -> None:
     assert str(pool_path(source, "x.deb")) == path
+
+
+@pytest.mark.parametrize("source", ["../../../../keys", "/etc", "a/b", ".."])
+def test_a_package_cannot_be_published_outside_of_the_pool(source: str) -> None:
+    with pytest.raises(IntegrityError, match="not the name of a source package"):
+        pool_path(source, "hello_1.0_amd64.deb")
+
+
+@pytest.mark.parametrize("name", ["/etc/cron.d", "../keys", "demo/../../keys", "demo//python", ""])
+def test_a_list_with_a_name_that_leads_elsewhere_is_refused(bundle: Path, name: str) -> None:
+    listed = json.loads((bundle / "bundle.json").read_text())
+    listed["artifacts"][0]["name"] = name
+    with pytest.raises(IntegrityError, match=r"artifacts\.0\.name"):
+        decode(json.dumps(listed).encode(), "bundle.json")

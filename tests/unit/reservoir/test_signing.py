@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -10,8 +11,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservoir import signing
+from reservoir import settings, signing
 from reservoir.errors import ConflictError, InputError, IntegrityError, NotFoundError
+from tests.unit.reservoir.parts import artifact, make_bundle, wheel
 
 
 def load_bootstrap() -> ModuleType:
@@ -85,6 +87,27 @@ def test_the_installer_reads_the_keys_that_we_write(tmp_path: Path, key: Ed25519
     path.write_text("no key")
     with pytest.raises(BOOTSTRAP.RefusedError, match="not an Ed25519 public key"):
         BOOTSTRAP.public_key(path)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_the_installer_hands_on_the_key_that_it_was_given(
+    tmp_path: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch, given: bool
+) -> None:
+    package = wheel(tmp_path, name="penstock")
+    bundle = make_bundle(tmp_path, key, made=[(artifact(package, "python", "penstock"), package)])
+    public = tmp_path / "signing.pub"
+    public.write_bytes(signing.public_pem(key))
+    prefix = tmp_path / "venv"
+    monkeypatch.setattr(sys, "version_info", SimpleNamespace(major=3, minor=11))
+    monkeypatch.setattr(BOOTSTRAP, "__file__", str(bundle / "bootstrap.py"))
+    monkeypatch.setattr(BOOTSTRAP, "install", lambda *_: prefix.mkdir())
+    options = ["--prefix", str(prefix), "--command", str(tmp_path / "penstock")]
+    monkeypatch.setattr(sys, "argv", ["bootstrap.py", *options, *(["--key", str(public)] if given else [])])
+    assert BOOTSTRAP.main() == 0
+    monkeypatch.setattr(sys, "prefix", str(prefix))
+    kept = settings.installer_key()
+    assert kept.exists() is given
+    assert not given or kept.read_bytes() == signing.public_pem(key)
 
 
 def test_a_new_key_is_for_its_owner_only_and_never_overwritten(tmp_path: Path) -> None:

@@ -64,13 +64,12 @@ def check(
     spec: ContainerSpec,
     devices: Mapping[str, GpuDevice],
     others: Iterable[ContainerState],
-    mount_roots: Sequence[Path],
 ) -> None:
     """Refuse a spec that this node must not run beside `others`, the containers that it has already.
 
     Raises InputError for a spec that can never run here, ConflictError for one that has no room now.
     """
-    problems = [*_unknown_gpus(spec, devices), *_forbidden_mounts(spec, mount_roots)]
+    problems = [*_unknown_gpus(spec, devices)]
     if problems:
         raise InputError.of(problems)
     live = [state for state in others if state.status not in FINAL]
@@ -88,6 +87,16 @@ def check(
                 where=f"gpus.{position}",
                 cure="use another GPU, or end a session on this one",
             )
+
+
+def check_mounts(spec: ContainerSpec, roots: Sequence[Path]) -> None:
+    """Refuse mounts that lie outside of the roots, or hide the system; raises InputError.
+
+    It looks at the shared storage, so it blocks as long as that does not answer.
+    """
+    problems = [*_forbidden_mounts(spec, roots)]
+    if problems:
+        raise InputError.of(problems)
 
 
 def creation(spec: ContainerSpec, devices: Mapping[str, GpuDevice]) -> dict[str, Any]:
@@ -184,7 +193,7 @@ def _forbidden_mounts(spec: ContainerSpec, roots: Sequence[Path]) -> Iterable[Pr
     for position, mount in enumerate(spec.mounts):
         # a link inside of a volume must not lead out of it
         source = Path(mount.source).resolve()
-        if not any(source.is_relative_to(root) for root in roots):
+        if not any(source.is_relative_to(root.resolve()) for root in roots):
             allowed = ", ".join(map(str, roots)) or "none"
             yield Problem(
                 f"mounts.{position}.source",

@@ -30,6 +30,7 @@ log = structlog.get_logger()
 R = TypeVar("R")
 
 MAX_FOLLOWERS = 200
+MAX_LOOKS = 4
 _RECONNECT_S = 1.0
 
 
@@ -61,6 +62,7 @@ class Supervisor:
         self._known: dict[str, _Known] = {}
         self._pulls: set[asyncio.Task[None]] = set()
         self._watchers = anyio.CapacityLimiter(1)
+        self._storage = anyio.CapacityLimiter(MAX_LOOKS)
         self._followers = anyio.CapacityLimiter(MAX_FOLLOWERS)
 
     def states(self) -> list[ContainerState]:
@@ -74,6 +76,10 @@ class Supervisor:
         another spec or the node is full, InputError where the node must not run the spec.
         """
         digest = containers.digest_of(spec)
+        if spec.mounts and spec.id not in self._known:
+            # storage that does not answer holds up the sessions that want it, and nothing else of this node
+            await to_thread.run_sync(containers.check_mounts, spec, self._mount_roots, limiter=self._storage)
+        # no other launch may come between the check and the entry
         if known := self._known.get(spec.id):
             if known.digest != digest:
                 raise ConflictError(
@@ -82,7 +88,7 @@ class Supervisor:
                     cure="use a new id for a new container",
                 )
             return known.state
-        containers.check(spec, self._devices, self.states(), self._mount_roots)
+        containers.check(spec, self._devices, self.states())
         state = ContainerState(id=spec.id, session_id=spec.session_id, status=ContainerStatus.CREATING, gpus=spec.gpus)
         known = self._known[spec.id] = _Known(digest, state, launching=True)
         async with known.lock:

@@ -67,7 +67,8 @@ def held(milli: int, status: ContainerStatus = ContainerStatus.RUNNING, uuid: st
 
 
 def check(spec: ContainerSpec, *others: ContainerState, roots: tuple[Path, ...] = ()) -> None:
-    containers.check(spec, DEVICES, others, roots)
+    containers.check_mounts(spec, roots)
+    containers.check(spec, DEVICES, others)
 
 
 def problem_of(spec: ContainerSpec, *others: ContainerState, roots: tuple[Path, ...] = ()) -> tuple[str, str]:
@@ -222,3 +223,10 @@ def test_sources_lie_below_an_allowed_folder_whatever_links_say(tmp_path: Path) 
         spec = make(mounts=[{"source": source, "target": "/data"}])
         assert problem_of(spec, roots=(root,))[0] == "mounts.0.source", source
     assert "(none)" in problem_of(make(mounts=[{"source": "/etc", "target": "/data"}]))[1]
+
+
+def test_a_root_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    root = tmp_path / "shared"
+    root.symlink_to(tmp_path / "disk")
+    check(make(mounts=[{"source": str(root / "data"), "target": "/data"}]), roots=(root,))

@@ -13,7 +13,7 @@ import pytest
 
 from appliance.agent.containers import LABEL_ID
 from appliance.agent.engine import Engine
-from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus
+from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, Mount
 from appliance.agent.supervisor import Supervisor
 
 pytestmark = pytest.mark.anyio
@@ -133,3 +133,30 @@ async def test_followers_do_not_keep_others_from_reading_a_log(monkeypatch: pyte
         assert [part async for part in await supervisor.logs("c1", follow=False, tail=None)] == [b"all of it\n"]
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
+
+
+async def test_storage_that_does_not_answer_holds_up_only_those_who_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+    looks = 0
+
+    def resolve(path: Path) -> Path:
+        nonlocal looks
+        looks += 1
+        answers.wait(2)
+        return path
+
+    monkeypatch.setattr(Path, "resolve", resolve)
+    engine = FakeEngine()
+    engine.started.set()
+    supervisor = supervise(engine)
+    mount = Mount(source="/srv/team-a/data", target="/data")
+    hung = [
+        asyncio.create_task(supervisor.launch(SPEC.model_copy(update={"id": f"h{number}", "mounts": [mount]})))
+        for number in range(50)
+    ]
+    await until(lambda: looks > 0)
+    async with asyncio.timeout(1):
+        assert (await supervisor.launch(SPEC)).status is ContainerStatus.RUNNING
+    assert not any(task.done() for task in hung)
+    answers.set()
+    assert {state.status for state in await asyncio.gather(*hung)} == {ContainerStatus.RUNNING}

@@ -26,6 +26,24 @@ Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?$
 SERVICE_NAMES = {"localhost": None, "reservoir": "reservoir", "penstock": "master"}
 """Names that lead to services, with the role whose node may bear them."""
 
+SYSTEM_FOLDERS = {
+    "bin",
+    "boot",
+    "dev",
+    "etc",
+    "lib",
+    "lib32",
+    "lib64",
+    "proc",
+    "root",
+    "run",
+    "sbin",
+    "sys",
+    "tmp",
+    "usr",
+}
+"""Folders at the root of a node that no storage may take, nor a part of them."""
+
 INNER_PORTS = {5001: "the registry behind its TLS"}
 """Ports that the appliance uses on the loopback address of its nodes."""
 
@@ -175,7 +193,7 @@ def worker_path(storage: ExternalStorage | NfsStorage) -> str | None:
 def load(document: Document) -> Site:
     """Return the site that a document describes; raises one InputError that lists every problem found."""
     site = check(Site, document)
-    rules = (_duplicates, _addresses, _names, _roles, _ports, _servers, _paths, _session_storage)
+    rules = (_duplicates, _addresses, _names, _roles, _ports, _servers, _exports, _paths, _session_storage)
     problems = [document.problem(path, reason, cure) for rule in rules for path, reason, cure in rule(site)]
     if problems:
         raise InputError.of(problems)
@@ -285,6 +303,22 @@ def _servers(site: Site) -> Iterator[Finding]:
         elif (first := kinds.setdefault(site.nfs_server(storage).name, storage.server)) != storage.server:
             reason = f"{site.nfs_server(storage).name} runs the server {first} already"
             yield (*path, "server"), reason, "give all storages of a node the same server"
+
+
+def _exports(site: Site) -> Iterator[Finding]:
+    """A storage server exports each folder once, and no storage stands on a folder of the system."""
+    first: dict[tuple[str | None, str], str] = {}
+    servers = [node.name for node in site.with_role(Role.STORAGE)]
+    for index, storage in enumerate(site.storage):
+        for field in ("path", "mount_path"):
+            path = str(getattr(storage, field, ""))
+            if path and path.split("/")[1] in SYSTEM_FOLDERS:
+                yield ("storage", index, field), f"{path} belongs to the system", "choose a folder such as /srv/shared"
+        if isinstance(storage, NfsStorage):
+            server = storage.node or (servers[0] if servers else None)
+            if (name := first.setdefault((server, storage.path), storage.name)) != storage.name:
+                reason = f"{server} exports {storage.path} already, as {name}"
+                yield ("storage", index, "path"), reason, "choose another folder"
 
 
 def _paths(site: Site) -> Iterator[Finding]:

@@ -237,3 +237,25 @@ def test_a_lab_needs_one_network_of_256_addresses() -> None:
         with pytest.raises(InputError, match=reason) as caught:
             lab_network(site(GOOD.replace("10.0.0.3", address)))
         assert caught.value.problems[0].where == "nodes[1].address"
+
+
+def test_a_storage_server_exports_each_folder_once() -> None:
+    text = GOOD + "  - {kind: nfs, name: more, path: /srv/archive, mount_path: /mnt/more}\n"
+    assert problems(text) == [
+        ("site.yml:9: storage[2].path", "s1 exports /srv/archive already, as archive", "choose another folder")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where"),
+    [
+        ("path: /srv/archive", "path: /etc", "site.yml:8: storage[1].path"),
+        ("path: /srv/archive", "path: /srv/archive, mount_path: /usr/lib", "site.yml:8: storage[1].mount_path"),
+        ("path: /srv/shared", "path: /dev/shm", "site.yml:7: storage[0].path"),
+    ],
+)
+def test_a_storage_is_no_folder_of_the_system(old: str, new: str, where: str) -> None:
+    ((found, reason, cure),) = problems(GOOD.replace(old, new))
+    assert found == where
+    assert reason.endswith("belongs to the system")
+    assert cure == "choose a folder such as /srv/shared"

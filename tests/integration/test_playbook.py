@@ -101,6 +101,30 @@ def test_a_node_that_is_not_there_is_named(tree: Path) -> None:
     assert result.nodes["here"].ok >= 1
 
 
+def test_a_node_takes_up_its_changes_though_another_one_fails(tree: Path) -> None:
+    (tree / "ansible" / "playbooks" / "try.yml").write_text(
+        """\
+- name: First
+  hosts: things
+  gather_facts: false
+  tasks:
+    - name: Change a file
+      ansible.builtin.copy: {content: "text", dest: "{{ folder }}/{{ inventory_hostname }}", mode: "0600"}
+      notify: Restart
+    - name: Fail on one node
+      ansible.builtin.command: "false"
+      when: inventory_hostname == "there"
+  handlers:
+    - name: Restart
+      ansible.builtin.copy: {content: "", dest: "{{ folder }}/{{ inventory_hostname }}.restarted", mode: "0600"}
+"""
+    )
+    (failure,) = run(tree, there={"ansible_connection": "local"}).failures
+    assert (failure.node, failure.task) == ("there", "Fail on one node")
+    # the second run finds the file as it should be and restarts nothing
+    assert (tree / "here.restarted").exists()
+
+
 def test_a_playbook_that_is_not_one_shows_ansibles_words(tree: Path) -> None:
     (tree / "ansible" / "playbooks" / "try.yml").write_text("- hosts: things\n  roles: [nowhere]\n")
     with pytest.raises(ProcessError, match="'nowhere' was not found"):

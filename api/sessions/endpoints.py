@@ -77,15 +77,14 @@ async def session_log(
     async with database.reading() as db:
         session = await service.get(db, project, name, caller)
     stream = relay.log(database, _engine(connection), session.id, follow=follow, tail=tail)
-    # The first part is fetched before the answer begins, so that an agent that is away becomes a proper error. Where
+    # The first part is awaited before the answer begins, so that an agent that is away becomes a proper error. Where
     # nothing comes the answer begins all the same: only then is it noticed that the client has gone away.
-    try:
-        async with asyncio.timeout(FIRST_PART_S):
-            first = await anext(stream, b"")
-    except TimeoutError:
-        first, stream = b"", relay.log(database, _engine(connection), session.id, follow=follow, tail=tail)
+    first = asyncio.ensure_future(_first(stream))
+    await asyncio.wait([first], timeout=FIRST_PART_S)
+    if first.done():
+        first.result()
     return StreamingResponse(
-        _resume(first, stream),
+        _from(first, stream),
         media_type="text/plain; charset=utf-8",
         headers={"X-Accel-Buffering": "no", "Cache-Control": "no-store"},
     )
@@ -137,8 +136,12 @@ def _words(command: str) -> list[str]:
     return words
 
 
-async def _resume(first: bytes, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
+async def _first(stream: AsyncIterator[bytes]) -> bytes:
+    return await anext(stream, b"")
+
+
+async def _from(first: asyncio.Future[bytes], stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     with suppress(PenstockError):
+        yield await first
         async for chunk in stream:
             yield chunk

@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from sqlalchemy.exc import IntegrityError as DatabaseIntegrityError
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 
 from reservoir.document import dotted
@@ -86,6 +87,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(DatabaseIntegrityError, _constraint)
     app.add_exception_handler(OperationalError, _database)
+    app.add_exception_handler(PoolTimeoutError, _database)
     app.add_exception_handler(Exception, _unexpected)
 
 

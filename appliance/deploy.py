@@ -194,12 +194,16 @@ def _identify(site: Site, state: Path, done: Deployment) -> None:
     path = state / PASSWORD_FILE
     if not path.is_file():
         done.admin_password = new_password()
-        # An interruption must not leave an empty password under the name that counts.
-        beside = path.with_suffix(".new")
-        beside.touch(mode=0o600)
-        beside.write_text(done.admin_password + "\n", encoding="utf-8")
-        beside.replace(path)
+        _write(path, done.admin_password + "\n")
         done.changed.append("administrator's password made")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file for root alone; an interruption leaves nothing half written under the name that counts."""
+    beside = path.with_suffix(".new")
+    beside.touch(mode=0o600)
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
 
 
 def new_password() -> str:
@@ -238,7 +242,6 @@ def _record(done: Deployment, state: Path) -> None:
     """Keep what came of this deploy for the hand-over report."""
     folder = state / "deploys"
     folder.mkdir(mode=0o700, exist_ok=True)
-    name = f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}.json"
-    (folder / name).write_text(json.dumps(done.json(), indent=1) + "\n", encoding="utf-8")
+    _write(folder / f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}.json", json.dumps(done.json(), indent=1) + "\n")
     for old in sorted(folder.glob("*.json"))[:-RECORDS_KEPT]:
         old.unlink()

@@ -7,6 +7,8 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from api.errors import status_of
 from reservoir.errors import (
@@ -22,6 +24,22 @@ from tests.unit.api.conftest import V1, Cluster, refused
 
 pytestmark = pytest.mark.anyio
 JSON = {"Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    "error", [PoolTimeoutError("no connection is free"), OperationalError("SELECT", {}, OSError())]
+)
+async def test_a_database_that_does_not_answer_is_not_our_failure(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(cluster.database, "reading", fail)
+    body = {"name": "admin", "password": "x"}
+    async with cluster.client() as guest:
+        problem = await refused(guest.post(f"{V1}/auth/login", json=body), 503)
+    assert problem["reason"] == "the database does not answer"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from typing import Any
 from appliance import inventory, pki, playbook
 from appliance.site import Site
 from reservoir import bundle as bundles
-from reservoir import intake, publication
+from reservoir import files, intake, publication
 from reservoir import verify as verification
 from reservoir.errors import ConflictError, InputError, NotFoundError, Problem, UnavailableError
 from reservoir.model import Bundle
@@ -194,16 +194,8 @@ def _identify(site: Site, state: Path, done: Deployment) -> None:
     path = state / PASSWORD_FILE
     if not path.is_file():
         done.admin_password = new_password()
-        _write(path, done.admin_password + "\n")
+        files.write(path, done.admin_password + "\n", 0o600)
         done.changed.append("administrator's password made")
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file for root alone; an interruption leaves nothing half written under the name that counts."""
-    beside = path.with_suffix(".new")
-    beside.touch(mode=0o600)
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
 
 
 def new_password() -> str:
@@ -242,6 +234,7 @@ def _record(done: Deployment, state: Path) -> None:
     """Keep what came of this deploy for the hand-over report."""
     folder = state / "deploys"
     folder.mkdir(mode=0o700, exist_ok=True)
-    _write(folder / f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}.json", json.dumps(done.json(), indent=1) + "\n")
+    record = folder / f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}.json"
+    files.write(record, json.dumps(done.json(), indent=1) + "\n", 0o600)
     for old in sorted(folder.glob("*.json"))[:-RECORDS_KEPT]:
         old.unlink()

@@ -5,12 +5,10 @@ Everything lives in one folder of the controller: `ca.crt`, `ca.key`, and `nodes
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -20,6 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from appliance.inventory import aliases
 from appliance.site import Site
+from reservoir import files
 from reservoir.errors import UnavailableError
 
 CA_DAYS = 3650
@@ -181,20 +180,11 @@ def _store(path: Path, pair: Pair) -> None:
     certificate = pair.certificate.public_bytes(serialization.Encoding.PEM)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _replace(path.with_suffix(".key"), key, 0o600)
-        _replace(path.with_suffix(".crt"), certificate, 0o644)
+        files.write(path.with_suffix(".key"), key, 0o600)
+        files.write(path.with_suffix(".crt"), certificate)
     except OSError as error:
         raise UnavailableError(
             f"the certificate could not be written: {error.strerror}",
             where=str(path.with_suffix(".crt")),
             cure="run as root on the reservoir node, with room on its disk",
         ) from error
-
-
-def _replace(path: Path, content: bytes, mode: int) -> None:
-    with NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        os.fchmod(file.fileno(), mode)
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(file.name).replace(path)

@@ -11,7 +11,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from reservoir import bundle as bundles
-from reservoir import settings, signing
+from reservoir import files, settings, signing
 from reservoir.cache import digest, flush, pieces, room_on
 from reservoir.errors import ConflictError, IntegrityError, PenstockError, UnavailableError
 from reservoir.model import Artifact, Bundle
@@ -78,9 +78,7 @@ def _pin(store: Store, found: Verified) -> None:
     """Remember the bundle's key as the one of this site."""
     pem = signing.encode_public(found.key)
     if not store.pinned_key.exists() or store.pinned_key.read_bytes() != pem:
-        beside = store.pinned_key.with_suffix(".new")
-        beside.write_bytes(pem)
-        beside.replace(store.pinned_key)
+        files.write(store.pinned_key, pem)
 
 
 def _whole(store: Store, bundle: Bundle) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 from pydantic import ValidationError
 
-from reservoir import fetch, manifest, wheels
+from reservoir import fetch, files, manifest, wheels
 from reservoir.apt import Deb, PrivateApt
 from reservoir.cache import Cache, room_on
 from reservoir.document import check, parse
@@ -80,9 +80,7 @@ def write(lock: Lock, path: Path) -> bool:
     if path.is_file() and path.read_text() == text:
         return False
     with room_on(path.parent):
-        beside = path.with_name(f".{path.name}.new")
-        beside.write_text(text)
-        beside.replace(path)
+        files.write(path, text)
     return True
 
 

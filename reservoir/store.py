@@ -10,7 +10,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from reservoir import apt_tree
+from reservoir import apt_tree, files
 from reservoir import bundle as bundles
 from reservoir.errors import ConflictError, ForbiddenError
 from reservoir.model import Bundle
@@ -78,14 +78,7 @@ class Store:
         """Return the site's secret key for Debian repositories, made at the first call."""
         path = self.keys / "apt.key"
         if not path.exists():
-            beside = self.keys / ".apt.key.new"
-            beside.unlink(missing_ok=True)
-            handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "wb") as file:
-                file.write(apt_tree.new_key())
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
+            files.write(path, apt_tree.new_key(), 0o600)
         return path.read_bytes()
 
 

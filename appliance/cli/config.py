@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from appliance.client import Client
 from appliance.settings import config_folder
+from reservoir import files
 from reservoir.errors import InputError, UnauthenticatedError, UnavailableError
 
 
@@ -69,10 +68,7 @@ def save(config: Config) -> None:
     folder = path().parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".config-")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(asdict(config), file, indent=2)
-        Path(temporary).replace(path())
+        files.write(path(), json.dumps(asdict(config), indent=2), 0o600)
     except OSError as error:
         raise UnavailableError(
             f"the login cannot be kept: {error.strerror}", where=str(folder), cure="make the folder writable"

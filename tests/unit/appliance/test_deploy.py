@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -114,17 +115,14 @@ def test_a_second_deploy_changes_nothing_and_keeps_the_password(site: Site, worl
 
 
 def test_a_full_disk_leaves_no_empty_password_behind(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = Path.write_text
-
-    def full(path: Path, text: str, **options: Any) -> int:
-        if path.name.startswith(deploy.PASSWORD_FILE):
-            raise OSError(28, "No space left on device")
-        return write(path, text, **options)
+    def full(_file: int) -> None:
+        raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as disk:
-        disk.setattr(Path, "write_text", full)
+        disk.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space left"):
             run(site, world)
+    assert not (world.state / "admin-password").exists()
     done = run(site, world)
     assert done.admin_password
     assert done.admin_password == (world.state / "admin-password").read_text().strip()

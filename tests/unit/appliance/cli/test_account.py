@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import socket
 import ssl
 import stat
@@ -231,7 +231,7 @@ def test_config_is_written_beside_and_renamed(api: FakeApi, monkeypatch: pytest.
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(json, "dump", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(Exception, match="No space left on device"):
         config.save(config.Config(URL, "two", "2"))
     assert config.load().api_key == "one"

@@ -1,0 +1,33 @@
+"""A file that counts is old or new, never half."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from reservoir import files
+
+
+def test_a_file_is_written_with_its_mode_and_nothing_beside(tmp_path: Path) -> None:
+    files.write(tmp_path / "key", b"secret", 0o600)
+    files.write(tmp_path / "note", "größer\n")
+    assert (tmp_path / "key").read_bytes() == b"secret"
+    assert (tmp_path / "note").read_bytes() == "größer\n".encode()
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("key", "note")] == [0o600, 0o644]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["key", "note"]
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "note").write_text("old")
+
+    def full(_file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        files.write(tmp_path / "note", "new")
+    assert (tmp_path / "note").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["note"]

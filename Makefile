@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml
 	$(SAY) "Python environment: $(VENV) (packages of pyproject.toml, about 600 MB)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --progress-bar on --editable '.[build,reservoir,site,agent,api]' --group dev | grep -vE '^(Requirement already|Looking in)' || true
+	@$(BIN)/python -m pip install --progress-bar on --editable '.[build,reservoir,index,site,agent,api]' --group dev | grep -vE '^(Requirement already|Looking in)' || true
 	@$(BIN)/penstock --help >/dev/null
 	@touch $@
 
@@ -68,7 +68,8 @@ check: setup ## The fast tier: lint, types, unit tests
 
 integration: bundle
 	$(SAY) "Integration tests: Docker Engine, PostgreSQL, apt, debootstrap"
-	@$(BIN)/pytest tests/integration -v
+	@$(BIN)/pytest tests/integration -v --ignore tests/integration/reservoir
+	@$(BIN)/pytest tests/integration/reservoir -v -n 2 --dist loadfile
 
 molecule: bundle
 	$(SAY) "Molecule: roles on one lab node, from the dry run to the check of the result"
@@ -87,6 +88,16 @@ test: setup ## All tests, from lint to the closed lab
 bench: bundle ## Figures, one JSON line each: verify of a bundle, start of a session (starts the demo's lab)
 	$(SAY) "Verify: rate beside plain hashing, memory"
 	@$(BIN)/python -m tests.bench.verify "$$(ls -dt build/bundle/penstock-*/ | head -n 1)"
+	$(SAY) "Builds: again without changes and without a network; the disk that a first one takes"
+	@$(BIN)/python -m tests.bench.rebuild
+	$(SAY) "Debian closures: beside what the apt of a bare node installs, on both releases"
+	@$(BIN)/python -m tests.bench.apt_closure "$$(ls -dt build/bundle/penstock-*/ | head -n 1)"
+	$(SAY) "Security checker: 50,000 advisories, 5,000 packages"
+	@$(BIN)/python -m tests.bench.scan
+	$(SAY) "Publication: 5,000 artifacts, first and next time; prune"
+	@$(BIN)/python -m tests.bench.publish
+	$(SAY) "Delta: bytes that one changed wheel takes"
+	@$(BIN)/python -m tests.bench.delta
 	$(SAY) "Sessions: submit to RUNNING, penstock list"
 	@$(BIN)/python -m tests.bench.session_start
 

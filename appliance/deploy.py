@@ -30,6 +30,7 @@ from reservoir.store import Store
 STATE = Path(inventory.STATE)
 ROOT = Path(inventory.RESERVOIR_ROOT)
 PASSWORD_FILE = "admin-password"  # noqa: S105 - the name of a file
+INDEX_PASSWORD_FILE = "index-password"  # noqa: S105 - the name of a file
 READABLE = "abcdefghjkmnpqrstuvwxyz23456789"
 """Letters and digits that cannot be taken for each other."""
 
@@ -93,6 +94,7 @@ def deploy(site: Site, bundle: Path, observer: Observer, *, state: Path = STATE,
     clock = _Clock(done.phases, observer.phase)
     with _alone(state):
         try:
+            _require_releases(site, listed)
             with clock("bundle"):
                 _publish(bundle, root, observer.progress, done)
             with clock("identity"):
@@ -115,6 +117,7 @@ def rehearse(site: Site, bundle: Path, observer: Observer, *, state: Path = STAT
     require_controller(site)
     observer.phase("bundle")
     listed = verification.verify(bundle, intake.expected_key(Store(root)), observer.progress).bundle
+    _require_releases(site, listed)
     observer.phase("preflight")
     hosts = inventory.build(site, version=_own_version(listed), state=str(state), root=str(root))
     _preflight(hosts, state, observer)
@@ -180,7 +183,15 @@ def _alone(state: Path) -> Iterator[None]:
 
 def _publish(bundle: Path, root: Path, progress: Progress, done: Deployment) -> None:
     imported = intake.take(bundle, root, progress=progress)
-    published = publication.publish(root, progress=progress)
+    if not imported.complete:
+        lacking = ", ".join(str(number) for number in sorted(imported.missing + imported.damaged))
+        raise ConflictError(
+            f"the bundle is not complete: volume {lacking} of {imported.volumes} is missing",
+            where=str(bundle),
+            cure="import the other volumes with `penstock reservoir import`, then deploy again",
+        )
+    # what an administrator went back to stays, unless this deploy brought something new
+    published = publication.publish(root, progress=progress, unattended=not imported.changed)
     if imported.changed:
         done.changed.append("bundle imported")
     if published.changed:
@@ -188,7 +199,7 @@ def _publish(bundle: Path, root: Path, progress: Progress, done: Deployment) -> 
 
 
 def _identify(site: Site, state: Path, done: Deployment) -> None:
-    """Make what the site is known by: its CA, the certificates of its nodes, its first administrator's password."""
+    """Make what the site is known by: its CA, the certificates of its nodes, the passwords of its administrators."""
     if pki.issue(site, state / "pki"):
         done.changed.append("certificates issued")
     path = state / PASSWORD_FILE
@@ -196,6 +207,10 @@ def _identify(site: Site, state: Path, done: Deployment) -> None:
         done.admin_password = new_password()
         files.write(path, done.admin_password + "\n", 0o600)
         done.changed.append("administrator's password made")
+    # nobody types this one: commands of the administrator read it from here
+    if not (state / INDEX_PASSWORD_FILE).is_file():
+        files.write(state / INDEX_PASSWORD_FILE, new_password() + "\n", 0o600)
+        done.changed.append("password of the package index made")
 
 
 def new_password() -> str:
@@ -214,6 +229,22 @@ def _own_version(bundle: Bundle) -> str:
     raise NotFoundError(
         "the bundle holds no penstock", where=bundles.LIST, cure="deploy from a bundle of the product's own manifest"
     )
+
+
+def _require_releases(site: Site, bundle: Bundle) -> None:
+    """Raise InputError that lists every node whose release the bundle does not serve."""
+    served = sorted({target.release for target in bundle.targets if target.os == "debian"})
+    problems = [
+        Problem(
+            f"nodes[{index}].release",
+            f"{node.name} runs {node.release}, and the bundle is for {', '.join(served) or 'no Debian release'}",
+            "correct the release, or build the bundle with a target for it",
+        )
+        for index, node in enumerate(site.nodes)
+        if node.release not in served
+    ]
+    if problems:
+        raise InputError.of(problems)
 
 
 def _preflight(hosts: dict[str, Any], state: Path, observer: Observer) -> None:

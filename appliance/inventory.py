@@ -17,7 +17,7 @@ RESERVOIR_ROOT = "/var/lib/penstock/reservoir"
 
 EVERY_NODE = ("preflight", "pki", "package_source", "time", "evidence")
 GROUPS: dict[Role, tuple[str, ...]] = {
-    Role.RESERVOIR: ("reservoir",),
+    Role.RESERVOIR: ("reservoir", "package_index"),
     Role.MASTER: ("database", "control_api", "edge"),
     Role.WORKER: ("container_engine", "node_agent"),
     Role.STORAGE: ("storage_server",),
@@ -88,6 +88,7 @@ def _site(site: Site, version: str, state: str, root: str) -> Variables:
 def _host(site: Site, node: Node, state: str) -> Variables:
     variables = _connection(site, node, state) | {
         "node_address": str(node.address),
+        "node_release": node.release,
         "node_reservoir": Role.RESERVOIR in node.roles,
         "node_clock": Role.MASTER in node.roles,
         "node_mounts": _mounts(site, node),

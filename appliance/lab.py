@@ -7,10 +7,10 @@ reservoir node, which finds the bundle at `/media/penstock` as it would find a d
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -20,7 +20,8 @@ from appliance import lab_node, process
 from appliance.inventory import aliases
 from appliance.site import ExternalStorage, NfsStorage, Node, Role, Site, lab_network
 from reservoir import bundle as bundles
-from reservoir.errors import ConflictError, InputError, IntegrityError, NotFoundError, PenstockError, UnavailableError
+from reservoir.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
+from reservoir.images import archive
 
 LABEL = "io.penstock.lab"
 IMAGE = "penstock/lab-node"
@@ -62,11 +63,12 @@ class Status:
         return asdict(self)
 
 
-def up(site: Site, *, image: str, bundle: Path | None, tell: Tell) -> None:
+def up(site: Site, *, images: Mapping[str, str], bundle: Path | None, tell: Tell) -> None:
     """Start the network and the nodes of a lab, and give the reservoir node its keys to the others.
 
-    What is there already is kept. Raises ConflictError where something else is in the way, and UnavailableError
-    where Docker is not there, the disk is too full, a node does not boot, or a node has a way out.
+    `images` are the node images by the release that they run. What is there already is kept. Raises ConflictError
+    where something else is in the way, and UnavailableError where Docker is not there, the disk is too full, a node
+    does not boot, or a node has a way out.
     """
     subnet = lab_network(site)
     _check_ssh(site)
@@ -78,7 +80,7 @@ def up(site: Site, *, image: str, bundle: Path | None, tell: Tell) -> None:
     _check_room(len(missing))
     for node in site.nodes:
         if node in missing:
-            _create(site, node, image, bundle)
+            _create(site, node, images[node.release], bundle)
             tell(f"node {node.name}: started at {node.address}")
         elif present[node.name]["State"]["Status"] != "running":
             docker("start", container(site, node))
@@ -99,28 +101,30 @@ def up(site: Site, *, image: str, bundle: Path | None, tell: Tell) -> None:
     tell(f"ssh: {site.reservoir.name} reaches every node")
 
 
-def node_image(bundle: Path, tell: Tell) -> str:
-    """Bring the node image of a bundle into Docker and return its name; what is there already is not loaded again.
+def node_image(bundle: Path, release: str, tell: Tell) -> str:
+    """Bring a release's node image of a bundle into Docker and return its name; what is there is not loaded again.
 
-    Raises IntegrityError where the bundle's signature or the image's hash does not hold.
+    Raises IntegrityError where the bundle's signature or the hash of a blob does not hold.
     """
     _check_engine()
     listed, _, _ = bundles.read_signed(bundle, None)
-    image = next((artifact for artifact in listed.of_kind("image") if artifact.name == IMAGE), None)
+    targets = {target.name for target in listed.targets if target.release == release}
+    images = (image for image in listed.of_kind("image") if image.name == IMAGE and targets & set(image.targets))
+    image = next(images, None)
     if image is None:
         raise NotFoundError(
-            f"the bundle holds no image {IMAGE}",
+            f"the bundle holds no image {IMAGE} of {release}",
             where=str(bundle / bundles.LIST),
-            cure=f"list {IMAGE} in the manifest and build the bundle again",
+            cure=f"list {IMAGE} for a target with that release in the manifest and build the bundle again",
         )
     # Tags of two bundles may say the same; the hash tells their images apart.
     name = f"{IMAGE}:{image.sha256[:12]}"
     if not process.succeeds(["docker", "image", "inspect", name]):
         tell(f"image {IMAGE}:{image.version}: loads")
-        blob = bundle / bundles.BLOBS / image.sha256
-        if _sha256(blob) != image.sha256:
-            raise IntegrityError("the hash of the blob does not hold", where=str(blob), cure=bundles.CURE)
-        docker("load", "--input", str(blob))
+        with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+            path = Path(folder) / "image.tar"
+            archive.write(path, bundle / bundles.BLOBS, image.sha256, f"{IMAGE}:{image.version}")
+            docker("load", "--input", str(path))
         docker("tag", f"{IMAGE}:{image.version}", name)
     return name
 
@@ -228,14 +232,6 @@ def _check_engine() -> None:
         raise UnavailableError(
             "Docker does not answer", where="docker", cure="start it with `systemctl start docker`, and run as root"
         ) from error
-
-
-def _sha256(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except FileNotFoundError as error:
-        raise IntegrityError("a blob is missing", where=str(path), cure=bundles.CURE) from error
 
 
 def _check_ssh(site: Site) -> None:

@@ -76,11 +76,15 @@ class SimulatedGpus(Part):
 
 
 class Node(Part):
-    """One machine. `address` is its IPv4 address in the site; `ib_address` absent means no InfiniBand."""
+    """One machine. `address` is its IPv4 address in the site; `ib_address` absent means no InfiniBand.
+
+    `release` is the code name of the Debian release that it runs; a lab starts the node with it.
+    """
 
     name: Name
     address: IPv4Address
     roles: list[Role] = Field(min_length=1)
+    release: Literal["bookworm", "trixie"] = "bookworm"
     agent_port: Port | None = None
     ib_address: IPv4Address | None = None
     simulated_gpus: SimulatedGpus | None = None

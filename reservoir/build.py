@@ -17,13 +17,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from packaging.utils import parse_wheel_filename
 
 from reservoir import bundle as bundles
-from reservoir import fetch, image, lock, signing, wheels
-from reservoir.apt import PrivateApt, public_origin
-from reservoir.cache import Cache, digest
+from reservoir import documents, fetch, keychain, lock, signing
+from reservoir.cache import WORK, Cache, digest
+from reservoir.debian.apt import PrivateApt, public_origin
+from reservoir.debian.lock import private_apt
 from reservoir.errors import IntegrityError, PenstockError
+from reservoir.images import external
+from reservoir.images import recipe as recipes
 from reservoir.manifest import Manifest
 from reservoir.model import Artifact, Bundle, Lock, TargetRecord
 from reservoir.progress import Progress, silent
+from reservoir.pypi import wheels
+from reservoir.rpm import signature as rpm_signature
 from reservoir.settings import Settings
 
 T = TypeVar("T")
@@ -66,21 +71,30 @@ def make(manifest_path: Path, lock_path: Path, below: Path, settings: Settings, 
     with cache.alone():
         new_key = not settings.signing_key.exists()
         key = signing.new_key(settings.signing_key) if new_key else signing.read_key(settings.signing_key)
+        chain = keychain.of_key(settings.signing_key, key)
         plan = _Plan(wanted, locked, manifest_path.parent, cache, progress)
         bundle = _bundle(plan, settings.timestamp)
         _check_blobs(bundle, cache, progress)
+        progress("write the bill of materials")
+        texts = documents.make(bundle, locked.images, cache, wanted.security, plan.folder)
+        hashes = {name: sha256(text).hexdigest() for name, text in texts.items()}
+        bundle = bundle.model_copy(update={"documents": hashes})
         final = bundles.directory(bundle, below)
         if (same := _same(final, bundle, key)) is not None:
             return Built(final, same, changed=False, new_key=new_key)
         progress("write the bundle")
         blobs = [cache.path(blob) for blob in bundle.sizes()]
-        return Built(bundles.assemble(bundle, blobs, key, below), bundle, changed=True, new_key=new_key)
+        folder = bundles.assemble(bundle, blobs, key, below, texts, chain=chain)
+        return Built(folder, bundle, changed=True, new_key=new_key)
 
 
 def _bundle(plan: _Plan, timestamp: int) -> Bundle:
     """Bring every part into the cache and return the bundle's list."""
     wanted = plan.wanted
+    for part in plan.locked.of_kind("rpm-part"):
+        plan.cache.keep(part.metadata["text"].encode())
     _download(plan)
+    rpm_signature.check(plan.locked, plan.cache)
     own = _projects(plan)
     images = _images(plan)
     fetched = [a.model_copy(update={"origin": public_origin(a.origin)}) for a in plan.locked.artifacts]
@@ -88,8 +102,10 @@ def _bundle(plan: _Plan, timestamp: int) -> Bundle:
         name=wanted.name,
         version=wanted.version,
         created=datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        holds=plan.locked.holds,
         targets=[
-            TargetRecord(name=t.name, os=t.os, release=t.release, arch=t.arch, python=t.python) for t in wanted.targets
+            TargetRecord(name=t.name, os=t.os, release=t.release, arch=t.arch, python=t.python, osv=t.osv)
+            for t in wanted.targets
         ],
         artifacts=[*fetched, *own, *images],
         installer={name: sha256(bundles.installer(name)).hexdigest() for name in bundles.INSTALLER},
@@ -99,6 +115,7 @@ def _bundle(plan: _Plan, timestamp: int) -> Bundle:
 def _download(plan: _Plan) -> None:
     """Bring every locked artifact into the cache."""
     cache = plan.cache
+    external.fetch(plan.wanted, plan.locked, plan.folder, cache, plan.progress)
     missing = {a.sha256: a for a in plan.locked.artifacts if not cache.has(a.sha256, a.size)}
     debs = [artifact for artifact in missing.values() if artifact.kind == "debian"]
     others = [artifact for artifact in missing.values() if artifact.kind != "debian"]
@@ -110,7 +127,7 @@ def _download(plan: _Plan) -> None:
     for target in plan.wanted.targets:
         mine = [artifact for artifact in debs if artifact.targets[0] == target.name]
         if mine:
-            apt = PrivateApt(lock.apt_root(cache, target), target)
+            apt = private_apt(cache, target, plan.wanted, plan.folder)
             batches = [mine[start : start + DEBS_A_BATCH] for start in range(0, len(mine), DEBS_A_BATCH)]
             _in_parallel(batches, partial(_download_debs, apt, cache, note))
 
@@ -147,7 +164,7 @@ def _projects(plan: _Plan) -> list[Artifact]:
     artifacts = []
     for project in plan.locked.projects:
         plan.progress(f"build the wheel of {project.name}")
-        with tempfile.TemporaryDirectory(dir=plan.cache.root) as folder:
+        with tempfile.TemporaryDirectory(prefix=WORK, dir=plan.cache.root) as folder:
             path = (plan.folder / project.path).resolve()
             wheel = wheels.build(path, Path(folder), wheels.machine_indexes(), WHEEL_TIME)
             name, version, _, _ = parse_wheel_filename(wheel.name)
@@ -161,7 +178,7 @@ def _projects(plan: _Plan) -> list[Artifact]:
                 sha256=blob,
                 size=size,
                 origin=f"built from {project.path}",
-                targets=[target.name for target in plan.wanted.targets],
+                targets=[target.name for target in plan.wanted.targets if target.python],
                 metadata={"extras": project.extras},
             )
         )
@@ -169,27 +186,18 @@ def _projects(plan: _Plan) -> list[Artifact]:
 
 
 def _images(plan: _Plan) -> list[Artifact]:
-    """Build the images from the debs in the cache, or take them from an earlier build of the same parts."""
-    debs = {artifact.sha256: artifact for artifact in plan.locked.of_kind("debian")}
-    artifacts = []
+    """Build the images from the parts in the cache, or take them from an earlier build; shared layers stand once."""
+    known = {artifact.sha256: artifact for artifact in plan.locked.artifacts}
+    found: dict[tuple[str, str], Artifact] = {}
     for recipe in plan.wanted.images:
         parts = next(part for part in plan.locked.images if (part.name, part.tag) == (recipe.name, recipe.tag))
         target = plan.wanted.target(recipe.target)
-        made = image.Builder(recipe, target, parts, debs, plan.cache, plan.progress).make()
-        artifacts.append(
-            Artifact(
-                kind="image",
-                name=recipe.name,
-                version=recipe.tag,
-                filename=recipe.archive,
-                sha256=made.sha256,
-                size=made.size,
-                origin="built from this bundle's Debian packages",
-                targets=[recipe.target],
-                metadata={"tag": recipe.tag, "digest": made.digest, "session": recipe.session},
-            )
-        )
-    return artifacts
+        made = recipes.Builder(recipe, target, parts, known, plan.cache, plan.progress).make()
+        found[recipe.reference, made.image.sha256] = made.image
+        for part in made.parts:
+            old = found.setdefault(("", part.sha256), part)
+            found["", part.sha256] = old.model_copy(update={"targets": sorted({*old.targets, *part.targets})})
+    return list(found.values())
 
 
 def _check_blobs(bundle: Bundle, cache: Cache, progress: Progress) -> None:
@@ -215,7 +223,8 @@ def _same(final: Path, bundle: Bundle, key: Ed25519PrivateKey) -> Bundle | None:
         present, _, _ = bundles.read_signed(final, key.public_key())
     except PenstockError:
         return None
-    whole = all((final / bundles.BLOBS / blob).is_file() for blob in present.sizes())
+    parts = [*(final / bundles.BLOBS / blob for blob in present.sizes()), *(final / name for name in present.documents)]
+    whole = all(part.is_file() for part in parts)
     same = present.model_copy(update={"created": bundle.created}) == bundle
     return present if same and whole else None
 

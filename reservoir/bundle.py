@@ -1,19 +1,20 @@
-"""A bundle on a disk: its signed list, its blobs, and the two files that start an installation."""
+"""A bundle on a disk: its signed list, its blobs, its documents, and the two files that start an installation."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from pydantic import ValidationError
 
-from reservoir import signing
+from reservoir import keychain, signing
 from reservoir.cache import flush, room_on
 from reservoir.errors import InputError, IntegrityError, NotFoundError
 from reservoir.model import Bundle
@@ -21,9 +22,12 @@ from reservoir.model import Bundle
 LIST = "bundle.json"
 SIGNATURE = "bundle.json.sig"
 PUBLIC_KEY = "penstock.pub"
+KEYS = "keys.json"
 INSTALLER = ("install.sh", "bootstrap.py")
 BLOBS = Path("blobs/sha256")
 CURE = "do not use this bundle; get it again from its maker"
+# what file systems and desktops put on a medium by themselves; nothing below is ever read
+OF_THE_MEDIUM = re.compile(r"lost\+found|System Volume Information|\.Trash-\d+")
 
 
 def encode(bundle: Bundle) -> bytes:
@@ -56,32 +60,48 @@ def decode(content: bytes, where: str) -> Bundle:
 def read_signed(folder: Path, key: Ed25519PublicKey | None) -> tuple[Bundle, bytes, Ed25519PublicKey]:
     """Return the list of a bundle, its bytes and its key, after its signature was checked.
 
-    `key` is the maker's public key; without it the key that travels with the bundle is taken, which shows that the
-    bundle is whole, not who made it.
+    `key` is the maker's public key, or one that it replaced; without it the key that travels with the bundle is taken,
+    which shows that the bundle is whole, not who made it.
     """
     path = folder / LIST
     try:
-        content = path.read_bytes()
+        content = signing.carried(path)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFoundError("there is no bundle", where=str(path), cure="give the folder of a bundle") from error
     try:
-        signature = (folder / SIGNATURE).read_bytes()
-        travelling = (folder / PUBLIC_KEY).read_bytes()
+        signature = signing.carried(folder / SIGNATURE)
+        travelling = signing.carried(folder / PUBLIC_KEY)
     except FileNotFoundError as error:
         raise IntegrityError("the bundle is not signed", where=str(error.filename), cure=CURE) from error
     try:
-        key = key or signing.read_public(travelling, str(folder / PUBLIC_KEY))
+        signer = signing.read_public(travelling, str(folder / PUBLIC_KEY))
     except InputError as error:
         raise IntegrityError("the bundle's key is damaged", where=str(folder / PUBLIC_KEY), cure=CURE) from error
-    signing.check(key, content, signature, str(folder / SIGNATURE))
-    return decode(content, str(path)), content, key
+    chain = keychain.read(folder / KEYS)
+    if not chain.leads(key or signer, signer):
+        raise IntegrityError(
+            f"the signature does not belong to the key {signing.fingerprint(key or signer)[:16]}, nor to one that "
+            "replaced it",
+            where=str(folder / SIGNATURE),
+            cure=signing.CURE,
+        )
+    signing.check(signer, content, signature, str(folder / SIGNATURE))
+    return decode(content, str(path)), content, signer
 
 
-def assemble(bundle: Bundle, blobs: Iterable[Path], key: Ed25519PrivateKey, below: Path) -> Path:
+def assemble(
+    bundle: Bundle,
+    blobs: Iterable[Path],
+    key: Ed25519PrivateKey,
+    below: Path,
+    documents: Mapping[str, bytes],
+    *,
+    chain: keychain.Keychain | None = None,
+) -> Path:
     """Write a bundle beside its final name, wait until it is on the disk, then rename it; return its folder.
 
-    `blobs` are checked files named by their hash; they are linked where the disk allows it. A bundle that lies there
-    already is replaced at the end.
+    `blobs` are checked files named by their hash; they are linked where the disk allows it. `documents` are the files
+    whose hashes the list holds, `chain` leads to the key. A bundle that lies there already is replaced at the end.
     """
     final = directory(bundle, below)
     below.mkdir(parents=True, exist_ok=True)
@@ -95,6 +115,10 @@ def assemble(bundle: Bundle, blobs: Iterable[Path], key: Ed25519PrivateKey, belo
         (staging / LIST).write_bytes(content)
         (staging / SIGNATURE).write_bytes(signing.sign(key, content))
         (staging / PUBLIC_KEY).write_bytes(signing.public_pem(key))
+        if chain and chain.rotations:
+            (staging / KEYS).write_bytes(keychain.encode(chain))
+        for name, text in documents.items():
+            (staging / name).write_bytes(text)
         for name in INSTALLER:
             (staging / name).write_bytes(installer(name))
             (staging / name).chmod(0o755)
@@ -112,6 +136,11 @@ def replace_folder(new: Path, final: Path) -> None:
     new.rename(final)
     flush([final.parent])
     shutil.rmtree(old, ignore_errors=True)
+
+
+def of_the_medium(path: Path) -> bool:
+    """Say whether a folder at the root of a bundle belongs to the medium's file system, not to the bundle."""
+    return path.is_dir() and not path.is_symlink() and OF_THE_MEDIUM.fullmatch(path.name) is not None
 
 
 def installer(name: str) -> bytes:

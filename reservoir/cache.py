@@ -6,13 +6,17 @@ import errno
 import fcntl
 import hashlib
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from reservoir import files
 from reservoir.errors import IntegrityError, UnavailableError
 
 CHUNK = 1 << 20
+# how the names of folders begin that last no longer than one build
+WORK = "work-"
 
 
 class Cache:
@@ -26,10 +30,15 @@ class Cache:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until no other process builds with this store, and keep others waiting meanwhile."""
+        """Wait until no other process builds with this store, and keep others waiting meanwhile.
+
+        What an interrupted build left of its work goes away; what it finished stays.
+        """
         handle = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
+            for left in self.root.glob(f"{WORK}*"):
+                shutil.rmtree(left)
             yield
         finally:
             os.close(handle)
@@ -41,6 +50,19 @@ class Cache:
     def partial(self, sha256: str) -> Path:
         """Return where the file is collected until its hash holds."""
         return self.blobs / f"{sha256}.partial"
+
+    @contextmanager
+    def collecting(self, sha256: str) -> Iterator[Path]:
+        """Wait until nobody else collects the file, keep others waiting, and give the place of the unfinished one."""
+        locks = self.root / "locks"
+        locks.mkdir(exist_ok=True)
+        # few files for all hashes: one for each would stay for ever
+        handle = os.open(locks / sha256[:2], os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield self.partial(sha256)
+        finally:
+            os.close(handle)
 
     def has(self, sha256: str, size: int) -> bool:
         """Say whether the file is there in full length."""
@@ -69,11 +91,26 @@ class Cache:
         path.replace(self.path(sha256))
         return sha256, size
 
+    def keep(self, content: bytes) -> tuple[str, int]:
+        """Write a small file that was made here into the store; return its hash and size in bytes."""
+        sha256 = hashlib.sha256(content).hexdigest()
+        if not self.has(sha256, len(content)):
+            files.write(self.path(sha256), content, 0o444)
+        return sha256, len(content)
+
 
 def digest(path: Path) -> str:
     """Return the sha256 of a file, read in pieces."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def reads_as(path: Path, sha256: str) -> bool:
+    """Say whether a file of a store has that hash; what the disk does not give has none."""
+    try:
+        return digest(path) == sha256
+    except OSError:
+        return False
 
 
 def pieces(path: Path) -> Iterator[bytes]:

@@ -6,7 +6,11 @@ and only the control API turns them into an HTTP status.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+# a user and a password in an address
+CREDENTIALS = re.compile(r"\b(https?|ftp)://[^/\s?#]*@", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -14,11 +18,17 @@ class Problem:
     """One thing that is wrong.
 
     `where` names a field, or a file with its line; `reason` says what is wrong with it; `cure` says what to do.
+    Addresses in it lose their user and password: what is told goes into logs.
     """
 
     where: str
     reason: str
     cure: str
+
+    def __post_init__(self) -> None:
+        """Take credentials out."""
+        for name in ("where", "reason", "cure"):
+            object.__setattr__(self, name, CREDENTIALS.sub(r"\1://", getattr(self, name)))
 
     def __str__(self) -> str:
         """Return the problem as one line of text."""

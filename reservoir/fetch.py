@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import ssl
+import time
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -14,6 +15,9 @@ from reservoir.cache import Cache, room_on
 from reservoir.errors import UnavailableError
 
 TRIES = 4
+PAUSE_S = 0.5
+# answers of a server that may do better soon
+PASSING = {408, 429, 500, 502, 503, 504}
 TIMEOUT = httpx.Timeout(60, connect=20)
 
 
@@ -39,24 +43,48 @@ def size_of(http: httpx.Client, url: str) -> int:
         raise _unavailable(url, error) from error
 
 
+def known_size(http: httpx.Client, cache: Cache, url: str, sha256: str) -> int:
+    """Return the size in bytes, from the cache where the file is there already."""
+    cached = cache.path(sha256)
+    return cached.stat().st_size if cached.is_file() else size_of(http, url)
+
+
+def read(http: httpx.Client, url: str) -> bytes:
+    """Return a small file that has no known hash; raises UnavailableError where there is none."""
+    if url.startswith("file:"):
+        return _local(url).read_bytes()
+    try:
+        answer = http.get(url)
+        answer.raise_for_status()
+    except httpx.HTTPError as error:
+        raise _unavailable(url, error) from error
+    return answer.content
+
+
 def fetch(
     http: httpx.Client, cache: Cache, url: str, *, sha256: str, size: int, note: Callable[[int], None] = lambda _: None
 ) -> Path:
     """Return the cached file with that hash, downloaded where it is missing; `note` hears of every piece's length.
 
-    An interrupted download goes on where it stopped. Raises IntegrityError where the hash differs.
+    An interrupted download goes on where it stopped; who asks for a file that is on its way waits for it.
+    Raises IntegrityError where the hash differs.
     """
-    if cache.has(sha256, size):
-        note(size)
-        return cache.path(sha256)
-    partial = cache.partial(sha256)
-    with room_on(cache.blobs):
-        if url.startswith("file:"):
-            shutil.copyfile(_local(url), partial)
+    with cache.collecting(sha256) as partial:
+        if cache.has(sha256, size):
             note(size)
-        else:
-            _download(http, url, partial, size, note)
-    return cache.accept(partial, sha256, url)
+            return cache.path(sha256)
+        with room_on(cache.blobs):
+            to_file(http, url, partial, size, note)
+        return cache.accept(partial, sha256, url)
+
+
+def to_file(http: httpx.Client, url: str, path: Path, size: int, note: Callable[[int], None] = lambda _: None) -> None:
+    """Bring what lies at `url` into a file, from where an earlier attempt stopped; nothing is checked."""
+    if url.startswith("file:"):
+        shutil.copyfile(_local(url), path)
+        note(size)
+    else:
+        _download(http, url, path, size, note)
 
 
 def _download(http: httpx.Client, url: str, partial: Path, size: int, note: Callable[[int], None]) -> None:
@@ -78,12 +106,19 @@ def _download(http: httpx.Client, url: str, partial: Path, size: int, note: Call
                     for piece in answer.iter_raw():
                         file.write(piece)
                         counted = _note_up_to(file.tell(), counted, note)
-            break
+                    came = file.tell()
+            if came >= size:
+                break
+            broken: httpx.HTTPError = httpx.RemoteProtocolError(f"the answer ended after {came} of {size} bytes")
         except httpx.HTTPStatusError as error:
-            raise _unavailable(url, error) from error
-        except httpx.TransportError as error:
-            if attempt == TRIES:
+            if error.response.status_code not in PASSING:
                 raise _unavailable(url, error) from error
+            broken = error
+        except httpx.TransportError as error:
+            broken = error
+        if attempt == TRIES:
+            raise _unavailable(url, broken) from broken
+        time.sleep(PAUSE_S * attempt)
     _note_up_to(size, counted, note)
 
 

@@ -1,10 +1,23 @@
-"""The one writer of files that must never be found half written."""
+"""The one writer of files that must never be found half written, and the room that linked files take."""
 
 from __future__ import annotations
 
 import os
+import stat
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+
+# what the name of an unfinished file holds, and no other name
+BESIDE = ".unfinished-"
+
+
+def sweep(folder: Path) -> None:
+    """Delete what interrupted writes left in a folder; nobody may be writing there meanwhile."""
+    for stray in folder.glob(f".*{BESIDE}*"):
+        stray.unlink()
 
 
 def write(path: Path, content: bytes | str, mode: int = 0o644) -> None:
@@ -12,7 +25,7 @@ def write(path: Path, content: bytes | str, mode: int = 0o644) -> None:
 
     Text is written as UTF-8. An interruption leaves the old file; raises OSError where there is no room or no right.
     """
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}{BESIDE}", delete=False) as file:
         beside = Path(file.name)
         try:
             os.fchmod(file.fileno(), mode)
@@ -23,3 +36,28 @@ def write(path: Path, content: bytes | str, mode: int = 0o644) -> None:
         except BaseException:
             beside.unlink(missing_ok=True)
             raise
+
+
+@dataclass(frozen=True)
+class Room:
+    """Bytes of files, each counted once whatever names it has: `own` have no name elsewhere, `shared` have."""
+
+    own: int
+    shared: int
+
+
+def room(paths: Iterable[Path]) -> Room:
+    """Return the room of the files at or below some paths; what vanishes meanwhile does not count."""
+    names: Counter[tuple[int, int]] = Counter()
+    known: dict[tuple[int, int], os.stat_result] = {}
+    for top in paths:
+        for path in (top, *top.rglob("*")) if top.is_dir() and not top.is_symlink() else (top,):
+            try:
+                file = path.lstat()
+            except FileNotFoundError:
+                continue
+            if not stat.S_ISDIR(file.st_mode):
+                names[file.st_dev, file.st_ino] += 1
+                known[file.st_dev, file.st_ino] = file
+    own = sum(file.st_size for inode, file in known.items() if names[inode] >= file.st_nlink)
+    return Room(own, sum(file.st_size for file in known.values()) - own)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
 from pydantic import ValidationError
 
-from reservoir import fetch, files, manifest, wheels
-from reservoir.apt import Deb, PrivateApt
+from reservoir import fetch, files, manifest
 from reservoir.cache import Cache, room_on
+from reservoir.debian import lock as debian_lock
 from reservoir.document import check, parse
-from reservoir.errors import ConflictError, InputError
-from reservoir.manifest import Manifest, Target
-from reservoir.model import Artifact, Lock, LockedImage, LockedProject
+from reservoir.errors import ConflictError, InputError, UnavailableError
+from reservoir.images import external
+from reservoir.manifest import Manifest
+from reservoir.model import Artifact, HeldVersions, Lock, LockedImage, LockedProject
 from reservoir.progress import Progress, silent
-
-DOWNLOADS = 8
+from reservoir.pypi import lock as pypi_lock
+from reservoir.pypi import wheels
+from reservoir.scope import Resolved, Scope
 
 
 def make(path: Path, cache: Cache, progress: Progress = silent) -> Lock:
@@ -29,23 +29,22 @@ def make(path: Path, cache: Cache, progress: Progress = silent) -> Lock:
 
 
 def _make(wanted: Manifest, path: Path, cache: Cache, progress: Progress) -> Lock:
-    artifacts: dict[tuple[str, str], Artifact] = {}
+    artifacts: dict[tuple[str, str, str], Artifact] = {}
     images: list[LockedImage] = []
+    holds: list[HeldVersions] = []
     for target in wanted.targets:
-        progress(f"resolve Python packages for {target.name}")
-        for artifact in _python(wanted, path, target, cache):
+        found = _resolve(Scope(wanted, path, target, cache, progress))
+        for artifact in found.artifacts:
             _merge(artifacts, artifact)
-        if wanted.debian or wanted.images or target.bootstrap:
-            progress(f"resolve Debian packages for {target.name}")
-            debs, locked = _debian(wanted, path, target, cache)
-            for deb in debs:
-                _merge(artifacts, _deb_artifact(deb, target))
-            images += locked
-    for artifact in _files(wanted, cache):
+        images += found.images
+        holds += found.holds
+    outside = external.lock(wanted, path, cache, progress)
+    for artifact in [*_files(wanted, cache), *outside]:
         _merge(artifacts, artifact)
     return Lock(
         manifest=wanted.digest(),
         artifacts=sorted(artifacts.values(), key=lambda a: (a.kind, a.name, a.version, a.filename)),
+        holds=holds,
         projects=[
             LockedProject(
                 name=wheels.project_name(path.parent / project.path),
@@ -57,6 +56,37 @@ def _make(wanted: Manifest, path: Path, cache: Cache, progress: Progress) -> Loc
         ],
         images=images,
     )
+
+
+def _resolve(scope: Scope) -> Resolved:
+    """Return everything that a target needs."""
+    name = scope.target.name
+    scope.progress(f"resolve Python packages for {name}")
+    artifacts = pypi_lock.resolve(scope)
+    if scope.target.os == "debian":
+        scope.progress(f"resolve Debian packages for {name}")
+        packages = debian_lock.resolve(scope)
+    else:
+        scope.progress(f"resolve RPM packages for {name}")
+        packages = _rpm(scope)
+    images = []
+    for image in packages.images:
+        index, recipe = next(
+            (i, r) for i, r in enumerate(scope.manifest.images) if (r.name, r.tag) == (image.name, image.tag)
+        )
+        found = pypi_lock.resolve_image(scope, index, recipe)
+        artifacts += found
+        images.append(image.model_copy(update={"python": [artifact.sha256 for artifact in found]}))
+    return Resolved([*artifacts, *packages.artifacts], images, packages.holds)
+
+
+def _rpm(scope: Scope) -> Resolved:
+    """Resolve RPM packages by what a site, which locks nothing, does without."""
+    try:
+        from reservoir.rpm import lock as rpm_lock
+    except ImportError as error:
+        raise UnavailableError(f"{error.name} is not installed", where="rpm", cure="install penstock[build]") from error
+    return rpm_lock.resolve(scope)
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -109,58 +139,6 @@ def matches(lock_path: Path, path: Path) -> bool:
     return True
 
 
-def apt_root(cache: Cache, target: Target) -> Path:
-    """Return where the private apt root of a target lies."""
-    return cache.root / "apt" / f"{target.name}-{target.release}-{target.arch}"
-
-
-def _python(wanted: Manifest, path: Path, target: Target, cache: Cache) -> list[Artifact]:
-    """Return the wheels that the target needs, the local projects' own left out."""
-    indexes = wheels.machine_indexes()
-    projects = [(project, path.parent / project.path) for project in wanted.python.projects]
-    chosen = wheels.closure(wanted.python.requirements, projects, target, indexes, f"{path}: python")
-    with fetch.client(indexes.certificates) as http, ThreadPoolExecutor(DOWNLOADS) as pool:
-        sizes = list(pool.map(lambda wheel: _size(http, cache, wheel.url, wheel.sha256), chosen))
-    return [
-        Artifact(
-            kind="python",
-            name=wheel.name,
-            version=wheel.version,
-            filename=wheel.filename,
-            sha256=wheel.sha256,
-            size=size,
-            origin=wheel.url,
-            targets=[target.name],
-        )
-        for wheel, size in zip(chosen, sizes, strict=True)
-    ]
-
-
-def _debian(wanted: Manifest, path: Path, target: Target, cache: Cache) -> tuple[list[Deb], list[LockedImage]]:
-    """Return the closure of every group for the target, and what each of the target's images consists of."""
-    apt = PrivateApt(apt_root(cache, target), target)
-    apt.update()
-    base = apt.bootstrap() if target.bootstrap else []
-    debs = list(base)
-    for group, names in wanted.debian.items():
-        debs += apt.closure(names, f"{path}: debian.{group}") if names else []
-    images = []
-    for index, image in enumerate(wanted.images):
-        if image.target == target.name:
-            packages = apt.closure(image.packages, f"{path}: images[{index}].packages") if image.packages else []
-            debs += packages
-            below = {deb.sha256 for deb in base}
-            images.append(
-                LockedImage(
-                    name=image.name,
-                    tag=image.tag,
-                    base=[deb.sha256 for deb in base],
-                    packages=[deb.sha256 for deb in packages if deb.sha256 not in below],
-                )
-            )
-    return list({deb.sha256: deb for deb in debs}.values()), images
-
-
 def _files(wanted: Manifest, cache: Cache) -> list[Artifact]:
     """Return the files that the manifest lists, for every target."""
     if not wanted.files:
@@ -174,7 +152,7 @@ def _files(wanted: Manifest, cache: Cache) -> list[Artifact]:
                 version=file.version,
                 filename=file.name,
                 sha256=file.sha256,
-                size=_size(http, cache, file.url, file.sha256),
+                size=fetch.known_size(http, cache, file.url, file.sha256),
                 origin=file.url,
                 targets=targets,
             )
@@ -182,29 +160,9 @@ def _files(wanted: Manifest, cache: Cache) -> list[Artifact]:
         ]
 
 
-def _size(http: httpx.Client, cache: Cache, url: str, sha256: str) -> int:
-    """Return the size in bytes, from the cache where the file is there already."""
-    cached = cache.path(sha256)
-    return cached.stat().st_size if cached.is_file() else fetch.size_of(http, url)
-
-
-def _deb_artifact(deb: Deb, target: Target) -> Artifact:
-    return Artifact(
-        kind="debian",
-        name=deb.name,
-        version=deb.version,
-        filename=deb.filename,
-        sha256=deb.sha256,
-        size=deb.size,
-        origin=deb.uri,
-        targets=[target.name],
-        metadata={"stanza": deb.stanza},
-    )
-
-
-def _merge(artifacts: dict[tuple[str, str], Artifact], new: Artifact) -> None:
-    """Keep each file once; one that serves two targets says so."""
-    key = (new.kind, new.sha256)
+def _merge(artifacts: dict[tuple[str, str, str], Artifact], new: Artifact) -> None:
+    """Keep each file once; one that serves two targets says so, one that has two names stands twice."""
+    key = (new.kind, new.filename, new.sha256)
     old = artifacts.get(key, new)
     artifacts[key] = old.model_copy(update={"targets": sorted({*old.targets, *new.targets})})
 

@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-import re
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Literal, TypeVar
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from reservoir.document import Document, check, parse
-from reservoir.errors import InputError, Problem
+from reservoir.document import check, parse
+from reservoir.errors import InputError
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$", max_length=64)]
 DebianName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]
+RpmName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]*$")]
+# `name`, or `name=version` where the version is exact or ends in `*`
+DebianPackage = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+\*?)?$")]
+# a name, or whatever else a package provides: `perl(strict)`, `/usr/bin/env`, each with a comparison where needed
+RpmPackage = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_/][^\s\x00-\x1f]*( (=|<|>|<=|>=) [^\s]+)?$")]
+ModuleStream = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._+-]+:[A-Za-z0-9._+-]+$")]
+VersionPattern = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z0-9.+:~^_-]+\*?)$")]
 UnitName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9@._\\:-]+\.[a-z]+$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 GLIBC = {"bookworm": "2.36", "trixie": "2.41"}
+# stands among the names of sources for this machine's own
+MACHINE = "machine"
 
 
-def _version(text: str) -> str:
+def version_number(text: str) -> str:
+    """Return `text` where Python's rules for versions can order it; raises ValueError where they cannot."""
     try:
         Version(text)
     except InvalidVersion as error:
@@ -51,6 +61,11 @@ def _inside(path: str) -> str:
     return path
 
 
+def _listed(field: str) -> Callable[[object], object]:
+    """Return a validator that takes a bare list for a group with nothing else in it."""
+    return lambda value: {field: value} if isinstance(value, list) else value
+
+
 class Model(BaseModel):
     """Base of what stands in a manifest: unknown keys are errors, values never change."""
 
@@ -60,27 +75,66 @@ class Model(BaseModel):
 class Target(Model):
     """A kind of machine that the bundle serves. `bootstrap` adds what makes a root file system from nothing.
 
-    `origins` are apt's words for the releases that may go in (see `apt_preferences(5)`); everything else that this
-    machine's package sources offer stays out.
+    `os` says how the machine installs packages: `debian` by apt, `rpm` by dnf; `release` is Debian's code name, or the
+    distribution's own word for an RPM release (it fills `$releasever`). Without `python` the target gets no Python
+    packages. `glibc` decides which wheels run; Debian's releases know theirs. `sources` are names of the manifest's
+    sources, and `machine` for this machine's own package sources; where it is empty, only the machine's are asked.
+    `osv` names the ecosystem whose advisories speak of the target's packages, such as `Rocky Linux:9`; Debian's
+    releases know theirs. `origins` are apt's words for the releases that may go in (see `apt_preferences(5)`);
+    everything else that this machine's package sources offer stays out.
     """
 
     name: Name
-    os: Literal["debian"] = "debian"
-    release: Literal["bookworm", "trixie"]
+    os: Literal["debian", "rpm"] = "debian"
+    release: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
     arch: Literal["amd64", "arm64"] = "amd64"
-    python: Annotated[str, StringConstraints(pattern=r"^3\.\d+$")]
+    python: Annotated[str, StringConstraints(pattern=r"^3\.\d+$")] | None = None
+    glibc: Annotated[str, StringConstraints(pattern=r"^2\.\d+$")] | None = None
+    osv: Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z ]*(:\S[^\x00-\x1f]*)?$")] | None = None
     bootstrap: bool = False
+    sources: list[Name] = []
     origins: list[Annotated[str, StringConstraints(pattern=r"^[a-z]=[^\s]+(,[a-z]=[^\s]+)*$")]] = []
 
     @property
-    def glibc(self) -> str:
-        """Return the version of the C library, which decides which wheels run."""
-        return GLIBC[self.release]
+    def c_library(self) -> str:
+        """Return the version of the C library, which decides which wheels run; raises KeyError where none is known."""
+        return self.glibc or GLIBC[self.release]
+
+    @property
+    def interpreter(self) -> str:
+        """Return the version of Python; raises ValueError where the target has none."""
+        if self.python is None:
+            raise ValueError(f"target {self.name} has no Python")
+        return self.python
 
     @property
     def pins(self) -> list[str]:
-        """Return the origins, or the distribution's own."""
-        return self.origins or [f"o={self.os.capitalize()},n={self.release}*"]
+        """Return the origins, or the distribution's own: the release, its updates and its security updates."""
+        suites = (self.release, f"{self.release}-updates", f"{self.release}-security")
+        return self.origins or [f"o={self.os.capitalize()},n={suite}" for suite in suites]
+
+    @property
+    def asks_machine(self) -> bool:
+        """Say whether this machine's own package sources are asked."""
+        return not self.sources or MACHINE in self.sources
+
+
+class Source(Model):
+    """A package source beside the machine's own.
+
+    `keys` are files with OpenPGP keys, counted from the manifest's folder: the source's metadata must be signed by one
+    of them. `suite` and `components` belong to Debian sources; a suite that ends in `/` names a flat repository.
+    `unsigned_metadata` belongs to RPM sources: nobody signs their repodata, as Fedora does not; packages must be
+    signed everywhere.
+    """
+
+    name: Name
+    kind: Literal["debian", "rpm"]
+    url: Annotated[str, StringConstraints(pattern=r"^(https?|file)://")]
+    keys: Annotated[list[Annotated[str, AfterValidator(_inside)]], Field(min_length=1)]
+    suite: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]+$")] | None = None
+    components: list[Name] = []
+    unsigned_metadata: bool = False
 
 
 class Project(Model):
@@ -90,11 +144,59 @@ class Project(Model):
     extras: list[Name] = []
 
 
+class PythonGroup(Model):
+    """Requirements that are resolved apart from all others; without `targets`, for every target that has Python."""
+
+    requirements: list[Annotated[str, AfterValidator(_requirement)]]
+    targets: list[Name] = []
+
+
 class PythonPackages(Model):
-    """Python requirements, as pip writes them, and local projects; their closure goes into the bundle."""
+    """Python requirements, as pip writes them, and local projects; their closure goes into the bundle.
+
+    Groups are resolved apart, so that they may conflict.
+    """
 
     requirements: list[Annotated[str, AfterValidator(_requirement)]] = []
     projects: list[Project] = []
+    groups: dict[Name, Annotated[PythonGroup, BeforeValidator(_listed("requirements"))]] = {}
+
+
+class DebianGroup(Model):
+    """Debian packages that install together; `recommends` takes their recommended packages, too.
+
+    Without `targets`, for every Debian target.
+    """
+
+    packages: list[DebianPackage]
+    recommends: bool = False
+    targets: list[Name] = []
+
+
+class RpmGroup(Model):
+    """RPM packages that install together; `recommends` takes weak dependencies, too; `modules` are enabled streams.
+
+    Without `targets`, for every RPM target.
+    """
+
+    packages: list[RpmPackage]
+    recommends: bool = False
+    modules: list[ModuleStream] = []
+    targets: list[Name] = []
+
+
+class Hold(Model):
+    """Packages whose versions belong together: a driver, its fabric manager, the kernel's headers.
+
+    `packages` gives each the version that may go in, exact or with `*` at the end. Packages in `equal` must have one
+    upstream version. Where one of them goes into a target, all must.
+    """
+
+    name: Name
+    packages: Annotated[dict[RpmName, VersionPattern], Field(min_length=1)]
+    equal: list[str] = []
+    reason: str = ""
+    targets: list[Name] = []
 
 
 class File(Model):
@@ -122,8 +224,9 @@ class Units(Model):
 
 
 class Image(Model):
-    """A container image built from the bundle's own Debian packages.
+    """A container image built from the bundle's own Debian packages and Python wheels.
 
+    `python` are requirements that are resolved for this image alone and installed into an environment of its own;
     `session` says that users may run sessions in it; `remove` are paths taken out at the end.
     """
 
@@ -131,6 +234,7 @@ class Image(Model):
     tag: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
     target: Name
     packages: list[DebianName]
+    python: list[Annotated[str, AfterValidator(_requirement)]] = []
     session: bool = False
     files: list[ImageFile] = []
     units: Units = Units()
@@ -139,27 +243,89 @@ class Image(Model):
     environment: dict[str, str] = {}
     stop_signal: Annotated[str, StringConstraints(pattern=r"^SIG[A-Z0-9+]+$")] | None = None
 
+    @model_validator(mode="after")
+    def _has_room_for_python(self) -> Image:
+        if self.python and "python3-venv" not in self.packages:
+            raise ValueError("Python packages need an environment to lie in: add python3-venv to the packages")
+        return self
+
     @property
-    def archive(self) -> str:
-        """Return the name of the image's archive: `penstock/python:3.11` is `penstock_python_3.11.tar`."""
-        return re.sub(r"[/:]", "_", f"{self.name}:{self.tag}") + ".tar"
+    def reference(self) -> str:
+        """Return name and tag, as in `penstock/python:3.11`."""
+        return f"{self.name}:{self.tag}"
+
+
+class ExternalImage(Model):
+    """A container image that exists already, taken as it is: its digest stays.
+
+    `source` is an address as skopeo writes them: `docker://`, `docker-archive:`, `oci-archive:`, `oci:` or
+    `docker-daemon:`; paths count from the manifest's folder. `architectures` chooses from an image of several;
+    empty takes all of them.
+    """
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([._/-][a-z0-9]+)*$")]
+    tag: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
+    source: Annotated[
+        str, StringConstraints(pattern=r"^(docker://|(docker-archive|oci-archive|oci|docker-daemon):)\S+$")
+    ]
+    architectures: list[Literal["amd64", "arm64"]] = []
+    session: bool = False
+
+    @property
+    def reference(self) -> str:
+        """Return name and tag."""
+        return f"{self.name}:{self.tag}"
+
+
+class Security(Model):
+    """What the bundle is held against when it is built: offline advisories and a policy, beside the manifest."""
+
+    advisories: Annotated[str, AfterValidator(_inside)]
+    policy: Annotated[str, AfterValidator(_inside)] | None = None
 
 
 class Manifest(Model):
-    """Everything that a bundle must contain. Groups of `debian` are resolved apart, so that they may conflict."""
+    """Everything that a bundle must contain. Groups of packages are resolved apart, so that they may conflict."""
 
     schema_: Annotated[Literal[1], Field(alias="schema")]
     name: Name
-    version: Annotated[str, AfterValidator(_version)]
+    version: Annotated[str, AfterValidator(version_number)]
     targets: Annotated[list[Target], Field(min_length=1)]
+    sources: list[Source] = []
+    # names of `sources`, or suites of the machine's own sources, whose metadata may be past its time
+    allow_expired: list[str] = []
     python: PythonPackages = PythonPackages()
-    debian: dict[Name, list[DebianName]] = {}
+    debian: dict[Name, Annotated[DebianGroup, BeforeValidator(_listed("packages"))]] = {}
+    rpm: dict[Name, Annotated[RpmGroup, BeforeValidator(_listed("packages"))]] = {}
+    holds: list[Hold] = []
     images: list[Image] = []
+    external_images: list[ExternalImage] = []
     files: list[File] = []
+    security: Security | None = None
 
     def target(self, name: str) -> Target:
         """Return the target of that name."""
         return next(target for target in self.targets if target.name == name)
+
+    def debian_groups(self, target: Target) -> dict[str, DebianGroup]:
+        """Return the groups of Debian packages that go into a target, by name."""
+        return _for_target(self.debian, target) if target.os == "debian" else {}
+
+    def rpm_groups(self, target: Target) -> dict[str, RpmGroup]:
+        """Return the groups of RPM packages that go into a target, by name."""
+        return _for_target(self.rpm, target) if target.os == "rpm" else {}
+
+    def python_groups(self, target: Target) -> dict[str, PythonGroup]:
+        """Return the groups of Python requirements that go into a target, by name."""
+        return _for_target(self.python.groups, target) if target.python else {}
+
+    def held(self, target: Target) -> list[Hold]:
+        """Return the tuples of versions that bind a target."""
+        return [hold for hold in self.holds if not hold.targets or target.name in hold.targets]
+
+    def target_sources(self, target: Target) -> list[Source]:
+        """Return the sources of the manifest that a target names."""
+        return [source for source in self.sources if source.name in target.sources]
 
     def digest(self) -> str:
         """Return a hash of what the manifest means; comments, order of keys and layout do not count."""
@@ -170,43 +336,122 @@ def load(text: str, source: str) -> Manifest:
     """Return the manifest in `text`; raises InputError that names line, reason and cure of every problem."""
     document = parse(text, source)
     manifest = check(Manifest, document)
-    problems = [*_repeated(manifest, document), *_dangling(manifest, document)]
-    if problems:
-        raise InputError.of(problems)
+    found = [*_repeated(manifest), *_dangling(manifest), *_unfit(manifest)]
+    if found:
+        raise InputError.of([document.problem(path, reason, cure) for path, reason, cure in found])
     return manifest
 
 
-def _repeated(manifest: Manifest, document: Document) -> list[Problem]:
-    """Return a problem for each name that stands for two things."""
-    problems = []
-    named: list[tuple[str, list[str]]] = [
-        ("targets", [target.name for target in manifest.targets]),
-        ("images", [image.archive for image in manifest.images]),
-        ("files", [file.name for file in manifest.files]),
+# where it stands, what is wrong with it, what to do
+Finding = tuple[tuple[str | int, ...], str, str]
+Group = TypeVar("Group", PythonGroup, DebianGroup, RpmGroup)
+
+
+def _for_target(groups: Mapping[str, Group], target: Target) -> dict[str, Group]:
+    return {name: group for name, group in groups.items() if not group.targets or target.name in group.targets}
+
+
+def _repeated(manifest: Manifest) -> Iterator[Finding]:
+    """Yield each name that stands for two things."""
+    images = [image.reference for image in manifest.images]
+    named: list[tuple[str, list[str], list[str]]] = [
+        ("targets", [target.name for target in manifest.targets], []),
+        ("sources", [source.name for source in manifest.sources], []),
+        ("holds", [hold.name for hold in manifest.holds], []),
+        ("images", images, []),
+        ("external_images", [image.reference for image in manifest.external_images], images),
+        ("files", [file.name for file in manifest.files], []),
     ]
-    for key, names in named:
+    for key, names, taken in named:
         for index, name in enumerate(names):
-            if name in names[:index]:
-                problems.append(document.problem((key, index), f"{name!r} stands twice", "rename or remove one"))
-    return problems
+            if name in names[:index] or name in taken:
+                yield (key, index), f"{name!r} stands twice", "rename or remove one"
 
 
-def _dangling(manifest: Manifest, document: Document) -> list[Problem]:
-    """Return a problem for each image that cannot be built on its target."""
+def _dangling(manifest: Manifest) -> Iterator[Finding]:
+    """Yield each target and source that is named but does not exist."""
+    targets = [target.name for target in manifest.targets]
+    sources = [MACHINE, *(source.name for source in manifest.sources)]
+    named: list[tuple[tuple[str | int, ...], list[str], list[str], str]] = [
+        *((("targets", i, "sources"), t.sources, sources, "source") for i, t in enumerate(manifest.targets)),
+        *((("holds", i, "targets"), hold.targets, targets, "target") for i, hold in enumerate(manifest.holds)),
+        *((("images", i, "target"), [image.target], targets, "target") for i, image in enumerate(manifest.images)),
+        *((("debian", name, "targets"), group.targets, targets, "target") for name, group in manifest.debian.items()),
+        *((("rpm", name, "targets"), group.targets, targets, "target") for name, group in manifest.rpm.items()),
+        *(
+            (("python", "groups", name, "targets"), group.targets, targets, "target")
+            for name, group in manifest.python.groups.items()
+        ),
+    ]
+    for path, names, known, word in named:
+        for name in names:
+            if name not in known:
+                cure = f"use one of: {', '.join(known)}" if known else f"add it under `{word}s`"
+                yield path, f"no {word} is named {name!r}", cure
+
+
+def _unfit(manifest: Manifest) -> Iterator[Finding]:
+    """Yield what stands in a place where it cannot do its work."""
     known = {target.name: target for target in manifest.targets}
-    problems = []
+    for index, target in enumerate(manifest.targets):
+        yield from _unfit_target(manifest, index, target)
+    for index, source in enumerate(manifest.sources):
+        if (source.kind == "debian") != (source.suite is not None):
+            reason = "a Debian source needs a suite" if source.kind == "debian" else "an RPM source has no suite"
+            yield ("sources", index, "suite"), reason, "give the suite of a Debian source, and only there"
+        if source.kind == "rpm" and source.components:
+            yield ("sources", index, "components"), "an RPM source has no components", "remove them"
+        if source.kind == "debian" and source.unsigned_metadata:
+            reason = "the signature of a Debian source covers its packages, too"
+            yield ("sources", index, "unsigned_metadata"), reason, "remove it: only RPM sources may have it"
+    for index, hold in enumerate(manifest.holds):
+        for name in hold.equal:
+            if name not in hold.packages:
+                yield ("holds", index, "equal"), f"{name!r} is not among the packages of the tuple", "add it there"
+    yield from _unfit_groups(manifest, known)
     for index, image in enumerate(manifest.images):
-        path = ("images", index, "target")
-        if image.target not in known:
-            problems.append(
-                document.problem(path, f"no target is named {image.target!r}", f"use one of: {', '.join(known)}")
-            )
-        elif not known[image.target].bootstrap:
-            problems.append(
-                document.problem(
-                    path,
-                    f"target {image.target!r} does not bring what a root file system is made of",
-                    "set `bootstrap: true` on the target",
-                )
-            )
-    return problems
+        if image.target in known and not known[image.target].bootstrap:
+            reason = f"target {image.target!r} does not bring what a root file system is made of"
+            yield ("images", index, "target"), reason, "set `bootstrap: true` on the target"
+        elif image.python and image.target in known and not known[image.target].python:
+            reason = f"target {image.target!r} has no Python"
+            yield ("images", index, "python"), reason, "give the target's Python version"
+
+
+def _unfit_groups(manifest: Manifest, known: Mapping[str, Target]) -> Iterator[Finding]:
+    """Yield packages that no target would take, and targets that a group names in vain."""
+    debian = [name for name, target in known.items() if target.os == "debian"]
+    rpm = [name for name, target in known.items() if target.os == "rpm"]
+    python = [name for name, target in known.items() if target.python]
+    groups: list[tuple[tuple[str, ...], Mapping[str, PythonGroup | DebianGroup | RpmGroup], list[str], str]] = [
+        (("debian",), manifest.debian, debian, "Debian packages"),
+        (("rpm",), manifest.rpm, rpm, "RPM packages"),
+        (("python", "groups"), manifest.python.groups, python, "Python packages"),
+    ]
+    for path, named, fitting, what in groups:
+        for name, group in named.items():
+            if not group.targets and not fitting:
+                yield (*path, name), f"no target takes {what}", "add one that does, or remove the group"
+            for target in group.targets:
+                if target in known and target not in fitting:
+                    reason = f"target {target!r} takes no {what}"
+                    yield (*path, name, "targets"), reason, "name targets that do, or mend that target"
+    if not python and (manifest.python.requirements or manifest.python.projects):
+        yield ("python",), "no target takes Python packages", "give the `python` of a target, or remove them"
+
+
+def _unfit_target(manifest: Manifest, index: int, target: Target) -> Iterator[Finding]:
+    if target.os == "debian" and target.release not in GLIBC:
+        reason = f"{target.release!r} is not a Debian release that is known"
+        yield ("targets", index, "release"), reason, f"use one of: {', '.join(GLIBC)}"
+    if target.os == "rpm" and target.bootstrap:
+        yield ("targets", index, "bootstrap"), "only Debian targets can be bootstrapped", "remove it"
+    if target.os == "rpm" and target.origins:
+        yield ("targets", index, "origins"), "only apt knows origins", "choose by `sources` on an RPM target"
+    if target.os == "rpm" and target.python and not target.glibc:
+        reason = "which wheels run there is not known"
+        yield ("targets", index, "glibc"), reason, "give the version of its C library, as `ldd --version` prints it"
+    for source in manifest.target_sources(target):
+        if source.kind != target.os:
+            reason = f"source {source.name!r} has {source.kind} packages, the target takes {target.os}"
+            yield ("targets", index, "sources"), reason, "name a source of the same kind"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from reservoir.errors import ProcessError, UnavailableError
@@ -31,14 +31,20 @@ def run(
     cwd: Path | None = None,
     stdin: str = "",
     cure: str = "",
+    accepted: Collection[int] = (0,),
 ) -> str:
-    """Run a program to its end and return its standard output; raises ProcessError with the end of what it said."""
+    """Run a program to its end and return its standard output.
+
+    Raises ProcessError with the end of what it said where it ends with a code that is not `accepted`.
+    """
     words = [str(word) for word in command]
+    if shutil.which(words[0], path=env.get("PATH") if env else None) is None:
+        raise UnavailableError(f"there is no program {words[0]}", where=words[0], cure=cure)
     try:
-        done = subprocess.run(words, env=env, cwd=cwd, input=stdin, capture_output=True, text=True, check=False)
+        done = subprocess.run(_tied(words), env=env, cwd=cwd, input=stdin, capture_output=True, text=True, check=False)
     except OSError as error:
         raise UnavailableError(f"cannot start {words[0]}: {error.strerror}", where=words[0], cure=cure) from error
-    if done.returncode != 0:
+    if done.returncode not in accepted:
         raise failure(words, done.returncode, done.stderr.strip() or done.stdout.strip(), cure)
     return done.stdout
 
@@ -46,7 +52,7 @@ def run(
 def stream(command: Sequence[str | Path], *, cwd: Path | None = None) -> Iterator[bytes]:
     """Run a program and yield its standard output in pieces; raises ProcessError when it fails."""
     words = [str(word) for word in command]
-    with subprocess.Popen(words, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(_tied(words), cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         if process.stdout is None or process.stderr is None:
             raise UnavailableError(f"cannot read from {words[0]}")
         try:
@@ -58,6 +64,12 @@ def stream(command: Sequence[str | Path], *, cwd: Path | None = None) -> Iterato
         said = process.stderr.read().decode(errors="replace")
     if process.returncode != 0:
         raise failure(words, process.returncode, said, "")
+
+
+def _tied(words: list[str]) -> list[str]:
+    """Return the command in a form that ends with us, even when we are killed: it may hold what a next run needs."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL", "--", *words] if setpriv else words
 
 
 def failure(words: Sequence[str], code: int, said: str, cure: str) -> ProcessError:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,11 @@ class Settings:
     signing_key: Path
     timestamp: int
 
+    @property
+    def known_sites(self) -> Path:
+        """Return the folder of the sites whose receipts count."""
+        return self.signing_key.parent / "sites"
+
 
 def load(environ: Mapping[str, str] = os.environ) -> Settings:
     """Return the settings that the environment gives, or their defaults."""
@@ -37,6 +43,11 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
     )
 
 
+def reservoir_root(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the store whose publication goes before uploads; only the server of uploads asks the environment."""
+    return Path(environ.get("PENSTOCK_RESERVOIR", DEFAULT_ROOT))
+
+
 def installer_key() -> Path:
     """Return where install.sh keeps the public key that it was given by --key; there is none where it was not."""
     return Path(sys.prefix) / "bundle.pub"
@@ -46,3 +57,17 @@ def environment(**changes: str | None) -> dict[str, str]:
     """Return the environment for a program that we start, with `changes`; None takes a variable away."""
     merged = {**os.environ, **{key: value for key, value in changes.items() if value is not None}}
     return {key: value for key, value in merged.items() if changes.get(key, "") is not None}
+
+
+@contextmanager
+def variable(name: str, value: str) -> Iterator[None]:
+    """Set a variable of this process's own environment for a while, for a library that reads it."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

@@ -8,7 +8,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -19,7 +19,13 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from reservoir import files
 from reservoir.errors import ConflictError, InputError, IntegrityError, NotFoundError
+
+CURE = "do not use this bundle; get it again from its maker, or check which key is theirs"
+
+# bytes; a list of a million files is shorter
+LONGEST = 1 << 30
 
 
 def new_key(path: Path) -> Ed25519PrivateKey:
@@ -27,14 +33,17 @@ def new_key(path: Path) -> Ed25519PrivateKey:
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    beside = path.with_name(f".{path.name}{files.BESIDE}{fingerprint(key.public_key())[:16]}")
+    files.write(beside, pem, 0o600)
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        # a link, unlike a rename, never takes the place of a key that is there
+        os.link(beside, path)
     except FileExistsError as error:
         raise ConflictError(
             "there is a key already", where=str(path), cure="keep it, or move it away before you make another"
         ) from error
-    with os.fdopen(handle, "wb") as file:
-        file.write(pem)
+    finally:
+        beside.unlink()
     return key
 
 
@@ -46,7 +55,7 @@ def read_key(path: Path) -> Ed25519PrivateKey:
         raise NotFoundError(
             "there is no signing key", where=str(path), cure="make one with `penstock reservoir key new`"
         ) from error
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise InputError("not a private key without a password", where=str(path), cure="give an Ed25519 key") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise InputError("not an Ed25519 key", where=str(path), cure="give an Ed25519 key")
@@ -67,11 +76,26 @@ def read_public(pem: bytes, where: str) -> Ed25519PublicKey:
     """Return the public key in PEM `pem`."""
     try:
         key = load_pem_public_key(pem)
-    except ValueError as error:
+    except (ValueError, UnsupportedAlgorithm) as error:
         raise InputError("not a public key", where=where, cure="give the integrator's penstock.pub") from error
     if not isinstance(key, Ed25519PublicKey):
         raise InputError("not an Ed25519 key", where=where, cure="give the integrator's penstock.pub")
     return key
+
+
+def carried(path: Path) -> bytes:
+    """Return a file on a carried medium that is read whole, before it is known whose it is.
+
+    Raises FileNotFoundError where there is none, IntegrityError where it is no file or would fill the memory.
+    """
+    reason = ""
+    if not path.is_file() and path.exists():
+        reason = "is no ordinary file"
+    elif path.is_file() and path.stat().st_size > LONGEST:
+        reason = "is longer than any file of its kind"
+    if reason:
+        raise IntegrityError(reason, where=str(path), cure="do not use this bundle; get it again from its maker")
+    return path.read_bytes()
 
 
 def fingerprint(key: Ed25519PublicKey) -> str:
@@ -84,7 +108,7 @@ def sign(key: Ed25519PrivateKey, content: bytes) -> bytes:
     return base64.b64encode(key.sign(content)) + b"\n"
 
 
-def check(key: Ed25519PublicKey, content: bytes, signature: bytes, where: str) -> None:
+def check(key: Ed25519PublicKey, content: bytes, signature: bytes, where: str, cure: str = CURE) -> None:
     """Raise IntegrityError unless `signature` was made by the key over `content`."""
     try:
         key.verify(base64.b64decode(signature.strip(), validate=True), content)
@@ -92,5 +116,5 @@ def check(key: Ed25519PublicKey, content: bytes, signature: bytes, where: str) -
         raise IntegrityError(
             f"the signature does not belong to the key {fingerprint(key)[:16]}",
             where=where,
-            cure="do not use this bundle; get it again from its maker, or check which key is theirs",
+            cure=cure,
         ) from error

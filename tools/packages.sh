@@ -11,12 +11,20 @@ declare -A purpose=(
   [gcc]="the fake NVML of the tests"
   [libc6-dev]="the fake NVML of the tests"
   [busybox-static]="a tiny image for the tests"
+  [rpm]="RPM packages for the tests"
+  [dnf]="installing RPM packages in the tests"
+  [iproute2]="a network with no way out in the tests"
+  [gnupg]="signatures of the tests' RPM packages"
+  [libfaketime]="nodes with a wrong clock in the tests"
   [postgresql]="the control API's database in the tests"
   [npm]="front-end files"
+  [procps]="pgrep in the tests"
+  [qemu-user-static]="programs of arm64 in the tests"
   [chromium]="a browser for the tests"
 )
 # A program that is there already counts, whoever installed it.
-declare -A program=([docker.io]=dockerd [npm]=npm [chromium]=chromium [gcc]=gcc [openssh-client]=ssh-keygen [skopeo]=skopeo [debootstrap]=debootstrap)
+declare -A program=([docker.io]=dockerd [npm]=npm [chromium]=chromium [gcc]=gcc [openssh-client]=ssh-keygen [skopeo]=skopeo [debootstrap]=debootstrap
+  [rpm]=rpmbuild [gnupg]=gpg [procps]=pgrep)
 
 missing=()
 for package in $(printf '%s\n' "${!purpose[@]}" | sort); do

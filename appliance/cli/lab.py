@@ -24,15 +24,18 @@ SiteFile = Annotated[Path, typer.Option("--file", "-f", help="The site file, sit
 def up(
     file: SiteFile,
     bundle: Annotated[Path | None, typer.Option(help="Folder of the bundle; mounted read-only in the lab.")] = None,
-    image: Annotated[str | None, typer.Option(help="A node image that Docker has; default: the bundle's.")] = None,
+    image: Annotated[
+        str | None, typer.Option(help="Node image in Docker, for all nodes; default: the bundle's.")
+    ] = None,
     deploy: Annotated[bool, typer.Option(help="Install the site on the nodes.")] = True,
 ) -> None:
     """Start the nodes on a closed network and install the site on them."""
     site = read_site(file)
     if bundle is None and (deploy or image is None):
         raise InputError("no bundle is given", where="--bundle", cure="name the folder of a bundle with --bundle")
-    image = image or lab.node_image(_given(bundle), _tell)
-    lab.up(site, image=image, bundle=bundle, tell=_tell)
+    releases = sorted({node.release for node in site.nodes})
+    images: dict[str, str] = {release: image or lab.node_image(_given(bundle), release, _tell) for release in releases}
+    lab.up(site, images=images, bundle=bundle, tell=_tell)
     if deploy:
         lab.install(site, file.read_text(), _tell)
         ca = lab.fetch_ca(site, _folder(site))

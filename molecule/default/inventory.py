@@ -1,6 +1,6 @@
-"""Write what the controller of a site has: certificates, the administrator's password, and the inventory.
+"""Write what the controller of a site has: certificates, the administrators' passwords, and the inventory.
 
-Molecule runs Ansible beside the node instead of on it, so the node is reached through Docker and the files of its
+Molecule runs Ansible beside the node instead of on it, so the nodes are reached through Docker and the files of the
 publication are copies below `build/molecule`.
 """
 
@@ -24,18 +24,20 @@ def main() -> None:
     path = ROOT / "molecule/site.yml"
     site = load(parse(path.read_text(), str(path)))
     pki.issue(site, STATE / "pki")
-    password = STATE / "admin-password"
-    if not password.exists():
-        password.write_text(f"{secrets.token_hex(8)}A1!")
+    for password in (STATE / "admin-password", STATE / "index-password"):
+        if not password.exists():
+            password.write_text(f"{secrets.token_hex(8)}A1!")
     version = json.loads((STATE / "bundle.json").read_text())["version"]
     inventory = build(site, version=version, state=str(STATE))
-    inventory["all"]["hosts"]["node1"] |= {
-        "ansible_connection": "community.docker.docker",
-        "ansible_host": f"penstock-{site.name}-node1",
-        "package_source_key": str(STATE / "keys/apt.asc"),
-        "package_source_digest": "molecule",
-        "control_api_images": str(STATE / "index.json"),
-    }
+    for node in site.nodes:
+        inventory["all"]["hosts"][node.name] |= {
+            "ansible_connection": "community.docker.docker",
+            "ansible_host": f"penstock-{site.name}-{node.name}",
+            "package_source_key": str(STATE / "keys/apt.asc"),
+            "package_source_preferences": str(STATE / f"preferences/{node.release}-amd64.pref"),
+            "package_source_digest": "molecule",
+            "control_api_images": str(STATE / "index.json"),
+        }
     (STATE / "hosts.json").write_text(json.dumps(inventory))
 
 

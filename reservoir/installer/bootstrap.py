@@ -4,22 +4,33 @@ The signature of the list and the hash of every package are checked before anyth
 The code is self-contained on purpose: it stands where nothing is installed yet.
 """
 
+from __future__ import annotations
+
 import argparse
 import base64
 import binascii
+import fcntl
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-Point = tuple[int, int, int, int]
+if TYPE_CHECKING:
+    Point = tuple[int, int, int, int]
 
 EXTRAS = "reservoir,site"
+OLDEST_PYTHON = (3, 11)
+MAKER = "get it again from its maker"
+# bytes; a list of a million files is shorter
+LONGEST = 1 << 30
+# what file systems and desktops put on a medium by themselves
+OF_THE_MEDIUM = re.compile(r"lost\+found|System Volume Information|\.Trash-\d+")
 
 
 class RefusedError(Exception):
@@ -90,10 +101,17 @@ def verify(public: bytes, message: bytes, signature: bytes) -> bool:
     return (left[0] * right[2] - right[0] * left[2]) % P == 0 and (left[1] * right[2] - right[1] * left[2]) % P == 0
 
 
+def read(path: Path) -> bytes:
+    """Return a file that is read whole, before it is known whose it is."""
+    if path.exists() and not (path.is_file() and path.stat().st_size <= LONGEST):
+        refuse(path, "is no ordinary file, or longer than any of its kind", MAKER)
+    return path.read_bytes()
+
+
 def public_key(path: Path) -> bytes:
     """Return the 32 bytes of the Ed25519 key in a PEM file."""
     try:
-        body = re.search(r"-----BEGIN PUBLIC KEY-----(.*)-----END PUBLIC KEY-----", path.read_text(), re.DOTALL)
+        body = re.search(r"-----BEGIN PUBLIC KEY-----(.*)-----END PUBLIC KEY-----", read(path).decode(), re.DOTALL)
         der = base64.b64decode("".join(body[1].split()), validate=True) if body else b""
     except (OSError, ValueError) as error:
         refuse(path, f"cannot be read: {error}", "give the penstock.pub of the bundle's maker")
@@ -104,108 +122,254 @@ def public_key(path: Path) -> bytes:
     return der[len(prefix) :]
 
 
-def signed_list(bundle: Path, key: bytes) -> dict[str, Any]:
-    """Return the bundle's list after its signature was checked."""
+def leads(bundle: Path, known: bytes, signer: bytes) -> bool:
+    """Say whether who trusts the key `known` may trust `signer`: each key in the chain is signed by the one before."""
+    path = bundle / "keys.json"
+    if not path.exists():
+        return known == signer
+    keys: list[bytes] = []
     try:
-        content = (bundle / "bundle.json").read_bytes()
-        signature = base64.b64decode((bundle / "bundle.json.sig").read_bytes().strip(), validate=True)
+        for number, rotation in enumerate(json.loads(read(path))["rotations"], 1):
+            old, new = bytes.fromhex(rotation["old"]), bytes.fromhex(rotation["new"])
+            words = ["penstock key rotation", number, rotation["date"], rotation["old"], rotation["new"], ""]
+            signature = base64.b64decode(rotation["signature"], validate=True)
+            follows = not keys or keys[-1] == old
+            if rotation["number"] != number or not follows or new in [*keys, old]:
+                refuse(path, "the chain of keys is broken", "do not use this bundle; ask its maker which key is theirs")
+            if not verify(old, "\n".join(map(str, words)).encode(), signature):
+                refuse(path, "the chain of keys is forged", "do not use this bundle; ask its maker which key is theirs")
+            keys += [new] if keys else [old, new]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        refuse(path, f"not a chain of keys: {error}", "do not use this bundle; ask its maker which key is theirs")
+    return keys[-1:] in ([], [signer]) and (known == signer or known in keys)
+
+
+def signed(bundle: Path, name: str, key: bytes) -> tuple[bytes, dict[str, Any]]:
+    """Return a signed file of the bundle, as it is and as data, after its signature was checked."""
+    path = bundle / name
+    try:
+        content = read(path)
+        signature = base64.b64decode(read(bundle / f"{name}.sig").strip(), validate=True)
     except (OSError, binascii.Error) as error:
-        refuse(bundle, f"the bundle is not whole: {error}", "get it again from its maker")
+        refuse(bundle, f"the bundle is not whole: {error}", MAKER)
+    cure = "do not use this bundle; get it again from its maker, or check which key is theirs"
     if not verify(key, content, signature):
+        refuse(bundle / f"{name}.sig", "the signature does not belong to the key", cure)
+    found: dict[str, Any] = json.loads(content)
+    if found.get("schema") != 1:
         refuse(
-            bundle / "bundle.json.sig",
-            "the signature does not belong to the key",
-            "do not use this bundle; get it again from its maker, or check which key is theirs",
+            path, f"written in the form {found.get('schema')}, this is for form 1", "use the bundle's own bootstrap.py"
         )
-    listed: dict[str, Any] = json.loads(content)
-    return listed
+    return content, found
 
 
-def checked_wheels(bundle: Path, listed: dict[str, Any], folder: Path) -> dict[str, Path]:
-    """Copy the wheels for this Python into `folder` under their names, each hashed on the way."""
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    targets = [target["name"] for target in listed["targets"] if target["python"] == version]
+class Bundle:
+    """A bundle, a delta or a volume whose signatures hold; `carried` names the files that its folder must have."""
+
+    def __init__(self, folder: Path, known: bytes | None) -> None:
+        """Read and check; `known` is a key that is trusted: without one the key that travels along is taken."""
+        self.folder = folder
+        self.key = public_key(folder / "penstock.pub")
+        if not leads(folder, known or self.key, self.key):
+            cure = "do not use this bundle; get it again from its maker, or check which key is theirs"
+            refuse(
+                folder / "penstock.pub", "the signature does not belong to the key, nor to one that replaced it", cure
+            )
+        content, self.listed = signed(folder, "bundle.json", self.key)
+        self.sizes = {artifact["sha256"]: artifact["size"] for artifact in self.listed["artifacts"]}
+        self.carried, self.part = set(self.sizes), ""
+        if (folder / "volume.json").exists():
+            _, volume = signed(folder, "volume.json", self.key)
+            if volume["bundle"] != hashlib.sha256(content).hexdigest():
+                refuse(folder / "volume.json", "belongs to another bundle", MAKER)
+            self.carried = set(volume["files"][volume["number"] - 1])
+            self.sizes.update((piece["sha256"], piece["size"]) for cut in volume["cut"].values() for piece in cut)
+            self.part = f"volume {volume['number']} of {len(volume['files'])} of "
+
+    def check(self) -> int:
+        """Read everything; return how many bytes were good. Nothing may be missing, changed or extra."""
+        blobs = self.folder / "blobs" / "sha256"
+        beside = {"bundle.json", "bundle.json.sig", "penstock.pub", "keys.json", "blobs"}
+        beside |= {"volume.json", "volume.json.sig"} if self.part else set()
+        hashes = {**self.listed["installer"], **self.listed["documents"]}
+        extra = [path for path in self.folder.iterdir() if path.name not in beside | set(hashes)]
+        extra = [path for path in extra if path.is_symlink() or not OF_THE_MEDIUM.fullmatch(path.name)]
+        extra += [path for path in blobs.parent.iterdir() if path != blobs]
+        extra += [path for path in blobs.iterdir() if path.name not in self.carried]
+        if extra:
+            refuse(min(extra), "is not in the bundle's list", f"do not use this bundle; {MAKER}")
+        for path, sha256 in [
+            *((self.folder / name, hashes[name]) for name in hashes),
+            *((blobs / n, n) for n in self.carried),
+        ]:
+            copied(path, None, sha256)
+        return sum(self.sizes[name] for name in self.carried)
+
+
+def copied(path: Path, copy: Path | None, sha256: str) -> None:
+    """Read a file in pieces, and write it to `copy` where one is wanted; refuse where its hash is another."""
+    digest = hashlib.sha256()
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        refuse(path, "is no ordinary file", MAKER)
+    try:
+        with path.open("rb") as source, (copy or Path(os.devnull)).open("wb") as target:
+            for piece in iter(lambda: source.read(1 << 20), b""):
+                digest.update(piece)
+                target.write(piece)
+    except FileNotFoundError:
+        refuse(path, "is missing", MAKER)
+    except OSError as error:
+        refuse(path, str(error.strerror), "free some space, or mend the medium")
+    if digest.hexdigest() != sha256:
+        refuse(path, "was changed", f"do not use this bundle; {MAKER}")
+
+
+def checked_wheels(bundle: Bundle, site: Path, folder: Path) -> tuple[dict[str, Path], list[str]]:
+    """Copy the wheels for this Python into `folder`, each hashed on the way; return them, and those that are nowhere.
+
+    What a delta or a volume does not carry is taken from what the site holds already.
+    """
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    offered = {target["name"]: target["python"] for target in bundle.listed["targets"] if target["python"]}
+    targets = {name for name, python in offered.items() if python == version}
     if not targets:
-        offered = ", ".join(sorted({target["python"] for target in listed["targets"]}))
-        refuse(bundle, f"the bundle is for Python {offered}, this machine has {version}", "use a bundle for it")
-    wheels = [a for a in listed["artifacts"] if a["kind"] == "python" and set(a["targets"]) & set(targets)]
-    for wheel in wheels:
-        path = bundle / "blobs" / "sha256" / wheel["sha256"]
-        digest = hashlib.sha256()
-        try:
-            with path.open("rb") as source, (folder / Path(wheel["filename"]).name).open("wb") as copy:
-                while piece := source.read(1 << 20):
-                    digest.update(piece)
-                    copy.write(piece)
-        except FileNotFoundError:
-            refuse(path, f"{wheel['filename']} is missing", "get the bundle again")
-        except OSError as error:
-            refuse(path, f"{wheel['filename']}: {error.strerror}", "free some space, or mend the medium")
-        if digest.hexdigest() != wheel["sha256"]:
-            refuse(path, f"{wheel['filename']} was changed", "do not use this bundle; get it again from its maker")
-    return {wheel["name"]: folder / wheel["filename"] for wheel in wheels}
+        pythons = ", ".join(sorted(set(offered.values())))
+        refuse(bundle.folder, f"the bundle is for Python {pythons}, this machine has {version}", "use a bundle for it")
+    wheels, lacking = {}, []
+    for wheel in bundle.listed["artifacts"]:
+        if wheel["kind"] != "python" or not targets & set(wheel["targets"]):
+            continue
+        path = bundle.folder / "blobs" / "sha256" / wheel["sha256"]
+        if wheel["sha256"] not in bundle.carried:
+            path = site / "blobs" / "sha256" / wheel["sha256"]
+            if not path.exists():
+                lacking.append(wheel["filename"])
+                continue
+        wheels[wheel["name"]] = folder / Path(wheel["filename"]).name
+        copied(path, wheels[wheel["name"]], wheel["sha256"])
+    return wheels, lacking
 
 
-def install(wheels: dict[str, Path], folder: Path, prefix: Path, version: str) -> None:
-    """Make the virtual environment at `prefix` and install Penstock in it from the wheels in `folder`."""
-    if "pip" not in wheels:
-        refuse(folder, "the bundle has no pip", "use a bundle of the product")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--clear", prefix], check=True)
-    python = prefix / "bin" / "python"
+def install(bundle: Bundle, site: Path, folder: Path) -> int:
+    """Make a virtual environment in the empty `folder` and install Penstock in it; return how many wheels it had."""
+    wheelhouse = folder / "wheels"
+    wheelhouse.mkdir()
+    wheels, lacking = checked_wheels(bundle, site, wheelhouse)
+    cure = "use the full bundle, or the first volume of it"
+    for name in ("penstock", "pip"):
+        if name not in wheels:
+            refuse(bundle.folder, f"neither the bundle nor the site has {name}", cure)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     # pip runs from its own wheel, which a zip file on the path allows
-    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(wheels["pip"]), "HOME": str(folder), "LC_ALL": "C.UTF-8"}
-    options = ["--no-index", "--no-cache-dir", "--disable-pip-version-check", "--quiet", "--find-links", str(folder)]
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "PYTHONPATH": str(wheels["pip"]),
+        "HOME": str(wheelhouse),
+        "LC_ALL": "C.UTF-8",
+    }
+    options = [
+        "--no-index",
+        "--no-cache-dir",
+        "--disable-pip-version-check",
+        "--quiet",
+        "--find-links",
+        str(wheelhouse),
+    ]
+    version = next(a["version"] for a in bundle.listed["artifacts"] if (a["kind"], a["name"]) == ("python", "penstock"))
     wanted = [f"penstock[{EXTRAS}]=={version}", "pip"]
-    subprocess.run([python, "-m", "pip", "--isolated", "install", *options, *wanted], check=True, env=environment)
+    command = [str(folder / "bin" / "python"), "-m", "pip", "--isolated", "install", *options, *wanted]
+    if subprocess.run(command, check=not lacking, env=environment).returncode:
+        refuse(bundle.folder, f"neither the bundle nor the site has all of {', '.join(lacking)}", cure)
+    shutil.rmtree(wheelhouse)
+    return len(wheels)
 
 
-def link(prefix: Path, target: Path) -> None:
-    """Point the command at `target` to the virtual environment; the switch is one step."""
-    beside = target.with_name(f".{target.name}.new")
-    beside.unlink(missing_ok=True)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    beside.symlink_to(prefix / "bin" / "penstock")
-    beside.replace(target)
+def switch(prefix: Path, folder: Path) -> None:
+    """Let `prefix` lead to a finished environment in one step; what it led to before goes away."""
+    old = prefix.resolve() if prefix.is_symlink() else prefix.with_name(f".{prefix.name}-old")
+    if prefix.exists() and not prefix.is_symlink():
+        prefix.rename(old)
+    os.sync()
+    link(prefix, Path(folder.name))
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def link(path: Path, target: Path) -> None:
+    """Make `path` a symbolic link to `target`; the switch is one step."""
+    beside = path.with_name(f".{path.name}.new")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if beside.is_symlink():
+        beside.unlink()
+    beside.symlink_to(target)
+    beside.replace(path)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Check the bundle, then install from it where that is wanted."""
+    # who was trusted before is trusted still: the site's own pin, then the one of an earlier installation
+    pins = [options.root / "keys" / "bundle.pub", options.prefix / "bundle.pub"]
+    known = options.key or next((pin for pin in pins if pin.exists()), None)
+    bundle = Bundle(Path(__file__).resolve().parent, public_key(known) if known else None)
+    name = hashlib.sha256(bundle.key).hexdigest()
+    how = f"known by {known}" if known else "known from the bundle itself: compare it with its maker's"
+    print(f"{bundle.part}{bundle.listed['name']} {bundle.listed['version']}, signed by {name} ({how})")
+    if options.verify_only:
+        print(f"whole: {len(bundle.carried)} files, {bundle.check()} bytes")
+        return
+    options.prefix.parent.mkdir(parents=True, exist_ok=True)
+    with options.prefix.with_name(f".{options.prefix.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        present = options.prefix.resolve()
+        for left in options.prefix.parent.glob(f".{options.prefix.name}-*"):
+            if left.resolve() != present:
+                shutil.rmtree(left)
+        folder = Path(tempfile.mkdtemp(prefix=f".{options.prefix.name}-", dir=options.prefix.parent))
+        try:
+            count = install(bundle, options.root, folder)
+            if known:
+                # the import of this bundle and of later ones expects the same maker
+                shutil.copyfile(bundle.folder / "penstock.pub", folder / "bundle.pub")
+            folder.chmod(0o755)
+            switch(options.prefix, folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        link(options.command, options.prefix / "bin" / "penstock")
+    print(f"installed {options.command} from {count} checked packages")
 
 
 def main() -> int:
-    """Check, then install; return the exit code."""
+    """Do what the command line says; return the exit code."""
     parser = argparse.ArgumentParser(description="Install penstock from this bundle.")
-    parser.add_argument("--key", type=Path, help="public key that the bundle must be signed with")
-    parser.add_argument(
-        "--prefix", type=Path, default=Path("/opt/penstock/site"), help="folder of the virtual environment"
-    )
+    parser.add_argument("--key", type=Path, help="public key that the bundle must be signed with, or that it replaced")
+    parser.add_argument("--verify-only", action="store_true", help="check everything in the bundle and install nothing")
+    parser.add_argument("--root", type=Path, default=Path("/var/lib/penstock/reservoir"), help="what the site holds")
+    parser.add_argument("--prefix", type=Path, default=Path("/opt/penstock/site"), help="the virtual environment")
     parser.add_argument("--command", type=Path, default=Path("/usr/local/bin/penstock"), help="where the command goes")
     options = parser.parse_args()
-    bundle = Path(__file__).resolve().parent
-    key = public_key(options.key or bundle / "penstock.pub")
-    listed = signed_list(bundle, key)
-    name = hashlib.sha256(key).hexdigest()
-    how = "given by --key" if options.key else "from the bundle itself: compare it with its maker's"
-    print(f"{listed['name']} {listed['version']}, signed by {name} ({how})")
-    folder = Path(tempfile.mkdtemp(prefix="penstock-"))
+    if sys.version_info[:2] < OLDEST_PYTHON and not options.verify_only:
+        version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        print(
+            f"error: Penstock needs Python 3.11 or newer, this is {version}. Cure: run it with a newer one.",
+            file=sys.stderr,
+        )
+        return 5
     try:
-        wheels = checked_wheels(bundle, listed, folder)
-        if "penstock" not in wheels:
-            refuse(bundle, "the bundle has no penstock", "use a bundle of the product")
-        version = next(a["version"] for a in listed["artifacts"] if a["kind"] == "python" and a["name"] == "penstock")
-        install(wheels, folder, options.prefix, version)
-        if options.key:
-            # the import of this bundle and of later ones expects the same maker
-            shutil.copyfile(options.key, options.prefix / "bundle.pub")
-        link(options.prefix, options.command)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    print(f"installed {options.command} from {len(wheels)} checked packages")
+        run(options)
+    except RefusedError as refusal:
+        print(f"error: {refusal}", file=sys.stderr)
+        return 3
+    except subprocess.CalledProcessError as failed:
+        print(f"error: {failed.cmd[0]} ended with code {failed.returncode}; see above.", file=sys.stderr)
+        return 4
+    except OSError as error:
+        print(
+            f"error: {error.filename or options.prefix}: {error.strerror}. Cure: run as root, with room on the disk.",
+            file=sys.stderr,
+        )
+        return 5
     return 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except RefusedError as refusal:
-        print(f"error: {refusal}", file=sys.stderr)
-        sys.exit(3)
-    except subprocess.CalledProcessError as failed:
-        print(f"error: {failed.cmd[0]} ended with code {failed.returncode}; see above.", file=sys.stderr)
-        sys.exit(4)
+    sys.exit(main())

@@ -144,7 +144,7 @@ class Journey:
             self.penstock("delete", *live)
             self.until(lambda: not self.json("list"), "the sessions of an earlier run are gone")
 
-    def submit(self, name: str, gpus: str = "0.5", *, image: str = "python") -> None:
+    def submit(self, name: str, gpus: str = "0.5", *, image: str = "python:3.11") -> None:
         """Submit a session that sleeps until it is deleted."""
         self.penstock("submit", name, "-i", image, "-g", gpus, "--command", "sleep", "--args", "infinity")
 

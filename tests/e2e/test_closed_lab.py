@@ -26,6 +26,26 @@ except OSError as error:
 """
 
 
+INDEX = "https://reservoir:8443/index/site/dev/"
+WHEEL = """
+import sys, zipfile
+name = sys.argv[1]
+path = f"/tmp/{name}-99.0-py3-none-any.whl"
+info = f"{name}-99.0.dist-info"
+files = {
+    f"{name}.py": "",
+    f"{info}/METADATA": f"Metadata-Version: 2.1\\nName: {name}\\nVersion: 99.0\\n",
+    f"{info}/WHEEL": "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+    f"{info}/RECORD": "",
+}
+with zipfile.ZipFile(path, "w") as wheel:
+    for file, text in files.items():
+        # the same bytes each time: a version is never replaced
+        wheel.writestr(zipfile.ZipInfo(file), text)
+print(path)
+"""
+
+
 @pytest.mark.parametrize("node", NODES)
 class TestTheNetworkIsClosed:
     """No node has any way out, and none knows a package source but the reservoir."""
@@ -81,7 +101,13 @@ def test_the_site_verifies(journey: Journey) -> None:
     verdict = json.loads(result.stdout)
     failed = [(n, c) for n, node in verdict["nodes"].items() for c in node["checks"] if not c["ok"]]
     assert (result.returncode, verdict["ok"], failed) == (0, True, [])
-    assert set(verdict["nodes"]) == set(NODES)
+    systems = {name: node["facts"]["os"].split(" (")[0] for name, node in verdict["nodes"].items()}
+    assert systems == {
+        "master1": "Debian GNU/Linux 12",
+        "worker1": "Debian GNU/Linux 12",
+        "worker2": "Debian GNU/Linux 13",
+        "storage1": "Debian GNU/Linux 13",
+    }
 
 
 def test_verify_notices_a_stopped_agent(journey: Journey) -> None:
@@ -147,6 +173,19 @@ def test_a_session_is_a_container_that_has_its_share_and_no_way_out(journey: Jou
     script = f"python3 -c {shlex.quote(CONNECT)}\nexit\n"
     answer = journey.try_penstock("bash", "third", stdin=script)
     assert "ENETUNREACH" in answer.stdout, answer.stdout + answer.stderr
+
+
+def test_sessions_run_on_workers_of_both_releases(journey: Journey) -> None:
+    journey.clear()
+    journey.project("8")
+    try:
+        for name in ("one", "other"):
+            journey.submit(name, "4")
+        journey.until(lambda: journey.states() == {"one": "RUNNING", "other": "RUNNING"}, "both sessions run")
+        assert {journey.json("get", name)["node"] for name in ("one", "other")} == {"worker1", "worker2"}
+    finally:
+        journey.clear()
+        journey.project("1")
 
 
 def test_logs_follow_a_session_and_outlive_it(journey: Journey) -> None:
@@ -250,3 +289,40 @@ def test_secrets_stay_private(journey: Journey) -> None:
         "master1", "grep", "-rlF", "--", password, "/var/log", "/var/lib/penstock/site", "/etc/penstock"
     )
     assert found.stdout.split() == ["/var/lib/penstock/site/admin-password"]
+
+
+def test_users_share_packages_of_their_own_and_cannot_shadow_what_is_published(journey: Journey) -> None:
+    """Upload on one node, install on another: the site's index has both kinds, and published names stay shut."""
+    uploads = ("penstock", "reservoir", "uploads")
+    journey.in_node("master1", *uploads, "remove-account", "carol")
+    made = journey.in_node("master1", *uploads, "add-account", "carol", "--json")
+    assert made.returncode == 0, made.stderr
+    assert journey.in_node("worker1", "apt-get", "install", "--yes", "curl").returncode == 0
+    login = f"carol:{json.loads(made.stdout)['password']}"
+
+    def upload(name: str) -> str:
+        package = journey.in_node("worker1", "python3", "-c", WHEEL, name).stdout.strip()
+        form = (":action=file_upload", f"name={name}", "version=99.0", f"content=@{package}")
+        words = [word for field in form for word in ("--form", field)]
+        ca = ("--cacert", "/etc/penstock/pki/ca.crt")
+        return journey.in_node(
+            "worker1", "curl", "--silent", *ca, "--user", login, *words, "--write-out", " %{http_code}", INDEX
+        ).stdout
+
+    assert upload("carols").endswith("200")
+    refused = upload("packaging")
+    assert refused.endswith("403")
+    assert "penstock reservoir uploads allow packaging" in refused
+    install = (
+        f"python3 -m venv /tmp/own && /tmp/own/bin/pip install --quiet --index-url {INDEX}+simple/ carols packaging"
+    )
+    done = journey.in_node("worker2", "sh", "-c", install)
+    assert done.returncode == 0, done.stderr
+    said = journey.in_node(
+        "worker2", "/tmp/own/bin/python", "-c", "import carols, packaging; print(packaging.__version__)"
+    )
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.strip() != "99.0"
+    listed = json.loads(journey.in_node("master1", *uploads, "list", "--json").stdout)
+    assert "carols" in listed["packages"]
+    assert listed["hidden"] == []

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from reservoir.lock import read_manifest
+
 ROOT = Path(__file__).parents[2]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
 READ_ONLY = {"evidence", "fabric", "preflight"}
@@ -16,6 +18,8 @@ READ_ONLY = {"evidence", "fabric", "preflight"}
 
 SERVICES = [role for role in ROLES if role.name not in READ_ONLY]
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
+MANIFEST = read_manifest(ROOT / "manifest.yml")
+RELEASES = {target.release for target in MANIFEST.targets}
 GROUPS: dict[str, Any] = yaml.safe_load((ROOT / "inventory/groups.yml").read_text())["all"]["children"]
 
 
@@ -29,11 +33,11 @@ def tasks(role: Path) -> list[dict[str, Any]]:
     ]
 
 
-def names(role: Path) -> list[str]:
-    """Debian packages that a role's defaults name."""
+def names(role: Path, release: str) -> set[str]:
+    """Debian packages that a role's defaults name for a release: a list, or lists by release or by kind."""
     packages = load(role / "defaults/main.yml").get(f"{role.name}_packages", [])
-    kinds = packages.values() if isinstance(packages, dict) else [packages]
-    return [name for kind in kinds for name in kind]
+    kinds = packages if isinstance(packages, dict) else {"": packages}
+    return {name for kind, listed in kinds.items() if kind not in RELEASES - {release} for name in listed}
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
@@ -99,11 +103,12 @@ def test_roles_use_the_modules_that_ansible_itself_brings(role: Path) -> None:
         assert modules[0] in own or modules[0].startswith("ansible.builtin."), modules[0]
 
 
+@pytest.mark.parametrize("release", sorted(RELEASES))
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
-def test_the_bundle_contains_every_package_that_a_role_installs(role: Path) -> None:
-    manifest = load(ROOT / "manifest.yml")
-    bundled = {package for packages in manifest["debian"].values() for package in packages}
-    assert set(names(role)) <= bundled
+def test_the_bundle_contains_every_package_that_a_role_installs(role: Path, release: str) -> None:
+    groups = [MANIFEST.debian_groups(target) for target in MANIFEST.targets if target.release == release]
+    bundled = {package for by_name in groups for group in by_name.values() for package in group.packages}
+    assert names(role, release) <= bundled
 
 
 def test_group_and_role_and_variables_share_one_name() -> None:

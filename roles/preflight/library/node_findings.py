@@ -58,7 +58,7 @@ def findings(options: dict[str, Any]) -> list[dict[str, Any]]:
             "system",
             release == options["release"] and platform.machine() == options["machine"],
             f"the node runs {release or 'an unknown system'} on {platform.machine()}",
-            f"install {options['release']} for {options['machine']}, for which the bundle was made",
+            f"write its release in the site file, or install {options['release']} for {options['machine']} on it",
         ),
         finding(
             "python",

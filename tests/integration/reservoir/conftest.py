@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from reservoir.bundle import link_or_copy
+from reservoir.images import archive
 
 ROOT = Path(__file__).parents[3]
 PENSTOCK = Path(sys.executable).with_name("penstock")
@@ -59,18 +60,20 @@ class Machine:
 
 @dataclass
 class ClosedNetwork:
-    """Bare machines of the product's lab image on a network with no way out."""
+    """Bare machines of the product's lab images on a network with no way out."""
 
     bundle: Path
-    image: str
+    images: Mapping[str, str]
     name: str = field(default_factory=lambda: f"penstock-test-{uuid.uuid4().hex[:8]}")
     machines: list[str] = field(default_factory=list)
 
-    def machine(self, name: str, *options: str) -> Machine:
-        """Start a machine that the others know by `name`."""
+    def machine(self, name: str, *options: str, release: str = "bookworm") -> Machine:
+        """Start a machine with a release of Debian that the others know by `name`."""
         words = ["--network", self.name, "--network-alias", name, "--hostname", name, "--cap-add", "NET_ADMIN"]
         volume = f"{self.bundle}:{MEDIA}:ro"
-        identity = docker("run", "--detach", *words, "--volume", volume, *options, self.image, "sleep", "infinity")
+        identity = docker(
+            "run", "--detach", *words, "--volume", volume, *options, self.images[release], "sleep", "infinity"
+        )
         self.machines.append(identity)
         machine = Machine(identity)
         machine.run("ip route del default || true; ! ip route show default | grep .")
@@ -102,18 +105,31 @@ def listed(product_bundle: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def node_image(product_bundle: Path, listed: dict[str, Any]) -> str:
-    """The lab's image, loaded from the bundle."""
-    (image,) = [a for a in listed["artifacts"] if a["kind"] == "image" and a["name"] == "penstock/lab-node"]
-    reference = f"{image['name']}:{image['version']}"
-    said = docker("load", "--input", product_bundle / "blobs/sha256" / image["sha256"])
-    assert reference in said
-    return reference
+def node_images(
+    product_bundle: Path, listed: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """The lab's images by their release, loaded from the bundle."""
+    releases = {target["name"]: target["release"] for target in listed["targets"]}
+    found = {}
+    for image in (a for a in listed["artifacts"] if a["kind"] == "image" and a["name"] == "penstock/lab-node"):
+        reference = f"{image['name']}:{image['version']}"
+        path = tmp_path_factory.mktemp("node") / "image.tar"
+        archive.write(path, product_bundle / "blobs/sha256", image["sha256"], reference)
+        assert reference in docker("load", "--input", path)
+        path.unlink()
+        found[releases[image["targets"][0]]] = reference
+    return found
+
+
+@pytest.fixture(scope="session")
+def node_image(node_images: dict[str, str]) -> str:
+    """The lab's image of Debian 12."""
+    return node_images["bookworm"]
 
 
 @pytest.fixture(scope="module")
-def closed(product_bundle: Path, node_image: str) -> Iterator[ClosedNetwork]:
-    network = ClosedNetwork(product_bundle, node_image)
+def closed(product_bundle: Path, node_images: dict[str, str]) -> Iterator[ClosedNetwork]:
+    network = ClosedNetwork(product_bundle, node_images)
     docker("network", "create", "--internal", network.name)
     try:
         yield network

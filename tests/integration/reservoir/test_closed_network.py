@@ -5,53 +5,49 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from datetime import UTC, datetime, timedelta
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from reservoir import signing
-from tests.integration.reservoir.conftest import MEDIA, ROOT, ClosedNetwork, Machine, penstock
+from reservoir.lock import read_manifest
+from tests.integration.reservoir.conftest import MEDIA, ROOT, ClosedNetwork, Machine, docker, penstock
+from tests.integration.reservoir.registry import certificate
 
 SITE = "/var/lib/penstock/reservoir"
 URL = "http://reservoir:8080"
-SOURCES = f"""\
+SOURCES = """\
 Types: deb
-URIs: {URL}/apt
-Suites: bookworm
+URIs: {url}/apt
+Suites: {release}
 Components: main
 Signed-By: /etc/apt/keyrings/penstock.asc
 """
+RELEASES = ("bookworm", "trixie")
 REGISTRY = """\
 version: 0.1
 storage: {filesystem: {rootdirectory: /srv}}
 http: {addr: ":5000", tls: {certificate: /tls/ca.crt, key: /tls/private/server.key}}
 """
 
-
-def certificate(folder: Path) -> None:
-    """Write a certificate for the name `reservoir`, signed by itself."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "reservoir")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("reservoir")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "ca.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (folder / "private").mkdir()
-    (folder / "private/server.key").write_bytes(pem)
+# what building an image takes: name spaces, mounts, another root
+MAY_MOUNT = (
+    *("--cap-add", "ALL", "--cap-drop", "SYS_RESOURCE"),
+    *("--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined"),
+)
+RECIPE = """\
+schema: 1
+name: team/numbers
+tag: "1"
+target: debian12
+session: true
+packages: [procps, python3, python3-venv]
+python: [numpy<2]
+files:
+  - {path: /etc/motd, content: made here}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +55,7 @@ def reservoir(closed: ClosedNetwork, tmp_path_factory: pytest.TempPathFactory) -
     """A machine that installed the product from the disk, imported the bundle and serves it."""
     folder = tmp_path_factory.mktemp("tls")
     certificate(folder)
-    machine = closed.machine("reservoir", "--volume", f"{folder}:/tls:ro")
+    machine = closed.machine("reservoir", "--volume", f"{folder}:/tls:ro", *MAY_MOUNT)
     machine.run(f"sh {MEDIA}/install.sh --key {MEDIA}/penstock.pub")
     machine.run(f"penstock reservoir import {MEDIA} --json && penstock reservoir publish --json")
     machine.start(f"cd {SITE}/current && exec python3 -m http.server 8080")
@@ -68,14 +64,16 @@ def reservoir(closed: ClosedNetwork, tmp_path_factory: pytest.TempPathFactory) -
     return machine
 
 
-@pytest.fixture(scope="module")
-def node(closed: ClosedNetwork, reservoir: Machine) -> Machine:
-    """A bare machine whose only package source is the reservoir."""
-    machine = closed.machine("node")
+@pytest.fixture(scope="module", params=RELEASES)
+def node(closed: ClosedNetwork, reservoir: Machine, request: pytest.FixtureRequest) -> Machine:
+    """A bare machine of either release whose only package source is the reservoir."""
+    machine = closed.machine(f"node-{request.param}", release=request.param)
     machine.run("rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*; mkdir -p /etc/apt/keyrings")
     fetch = f"import urllib.request as u; print(u.urlopen('{URL}/keys/apt.asc').read().decode(), end='')"
     machine.run(f'python3 -c "{fetch}" > /etc/apt/keyrings/penstock.asc')
-    machine.run(f"cat > /etc/apt/sources.list.d/penstock.sources <<END\n{SOURCES}END\n")
+    machine.run(
+        f"cat > /etc/apt/sources.list.d/penstock.sources <<END\n{SOURCES.format(url=URL, release=request.param)}END\n"
+    )
     machine.run("apt-get update")
     return machine
 
@@ -85,10 +83,13 @@ def test_the_network_leads_nowhere(node: Machine) -> None:
     assert "Network is unreachable" in node.run(f'python3 -c "{connect}"', code=1)
 
 
-@pytest.mark.parametrize("group", yaml.safe_load((ROOT / "manifest.yml").read_text())["debian"])
-def test_every_group_of_debian_packages_is_complete(node: Machine, group: str) -> None:
-    names = " ".join(yaml.safe_load((ROOT / "manifest.yml").read_text())["debian"][group])
-    assert "0 not upgraded" in node.run(f"apt-get install --simulate --no-install-recommends {names}")
+def test_every_group_of_debian_packages_is_complete(node: Machine) -> None:
+    manifest = read_manifest(ROOT / "manifest.yml")
+    release = node.run(". /etc/os-release && echo $VERSION_CODENAME").strip()
+    (target,) = [target for target in manifest.targets if target.release == release]
+    for name, group in manifest.debian_groups(target).items():
+        said = node.run(f"apt-get install --simulate --no-install-recommends {' '.join(group.packages)}")
+        assert "0 not upgraded" in said, name
 
 
 def test_a_debian_package_installs_and_runs(node: Machine) -> None:
@@ -101,7 +102,8 @@ def test_packages_signed_by_another_key_are_refused(node: Machine) -> None:
     node.run("cp /etc/apt/keyrings/penstock.asc /tmp/right.asc")
     try:
         node.run("cp /usr/share/keyrings/debian-archive-keyring.gpg /etc/apt/keyrings/penstock.asc")
-        assert "NO_PUBKEY" in node.run("apt-get update -o APT::Update::Error-Mode=any", code=100)
+        said = node.run("apt-get update -o APT::Update::Error-Mode=any", code=100)
+        assert re.search("NO_PUBKEY|Missing key", said), "in the words of gpgv on Debian 12 and of sqv on Debian 13"
     finally:
         node.run("cp /tmp/right.asc /etc/apt/keyrings/penstock.asc && apt-get update")
 
@@ -131,13 +133,55 @@ def test_images_go_to_the_registry_once(reservoir: Machine, listed: dict[str, An
     reservoir.start("exec docker-registry serve /etc/docker/registry/config.yml")
     publish = "penstock reservoir publish --registry reservoir:5000 --ca /tls/ca.crt --json"
     first = json.loads(reservoir.run(f"sleep 1; {publish} 2>/dev/null"))
-    assert sorted(first["pushed"]) == ["penstock/lab-node:12", "penstock/python:3.11"]
+    images = [artifact for artifact in listed["artifacts"] if artifact["kind"] == "image"]
+    digests = {f"{image['name']}:{image['version']}": image["metadata"]["digest"] for image in images}
+    assert sorted(first["pushed"]) == sorted(digests)
     second = json.loads(reservoir.run(f"{publish} 2>/dev/null"))
     assert (second["pushed"], second["changed"]) == ([], False)
     inspect = "skopeo --insecure-policy inspect --cert-dir /tls --format '{{.Digest}}'"
-    digests = {a["name"]: a["metadata"]["digest"] for a in listed["artifacts"] if a["kind"] == "image"}
-    for name, tag in (("penstock/lab-node", "12"), ("penstock/python", "3.11")):
-        assert digests[name] in reservoir.run(f"{inspect} docker://reservoir:5000/{name}:{tag}")
+    for reference, digest in digests.items():
+        assert digest in reservoir.run(f"{inspect} docker://reservoir:5000/{reference}")
+
+
+def test_the_site_builds_an_image_from_what_it_serves(reservoir: Machine, tmp_path: Path) -> None:
+    reservoir.run("DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends debootstrap")
+    reservoir.run(f"cat > /root/recipe.yml <<END\n{RECIPE}END\n")
+    build = "penstock reservoir image build /root/recipe.yml --json 2>/dev/null"
+    made = json.loads(reservoir.run(build))
+    assert made["bundle"].startswith("local-team-numbers-1-")
+    assert made["changed"]
+    assert not json.loads(reservoir.run(build))["changed"]
+    publish = "penstock reservoir publish --registry reservoir:5000 --ca /tls/ca.crt --json 2>/dev/null"
+    published = json.loads(reservoir.run(publish))
+    assert published["pushed"] == ["team/numbers:1"]
+    assert made["bundle"] in published["bundles"]
+    images = json.loads(reservoir.run(f"cat {SITE}/current/images/index.json"))["images"]
+    assert any((image["name"], image["session"]) == ("team/numbers", True) for image in images)
+    reference = f"penstock-test-{uuid.uuid4().hex[:8]}/numbers:1"
+    copy = "skopeo --insecure-policy copy --quiet --src-cert-dir /tls docker://reservoir:5000/team/numbers:1"
+    reservoir.run(f"{copy} docker-archive:/root/image.tar:{reference}")
+    docker("cp", f"{reservoir.identity}:/root/image.tar", tmp_path)
+    docker("load", "--input", tmp_path / "image.tar")
+    try:
+        script = "import numpy; print(numpy.__version__, open('/etc/motd').read())"
+        said = docker("run", "--rm", "--network", "none", reference, "python", "-c", script)
+    finally:
+        docker("rmi", reference)
+    assert re.fullmatch(r"1\.26\.\d+ made here", said)
+
+
+def test_a_recipe_that_the_site_cannot_build_is_told(reservoir: Machine) -> None:
+    for words, told in (
+        ("s/procps/no-such-package/", "no such Debian package"),
+        ("s/numpy<2/numpy<1/", "no set of wheels"),
+        ("s/debian12/debian11/", "use one of: debian12, debian13"),
+        ("s/, python3-venv//", "add python3-venv"),
+        ("s#team/numbers#penstock/numpy#; s/tag: .*/tag: '1.26'/", "choose another name or tag"),
+    ):
+        reservoir.run(f'sed "{words}" /root/recipe.yml > /root/other.yml')
+        said = reservoir.run("penstock reservoir image build /root/other.yml; test $? = 2 -o $? = 7")
+        assert told in said
+        assert "/root/other.yml" in said
 
 
 def test_a_registry_that_does_not_answer_is_told(reservoir: Machine) -> None:
@@ -171,8 +215,8 @@ def test_the_installer_refuses_a_changed_package(
     (damaged / "blobs/sha256" / wheel["sha256"]).write_bytes(content)
     tmp_path.chmod(0o755)
     machine = closed.machine("careful", "--volume", f"{damaged}:/damaged:ro")
-    assert f"{wheel['filename']} was changed" in machine.run("sh /damaged/install.sh", code=3)
-    machine.run("! test -e /opt/penstock && ! command -v penstock")
+    assert f"{wheel['sha256']}: was changed" in machine.run("sh /damaged/install.sh", code=3)
+    machine.run("! test -e /opt/penstock/site && ! command -v penstock")
 
 
 def test_the_bundle_is_whole(product_bundle: Path) -> None:

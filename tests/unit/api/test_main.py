@@ -45,8 +45,9 @@ def test_a_weak_password_is_refused(run: CliRunner) -> None:
 def test_images_of_a_publication(run: CliRunner, tmp_path: Path) -> None:
     changed(run, "migrate")
     index = tmp_path / "index.json"
-    python = {"name": "penstock/python", "tag": "3.11", "archive": "python.tar", "digest": "sha256:0", "session": True}
-    node = {"name": "penstock/lab-node", "tag": "12", "archive": "node.tar", "digest": "sha256:1", "session": False}
+    also = {"architectures": ["amd64"]}
+    python = {"name": "penstock/python", "tag": "3.11", "digest": "sha256:0", "session": True} | also
+    node = {"name": "penstock/lab-node", "tag": "12", "digest": "sha256:1", "session": False} | also
     index.write_text(json.dumps({"images": [python, node]}))
     words = ("register-images", "--index", str(index), "--registry")
     assert changed(run, *words, "reservoir:5000")

@@ -37,21 +37,27 @@ class World:
         self.changed = True
         self.findings: list[dict[str, Any]] = []
         self.failure: PenstockError | None = None
+        self.missing: list[int] = []
         self.artifacts = [SimpleNamespace(name="penstock", version="1.2.3")]
+        self.releases = ["bookworm", "trixie"]
         self.site_changes = 5
         self.hosts: dict[str, Any] = {}
+        self.unattended = False
 
     def bundle(self) -> Any:
-        return SimpleNamespace(version="1.2.3", name="penstock", of_kind=lambda _: self.artifacts)
+        targets = [SimpleNamespace(os="debian", release=release) for release in self.releases]
+        return SimpleNamespace(version="1.2.3", name="penstock", of_kind=lambda _: self.artifacts, targets=targets)
 
     def take(self, *_: Any, **__: Any) -> Any:
         self.did.append("import")
         if self.failure:
             raise self.failure
-        return SimpleNamespace(changed=self.changed, identity="penstock-1.2.3-abc")
+        lacking = {"complete": not self.missing, "volumes": 3, "missing": self.missing, "damaged": []}
+        return SimpleNamespace(changed=self.changed, identity="penstock-1.2.3-abc", **lacking)
 
-    def publish(self, *_: Any, **__: Any) -> Any:
+    def publish(self, *_: Any, unattended: bool, **__: Any) -> Any:
         self.did.append("publish")
+        self.unattended = unattended
         return SimpleNamespace(changed=self.changed)
 
     def issue(self, *_: Any) -> bool:
@@ -97,10 +103,11 @@ def test_the_first_deploy_does_all_steps_in_order(site: Site, world: World) -> N
     done = run(site, world)
     assert world.did == ["import", "publish", "issue", "preflight", "site"]
     assert world.hosts["all"]["vars"]["site_version"] == "1.2.3"
-    assert (done.ok, done.changes) == (True, 4 + 5)
+    assert (done.ok, done.changes) == (True, 5 + 5)
     assert list(done.phases) == ["bundle", "identity", "preflight", "Time"]
     assert done.admin_password == (world.state / "admin-password").read_text().strip()
-    assert (world.state / "admin-password").stat().st_mode & 0o777 == 0o600
+    for secret in ("admin-password", "index-password"):
+        assert (world.state / secret).stat().st_mode & 0o777 == 0o600
     assert world.state.stat().st_mode & 0o777 == 0o700
 
 
@@ -111,7 +118,15 @@ def test_a_second_deploy_changes_nothing_and_keeps_the_password(site: Site, worl
     assert second.changes == 0
     assert second.admin_password is None
     assert (world.state / "admin-password").read_text().strip() == first.admin_password
-    assert [record["changes"] for record in records(world)] == [0, 9]
+    assert [record["changes"] for record in records(world)] == [0, 10]
+
+
+def test_only_a_bundle_that_is_new_ends_a_rollback(site: Site, world: World) -> None:
+    run(site, world)
+    assert not world.unattended
+    world.changed = False
+    run(site, world)
+    assert world.unattended
 
 
 def test_a_full_disk_leaves_no_empty_password_behind(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,6 +166,15 @@ def test_a_bundle_of_something_else_is_refused(site: Site, world: World) -> None
     assert "site" not in world.did
 
 
+def test_nodes_whose_release_the_bundle_does_not_serve_are_named_before_anything_else(site: Site, world: World) -> None:
+    world.releases = ["bookworm"]
+    with pytest.raises(InputError) as caught:
+        run(site, world)
+    assert [problem.where for problem in caught.value.problems] == ["nodes[2].release", "nodes[3].release"]
+    assert "worker2 runs trixie, and the bundle is for bookworm. Cure: correct the release" in str(caught.value)
+    assert world.did == []
+
+
 def test_an_unfit_node_stops_before_any_node_is_changed(site: Site, world: World) -> None:
     world.findings = [
         {"name": "release", "ok": True, "reason": "", "cure": ""},
@@ -169,6 +193,13 @@ def test_a_failed_playbook_is_told_and_recorded(site: Site, world: World) -> Non
     (record,) = records(world)
     assert record["ok"] is False
     assert record["phases"]["Time"] == 1.5
+
+
+def test_volumes_that_are_not_complete_stop_the_deploy(site: Site, world: World) -> None:
+    world.missing = [2, 3]
+    with pytest.raises(ConflictError, match=r"not complete: volume 2, 3 of 3 is missing.*penstock reservoir import"):
+        run(site, world)
+    assert world.did == ["import"]
 
 
 def test_two_deploys_do_not_run_at_once(site: Site, world: World) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +14,14 @@ from appliance.site import Site, load
 from reservoir import bundle as bundles
 from reservoir.document import parse
 from reservoir.errors import ConflictError, InputError, IntegrityError, NotFoundError, ProcessError, UnavailableError
+from reservoir.model import TargetRecord
+from tests.unit.reservoir.parts import image_blobs
 
 EXAMPLE = (Path(__file__).parents[3] / "inventory/example/site.yml").read_text()
+TARGETS = [
+    TargetRecord(name="debian12", os="debian", release="bookworm", arch="amd64"),
+    TargetRecord(name="debian13", os="debian", release="trixie", arch="amd64"),
+]
 CLOSED = {"routes": [], "connect": "ENETUNREACH"}
 
 
@@ -90,7 +95,7 @@ def docker(monkeypatch: pytest.MonkeyPatch) -> Docker:
 def up(docker: Docker) -> Callable[..., list[str]]:
     def up(found: Site | None = None, bundle: Path | None = None) -> list[str]:
         told: list[str] = []
-        lab.up(found or site(), image="node:1", bundle=bundle, tell=told.append)
+        lab.up(found or site(), images={"bookworm": "node:12", "trixie": "node:13"}, bundle=bundle, tell=told.append)
         return told
 
     return up
@@ -112,7 +117,7 @@ def test_a_node_is_a_systemd_container_with_its_address_and_nothing_of_the_host(
     assert set(options(master, "--cap-drop")) == {"SYS_RESOURCE", "SYS_TIME"}
     assert "--privileged" not in master
     assert "--publish" not in master
-    assert master[-2:] == ["node:1", "/sbin/init"]
+    assert master[-2:] == ["node:12", "/sbin/init"]
 
 
 def test_what_needs_a_real_file_system_stands_on_volumes(docker: Docker, up: Any) -> None:
@@ -266,34 +271,39 @@ def test_status_tells_what_is_there_and_what_is_not(docker: Docker, tmp_path: Pa
 
 
 class TestNodeImage:
-    """The image comes from a bundle whose signature and hash hold."""
+    """The image comes from a bundle whose signature and hashes hold."""
 
     @pytest.fixture
     def bundle(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        content = b"an image"
-        sha256 = hashlib.sha256(content).hexdigest()
         (tmp_path / "blobs" / "sha256").mkdir(parents=True)
-        (tmp_path / "blobs" / "sha256" / sha256).write_bytes(content)
-        self.sha256 = sha256
+        self.sha256 = sha256 = image_blobs(tmp_path / "blobs" / "sha256")
         self.names = [lab.IMAGE]
 
         class Listed:
+            targets = TARGETS
+
             def of_kind(_, kind: str) -> list[Any]:  # noqa: N805 - the outer self is meant
                 from types import SimpleNamespace
 
-                return [SimpleNamespace(name=name, version="12", sha256=sha256) for name in self.names]
+                images = [("debian13", "13", "0" * 64), ("debian12", "12", sha256)]
+                return [
+                    SimpleNamespace(name=name, version=version, sha256=blob, targets=[target])
+                    for name in self.names
+                    for target, version, blob in images
+                ]
 
         monkeypatch.setattr(bundles, "read_signed", lambda *_: (Listed(), b"", None))
         return tmp_path
 
     def test_it_is_loaded_and_named_by_its_hash(self, bundle: Path, docker: Docker, monkeypatch: Any) -> None:
         monkeypatch.setattr(process, "succeeds", lambda _: False)
-        assert lab.node_image(bundle, lambda _: None) == f"penstock/lab-node:{self.sha256[:12]}"
-        assert docker.of("load")[0][-1].endswith(self.sha256)
+        assert lab.node_image(bundle, "bookworm", lambda _: None) == f"penstock/lab-node:{self.sha256[:12]}"
+        assert len(docker.of("load")) == 1
+        assert ["tag", "penstock/lab-node:12", f"penstock/lab-node:{self.sha256[:12]}"] in docker.of("tag")
 
     def test_it_is_not_loaded_again(self, bundle: Path, docker: Docker, monkeypatch: Any) -> None:
         monkeypatch.setattr(process, "succeeds", lambda _: True)
-        lab.node_image(bundle, lambda _: None)
+        lab.node_image(bundle, "bookworm", lambda _: None)
         assert not docker.of("load")
 
     def test_a_changed_or_missing_blob_is_refused(self, bundle: Path, docker: Docker, monkeypatch: Any) -> None:
@@ -301,13 +311,15 @@ class TestNodeImage:
         blob = bundle / "blobs" / "sha256" / self.sha256
         blob.write_bytes(b"an imagE")
         with pytest.raises(IntegrityError, match="the hash of the blob does not hold"):
-            lab.node_image(bundle, lambda _: None)
+            lab.node_image(bundle, "bookworm", lambda _: None)
         blob.unlink()
         with pytest.raises(IntegrityError, match="a blob is missing"):
-            lab.node_image(bundle, lambda _: None)
+            lab.node_image(bundle, "bookworm", lambda _: None)
         assert not docker.of("load")
 
     def test_a_bundle_without_it_is_refused(self, bundle: Path, docker: Docker) -> None:
         self.names = ["penstock/python"]
-        with pytest.raises(NotFoundError, match=r"holds no image penstock/lab-node.*list penstock/lab-node"):
-            lab.node_image(bundle, lambda _: None)
+        with pytest.raises(
+            NotFoundError, match=r"holds no image penstock/lab-node of bookworm.*list penstock/lab-node"
+        ):
+            lab.node_image(bundle, "bookworm", lambda _: None)

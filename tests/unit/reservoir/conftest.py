@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from reservoir import openpgp_key
 from tests.unit.reservoir.parts import make_bundle
 
 
@@ -18,3 +20,11 @@ def key() -> Ed25519PrivateKey:
 @pytest.fixture
 def bundle(tmp_path: Path, key: Ed25519PrivateKey) -> Path:
     return make_bundle(tmp_path / "made", key)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def quick_keys() -> Iterator[None]:
+    """Keys for repositories take long to find; the shortest that verifiers accept do for tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(openpgp_key, "BITS", 2048)
+        yield

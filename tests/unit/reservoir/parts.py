@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reservoir import bundle as bundles
+from reservoir.images import oci
+from reservoir.keychain import Keychain
 from reservoir.model import Artifact, Bundle, TargetRecord
 
 TARGET = TargetRecord(name="debian12", os="debian", release="bookworm", arch="amd64", python="3.11")
@@ -36,16 +39,16 @@ Description: a package for tests
 """
 
 
-def wheel(folder: Path, name: str = "demo", version: str = "1.0", body: str = "") -> Path:
+def wheel(folder: Path, name: str = "demo", version: str = "1.0", body: str = "", requires: Sequence[str] = ()) -> Path:
     """Write a wheel that installs one module."""
     path = folder / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(f"{name}.py", f"VERSION = {version!r}\n{body}")
         archive.writestr("deeper/other-9.dist-info/METADATA", "Name: other\n")
-        archive.writestr(
-            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nRequires-Python: >=3.9\n"
-        )
+        needs = "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
+        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nRequires-Python: >=3.9\n{needs}"
+        archive.writestr(f"{info}/METADATA", metadata)
         archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         archive.writestr(f"{info}/RECORD", "")
     return path
@@ -75,16 +78,49 @@ def parts(folder: Path, body: str = "") -> list[tuple[Artifact, Path]]:
     package = wheel(folder, body=body)
     deb = folder / "hello_1.0_amd64.deb"
     deb.write_bytes(b"deb" + body.encode() + b"." * 300_000)
-    image = folder / "demo_python_1.tar"
-    image.write_bytes(b"tar" + body.encode() + b"." * 2_000_000)
+    image = image_blobs(folder, body)
     file = folder / "notes.txt"
     file.write_text(f"notes {body}")
     return [
         (artifact(package, "python", "demo"), package),
         (artifact(deb, "debian", "hello", stanza=STANZA.format(name="hello", version="1.0")), deb),
-        (artifact(image, "image", "demo/python", tag="1", digest="sha256:" + "0" * 64, session=True), image),
+        *image_parts(folder, image),
         (artifact(file, "file", "notes.txt"), file),
     ]
+
+
+def image_blobs(folder: Path, body: str = "", architectures: Sequence[str] = ("amd64",)) -> str:
+    """Write the blobs of an image into a folder, each named by its hash; return that of its manifest or index.
+
+    The layer is no tar, which nobody looks at who only carries it.
+    """
+
+    def keep(content: bytes) -> tuple[str, int]:
+        sha256 = hashlib.sha256(content).hexdigest()
+        (folder / sha256).write_bytes(content)
+        return sha256, len(content)
+
+    layer = oci.Layer(*keep(b"layer" + body.encode() + b"." * 2_000_000), "0" * 64)
+    entries = []
+    for arch in architectures:
+        config = oci.config([layer], arch=arch, created="2000-01-01T00:00:00Z", start={}, steps=["test"])
+        keep(config)
+        sha256, size = keep(oci.manifest(config, [layer]))
+        platform = {"architecture": arch, "os": "linux"}
+        entries.append({"mediaType": oci.MANIFEST, "digest": f"sha256:{sha256}", "size": size, "platform": platform})
+    if len(entries) > 1:
+        sha256, _ = keep(oci.encode({"schemaVersion": 2, "mediaType": oci.INDEX, "manifests": entries}))
+    return sha256
+
+
+def image_parts(folder: Path, sha256: str, name: str = "demo/python", tag: str = "1") -> list[tuple[Artifact, Path]]:
+    """Describe an image of one architecture and its parts, whose blobs lie in a folder."""
+    digest = f"sha256:{sha256}"
+    words = {"tag": tag, "digest": digest, "session": True, "media_type": oci.MANIFEST, "architectures": ["amd64"]}
+    image = artifact(folder / sha256, "image", name, tag, **words)
+    image = image.model_copy(update={"filename": oci.filename(f"{name}:{tag}")})
+    parts = oci.artifacts(image, {sha256: (folder / sha256).read_bytes()})
+    return [(part, folder / part.sha256) for part in (image, *parts)]
 
 
 def make_bundle(
@@ -96,6 +132,9 @@ def make_bundle(
     body: str = "",
     created: str = "2026-01-02T03:04:05Z",
     made: Sequence[tuple[Artifact, Path]] | None = None,
+    targets: Sequence[TargetRecord] = (TARGET,),
+    documents: Mapping[str, bytes] = MappingProxyType({"sbom.cdx.json": b'{"components": [], "dependencies": []}'}),
+    chain: Keychain | None = None,
 ) -> Path:
     """Write a small signed bundle of every kind of artifact below `folder`; return its folder."""
     made = parts(folder / f"parts-{name}-{version}", body) if made is None else made
@@ -107,12 +146,13 @@ def make_bundle(
         name=name,
         version=version,
         created=created,
-        targets=[TARGET],
+        targets=list(targets),
         artifacts=[described for described, _ in made],
         installer={file: hashlib.sha256(bundles.installer(file)).hexdigest() for file in bundles.INSTALLER},
+        documents={file: hashlib.sha256(content).hexdigest() for file, content in documents.items()},
     )
     # copies, so that a test may damage the bundle and nothing else
-    final = bundles.assemble(bundle, [], key, folder / "out")
+    final = bundles.assemble(bundle, [], key, folder / "out", documents, chain=chain)
     for sha256 in bundle.sizes():
         (final / bundles.BLOBS / sha256).write_bytes((blobs / sha256).read_bytes())
     return final

@@ -5,9 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from appliance.cli import main
-from tests.unit.reservoir.parts import flip_bit
+from appliance.cli.reservoir import uploads
+from reservoir import signing
+from tests.unit.reservoir.parts import flip_bit, make_bundle
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *words: str | Path) -> int:
@@ -37,6 +40,19 @@ def test_the_way_from_a_bundle_to_a_publication(
     assert answers[-1]["publication"] == 1
 
 
+def test_two_bundles_at_once_are_one_answer(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    bundle: Path,
+    key: Ed25519PrivateKey,
+    tmp_path: Path,
+) -> None:
+    other = make_bundle(tmp_path / "other", key, name="other")
+    assert call(monkeypatch, "import", bundle, other, "--root", tmp_path / "site", "--json") == 0
+    answers = json.loads(capsys.readouterr().out)
+    assert [answer["bundle"].partition("-")[0] for answer in answers] == ["small", "other"]
+
+
 def test_a_damaged_bundle_ends_with_its_problems_and_code_3(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bundle: Path
 ) -> None:
@@ -45,7 +61,7 @@ def test_a_damaged_bundle_ends_with_its_problems_and_code_3(
     assert call(monkeypatch, "verify", bundle) == 3
     said = capsys.readouterr()
     errors = [line for line in said.err.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 4
+    assert len(errors) == 6
     assert all("was changed" in line and "Cure: " in line for line in errors)
     assert said.out == ""
 
@@ -64,6 +80,61 @@ def test_keys_are_made_once_and_shown(
     assert said.err.startswith("fingerprint ")
 
 
+def test_a_key_is_rotated_and_what_it_replaced_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PENSTOCK_SIGNING_KEY", str(tmp_path / "signing.key"))
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767323045")
+    assert call(monkeypatch, "key", "rotate") == 6
+    assert call(monkeypatch, "key", "new") == 0
+    old = capsys.readouterr().out.split()[-1]
+    assert call(monkeypatch, "key", "rotate") == 0
+    new = capsys.readouterr().out.split()[1]
+    assert call(monkeypatch, "key", "show") == 0
+    assert capsys.readouterr().err.splitlines() == [f"fingerprint {new}", f"replaced {old} on 2026-01-02"]
+
+
+def test_volumes_are_split_verified_and_imported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PENSTOCK_SIGNING_KEY", str(tmp_path / "signing.key"))
+    bundle = make_bundle(tmp_path, signing.new_key(tmp_path / "signing.key"))
+    assert call(monkeypatch, "split", bundle, "--size", "1.5MB", "-o", tmp_path / "volumes", "--json") == 0
+    first, *others = json.loads(capsys.readouterr().out)["volumes"]
+    site = tmp_path / "site"
+    assert call(monkeypatch, "verify", first, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["missing"] == list(range(2, len(others) + 2))
+    assert call(monkeypatch, "verify", first, *others, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["complete"]
+    assert call(monkeypatch, "import", first, "--root", site) == 0
+    assert f"1 of {len(others) + 1} volumes, still missing 2, " in capsys.readouterr().out
+    flip_bit(next((Path(others[0]) / "blobs/sha256").iterdir()))
+    assert call(monkeypatch, "import", *others, "--root", site) == 3
+    said = capsys.readouterr()
+    assert f"volume 2 of {len(others) + 1}: " in said.err
+    assert call(monkeypatch, "publish", "--root", site) == 6
+
+
+def test_a_receipt_goes_to_standard_output_or_into_a_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bundle: Path, tmp_path: Path
+) -> None:
+    assert call(monkeypatch, "import", bundle, "--root", tmp_path / "site") == 0
+    capsys.readouterr()
+    assert call(monkeypatch, "receipt", "--root", tmp_path / "site") == 0
+    assert json.loads(capsys.readouterr().out)["receipt"]["serial"] == 1
+    assert call(monkeypatch, "receipt", "--root", tmp_path / "site", "-o", tmp_path / "receipt.json") == 0
+    assert "receipt 2: 1 bundles" in capsys.readouterr().err
+    assert json.loads((tmp_path / "receipt.json").read_bytes())["receipt"]["serial"] == 2
+
+
+def test_parts_of_two_bundles_are_not_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bundle: Path, tmp_path: Path
+) -> None:
+    other = make_bundle(tmp_path, Ed25519PrivateKey.generate(), version="2.0")
+    assert call(monkeypatch, "verify", bundle, other) == 2
+    assert "these are parts of small-1.0-" in capsys.readouterr().err
+
+
 def test_a_path_that_cannot_be_is_an_error_without_a_trace(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bundle: Path, tmp_path: Path
 ) -> None:
@@ -77,3 +148,69 @@ def test_arguments_that_are_missing_or_unknown_are_usage_errors(
     monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     assert call(monkeypatch, *words) == 2
+
+
+def test_back_to_an_earlier_publication_and_what_may_go(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    key: Ed25519PrivateKey,
+) -> None:
+    site = tmp_path / "site"
+    for version in ("1.0", "2.0"):
+        bundle = make_bundle(tmp_path / "made", key, version=version, body=version)
+        call(monkeypatch, "import", bundle, "--root", site)
+        call(monkeypatch, "publish", "--root", site)
+    capsys.readouterr()
+    answers = []
+    for words in (
+        ("prune", "--keep", "1", "--dry-run"),
+        ("rollback", "--to", "1"),
+        ("publish", "--unattended"),
+        ("status",),
+        ("prune", "--keep", "1"),
+    ):
+        assert call(monkeypatch, *words, "--root", site, "--json") == 0
+        answers.append(json.loads(capsys.readouterr().out))
+    would, back, unattended, status, pruned = answers
+    assert (would["publications"], would["changed"]) == ([1], False)
+    assert would["bytes"] > 2_000_000
+    assert (back["publication"], back["changed"]) == (1, True)
+    assert (unattended["publication"], unattended["changed"], unattended["rolled_back"]) == (1, False, True)
+    assert (status["serving"], status["rolled_back"], status["prunable"]) == (1, True, 0)
+    assert (pruned["publications"], pruned["bytes"], pruned["changed"]) == ([], 0, False)
+
+
+def test_the_status_fits_80_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bundle: Path, tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    call(monkeypatch, "import", bundle, "--root", site)
+    call(monkeypatch, "publish", "--root", site)
+    capsys.readouterr()
+    assert call(monkeypatch, "status", "--root", site) == 0
+    said = capsys.readouterr().out
+    assert max(len(line) for line in said.splitlines()) <= 80
+    assert "1 served" in said
+    assert "1 debian, 1 file, 1 image, 2 image-part, 1 python" in " ".join(said.split())
+    assert "prune` would free 0 B" in said
+
+
+def test_names_that_uploads_may_have(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert call(monkeypatch, "uploads", "allow", "My_Package", "--root", tmp_path, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["changed"] is True
+    assert call(monkeypatch, "uploads", "deny", "my-package", "--root", tmp_path) == 0
+    assert call(monkeypatch, "uploads", "deny", "my-package", "--root", tmp_path) == 6
+    assert "Cure: " in capsys.readouterr().err
+
+
+def test_uploads_that_a_publication_hides_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bundle: Path, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(uploads, "hidden", lambda _: ["demo"])
+    call(monkeypatch, "import", bundle, "--root", tmp_path)
+    for command in ("publish", "status"):
+        assert call(monkeypatch, command, "--root", tmp_path) == 0
+        assert "hidden, as the publication has them too: demo" in " ".join(capsys.readouterr().out.split())

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -48,7 +49,8 @@ def get(cache: Cache, server: Callable[[httpx.Request], httpx.Response], note: C
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> Cache:
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
+    monkeypatch.setattr(fetch, "PAUSE_S", 0)
     return Cache(tmp_path / "cache")
 
 
@@ -57,6 +59,30 @@ def test_a_download_goes_on_where_the_line_broke(cache: Cache) -> None:
     assert get(cache, server, counted.append).read_bytes() == CONTENT
     assert server.asked == [None, "bytes=1000-", "bytes=6000-"]
     assert sum(counted) == len(CONTENT)
+
+
+def test_an_answer_that_ends_early_without_a_word_goes_on(cache: Cache) -> None:
+    asked: list[str | None] = []
+
+    def server(request: httpx.Request) -> httpx.Response:
+        wanted = request.headers.get("range")
+        asked.append(wanted)
+        start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
+        return httpx.Response(206 if start else 200, stream=_Broken(CONTENT[start : start + 100_000], 100_000))
+
+    assert get(cache, server, lambda _: None).read_bytes() == CONTENT
+    assert asked == [None, "bytes=100000-", "bytes=200000-"]
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_server_that_is_busy_is_asked_again(cache: Cache, status: int) -> None:
+    answers = [httpx.Response(status), httpx.Response(200, stream=_Broken(CONTENT, len(CONTENT)))]
+    assert get(cache, lambda _: answers.pop(0), lambda _: None).read_bytes() == CONTENT
+
+
+def test_a_server_that_stays_busy_is_an_error(cache: Cache) -> None:
+    with pytest.raises(UnavailableError, match="503"):
+        get(cache, lambda _: httpx.Response(503), lambda _: None)
 
 
 def test_a_download_of_an_earlier_run_goes_on(cache: Cache) -> None:
@@ -123,3 +149,25 @@ def test_files_of_this_machine_are_copied(cache: Cache, tmp_path: Path) -> None:
             fetch.size_of(http, path.as_uri() + "x")
     assert found.read_bytes() == CONTENT
     assert path.exists()
+
+
+def test_two_who_want_one_file_download_it_once(cache: Cache) -> None:
+    server = Server()
+    with ThreadPoolExecutor(4) as pool:
+        paths = list(pool.map(lambda _: get(cache, server, lambda _: None), range(4)))
+    assert server.asked == [None]
+    assert {path.read_bytes() for path in paths} == {CONTENT}
+
+
+def test_a_small_file_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=CONTENT) if request.url.path == "/demo.whl" else httpx.Response(404)
+
+    (tmp_path / "index").write_bytes(b"here")
+    with httpx.Client(transport=httpx.MockTransport(answer)) as http:
+        assert fetch.read(http, URL) == CONTENT
+        assert fetch.read(http, (tmp_path / "index").as_uri()) == b"here"
+        for url in (f"{URL}.asc", (tmp_path / "index.asc").as_uri()):
+            with pytest.raises(UnavailableError) as caught:
+                fetch.read(http, url)
+            assert caught.value.problems[0].where == url

@@ -31,3 +31,14 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_beside(tmp_path: Path, monk
         files.write(tmp_path / "note", "new")
     assert (tmp_path / "note").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["note"]
+
+
+def test_what_a_power_cut_left_is_swept_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".hidden").write_text("kept")
+    monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
+    monkeypatch.setattr(Path, "replace", lambda *_: None)
+    files.write(tmp_path / "note", "never named")
+    monkeypatch.undo()
+    assert len(list(tmp_path.iterdir())) == 2
+    files.sweep(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [".hidden"]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,10 +10,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reservoir import bundle as bundles
-from reservoir import intake, signing
-from reservoir.errors import ConflictError, IntegrityError, UnavailableError
+from reservoir import intake, receipt, signing, split, verify, waiting
+from reservoir import store as stores
+from reservoir.cache import flush
+from reservoir.errors import ConflictError, IntegrityError, Problem, UnavailableError
 from reservoir.intake import take
 from reservoir.store import Store
+from reservoir.verify import Verified
 from tests.unit.reservoir.parts import flip_bit, make_bundle
 
 
@@ -47,6 +51,28 @@ def test_a_bundle_is_imported_once(site: Path, bundle: Path) -> None:
     assert store.keys.stat().st_mode & 0o777 == 0o700
 
 
+def test_the_documents_of_a_bundle_stay_with_its_record(site: Path, bundle: Path) -> None:
+    (identity,) = Store(site).imported()
+    kept = Store(site).bundles / identity / "sbom.cdx.json"
+    assert kept.read_bytes() == (bundle / "sbom.cdx.json").read_bytes()
+
+
+def test_a_document_that_changes_while_it_is_read_is_refused(
+    site: Path, second: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damaged = verify.damaged
+
+    def meddle(found: Verified) -> dict[str, Problem]:
+        seen = damaged(found)
+        (second / "sbom.cdx.json").write_bytes(b"[]")
+        return seen
+
+    monkeypatch.setattr(verify, "damaged", meddle)
+    with pytest.raises(IntegrityError, match="was changed while it was read"):
+        take(second, site)
+    assert [bundle.version for bundle in Store(site).imported().values()] == ["1.0"]
+
+
 def test_a_lost_blob_comes_back_with_the_next_import(site: Path, bundle: Path) -> None:
     next(Store(site).blobs.iterdir()).unlink()
     before = contents(site)
@@ -54,7 +80,7 @@ def test_a_lost_blob_comes_back_with_the_next_import(site: Path, bundle: Path) -
     assert contents(site).keys() > before.keys()
 
 
-@pytest.mark.parametrize("filename", ["demo-1.0-py3-none-any.whl", "demo_python_1.tar"])
+@pytest.mark.parametrize("filename", ["demo-1.0-py3-none-any.whl", "demo_python_1.json"])
 def test_a_bundle_with_a_flipped_bit_changes_nothing(site: Path, second: Path, filename: str) -> None:
     before = contents(site)
     listed = bundles.decode((second / bundles.LIST).read_bytes(), "x").artifacts
@@ -77,16 +103,16 @@ def test_an_interrupted_import_keeps_what_the_site_had_and_goes_on(
     site: Path, second: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = contents(site)
-    copy = intake._copy
+    copy = waiting.copy
     copied: list[Path] = []
 
-    def interrupted(source: Path, destination: Path) -> str:
+    def interrupted(source: Path, destination: Path, sha256: str) -> str:
         if copied:
             raise KeyboardInterrupt
         copied.append(destination)
-        return copy(source, destination)
+        return copy(source, destination, sha256)
 
-    monkeypatch.setattr(intake, "_copy", interrupted)
+    monkeypatch.setattr(waiting, "copy", interrupted)
     with pytest.raises(KeyboardInterrupt):
         take(second, site)
     left = contents(site)
@@ -96,11 +122,11 @@ def test_an_interrupted_import_keeps_what_the_site_had_and_goes_on(
 
     again: list[Path] = []
 
-    def noted(source: Path, destination: Path) -> str:
+    def noted(source: Path, destination: Path, sha256: str) -> str:
         again.append(destination)
-        return copy(source, destination)
+        return copy(source, destination, sha256)
 
-    monkeypatch.setattr(intake, "_copy", noted)
+    monkeypatch.setattr(waiting, "copy", noted)
     assert take(second, site).changed
     assert copied[0] not in again
     assert len(Store(site).imported()) == 2
@@ -145,11 +171,11 @@ def test_a_disk_that_fills_up_meanwhile_leaves_nothing_behind(
 ) -> None:
     before = contents(site)
 
-    def full(source: Path, destination: Path) -> str:
+    def full(source: Path, destination: Path, sha256: str) -> str:
         destination.with_suffix(".partial").write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(intake, "_copy", full)
+    monkeypatch.setattr(waiting, "copy", full)
     with pytest.raises(UnavailableError, match="no room left on the disk"):
         take(second, site)
     assert contents(site) == before
@@ -171,10 +197,43 @@ def test_an_older_bundle_is_refused_unless_it_is_wanted(
     root = tmp_path / "other-site"
     take(second, root)
     before = contents(root)
-    with pytest.raises(ConflictError, match=r"the site holds small 2.0, which is newer than 1.0.*--allow-older"):
+    with pytest.raises(
+        ConflictError, match=r"the site holds small 2.0 of .*, which is newer than 1.0.*--allow-rollback"
+    ):
         take(bundle, root)
     assert contents(root) == before
-    assert take(bundle, root, allow_older=True).changed
+    assert take(bundle, root, allow_rollback=True).changed
+
+
+def test_what_a_site_went_back_to_counts_until_the_newer_one_is_imported_again(
+    tmp_path: Path, bundle: Path, second: Path
+) -> None:
+    root = tmp_path / "other-site"
+
+    def counts() -> list[str]:
+        return [bundle.version for bundle in Store(root).newest().values()]
+
+    take(second, root)
+    take(bundle, root, allow_rollback=True)
+    assert counts() == ["1.0"]
+    assert not take(bundle, root).changed
+    assert take(second, root).changed
+    assert counts() == ["2.0"]
+    assert not take(bundle, root).changed
+    assert counts() == ["2.0"], "what is held already is no reason to go back"
+    assert take(bundle, root, allow_rollback=True).changed
+    assert counts() == ["1.0"]
+    assert not take(bundle, root, allow_rollback=True).changed
+
+
+def test_of_one_version_the_time_of_the_build_counts(tmp_path: Path, site: Path, key: Ed25519PrivateKey) -> None:
+    earlier = make_bundle(tmp_path, key, body="earlier", created="2026-01-02T03:04:04Z")
+    with pytest.raises(
+        ConflictError, match=r"1\.0 of 2026-01-02T03:04:05Z, which is newer than 1.0 of 2026-01-02T03:04:04Z"
+    ):
+        take(earlier, site)
+    later = make_bundle(tmp_path, key, body="later", created="2026-01-02T03:04:06Z")
+    assert take(later, site).changed
 
 
 def test_two_changes_at_once_are_refused(site: Path, bundle: Path) -> None:
@@ -193,3 +252,64 @@ def test_the_key_given_to_the_installer_counts_until_the_site_has_one(
     assert not Store(root).pinned_key.exists()
     assert take(bundle, root, key=key.public_key()).changed
     assert not take(bundle, root).changed
+
+
+def test_of_two_builds_of_one_moment_the_one_that_came_last_counts(
+    tmp_path: Path, site: Path, bundle: Path, key: Ed25519PrivateKey
+) -> None:
+    """A build may be given its time, so that the same time says nothing about which is newer."""
+    for body in ("one", "two", "three"):
+        done = take(make_bundle(tmp_path / body, key, body=body), site)
+        assert done.changed
+        assert list(Store(site).newest()) == [done.identity]
+
+
+def test_a_document_that_changes_on_every_volume_while_it_is_read_is_refused(
+    tmp_path: Path, bundle: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "other-site"
+    volumes = split.split(bundle, 2_300_000, key, tmp_path)
+    damaged = verify.damaged
+
+    def meddle(found: Verified) -> dict[str, Problem]:
+        seen = damaged(found)
+        (found.folder / "sbom.cdx.json").unlink()
+        (found.folder / "sbom.cdx.json").write_bytes(b"[]")
+        return seen
+
+    monkeypatch.setattr(verify, "damaged", meddle)
+    for folder in volumes:
+        with pytest.raises(IntegrityError, match=r"sbom.cdx.json: .*was changed while it was read"):
+            take(folder, root)
+    assert Store(root).imported() == {}
+
+
+def test_what_was_said_to_be_done_is_on_the_disk(
+    tmp_path: Path, bundle: Path, second: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folders keep the names of their files only once they were waited for."""
+    waited: set[Path] = set()
+
+    def noted(paths: Iterable[Path]) -> None:
+        folders = list(paths)
+        waited.update(folders)
+        flush(folders)
+
+    for module in (waiting, stores, receipt):
+        monkeypatch.setattr(module, "flush", noted)
+    root = tmp_path / "other-site"
+    store = Store(root)
+    volume, *_ = split.split(bundle, 2_300_000, key, tmp_path)
+    take(volume, root)
+    (arrived,) = store.incoming.iterdir()
+    assert {arrived, arrived / "record", store.incoming} <= waited
+    newer = take(second, root).identity
+    take(bundle, root, allow_rollback=True)
+    assert store.bundles / newer in waited
+    waited.clear()
+    take(second, root)
+    assert store.bundles / newer in waited
+    receipt.write(root, 1_767_323_045)
+    assert store.keys in waited
+    store.mark_rollback(1)
+    assert root in waited

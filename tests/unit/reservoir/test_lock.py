@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from reservoir import build, fetch, lock, process, wheels
-from reservoir.apt import Deb, PrivateApt
+from reservoir import build, fetch, lock, process
 from reservoir.cache import Cache
+from reservoir.debian.apt import Deb, PrivateApt
 from reservoir.errors import ConflictError, InputError
 from reservoir.model import Artifact
+from reservoir.pypi import wheels
 from reservoir.settings import Settings
 from tests.unit.reservoir.parts import MANIFEST
 
@@ -32,10 +33,12 @@ def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(wheels, "machine_indexes", lambda: plain)
     monkeypatch.setattr(wheels, "closure", lambda *_: [rich])
     monkeypatch.setattr(fetch, "size_of", lambda http, url: 77)
-    monkeypatch.setattr(PrivateApt, "_write_configuration", lambda self: None)
+    monkeypatch.setattr(PrivateApt, "_write_configuration", lambda self, wanted, folder: None)
     monkeypatch.setattr(PrivateApt, "update", lambda self: None)
     monkeypatch.setattr(PrivateApt, "bootstrap", lambda self: [DEBS["bash"], DEBS["libc6"]])
-    monkeypatch.setattr(PrivateApt, "closure", lambda self, names, where: [DEBS["libc6"], *(DEBS[n] for n in names)])
+    monkeypatch.setattr(
+        PrivateApt, "closure", lambda self, names, where, **_: [DEBS["libc6"], *(DEBS[n] for n in names)]
+    )
     return path
 
 

@@ -10,14 +10,15 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pysequoia import Cert, verify
 
-from reservoir import pypi_tree
-from reservoir.apt_tree import pool_path
 from reservoir.bundle import decode
+from reservoir.debian.tree import pool_path
 from reservoir.errors import ConflictError, IntegrityError, NotFoundError
+from reservoir.images import oci
 from reservoir.intake import take
 from reservoir.publication import publish
+from reservoir.pypi import tree as pypi_tree
 from reservoir.store import Store
-from tests.unit.reservoir.parts import make_bundle
+from tests.unit.reservoir.parts import image_blobs, image_parts, make_bundle
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_a_repository_is_signed_and_its_index_says_what_lies_there(site: Path) -
     assert release is not None
     assert release.strip() == (dist / "Release").read_bytes().strip()
     assert "Valid-Until" not in release.decode()
-    assert "Date: Fri, 02 Jan 2026 03:04:05 GMT" in release.decode()
+    assert "Date: Sat, 01 Jan 2000 00:00:00 GMT" in release.decode(), "no clock of a node is behind it"
     listed = {line.split()[2]: line.split()[0] for line in release.decode().split("SHA256:\n")[1].splitlines()}
     for name in ("Packages", "Packages.gz", "Packages.xz"):
         content = (dist / "main/binary-amd64" / name).read_bytes()
@@ -70,14 +71,14 @@ def test_images_and_files_are_listed_by_name(site: Path) -> None:
     current = publish(site).folder
     assert (current / "files/notes.txt").read_text().startswith("notes")
     (image,) = json.loads((current / "images/index.json").read_text())["images"]
-    assert image == {
-        "name": "demo/python",
-        "tag": "1",
-        "archive": "demo_python_1.tar",
-        "digest": "sha256:" + "0" * 64,
-        "session": True,
-    }
-    assert (current / "images" / image["archive"]).is_file()
+    assert (image["name"], image["tag"], image["session"]) == ("demo/python", "1", True)
+    assert image["architectures"] == ["amd64"]
+    (entry,) = json.loads((current / "images/oci/index.json").read_text())["manifests"]
+    assert entry["digest"] == image["digest"]
+    assert entry["annotations"] == {"org.opencontainers.image.ref.name": "demo/python:1"}
+    blobs = current / "images/oci/blobs/sha256"
+    manifest = oci.read((blobs / image["digest"].removeprefix("sha256:")).read_bytes(), "demo")
+    assert all((blobs / part.sha256).stat().st_size == part.size for part in manifest.parts)
 
 
 def test_files_are_the_stores_own(site: Path) -> None:
@@ -141,16 +142,16 @@ def test_the_repository_key_stays_secret(site: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "path"), [("bash (5.2)", "pool/main/b/bash/x.deb"), ("libzstd", "pool/main/libz/libzstd/x.deb")]
+    ("source", "path"), [("bash (5.2)", "pool/trixie/b/bash/x.deb"), ("libzstd", "pool/trixie/libz/libzstd/x.deb")]
 )
 def test_packages_lie_where_debian_puts_them(source: str, path: str) -> None:
-    assert str(pool_path(source, "x.deb")) == path
+    assert str(pool_path("trixie", source, "x.deb")) == path
 
 
 @pytest.mark.parametrize("source", ["../../../../keys", "/etc", "a/b", ".."])
 def test_a_package_cannot_be_published_outside_of_the_pool(source: str) -> None:
     with pytest.raises(IntegrityError, match="not the name of a source package"):
-        pool_path(source, "hello_1.0_amd64.deb")
+        pool_path("trixie", source, "hello_1.0_amd64.deb")
 
 
 @pytest.mark.parametrize("name", ["/etc/cron.d", "../keys", "demo/../../keys", "demo//python", ""])
@@ -159,3 +160,17 @@ def test_a_list_with_a_name_that_leads_elsewhere_is_refused(bundle: Path, name: 
     listed["artifacts"][0]["name"] = name
     with pytest.raises(IntegrityError, match=r"artifacts\.0\.name"):
         decode(json.dumps(listed).encode(), "bundle.json")
+
+
+def test_an_image_that_is_carried_goes_before_one_that_the_site_made(
+    site: Path, key: Ed25519PrivateKey, tmp_path: Path
+) -> None:
+    """The name was free when the site built it; the maker took it later: the site must still be able to publish."""
+    (tmp_path / "own").mkdir()
+    own = image_parts(tmp_path / "own", image_blobs(tmp_path / "own", "own"))
+    carried = json.loads((publish(site).folder / "images/index.json").read_text())["images"]
+    take(make_bundle(tmp_path, key, name="local-demo", made=own), site)
+    told: list[str] = []
+    done = publish(site, lambda step, *_: told.append(step))
+    assert json.loads((done.folder / "images/index.json").read_text())["images"] == carried
+    assert "image demo/python:1 comes with a bundle now; the one made here is not served" in told

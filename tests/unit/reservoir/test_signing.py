@@ -1,9 +1,9 @@
 from __future__ import annotations
 
+import base64
 import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -11,9 +11,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservoir import settings, signing
+from reservoir import signing
 from reservoir.errors import ConflictError, InputError, IntegrityError, NotFoundError
-from tests.unit.reservoir.parts import artifact, make_bundle, wheel
 
 
 def load_bootstrap() -> ModuleType:
@@ -89,27 +88,6 @@ def test_the_installer_reads_the_keys_that_we_write(tmp_path: Path, key: Ed25519
         BOOTSTRAP.public_key(path)
 
 
-@pytest.mark.parametrize("given", [True, False])
-def test_the_installer_hands_on_the_key_that_it_was_given(
-    tmp_path: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch, given: bool
-) -> None:
-    package = wheel(tmp_path, name="penstock")
-    bundle = make_bundle(tmp_path, key, made=[(artifact(package, "python", "penstock"), package)])
-    public = tmp_path / "signing.pub"
-    public.write_bytes(signing.public_pem(key))
-    prefix = tmp_path / "venv"
-    monkeypatch.setattr(sys, "version_info", SimpleNamespace(major=3, minor=11))
-    monkeypatch.setattr(BOOTSTRAP, "__file__", str(bundle / "bootstrap.py"))
-    monkeypatch.setattr(BOOTSTRAP, "install", lambda *_: prefix.mkdir())
-    options = ["--prefix", str(prefix), "--command", str(tmp_path / "penstock")]
-    monkeypatch.setattr(sys, "argv", ["bootstrap.py", *options, *(["--key", str(public)] if given else [])])
-    assert BOOTSTRAP.main() == 0
-    monkeypatch.setattr(sys, "prefix", str(prefix))
-    kept = settings.installer_key()
-    assert kept.exists() is given
-    assert not given or kept.read_bytes() == signing.public_pem(key)
-
-
 def test_a_new_key_is_for_its_owner_only_and_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "config" / "signing.key"
     made = signing.new_key(path)
@@ -117,6 +95,7 @@ def test_a_new_key_is_for_its_owner_only_and_never_overwritten(tmp_path: Path) -
     assert signing.public_pem(signing.read_key(path)) == signing.public_pem(made)
     with pytest.raises(ConflictError, match="there is a key already"):
         signing.new_key(path)
+    assert [each.name for each in path.parent.iterdir()] == ["signing.key"]
 
 
 def test_keys_that_are_none_are_refused(tmp_path: Path) -> None:
@@ -127,6 +106,9 @@ def test_keys_that_are_none_are_refused(tmp_path: Path) -> None:
         signing.read_key(tmp_path / "bad")
     with pytest.raises(InputError):
         signing.read_public(b"bad", "bad")
+    unknown = base64.b64encode(bytes.fromhex("300d30060604270304050303000102")).decode()
+    with pytest.raises(InputError, match="not a public key"):
+        signing.read_public(f"-----BEGIN PUBLIC KEY-----\n{unknown}\n-----END PUBLIC KEY-----\n".encode(), "unknown")
 
 
 def test_a_signature_holds_for_one_text_and_one_key(key: Ed25519PrivateKey) -> None:

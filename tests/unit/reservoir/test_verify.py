@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reservoir import bundle as bundles
 from reservoir import signing
+from reservoir import verify as verification
+from reservoir.cache import digest
 from reservoir.errors import IntegrityError, NotFoundError
 from reservoir.verify import verify
 from tests.unit.reservoir.parts import flip_bit, make_bundle
@@ -35,8 +38,8 @@ def test_a_whole_bundle_is_whole(bundle: Path, key: Ed25519PrivateKey) -> None:
 
 
 def test_one_flipped_bit_is_found(bundle: Path) -> None:
-    flip_bit(blob(bundle, "demo_python_1.tar"))
-    assert "demo_python_1.tar was changed: its sha256 is" in refusal(bundle)
+    flip_bit(blob(bundle, "demo_python_1.json"))
+    assert "demo_python_1.json was changed: its sha256 is" in refusal(bundle)
 
 
 def test_everything_that_is_wrong_is_listed_at_once(bundle: Path) -> None:
@@ -57,6 +60,42 @@ def test_everything_that_is_wrong_is_listed_at_once(bundle: Path) -> None:
         "bootstrap.py: was changed",
     ):
         assert reason in said
+
+
+def test_a_document_that_was_changed_or_is_missing_is_found(bundle: Path) -> None:
+    (bundle / "sbom.cdx.json").write_bytes(b"[]")
+    assert "sbom.cdx.json: was changed" in refusal(bundle)
+    (bundle / "sbom.cdx.json").unlink()
+    assert "sbom.cdx.json: is missing" in refusal(bundle)
+
+
+def test_a_document_that_the_list_does_not_know_is_extra(bundle: Path) -> None:
+    (bundle / "scan.json").write_bytes(b"{}")
+    assert "scan.json: is not in the bundle's list" in refusal(bundle)
+
+
+@pytest.mark.parametrize("name", ["lost+found", "System Volume Information", ".Trash-1000"])
+def test_what_a_medium_brings_by_itself_is_no_extra(bundle: Path, tmp_path: Path, name: str) -> None:
+    (bundle / name).mkdir()
+    verify(bundle)
+    (bundle / name).rmdir()
+    (bundle / name).symlink_to(tmp_path)
+    assert f"{name}: is not in the bundle's list" in refusal(bundle)
+    (bundle / name).unlink()
+    (bundle / name).write_text("more")
+    assert f"{name}: is not in the bundle's list" in refusal(bundle)
+
+
+def test_a_medium_that_cannot_be_read_names_the_file(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = blob(bundle, "notes.txt")
+
+    def scratched(path: Path) -> str:
+        if path == bad:
+            raise OSError(errno.EIO, "Input/output error")
+        return digest(path)
+
+    monkeypatch.setattr(verification, "digest", scratched)
+    assert "notes.txt cannot be read: Input/output error" in refusal(bundle)
 
 
 def test_a_link_is_no_blob(bundle: Path, tmp_path: Path) -> None:
@@ -109,6 +148,25 @@ def test_a_signed_list_that_makes_no_sense_is_refused(bundle: Path, key: Ed25519
     assert "not the list of a bundle" in refusal(bundle)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (b'"version": "1.0"\n}', b'"version": "one"\n}', "'one' is not a version"),
+        (b'"created": "2026-', b'"created": "26-', "pattern"),
+        (b'"stanza"', b'"verse"', r"the metadata of hello_1.0_amd64.deb lacks stanza"),
+        (b'"tag"', b'"label"', r"lacks tag"),
+    ],
+)
+def test_a_list_that_publication_could_not_use_is_refused(
+    bundle: Path, key: Ed25519PrivateKey, old: bytes, new: bytes, reason: str
+) -> None:
+    content = (bundle / bundles.LIST).read_bytes()
+    assert old in content
+    (bundle / bundles.LIST).write_bytes(content.replace(old, new))
+    (bundle / bundles.SIGNATURE).write_bytes(signing.sign(key, content.replace(old, new)))
+    assert reason in refusal(bundle)
+
+
 def test_no_bundle_at_all(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="there is no bundle"):
         verify(tmp_path)
@@ -121,3 +179,25 @@ def test_an_older_bundle_of_that_name_is_replaced_whole(tmp_path: Path, key: Ed2
     assert first == second
     verify(second)
     assert [path.name for path in second.parent.iterdir()] == ["small-1.0"]
+
+
+def test_an_installer_that_the_list_does_not_know_is_extra(bundle: Path, key: Ed25519PrivateKey) -> None:
+    listed = json.loads((bundle / bundles.LIST).read_bytes())
+    del listed["installer"]["bootstrap.py"]
+    content = json.dumps(listed).encode()
+    (bundle / bundles.LIST).write_bytes(content)
+    (bundle / bundles.SIGNATURE).write_bytes(signing.sign(key, content))
+    assert "bootstrap.py: is not in the bundle's list" in refusal(bundle)
+
+
+@pytest.mark.parametrize("name", [bundles.LIST, bundles.SIGNATURE, bundles.PUBLIC_KEY, bundles.KEYS, "volume.json"])
+def test_nothing_endless_is_read_before_the_signature_holds(bundle: Path, name: str) -> None:
+    (bundle / name).unlink(missing_ok=True)
+    (bundle / name).symlink_to("/dev/zero")
+    (bundle / "volume.json.sig").touch()
+    assert f"{name}: is no ordinary file" in refusal(bundle)
+
+
+def test_a_list_that_would_fill_the_memory_is_refused(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signing, "LONGEST", 100)
+    assert "bundle.json: is longer than any file of its kind" in refusal(bundle)

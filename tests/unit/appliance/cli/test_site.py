@@ -120,22 +120,24 @@ class TestLab:
     def _played(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         self.did: list[str] = []
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-        monkeypatch.setattr(lab, "node_image", lambda *_: "node:hash")
-        monkeypatch.setattr(lab, "up", lambda _, image, bundle, tell: self.did.append(f"up {image} {bundle}"))
+        monkeypatch.setattr(lab, "node_image", lambda _, release, __: f"{release}:hash")
+        monkeypatch.setattr(
+            lab, "up", lambda _, images, bundle, tell: self.did.append(f"up {' '.join(images.values())} {bundle}")
+        )
         monkeypatch.setattr(lab, "install", lambda *_: self.did.append("install"))
         monkeypatch.setattr(lab, "fetch_ca", lambda _, folder: folder / "ca.crt")
         monkeypatch.setattr(lab, "down", lambda name, folder, _: self.did.append(f"down {name} {folder.name}"))
 
     def test_up_starts_installs_and_tells_how_to_log_in(self, tmp_path: Path) -> None:
         result = run(lab_app, "up", "-f", EXAMPLE, "--bundle", "b")
-        assert self.did == ["up node:hash b", "install"]
+        assert self.did == ["up bookworm:hash trixie:hash b", "install"]
         ca = tmp_path / "penstock" / "labs" / "lab" / "ca.crt"
         assert f"penstock login https://10.71.8.10:56789 --user admin --ca {ca}" in result.stdout
 
     def test_up_without_deploy_only_starts(self) -> None:
         run(lab_app, "up", "-f", EXAMPLE, "--bundle", "b", "--no-deploy")
         run(lab_app, "up", "-f", EXAMPLE, "--image", "own:1", "--no-deploy")
-        assert self.did == ["up node:hash b", "up own:1 None"]
+        assert self.did == ["up bookworm:hash trixie:hash b", "up own:1 own:1 None"]
 
     @pytest.mark.parametrize("words", [(), ("--image", "own:1"), ("--no-deploy",)])
     def test_up_needs_a_bundle(self, words: tuple[str, ...]) -> None:

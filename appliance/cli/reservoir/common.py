@@ -1,0 +1,81 @@
+"""Options, progress and output that the commands share."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+
+from reservoir.errors import NotFoundError
+from reservoir.progress import Progress
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+ManifestPath = Annotated[Path, typer.Argument(help="The manifest.", metavar="MANIFEST")]
+LockPath = Annotated[Path | None, typer.Option("--lock", help="The lock; default: reservoir.lock beside the manifest.")]
+BundlePath = Annotated[Path, typer.Argument(help="The folder of a bundle.", metavar="BUNDLE")]
+BundlePaths = Annotated[list[Path], typer.Argument(help="The folder of a bundle, or of volumes.", metavar="BUNDLE")]
+Root = Annotated[Path, typer.Option("--root", help="Where the site keeps what was imported.")]
+Key = Annotated[Path | None, typer.Option("--key", help="The maker's public key, got on another way.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def public_key(path: Path | None) -> Ed25519PublicKey | None:
+    """Return the public key in a file, where one was given."""
+    from reservoir import signing
+
+    if path is None:
+        return None
+    try:
+        return signing.read_public(path.read_bytes(), str(path))
+    except OSError as error:
+        raise NotFoundError(
+            f"cannot read the key: {error.strerror}", where=str(path), cure="give the maker's penstock.pub"
+        ) from error
+
+
+def lock_path(manifest: Path, lock: Path | None) -> Path:
+    return lock or manifest.parent / "reservoir.lock"
+
+
+def show(result: dict[str, Any], as_json: bool, text: str) -> None:
+    print(json.dumps(result) if as_json else text)
+
+
+@contextmanager
+def progress_bars() -> Iterator[Progress]:
+    """Show progress on standard error: bars on a terminal, one line a step elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        last = ""
+
+        def say(step: str, done: int = 0, total: int = 0) -> None:  # noqa: ARG001
+            nonlocal last
+            if step != last:
+                last = step
+                print(f"{step}" + (f" ({total / 1e6:.0f} MB)" if total else ""), file=sys.stderr, flush=True)
+
+        yield say
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    with Bars(*columns, console=console) as bars:
+        tasks: dict[str, Any] = {}
+
+        def advance(step: str, done: int = 0, total: int = 0) -> None:
+            if step not in tasks:
+                for finished in tasks.values():
+                    bars.update(finished, total=1, completed=1)
+                tasks[step] = bars.add_task(step, total=total or None)
+            if total:
+                bars.update(tasks[step], completed=done, total=total)
+
+        yield advance

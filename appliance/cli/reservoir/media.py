@@ -1,0 +1,53 @@
+"""Commands for what travels between an integrator and a site: receipts one way, volumes the other."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from appliance.cli.reservoir.common import AsJson, BundlePath, Root, progress_bars, show
+from reservoir.settings import DEFAULT_ROOT, load
+
+
+def receipt_command(
+    root: Root = DEFAULT_ROOT,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The file; default: standard output.")] = None,
+) -> None:
+    """Write a signed receipt of what the site holds, for `build --since`; shows the site's fingerprint."""
+    from reservoir import files, receipt
+
+    with progress_bars() as progress:
+        written = receipt.write(root, load().timestamp, progress)
+    if output is None:
+        sys.stdout.write(written.content.decode())
+    else:
+        files.write(output, written.content)
+    for path in written.damaged:
+        print(f"warning: {path} is damaged and not in the receipt; a new delta brings it again", file=sys.stderr)
+    found = written.receipt
+    print(
+        f"receipt {found.serial}: {len(found.bundles)} bundles, {len(found.blobs)} blobs; site {found.fingerprint}",
+        file=sys.stderr,
+    )
+
+
+def split_command(
+    bundle: BundlePath,
+    size: Annotated[str, typer.Option("--size", help="Of one medium: dvd, cd, bd, or such as 4.7GB, 650MB, 8GiB.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder that gets the volumes' folder.")],
+    as_json: AsJson = False,
+) -> None:
+    """Cut a bundle, or a delta, into volumes that fit on media."""
+    from reservoir import signing, split
+
+    key = signing.read_key(load().signing_key)
+    with progress_bars() as progress:
+        volumes = split.split(bundle, split.capacity(size), key, output, progress)
+    show(
+        {"volumes": [str(path) for path in volumes]},
+        as_json,
+        "\n".join(str(path) for path in volumes),
+    )

@@ -1,0 +1,136 @@
+"""Commands about what a site serves and holds: rollback, prune, status."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from appliance.cli.reservoir import uploads
+from appliance.cli.reservoir.common import AsJson, Root, show
+from reservoir.settings import DEFAULT_ROOT
+
+if TYPE_CHECKING:
+    from reservoir.status import Status
+
+WIDTH = 80
+KEEP = 3
+
+
+def rollback_command(
+    root: Root = DEFAULT_ROOT,
+    to: Annotated[
+        int | None, typer.Option("--to", metavar="NUMBER", help="The publication; default: the one before.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Serve an earlier publication again, until `publish` is run."""
+    from reservoir import publication
+
+    done = publication.rollback(root, to)
+    show(
+        {"publication": done.number, "bundles": done.bundles, "changed": done.changed},
+        as_json,
+        f"publication {done.number} is served {'again' if done.changed else 'already'}; "
+        "it stays until you run `penstock reservoir publish`",
+    )
+
+
+def prune_command(
+    root: Root = DEFAULT_ROOT,
+    keep: Annotated[
+        int,
+        typer.Option("--keep", metavar="NUMBER", help="How many of the newest publications stay."),
+    ] = KEEP,
+    rehearse: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove old publications, bundles that none of the others needs, and blobs that nothing uses."""
+    from reservoir import prune
+
+    gone = prune.prune(root, keep=keep, rehearse=rehearse)
+    counts = {
+        "publication": len(gone.publications),
+        "bundle": len(gone.bundles),
+        "blob": len(gone.blobs),
+        "leftover": len(gone.leftovers),
+    }
+    what = ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items() if count)
+    does = "would free" if rehearse else "freed"
+    show(
+        {
+            "publications": gone.publications,
+            "bundles": gone.bundles,
+            "blobs": gone.blobs,
+            "leftovers": [str(path) for path in gone.leftovers],
+            "bytes": gone.size,
+            "changed": not (rehearse or gone.nothing),
+        },
+        as_json,
+        f"{does} {human(gone.size)}: {what}" if what else "nothing to remove",
+    )
+
+
+def status_command(root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
+    """Show what the site serves and holds, how old it is and what room it takes."""
+    from reservoir import status
+
+    found = status.status(root)
+    hidden = uploads.hidden(root)
+    if as_json:
+        show(asdict(found) | {"hidden_uploads": hidden}, as_json, "")
+    else:
+        _tables(found, uploads.told(hidden))
+
+
+def human(size: float) -> str:
+    """Return a size in bytes as a person reads it."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+def duration(seconds: int) -> str:
+    """Return an age as a person reads it; what lies ahead of this machine's clock says so."""
+    if seconds < 0:
+        return "in future"
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"
+
+
+def _tables(found: Status, remark: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    publications = Table("PUBLICATION", "AGE", "OWN", "SHARED", "CONTENTS", box=None, pad_edge=False)
+    for one in found.publications:
+        mark = (" back" if found.rolled_back else " served") if one.served else ""
+        sizes = (duration(one.age_seconds), human(one.own), human(one.shared))
+        publications.add_row(f"{one.number}{mark}", *sizes, _contents(one.artifacts))
+        publications.add_row("", "", "", "", " ".join(one.bundles))
+    held = Table("BUNDLE", "AGE", "SIZE", "CONTENTS", box=None, pad_edge=False)
+    for bundle in found.bundles:
+        words = _contents(bundle.artifacts) + ("" if bundle.complete else " (parts are missing)")
+        held.add_row(bundle.identity, duration(bundle.age_seconds), human(bundle.size), words)
+    console = Console(width=WIDTH, highlight=False)
+    console.print(publications)
+    console.print()
+    console.print(held)
+    console.print()
+    if remark:
+        console.print(remark)
+    if found.rolled_back:
+        console.print("The site went back to this publication; it stays until `penstock reservoir publish`.")
+    console.print(
+        f"used {human(found.used)}, free {human(found.free)}; "
+        f"`penstock reservoir prune` would free {human(found.prunable)}"
+    )
+
+
+def _contents(artifacts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in artifacts.items())

@@ -1,0 +1,111 @@
+"""Commands in the closed network: import, publish."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from appliance.cli.reservoir import uploads
+from appliance.cli.reservoir.common import AsJson, BundlePaths, Key, Root, progress_bars, public_key, show
+from reservoir.settings import DEFAULT_ROOT
+
+if TYPE_CHECKING:
+    from reservoir.intake import Imported
+
+
+def import_command(
+    bundles: BundlePaths,
+    root: Root = DEFAULT_ROOT,
+    key: Key = None,
+    allow_rollback: Annotated[
+        bool, typer.Option("--allow-rollback", help="Take a bundle older than what the site holds.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take a bundle into the site, all of it or nothing; volumes in any order, together or one after another."""
+    from reservoir import intake
+    from reservoir.errors import IntegrityError, Problem
+
+    problems: list[Problem] = []
+    answers: dict[str, intake.Imported] = {}
+    with progress_bars() as progress:
+        for folder in bundles:
+            try:
+                taken = intake.take(folder, root, key=public_key(key), allow_rollback=allow_rollback, progress=progress)
+            except IntegrityError as error:
+                # what is good of a volume counts, and so do the others
+                problems += error.problems
+                continue
+            changed = taken.changed or (taken.identity in answers and answers[taken.identity].changed)
+            answers[taken.identity] = replace(taken, changed=changed)
+    if problems:
+        raise IntegrityError.of(problems)
+    if as_json:
+        results = [_described(taken) for taken in answers.values()]
+        print(json.dumps(results[0] if len(results) == 1 else results))
+        return
+    for taken in answers.values():
+        print(_told(taken))
+
+
+def _described(taken: Imported) -> dict[str, object]:
+    """Return what became of an import, for programs."""
+    return {
+        "bundle": taken.identity,
+        "changed": taken.changed,
+        "complete": taken.complete,
+        "volumes": taken.volumes,
+        "missing": taken.missing,
+        "damaged": taken.damaged,
+    }
+
+
+def _told(taken: Imported) -> str:
+    """Return what became of an import, for people."""
+    if taken.complete:
+        return f"{taken.identity} {'imported' if taken.changed else 'was imported already'}"
+    here = taken.volumes - len(taken.missing) - len(taken.damaged)
+    lacking = [f"still missing {', '.join(map(str, taken.missing))}"] if taken.missing else []
+    lacking += [f"damaged {', '.join(map(str, taken.damaged))}"] if taken.damaged else []
+    return f"{taken.identity}: {here} of {taken.volumes} volumes, {', '.join(lacking)}; it is not imported yet"
+
+
+def publish_command(
+    root: Root = DEFAULT_ROOT,
+    registry: Annotated[
+        str | None, typer.Option("--registry", metavar="HOST:PORT", help="Push the images to this registry as well.")
+    ] = None,
+    ca: Annotated[Path | None, typer.Option("--ca", help="The CA that signed the registry's certificate.")] = None,
+    unattended: Annotated[
+        bool, typer.Option("--unattended", help="Leave what an administrator went back to as it is.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Serve what was imported: Debian and Python packages, images, files."""
+    from reservoir import publication
+    from reservoir.images import registry as registries
+
+    with progress_bars() as progress:
+        done = publication.publish(root, progress, unattended=unattended)
+        pushed = registries.push(root, registry, ca, progress) if registry else []
+    changed = done.changed or bool(pushed)
+    hidden = uploads.hidden(root)
+    show(
+        {
+            "publication": done.number,
+            "bundles": done.bundles,
+            "pushed": pushed,
+            "rolled_back": done.rolled_back,
+            "hidden_uploads": hidden,
+            "changed": changed,
+        },
+        as_json,
+        f"publication {done.number} {'is served now' if done.changed else 'is served already'}"
+        + (" (went back to it; publish without --unattended ends that)" if done.rolled_back else "")
+        + (f", pushed {', '.join(pushed)}" if pushed else "")
+        + (f"\n{remark}" if (remark := uploads.told(hidden)) else ""),
+    )

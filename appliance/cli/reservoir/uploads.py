@@ -1,0 +1,113 @@
+"""Commands about users' own packages: who may upload, and which published names uploads may have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from appliance.cli.reservoir.common import AsJson, Root, show
+from reservoir.errors import PenstockError
+from reservoir.settings import DEFAULT_ROOT
+
+SOCKET = Path("/run/penstock-index/index.sock")
+PASSWORD = Path("/etc/penstock/index-password")
+
+Package = Annotated[str, typer.Argument(help="The name of a Python package.", metavar="NAME")]
+Account = Annotated[str, typer.Argument(help="The name of an account.", metavar="NAME")]
+Socket = Annotated[Path, typer.Option("--socket", help="Where the server of uploads listens.")]
+Password = Annotated[Path, typer.Option("--password-file", help="The password of the server's administrator.")]
+
+
+def told(names: list[str] | None) -> str:
+    """Return a sentence about uploads that are hidden; nothing where there are none."""
+    if not names:
+        return ""
+    return (
+        f"uploads of these names are hidden, as the publication has them too: {', '.join(names)}; "
+        "`penstock reservoir uploads allow NAME` shows both"
+    )
+
+
+def hidden(root: Path) -> list[str] | None:
+    """Return the names of uploads that the publication hides; None where no server on this node can tell."""
+    from reservoir.uploads.names import Names
+    from reservoir.uploads.server import connect
+
+    try:
+        with connect(SOCKET, PASSWORD) as server:
+            return Names(root).conflicts(server.uploaded())
+    except PenstockError:
+        return None
+
+
+def allow_command(name: Package, root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
+    """Let uploads have a name that the reservoir publishes; pip then sees both."""
+    from reservoir.uploads.names import Names
+
+    changed = Names(root).allow(name)
+    show({"name": name, "changed": changed}, as_json, f"uploads may be called {name}")
+
+
+def deny_command(name: Package, root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
+    """Take back what `allow` did: uploads of that name are hidden again."""
+    from reservoir.uploads.names import Names
+
+    Names(root).deny(name)
+    show({"name": name, "changed": True}, as_json, f"{name} belongs to the publication alone")
+
+
+def list_command(
+    root: Root = DEFAULT_ROOT, socket: Socket = SOCKET, password_file: Password = PASSWORD, as_json: AsJson = False
+) -> None:
+    """Show accounts, uploaded packages, and names that uploads and the publication both have."""
+    from reservoir.uploads.names import Names
+    from reservoir.uploads.server import connect
+
+    names = Names(root)
+    with connect(socket, password_file) as server:
+        accounts, uploaded = server.accounts(), server.uploaded()
+    lists = {
+        "accounts": accounts,
+        "packages": uploaded,
+        "hidden": names.conflicts(uploaded),
+        "allowed": names.allowed(),
+    }
+    show(lists, as_json, "\n".join(f"{title:<9} {', '.join(found) or '-'}" for title, found in lists.items()))
+
+
+def account_add(
+    name: Account, socket: Socket = SOCKET, password_file: Password = PASSWORD, as_json: AsJson = False
+) -> None:
+    """Make an account that may upload, and print its password, which is kept nowhere else."""
+    from reservoir.uploads.server import connect
+
+    with connect(socket, password_file) as server:
+        password = server.add_account(name)
+    show({"account": name, "password": password, "changed": True}, as_json, f"{name} / {password}")
+
+
+def account_remove(
+    name: Account, socket: Socket = SOCKET, password_file: Password = PASSWORD, as_json: AsJson = False
+) -> None:
+    """Remove an account; what it uploaded stays."""
+    from reservoir.uploads.server import connect
+
+    with connect(socket, password_file) as server:
+        server.remove_account(name)
+    show({"account": name, "changed": True}, as_json, f"{name} may upload no more")
+
+
+def prepare_command(
+    simple: Annotated[str, typer.Option("--simple", metavar="URL", help="The simple index of the publication.")],
+    socket: Socket = SOCKET,
+    password_file: Password = PASSWORD,
+    as_json: AsJson = False,
+) -> None:
+    """Make the index of users' packages on top of the publication; `penstock site deploy` runs this."""
+    from reservoir.uploads.server import INDEX, connect
+
+    with connect(socket, password_file) as server:
+        changed = server.prepare(simple)
+    show({"index": INDEX, "changed": changed}, as_json, f"{INDEX} {'is ready now' if changed else 'was ready already'}")

@@ -1,0 +1,1 @@
+"""Debian packages: resolved by apt, published as a signed repository."""

@@ -1,0 +1,1 @@
+"""Python packages: resolved by uv, published as a simple index."""

@@ -1,0 +1,1 @@
+"""RPM packages: resolved by solv, published as a signed repository."""

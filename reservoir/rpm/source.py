@@ -1,0 +1,111 @@
+"""Where the RPM packages of a target come from: sources of the manifest, and this machine's own `.repo` files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from configparser import ConfigParser
+from configparser import Error as SyntaxFault
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from pysequoia import Cert
+
+from reservoir import openpgp
+from reservoir.errors import InputError, UnavailableError
+from reservoir.manifest import Source, Target
+from reservoir.scope import Scope
+
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+YES = ("1", "true", "yes", "on")
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository below `url`, whose packages one of `keys` signed; `signed` says that its metadata must be, too."""
+
+    name: str
+    url: str
+    keys: tuple[Cert, ...]
+    signed: bool
+
+
+def of_target(scope: Scope, system: Path = Path("/")) -> list[Repository]:
+    """Return the repositories of a target; `system` is where this machine's own configuration lies.
+
+    Raises UnavailableError where there are none, InputError where one cannot be used.
+    """
+    found = [_of_manifest(source, scope) for source in scope.manifest.target_sources(scope.target)]
+    if scope.target.asks_machine:
+        machine = list(_of_machine(system, scope.target))
+        if not machine:
+            raise UnavailableError(
+                f"this machine has no package source for the RPM target {scope.target.name}",
+                where=str(system / "etc/yum.repos.d"),
+                cure="list one under the manifest's `sources`, and name it in the target's",
+            )
+        found += machine
+    return found
+
+
+def _of_manifest(source: Source, scope: Scope) -> Repository:
+    keys: list[Cert] = []
+    for name in source.keys:
+        keys += _keys(scope.path.parent / name, f"source {source.name}")
+    return Repository(source.name, f"{source.url.rstrip('/')}/", tuple(keys), not source.unsigned_metadata)
+
+
+def _of_machine(system: Path, target: Target) -> Iterator[Repository]:
+    """Yield the enabled repositories of this machine, with the target's words for release and architecture."""
+    words = {
+        path.name: path.read_text().strip()
+        for folder in ("etc/yum/vars", "etc/dnf/vars")
+        for path in sorted((system / folder).glob("*"))
+    }
+    words |= {"releasever": target.release, "basearch": MACHINES[target.arch], "arch": MACHINES[target.arch]}
+    for path in sorted((system / "etc/yum.repos.d").glob("*.repo")):
+        config = ConfigParser(interpolation=None, strict=False)
+        try:
+            config.read_string(path.read_text())
+        except SyntaxFault as error:
+            raise InputError(f"cannot be read: {error.message}", where=str(path), cure="mend the file") from error
+        for name in config.sections():
+            values = {key: _filled(value, words) for key, value in config[name].items()}
+            if values.get("enabled", "1").lower() in YES:
+                yield _of_file(name, values, f"{path}: {name}", system)
+
+
+def _of_file(name: str, values: Mapping[str, str], where: str, system: Path) -> Repository:
+    """Return the repository of one section of a `.repo` file."""
+    urls = values.get("baseurl", "").replace(",", " ").split()
+    files = values.get("gpgkey", "").replace(",", " ").split()
+    if not urls:
+        raise InputError("it names no baseurl, and lists of mirrors are not read", where=where, cure="add a baseurl")
+    if not files or not all(file.startswith("file:") for file in files):
+        raise InputError(
+            "its keys do not lie on this machine",
+            where=where,
+            cure="put the source's public keys into a file, and name it as gpgkey=file://…",
+        )
+    keys: list[Cert] = []
+    for file in files:
+        keys += _keys(system / unquote(urlsplit(file).path).lstrip("/"), where)
+    return Repository(name, f"{urls[0].rstrip('/')}/", tuple(keys), values.get("repo_gpgcheck", "0").lower() in YES)
+
+
+def _filled(value: str, words: Mapping[str, str]) -> str:
+    """Replace `$name` and `${name}`; unknown ones stay, as with dnf."""
+    return re.sub(r"\$(\w+)|\$\{(\w+)\}", lambda m: words.get(m[1] or m[2], m[0]), value)
+
+
+def _keys(path: Path, where: str) -> list[Cert]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"the key {path.name} cannot be read: {error.strerror}",
+            where=where,
+            cure="put the file with the source's public keys there",
+        ) from error
+    return openpgp.certificates(content, f"{where}: {path}")

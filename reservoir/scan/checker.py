@@ -1,0 +1,184 @@
+"""One pass of the security checker over a bundle: advisories, licences, images, malware, into a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from reservoir.errors import InputError, Problem
+from reservoir.model import Artifact, Bundle
+from reservoir.scan import osv
+from reservoir.scan.facts import Facts
+from reservoir.scan.inventory import Inventory, covers, inventory
+from reservoir.scan.match import Data, Hit, groups, match
+from reservoir.scan.policy import Policy
+from reservoir.scan.report import Checked, Finding, Item, Licence, Malware, NotChecked, Report
+from reservoir.scan.severity import LEVELS
+from reservoir.scan.versions import base
+
+GET = "carry newer advisories here"
+PACKAGES = ("python", "debian", "rpm")
+# what the names of things begin with of which nobody says what is inside
+CLOSED = (IMAGE, FILE) = ("image ", "file ")
+UNASKED = "or list it under `unchecked` in the policy, with the reason"
+
+
+def scan(
+    bundle: Bundle,
+    facts: Facts,
+    advisories: Sequence[Path],
+    policy: Policy,
+    *,
+    now: datetime,
+    malware: Malware | None = None,
+) -> Report:
+    """Hold a bundle against advisories.
+
+    Raises InputError where they are damaged, too old by the policy, or silent about an ecosystem of the bundle:
+    that nothing was found only counts where something was asked.
+    """
+    wanted = inventory(bundle)
+    hits, data = match(osv.read(advisories), wanted)
+    unchecked = {entry.name: entry.reason for entry in policy.unchecked}
+    problems = [*_unnamed(wanted, unchecked), *_absent(wanted, data, unchecked), *_old(wanted, data, policy, now)]
+    if problems:
+        raise InputError.of(problems)
+    return Report(
+        bundle=bundle.name,
+        version=bundle.version,
+        checked=[
+            Checked(
+                ecosystem=ecosystem,
+                packages=sum(subject.ecosystem == ecosystem for subject in wanted.subjects),
+                advisories=_count(data, ecosystem),
+                newest=data.newest[base(ecosystem)],
+            )
+            for ecosystem in wanted.ecosystems
+            if ecosystem not in unchecked
+        ],
+        not_checked=_not_checked(bundle, facts, wanted, unchecked),
+        findings=_findings(hits, wanted, facts),
+        licences=[_licence(artifact, facts, policy) for artifact in bundle.artifacts if artifact.kind in PACKAGES],
+        malware=malware,
+    )
+
+
+def require_fresh(checked: Iterable[Checked], policy: Policy, now: datetime) -> list[Problem]:
+    """Return a problem for every ecosystem whose advisories were last changed too long ago, or in the future."""
+    problems = []
+    for entry in checked:
+        age = now - entry.newest
+        day = entry.newest.astimezone(UTC).strftime("%Y-%m-%d")
+        if age > timedelta(days=policy.max_age_days):
+            reason = f"the newest advisory is of {day}, which is {age.days} days ago; {policy.max_age_days} are allowed"
+            problems.append(Problem(entry.ecosystem, reason, GET))
+        elif age < timedelta(days=-1):
+            reason = f"the newest advisory is of {day}, which is in the future"
+            problems.append(Problem(entry.ecosystem, reason, "correct the clock of this machine, or the advisories"))
+    return problems
+
+
+def _unnamed(wanted: Inventory, unchecked: dict[str, str]) -> list[Problem]:
+    return [
+        Problem(
+            f"target {target.name}",
+            "nobody says which advisories speak of its packages",
+            f"give the target `osv` in the manifest, such as `Rocky Linux:9`, {UNASKED}, by the target's name",
+        )
+        for target in wanted.nameless
+        if target.name not in unchecked
+    ]
+
+
+def _absent(wanted: Inventory, data: Data, unchecked: dict[str, str]) -> list[Problem]:
+    return [
+        Problem(ecosystem, "there are no advisories for this ecosystem, but packages of it", f"{GET}, {UNASKED}")
+        for ecosystem in wanted.ecosystems
+        if ecosystem not in unchecked and not _count(data, ecosystem)
+    ]
+
+
+def _old(wanted: Inventory, data: Data, policy: Policy, now: datetime) -> list[Problem]:
+    unchecked = {entry.name for entry in policy.unchecked}
+    present = [name for name in wanted.ecosystems if name not in unchecked and _count(data, name)]
+    dates = {base(name): data.newest[base(name)] for name in present}
+    checked = [Checked(ecosystem=name, packages=0, advisories=0, newest=newest) for name, newest in dates.items()]
+    return require_fresh(checked, policy, now)
+
+
+def _count(data: Data, ecosystem: str) -> int:
+    return sum(count for advised, count in data.counts.items() if covers(advised, ecosystem))
+
+
+def _not_checked(bundle: Bundle, facts: Facts, wanted: Inventory, unchecked: dict[str, str]) -> list[NotChecked]:
+    """Return what no advisory was asked about; files, and images from elsewhere, do not say what is inside."""
+    named = {*wanted.ecosystems, *(target.name for target in wanted.nameless)}
+    known = {image for images in facts.images.values() for image in images}
+    closed = [
+        *(f"{IMAGE}{image.name}:{image.version}" for image in bundle.of_kind("image")),
+        *(f"{FILE}{file.filename}" for file in bundle.of_kind("file")),
+    ]
+    return [
+        *(NotChecked(name=name, reason=reason) for name, reason in unchecked.items() if name in named),
+        *(
+            NotChecked(name=name, reason="nobody says which packages are inside")
+            for name in closed
+            if name.removeprefix(IMAGE) not in known
+        ),
+    ]
+
+
+def _findings(hits: Iterable[Hit], wanted: Inventory, facts: Facts) -> list[Finding]:
+    """Return one finding for each fault and package, the worst first."""
+    found = [_finding(group, wanted.subjects[group[0].subject], facts) for group in groups(hits)]
+    return sorted(found, key=lambda finding: (-_weight(finding), finding.ecosystem, finding.advised, finding.id))
+
+
+def _weight(finding: Finding) -> int:
+    return -1 if finding.severity == "unknown" else LEVELS.index(finding.severity)
+
+
+def _finding(hits: list[Hit], artifacts: list[Artifact], facts: Facts) -> Finding:
+    names = sorted(set().union(*(hit.names for hit in hits)), key=lambda name: (not name.startswith("CVE-"), name))
+    rating = max(hit.rating for hit in hits)
+    certain = any(not hit.doubt for hit in hits)
+    subject = hits[0].subject
+    return Finding(
+        id=names[0],
+        names=names,
+        ecosystem=subject.ecosystem,
+        advised=subject.name,
+        version=subject.version,
+        severity=rating.level,
+        score=rating.score if rating.score >= 0 else None,
+        summary=next((hit.summary for hit in hits if hit.summary), ""),
+        fixed=sorted({version for hit in hits for version in hit.fixed}),
+        doubt="" if certain else hits[0].doubt,
+        advisories=sorted({hit.id for hit in hits}),
+        items=[
+            Item(
+                kind=artifact.kind,
+                name=artifact.name,
+                version=artifact.version,
+                filename=artifact.filename,
+                sha256=artifact.sha256,
+                targets=artifact.targets,
+                images=facts.images.get(artifact.sha256, []),
+            )
+            for artifact in artifacts
+        ],
+    )
+
+
+def _licence(artifact: Artifact, facts: Facts, policy: Policy) -> Licence:
+    stated = policy.licences.stated.get(artifact.name)
+    expression, source = (stated, "policy") if stated else facts.licences.get(artifact.sha256, (None, ""))
+    return Licence(
+        kind=artifact.kind,
+        name=artifact.name,
+        version=artifact.version,
+        sha256=artifact.sha256,
+        expression=expression,
+        source=source,
+    )

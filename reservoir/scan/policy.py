@@ -1,0 +1,113 @@
+"""The policy: which findings stop a publication, which are borne for a while and why, which licences may go in."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Literal
+
+from license_expression import ExpressionError, ExpressionParseError, get_spdx_licensing
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+from reservoir.document import check, parse
+from reservoir.errors import InputError
+from reservoir.scan.severity import Level
+
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+def _licence(text: str) -> str:
+    licensing = get_spdx_licensing()
+    try:
+        parsed = licensing.parse(text, validate=False)
+    except (ExpressionError, ExpressionParseError) as error:
+        raise ValueError(f"{text!r} is not an SPDX licence expression: {error}") from error
+    strange = [name for name in licensing.unknown_license_keys(parsed) if not name.startswith("LicenseRef-")]
+    if parsed is None or strange:
+        raise ValueError(f"{', '.join(strange) or repr(text)} is not the SPDX name of a licence")
+    return str(parsed.render())
+
+
+Expression = Annotated[str, AfterValidator(_licence)]
+
+
+class Model(BaseModel):
+    """Base of what stands in a policy: unknown keys are errors, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Limit(Model):
+    """What blocks: findings of `severity` and above. One whose severity nobody gives counts as `unknown_as`."""
+
+    severity: Level = "high"
+    unknown_as: Level = "high"
+
+
+class Exemption(Model):
+    """A finding that is borne until the end of the day `expires`; without `package`, in every package."""
+
+    id: Text
+    package: Text | None = None
+    reason: Text
+    expires: date
+
+
+class Unchecked(Model):
+    """An ecosystem, or the kind `image`, that no advisories are asked for."""
+
+    name: Text
+    reason: Text
+
+
+class Licences(Model):
+    """Which licences may go in, as SPDX names and expressions; with `allow` empty, all that are not denied.
+
+    `unknown` says what a package without a known licence does. `stated` gives the licence of packages, by name, that
+    do not say it in a way that can be read, or says it anew for those that say it wrong.
+    """
+
+    allow: list[Expression] = []
+    deny: list[Expression] = []
+    unknown: Literal["list", "block"] = "list"
+    stated: dict[str, Expression] = {}
+
+
+class Policy(Model):
+    """The rules of a site or a bundle. Advisories older than `max_age_days` are no advisories.
+
+    With `clamav`, a publication needs a pass for malware.
+    """
+
+    schema_: Annotated[Literal[1], Field(alias="schema")] = 1
+    max_age_days: Annotated[int, Field(ge=1)] = 14
+    block: Limit = Limit()
+    exceptions: list[Exemption] = []
+    unchecked: list[Unchecked] = []
+    licences: Licences = Licences()
+    clamav: bool = False
+
+
+def load(text: str, source: str) -> Policy:
+    """Return the policy in `text`; raises InputError that names line, reason and cure of every problem."""
+    document = parse(text, source)
+    policy = check(Policy, document)
+    seen: list[tuple[str, str | None]] = []
+    problems = []
+    for index, exemption in enumerate(policy.exceptions):
+        if (exemption.id, exemption.package) in seen:
+            problems.append(
+                document.problem(("exceptions", index), f"{exemption.id} is excepted twice", "keep one of them")
+            )
+        seen.append((exemption.id, exemption.package))
+    if problems:
+        raise InputError.of(problems)
+    return policy
+
+
+def read(path: Path) -> Policy:
+    """Return the policy in a file; raises InputError where it is missing or not valid."""
+    try:
+        return load(path.read_text(), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", where=str(path), cure="give the file of a policy") from error

@@ -1,0 +1,340 @@
+"""Images from real sources, through a bundle and a site, into a real registry: nothing on the way changes a digest."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reservoir.images import archive, oci
+from tests.integration.reservoir import registry as registries
+from tests.integration.reservoir.conftest import docker, penstock
+from tests.integration.reservoir.registry import Registry
+
+BOTH = ("amd64", "arm64")
+# starts the server, waits until it answers, prints what it says
+JUPYTER = """
+import subprocess, time, urllib.request
+server = subprocess.Popen(["jupyter", "lab", "--ip=127.0.0.1", "--port=8899", "--no-browser", "--ServerApp.token=x"],
+                          cwd="/tmp", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+for _ in range(300):
+    try:
+        print(urllib.request.urlopen("http://127.0.0.1:8899/api?token=x").read().decode())
+        break
+    except OSError:
+        time.sleep(0.2)
+server.kill()
+"""
+
+
+@pytest.fixture(scope="module")
+def program(product_bundle: Path, listed: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The registry's program, out of the product's bundle: nothing is installed on this machine."""
+    deb = next(a["sha256"] for a in listed["artifacts"] if a["name"] == "docker-registry")
+    folder = tmp_path_factory.mktemp("program")
+    subprocess.run(["dpkg-deb", "--extract", product_bundle / "blobs/sha256" / deb, folder], check=True)
+    return folder / "usr/bin/docker-registry"
+
+
+@pytest.fixture(scope="module")
+def upstream(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """A registry of the outside world: a certificate of its own authority, a password."""
+    found = registries.start(program, tmp_path_factory.mktemp("upstream"), password=True)
+    yield found
+    found.process.terminate()
+    found.process.wait()
+
+
+@pytest.fixture(scope="module")
+def own(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """The site's registry."""
+    found = registries.start(program, tmp_path_factory.mktemp("own"), password=False)
+    yield found
+    found.process.terminate()
+    found.process.wait()
+
+
+@pytest.fixture(scope="module")
+def machine(upstream: Registry, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """What the machine of the build knows of the registry: its authority and its password, in skopeo's own files."""
+    home = tmp_path_factory.mktemp("home")
+    places = home / ".config/containers/certs.d" / upstream.address
+    places.mkdir(parents=True)
+    shutil.copyfile(upstream.ca, places / "ca.crt")
+    password = base64.b64encode(b"puller:secret").decode()
+    (home / "auth.json").write_text(json.dumps({"auths": {upstream.address: {"auth": password}}}))
+    return {"HOME": str(home), "REGISTRY_AUTH_FILE": str(home / "auth.json")}
+
+
+class Workshop:
+    """A folder with a manifest of external images, and a cache and a signing key of its own."""
+
+    def __init__(self, folder: Path, machine: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.environment = {
+            **machine,
+            "PENSTOCK_CACHE": str(folder / "cache"),
+            "PENSTOCK_SIGNING_KEY": str(folder / "key"),
+        }
+
+    def want(self, **images: Mapping[str, Any]) -> None:
+        """Write a manifest of these images."""
+        document = {
+            "schema": 1,
+            "name": "images",
+            "version": "1",
+            "targets": [{"name": "debian12", "release": "bookworm"}],
+            "external_images": [{"name": f"ext/{name}", "tag": "1", **image} for name, image in images.items()],
+        }
+        (self.folder / "manifest.yml").write_text(yaml.safe_dump(document))
+
+    def run(self, *words: str | Path, code: int = 0) -> str:
+        done = penstock(*words, code=code, environment=self.environment)
+        return done.stdout + done.stderr
+
+    def lock(self, code: int = 0) -> str:
+        return self.run("lock", self.folder / "manifest.yml", code=code)
+
+    def build(self, code: int = 0) -> str:
+        return self.run("build", self.folder / "manifest.yml", "--output", self.folder / "out", code=code)
+
+    def forget(self) -> None:
+        """Lose the cache, as a build on another machine has none."""
+        shutil.rmtree(self.folder / "cache")
+
+    @property
+    def bundle(self) -> Path:
+        return self.folder / "out/images-1"
+
+    def images(self) -> dict[str, dict[str, Any]]:
+        artifacts = json.loads((self.bundle / "bundle.json").read_text())["artifacts"]
+        return {a["name"].removeprefix("ext/"): a for a in artifacts if a["kind"] == "image"}
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, machine: Mapping[str, str]) -> Workshop:
+    return Workshop(tmp_path, machine)
+
+
+def upload(
+    workshop: Workshop,
+    upstream: Registry,
+    name: str,
+    text: str,
+    architectures: tuple[str, ...] = BOTH,
+    *,
+    options: tuple[str, ...] = ("--preserve-digests",),
+) -> str:
+    """Put an image into the upstream registry under the tag 1; return its digest there."""
+    folder = workshop.folder / f"layout-{text}"
+    registries.layout(folder, text, architectures)
+    copy = ["skopeo", "--insecure-policy", "copy", "--quiet", "--all", *options, f"oci:{folder}:image"]
+    environment = os.environ | workshop.environment
+    subprocess.run([*copy, f"docker://{upstream.address}/{name}:1"], check=True, env=environment)
+    digest = upstream.digest(name, "1")
+    assert digest
+    return digest
+
+
+def blob(workshop: Workshop, digest: str) -> Any:
+    return json.loads((workshop.bundle / "blobs/sha256" / digest.removeprefix("sha256:")).read_text())
+
+
+def test_images_of_a_registry_keep_their_digests(workshop: Workshop, upstream: Registry) -> None:
+    digest = upload(workshop, upstream, "team/tool", "every")
+    single = upload(workshop, upstream, "team/single", "single", ("amd64",))
+    source = f"docker://{upstream.address}/team/tool:1"
+    workshop.want(
+        every={"source": source},
+        one={"source": source, "architectures": ["arm64"]},
+        single={"source": f"docker://{upstream.address}/team/single@{single}", "session": True},
+    )
+    workshop.lock()
+    workshop.forget()
+    workshop.build()
+    found = workshop.images()
+    assert found["every"]["metadata"]["digest"] == digest
+    assert found["every"]["metadata"]["architectures"] == list(BOTH)
+    children = {entry["platform"]["architecture"]: entry["digest"] for entry in blob(workshop, digest)["manifests"]}
+    assert found["one"]["metadata"]["digest"] == children["arm64"], "one architecture is its own manifest"
+    assert found["single"]["metadata"]["digest"] == single
+    workshop.run("verify", workshop.bundle)
+    everything = b"".join(path.read_bytes() for path in workshop.bundle.rglob("*") if path.is_file())
+    everything += (workshop.folder / "reservoir.lock").read_bytes()
+    assert b"secret" not in everything
+    assert base64.b64encode(b"puller:secret") not in everything
+
+
+def test_several_of_more_architectures_are_an_index_of_their_own(workshop: Workshop, upstream: Registry) -> None:
+    digest = upload(workshop, upstream, "team/many", "many", (*BOTH, "s390x"))
+    workshop.want(some={"source": f"docker://{upstream.address}/team/many:1", "architectures": list(BOTH)})
+    workshop.lock()
+    workshop.forget()
+    workshop.build()
+    found = workshop.images()["some"]["metadata"]
+    assert found["digest"] != digest
+    assert found["architectures"] == list(BOTH)
+    kept = [entry["platform"]["architecture"] for entry in blob(workshop, found["digest"])["manifests"]]
+    assert kept == list(BOTH)
+
+
+def test_the_lock_decides_when_a_tag_moves_and_says_when_an_image_is_gone(
+    workshop: Workshop, upstream: Registry
+) -> None:
+    first = upload(workshop, upstream, "team/moving", "first")
+    workshop.want(moving={"source": f"docker://{upstream.address}/team/moving:1"})
+    workshop.lock()
+    upload(workshop, upstream, "team/moving", "second")
+    workshop.forget()
+    workshop.build()
+    assert workshop.images()["moving"]["metadata"]["digest"] == first
+    upstream.delete("team/moving", first)
+    workshop.forget()
+    shutil.rmtree(workshop.bundle)
+    said = workshop.build(code=5)
+    assert "external_images[0]" in said
+    assert "manifest unknown" in said
+    assert "lock another one" in said
+    assert not workshop.bundle.exists()
+
+
+def test_archives_layouts_and_the_engine(workshop: Workshop) -> None:
+    folder, reference = workshop.folder, f"penstock-test-{os.getpid()}/small:1"
+    digest = registries.layout(folder / "layout", "local", BOTH)
+    archive = f"oci-archive:{folder / 'archive.tar'}:image"
+    copy = ["skopeo", "--insecure-policy", "copy", "--quiet", "--all", f"oci:{folder / 'layout'}:image", archive]
+    subprocess.run(copy, check=True)
+    docker("import", "--change", 'CMD ["/text"]', _root(folder), reference)
+    try:
+        docker("save", "--output", folder / "saved.tar", reference)
+        workshop.want(
+            layout={"source": "oci:layout:image"},
+            archive={"source": "oci-archive:archive.tar:image"},
+            saved={"source": "docker-archive:saved.tar"},
+            engine={"source": f"docker-daemon:{reference}"},
+        )
+        workshop.lock()
+        workshop.forget()
+        workshop.build()
+    finally:
+        docker("rmi", reference)
+    found = {name: image["metadata"]["digest"] for name, image in workshop.images().items()}
+    assert found["layout"] == found["archive"] == digest
+    assert found["saved"] == found["engine"], "the first conversion decides, and another gives the same"
+    assert blob(workshop, found["saved"])["layers"][0]["mediaType"].endswith("tar+gzip")
+    registries.layout(folder / "other", "another", BOTH)
+    shutil.rmtree(folder / "layout")
+    (folder / "other").rename(folder / "layout")
+    workshop.forget()
+    assert "is another image now" in workshop.build(code=7)
+
+
+def test_what_cannot_be_read_is_told_with_its_place_in_the_manifest(workshop: Workshop, upstream: Registry) -> None:
+    workshop.want(none={"source": f"docker://{upstream.address}/team/none:1"})
+    assert "external_images[0]" in workshop.lock(code=5)
+    upload(workshop, upstream, "team/amd", "amd", ("amd64",))
+    workshop.want(wrong={"source": f"docker://{upstream.address}/team/amd:1", "architectures": ["arm64"]})
+    said = workshop.lock(code=2)
+    assert "has no arm64" in said
+    assert "choose from: amd64" in said
+    assert not (workshop.folder / "reservoir.lock").exists()
+
+
+def test_the_sites_registry_gets_what_it_lacks_and_nothing_else(
+    workshop: Workshop, upstream: Registry, own: Registry
+) -> None:
+    digest = upload(workshop, upstream, "team/site", "site")
+    older = upload(workshop, upstream, "team/docker", "docker", options=("--format", "v2s2"))
+    saved = registries.layout(workshop.folder / "single", "alone", ("amd64",))
+    workshop.want(
+        site={"source": f"docker://{upstream.address}/team/site:1"},
+        docker={"source": f"docker://{upstream.address}/team/docker:1"},
+        alone={"source": "oci:single:image"},
+    )
+    workshop.lock()
+    workshop.build()
+    root = workshop.folder / "site"
+    workshop.run("import", workshop.bundle, "--root", root)
+    publish = ("publish", "--root", root, "--registry", own.address, "--ca", own.ca, "--json")
+    assert json.loads(penstock(*publish).stdout)["pushed"] == ["ext/alone:1", "ext/docker:1", "ext/site:1"]
+    assert own.digest("ext/site", "1") == digest
+    assert own.digest("ext/docker", "1") == older, "manifests of Docker's own kind stay what they are"
+    assert workshop.images()["docker"]["metadata"]["media_type"] == oci.DOCKER_LIST
+    assert own.digest("ext/alone", "1") == saved
+    for name, index in (("ext/site", digest), ("ext/docker", older)):
+        for entry in blob(workshop, index)["manifests"]:
+            assert own.digest(name, entry["digest"]), "every architecture is there"
+    assert json.loads(penstock(*publish).stdout)["pushed"] == []
+    own.delete("ext/alone", saved)
+    assert json.loads(penstock(*publish).stdout)["pushed"] == ["ext/alone:1"]
+
+
+@pytest.fixture(scope="module")
+def session_images(
+    product_bundle: Path, listed: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    """The product's session images in the local engine, by what people call them."""
+    prefix = f"penstock-test-{uuid.uuid4().hex[:8]}"
+    path = tmp_path_factory.mktemp("session") / "image.tar"
+    names = {}
+    for image in (a for a in listed["artifacts"] if a["kind"] == "image" and a["metadata"]["session"]):
+        title = f"{image['name'].removeprefix('penstock/')}:{image['version']}"
+        archive.write(path, product_bundle / "blobs/sha256", image["sha256"], f"{prefix}/{title}")
+        docker("load", "--input", path)
+        names[title] = f"{prefix}/{title}"
+    yield names
+    docker("rmi", *names.values())
+
+
+def inside(image: str, *command: str) -> str:
+    """Run a command in a container of nobody in particular, without a network."""
+    return docker("run", "--rm", "--network", "none", "--user", "1234", "--env", "HOME=/tmp", image, *command)
+
+
+def test_versions_stand_side_by_side(session_images: dict[str, str]) -> None:
+    version = "import platform; print(platform.python_version())"
+    for tag in ("3.11", "3.13"):
+        assert inside(session_images[f"python:{tag}"], "python3", "-c", version).startswith(tag)
+    version = "import numpy; print(numpy.__version__, numpy.arange(3).sum())"
+    for tag in ("1.26", "2.3"):
+        assert re.fullmatch(rf"{tag}\.\d+ 3", inside(session_images[f"numpy:{tag}"], "python", "-c", version))
+
+
+def test_jupyter_answers_on_loopback(session_images: dict[str, str]) -> None:
+    assert inside(session_images["jupyter:4"], "jupyter", "lab", "--version").startswith("4.")
+    said = inside(session_images["jupyter:4"], "python", "-c", JUPYTER)
+    assert json.loads(said)["version"]
+
+
+def test_images_share_their_lower_layers(product_bundle: Path, listed: dict[str, Any]) -> None:
+    blobs = product_bundle / "blobs/sha256"
+    images = {f"{a['name']}:{a['version']}": a["sha256"] for a in listed["artifacts"] if a["kind"] == "image"}
+    layers = {
+        name: [layer.sha256 for layer in oci.read((blobs / sha256).read_bytes(), name).layers]
+        for name, sha256 in images.items()
+    }
+    python = layers["penstock/python:3.11"]
+    for name in ("penstock/numpy:1.26", "penstock/numpy:2.3", "penstock/jupyter:4"):
+        assert layers[name][:2] == python, "one more layer, and no other difference"
+        assert len(layers[name]) == 3
+    assert layers["penstock/lab-node:12"][0] == python[0], "one base system for all images of a target"
+
+
+def _root(folder: Path) -> Path:
+    """Write a tar of a root file system with one file."""
+    (folder / "root").mkdir()
+    (folder / "root/text").write_text("from the engine")
+    subprocess.run(
+        ["tar", "--create", f"--file={folder / 'root.tar'}", f"--directory={folder / 'root'}", "."], check=True
+    )
+    return folder / "root.tar"

@@ -1,0 +1,121 @@
+"""The installer of the product's bundle with nothing but Python: upgrades that are killed, deltas, volumes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reservoir import delta, receipt, signing
+from reservoir.settings import load
+from tests.integration.reservoir.conftest import penstock
+
+# what a bare machine has
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}
+Install = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("machine")
+
+
+@pytest.fixture(scope="module")
+def install(place: Path) -> Install:
+    """Start install.sh of a folder, with places below a scratch folder."""
+
+    def start(folder: Path, *words: str | Path) -> subprocess.Popen[str]:
+        places: list[str | Path] = [
+            "--prefix",
+            place / "opt/site",
+            "--command",
+            place / "bin/penstock",
+            "--root",
+            place / "site",
+        ]
+        command: list[str | Path] = ["sh", folder / "install.sh", *places, *words]
+        return subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=ENVIRONMENT,
+            start_new_session=True,
+        )
+
+    return start
+
+
+def finished(process: subprocess.Popen[str], code: int = 0) -> str:
+    said = process.communicate()[0]
+    assert process.returncode == code, said
+    return said
+
+
+def works(place: Path) -> bool:
+    """Whether the installed command runs and finds what it needs."""
+    script = "from reservoir import publication, sites; import ansible_runner"
+    subprocess.run([place / "bin/penstock", "--help"], check=True, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
+    python = (place / "bin/penstock").resolve().with_name("python")
+    return subprocess.run([python, "-I", "-c", script], check=True, env=ENVIRONMENT).returncode == 0
+
+
+def test_the_first_volume_installs_and_knows_its_maker(
+    product_bundle: Path, place: Path, install: Install, tmp_path: Path
+) -> None:
+    done = json.loads(penstock("split", product_bundle, "--size", "120MB", "-o", tmp_path, "--json").stdout)
+    assert len(done["volumes"]) > 3
+    said = finished(install(Path(done["volumes"][0]), "--key", product_bundle / "penstock.pub"))
+    assert said.startswith("volume 1 of ")
+    assert works(place)
+    assert (place / "opt/site/bundle.pub").read_bytes() == (product_bundle / "penstock.pub").read_bytes()
+
+
+def test_a_killed_upgrade_leaves_the_old_one_working(product_bundle: Path, place: Path, install: Install) -> None:
+    old = (place / "opt/site").resolve()
+    process = install(product_bundle)
+    while (
+        len(list(place.glob("opt/.site-*/lib/python3*/site-packages/*")))
+        <= len(list(old.glob("lib/python3*/site-packages/*")))
+        and process.poll() is None
+    ):
+        time.sleep(0.005)
+    assert process.poll() is None
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert (place / "opt/site").resolve() == old
+    assert works(place)
+
+
+def test_a_delta_installs_from_what_the_site_holds_and_keeps_the_pin(
+    product_bundle: Path, place: Path, install: Install
+) -> None:
+    old = (place / "opt/site").resolve()
+    penstock("import", product_bundle, "--root", place / "site")
+    penstock("receipt", "--root", place / "site", "-o", place / "receipt.json")
+    nothing_new = delta.make(
+        product_bundle, *receipt.read(place / "receipt.json"), signing.read_key(load().signing_key)
+    )
+    assert not list((nothing_new / "blobs/sha256").iterdir())
+    assert f"known by {place}" in finished(install(nothing_new))
+    assert works(place)
+    assert not old.exists()
+    assert len(list(place.glob("opt/.site-*"))) == 1, "what the killed one left is gone"
+    assert (place / "opt/site/bundle.pub").read_bytes() == (product_bundle / "penstock.pub").read_bytes()
+
+
+def test_the_check_with_python_alone_sees_what_the_command_sees(
+    product_bundle: Path, install: Install, tmp_path: Path
+) -> None:
+    assert "whole: " in finished(install(product_bundle, "--verify-only"))
+    copy = tmp_path / "copy"
+    shutil.copytree(product_bundle, copy, copy_function=os.link)
+    (copy / "autorun.inf").touch()
+    assert "autorun.inf: is not in the bundle's list" in finished(install(copy, "--verify-only"), code=3)

@@ -1,0 +1,296 @@
+"""Users' own packages on a real devpi-server in front of a publication: what pip gets, what an upload is told."""
+
+from __future__ import annotations
+
+import http.server
+import io
+import os
+import socket
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import urljoin
+
+import httpx
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from reservoir import settings
+from reservoir.errors import UnauthenticatedError
+from reservoir.intake import take
+from reservoir.publication import publish
+from reservoir.uploads.names import Names
+from reservoir.uploads.server import connect
+from tests.unit.reservoir.parts import artifact, make_bundle, wheel
+
+PASSWORD = "of-the-administrator"
+START_SECONDS = 60
+BIN = Path(sys.executable).parent
+ADA = ("ada", "")
+
+
+class Site:
+    """A publication that a web server shows, and the server of uploads."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.root = folder / "site"
+        self.path = folder / "index.sock"
+        self.secret = folder / "password"
+        self.url = ""
+        self.simple = ""
+        self.key = Ed25519PrivateKey.generate()
+        self.uploader = ""
+
+    def freeze(self, name: str, version: str) -> None:
+        """Publish one more Python package."""
+        parts = self.folder / f"parts-{name}-{version}"
+        parts.mkdir()
+        path = wheel(parts, name, version, "FROM = 'publication'\n")
+        take(make_bundle(parts, self.key, name=name, made=[(artifact(path, "python", name, version), path)]), self.root)
+        publish(self.root)
+
+    def upload(self, name: str, version: str) -> subprocess.CompletedProcess[str]:
+        """Upload a package with twine."""
+        parts = self.folder / f"uploads-{name}-{version}"
+        parts.mkdir(exist_ok=True)
+        path = wheel(parts, name, version, "FROM = 'upload'\n")
+        address = ("--repository-url", f"{self.url}/site/dev/", "--username", "ada", "--password", self.uploader)
+        return subprocess.run(
+            [BIN / "twine", "upload", "--non-interactive", "--disable-progress-bar", *address, path],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def send(
+        self, name: str, version: str, path: Path, action: str = "file_upload", auth: tuple[str, str] | None = ADA
+    ) -> httpx.Response:
+        """Send what an upload tool sends, but whatever it says about the file."""
+        form = {":action": action, "name": name, "version": version, "filetype": "bdist_wheel", "pyversion": "py3"}
+        if auth is ADA:
+            auth = ("ada", self.uploader)
+        with path.open("rb") as file:
+            return httpx.post(f"{self.url}/site/dev/", data=form, files={"content": (path.name, file)}, auth=auth)
+
+    def install(self, requirement: str) -> str:
+        """Install a package as a user does, with site/dev as the only index; return where the module came from."""
+        module = requirement.partition("=")[0].replace("-", "_")
+        target = self.folder / f"installed-{time.monotonic_ns()}"
+        index = ("--index-url", f"{self.url}/site/dev/+simple/", "--no-cache-dir", "--no-deps", "--isolated")
+        subprocess.run(
+            [sys.executable, "-m", "pip", "install", "--quiet", *index, "--target", target, requirement], check=True
+        )
+        said = [sys.executable, "-c", f"import {module} as m; print(m.FROM, m.VERSION)"]
+        return subprocess.run(said, cwd=target, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    site = Site(tmp_path_factory.mktemp("uploads"))
+    site.secret.write_text(PASSWORD)
+    site.freeze("published", "1.0")
+    handler = partial(Web, directory=str(site.root / "current"))
+    with ExitStack() as stack:
+        web = stack.enter_context(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler))
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        data = site.folder / "devpi"
+        environment = settings.environment(
+            PENSTOCK_RESERVOIR=str(site.root), DEVPISERVER_SERVERDIR=str(data), DEVPISERVER_ROOT_PASSWD=PASSWORD
+        )
+        subprocess.run([f"{BIN}/devpi-init", "--no-root-pypi"], env=environment, check=True, capture_output=True)
+        site.simple = f"http://127.0.0.1:{web.server_port}/pypi/simple/"
+        command = f"{BIN}/devpi-server --restrict-modify=root --threads=4 --unix-socket={site.path}"
+        with (site.folder / "devpi.log").open("wb") as log:
+            server = subprocess.Popen(command.split(), env=environment, stdout=log, stderr=log)
+        Front.path = site.path
+        front = stack.enter_context(socketserver.ThreadingTCPServer(("127.0.0.1", 0), Front))
+        threading.Thread(target=front.serve_forever, daemon=True).start()
+        site.url = f"http://127.0.0.1:{front.server_address[1]}"
+        try:
+            wait_for(site.path, server)
+            with connect(site.path, site.secret) as admin:
+                assert admin.prepare(site.simple)
+                site.uploader = admin.add_account("ada")
+            yield site
+        finally:
+            server.terminate()
+            server.wait()
+            front.shutdown()
+            web.shutdown()
+
+
+class Web(http.server.SimpleHTTPRequestHandler):
+    """The reservoir's web server: indexes in both forms, and "not modified" to whoever knows the present tag."""
+
+    tag = ""
+
+    def send_head(self) -> io.BytesIO | BinaryIO | None:
+        if self.path.endswith("/") and "vnd.pypi.simple.v1+json" in self.headers.get("Accept", ""):
+            self.path += "index.json"
+        path = Path(self.translate_path(self.path))
+        path = path / "index.html" if path.is_dir() else path
+        self.tag = f'"{path.stat().st_mtime_ns:x}"' if path.exists() else ""
+        if self.tag and self.headers.get("If-None-Match") == self.tag:
+            self.send_response(HTTPStatus.NOT_MODIFIED)
+            self.end_headers()
+            return None
+        return super().send_head()
+
+    def guess_type(self, path: str | os.PathLike[str]) -> str:
+        return "application/vnd.pypi.simple.v1+json" if str(path).endswith(".json") else super().guess_type(path)
+
+    def end_headers(self) -> None:
+        if self.tag:
+            self.send_header("ETag", self.tag)
+        super().end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: the tests say what matters."""
+
+
+class Front(socketserver.BaseRequestHandler):
+    """What nginx is to the server's socket, for one connection: carries bytes both ways."""
+
+    path: Path
+
+    def handle(self) -> None:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.connect(str(self.path))
+            back = threading.Thread(target=self.carry, args=(server, self.request))
+            back.start()
+            self.carry(self.request, server)
+            back.join()
+
+    @staticmethod
+    def carry(source: socket.socket, destination: socket.socket) -> None:
+        with suppress(OSError):
+            while piece := source.recv(1 << 16):
+                destination.sendall(piece)
+        with suppress(OSError):
+            destination.shutdown(socket.SHUT_WR)
+
+
+def wait_for(path: Path, server: subprocess.Popen[bytes]) -> None:
+    """Wait until the server listens, or fail as soon as it ended."""
+    for _ in range(START_SECONDS * 4):
+        assert server.poll() is None
+        if path.exists():
+            return
+        time.sleep(0.25)
+    pytest.fail("the server of uploads does not listen")
+
+
+def test_what_is_published_comes_from_the_publication(site: Site) -> None:
+    assert site.install("published") == "publication 1.0"
+
+
+def test_an_upload_is_installed_by_everybody(site: Site) -> None:
+    done = site.upload("mine", "1.0")
+    assert done.returncode == 0, done.stdout
+    assert site.install("mine") == "upload 1.0"
+
+
+def test_a_released_version_is_never_replaced(site: Site) -> None:
+    assert site.upload("steady", "1.0").returncode == 0
+    other = wheel(site.folder, "steady", "1.0", "FROM = 'somebody else'\n")
+    done = site.send("steady", "1.0", other)
+    assert done.status_code == 409
+    assert site.install("steady") == "upload 1.0"
+
+
+@pytest.mark.parametrize("spelling", ["published", "Published"])
+def test_an_upload_with_a_published_name_is_refused_with_the_cure(site: Site, spelling: str) -> None:
+    done = site.upload(spelling, "9.0")
+    assert done.returncode != 0
+    said = " ".join((done.stdout + done.stderr).split())
+    assert "403" in said
+    assert "no upload may take its place" in said
+    assert "penstock reservoir uploads allow published" in said.lower()
+    assert site.install("published") == "publication 1.0"
+
+
+@pytest.mark.parametrize("action", ["file_upload", "submit", "doc_upload"])
+def test_no_other_kind_of_upload_leads_past_the_check(site: Site, action: str) -> None:
+    done = site.send("published", "9.0", wheel(site.folder, "published", "9.0"), action)
+    assert done.status_code == 403
+    assert "no upload may take its place" in done.text
+    assert site.install("published") == "publication 1.0"
+
+
+def test_what_is_no_name_is_refused(site: Site) -> None:
+    done = site.send("../published", "9.0", wheel(site.folder, "odd", "9.0"))
+    assert done.status_code == 400
+    assert "not the name of a Python package" in done.text
+
+
+def test_a_package_of_another_index_cannot_be_pushed_over_a_published_one(site: Site) -> None:
+    push = {"name": "published", "version": "1.0", "targetindex": "site/dev"}
+    done = httpx.post(f"{site.url}/site/frozen", json=push, auth=("ada", site.uploader))
+    assert done.status_code == 403
+    assert "no upload may take its place" in done.text
+
+
+def test_only_accounts_upload_and_only_the_administrator_makes_them(site: Site) -> None:
+    assert site.send("strange", "1.0", wheel(site.folder, "strange", "1.0"), auth=None).status_code == 401
+    assert httpx.put(f"{site.url}/eve", json={"password": "of-eve-herself"}).status_code == 403
+    as_ada = httpx.put(f"{site.url}/ada/own", json={"type": "stage"}, auth=("ada", site.uploader))
+    assert as_ada.status_code == 403
+
+
+def test_a_name_published_later_hides_the_upload_until_an_administrator_allows_it(site: Site) -> None:
+    assert site.upload("later", "2.0").returncode == 0
+    assert site.install("later") == "upload 2.0"
+    site.freeze("later", "1.0")
+    names = Names(site.root)
+    with connect(site.path, site.secret) as admin:
+        assert names.conflicts(admin.uploaded()) == ["later"]
+        assert site.install("later") == "publication 1.0"
+        names.allow("later")
+        assert names.conflicts(admin.uploaded()) == []
+        assert site.install("later") == "upload 2.0"
+        assert site.install("later==1.0") == "publication 1.0"
+        assert site.upload("later", "3.0").returncode == 0
+        names.deny("later")
+        assert site.install("later") == "publication 1.0"
+
+
+def test_the_server_knows_no_other_index(site: Site) -> None:
+    with connect(site.path, site.secret) as admin:
+        assert admin.prepare(site.simple) is False
+        assert admin.indexes() == {"site/dev": "", "site/frozen": site.simple}
+
+
+def test_an_account_that_was_removed_uploads_no_more(site: Site) -> None:
+    with connect(site.path, site.secret) as admin:
+        password = admin.add_account("bob")
+        assert admin.accounts() == ["ada", "bob"]
+        package = wheel(site.folder, "bobs", "1.0")
+        assert site.send("bobs", "1.0", package, auth=("bob", password)).status_code == 200
+        admin.remove_account("bob")
+        assert site.send("bobs", "1.0", package, auth=("bob", password)).status_code == 401
+        assert "bobs" in admin.uploaded()
+
+
+def test_a_wrong_password_of_the_administrator_is_named(site: Site, tmp_path: Path) -> None:
+    wrong = tmp_path / "password"
+    wrong.write_text("wrong")
+    with pytest.raises(UnauthenticatedError), connect(site.path, wrong) as admin:
+        admin.add_account("eve")
+
+
+def test_links_lead_through_the_address_that_users_see(site: Site) -> None:
+    outside = {"X-Outside-URL": "https://reservoir:8443/index"}
+    assert site.upload("linked", "1.0").returncode == 0
+    page = f"{site.url}/site/dev/+simple/linked/"
+    (file,) = httpx.get(page, headers=outside | {"Accept": "application/vnd.pypi.simple.v1+json"}).json()["files"]
+    seen = urljoin("https://reservoir:8443/index/site/dev/+simple/linked/", file["url"])
+    assert seen.startswith("https://reservoir:8443/index/site/dev/+f/")

@@ -1,0 +1,95 @@
+"""The product's bundle on volumes: any order, a damaged one, a killed import; a disk with a file system of its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tests.integration.reservoir.conftest import PENSTOCK, penstock
+from tests.unit.reservoir.parts import flip_bit, make_bundle
+
+SIZE = "120MB"
+
+
+@pytest.fixture(scope="module")
+def volumes(product_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("volumes")
+    done = json.loads(penstock("split", product_bundle, "--size", SIZE, "-o", folder, "--json").stdout)
+    made = [Path(path) for path in done["volumes"]]
+    assert len(made) > 3
+    return made
+
+
+def blobs(folder: Path) -> int:
+    return sum(path.stat().st_size for path in (folder / "blobs/sha256").iterdir())
+
+
+def test_volumes_fit_their_media_and_hold_the_whole_bundle(product_bundle: Path, volumes: list[Path]) -> None:
+    for volume in volumes:
+        assert sum(path.stat().st_size for path in volume.rglob("*") if path.is_file()) <= 120_000_000
+    assert sum(map(blobs, volumes)) == blobs(product_bundle)
+    said = json.loads(penstock("verify", *reversed(volumes), "--json").stdout)
+    assert said["complete"]
+    assert json.loads(penstock("verify", *volumes[1:], "--json").stdout)["missing"] == [1]
+
+
+def test_a_damaged_volume_is_named_and_the_others_count(
+    product_bundle: Path, volumes: list[Path], tmp_path: Path
+) -> None:
+    *others, last = reversed(volumes)
+    number = others[1].name.partition("-")[0]
+    damaged = tmp_path / others[1].name
+    shutil.copytree(others[1], damaged)
+    flip_bit(max((damaged / "blobs/sha256").iterdir(), key=lambda path: path.stat().st_size))
+    others[1] = damaged
+    site = tmp_path / "site"
+    said = penstock("import", *others, "--root", site, code=3).stderr
+    assert f"volume {int(number)} of {len(volumes)}: " in said
+    assert "Cure: get volume" in said
+    done = json.loads(penstock("import", last, "--root", site, "--json").stdout)
+    assert (done["complete"], done["missing"], done["damaged"]) == (False, [], [int(number)])
+    good = next(volume for volume in volumes if volume.name == damaged.name)
+    assert json.loads(penstock("import", good, "--root", site, "--json").stdout)["complete"]
+    again = penstock("import", product_bundle, "--root", site, "--json")
+    assert not json.loads(again.stdout)["changed"]
+
+
+def test_a_killed_import_of_a_volume_goes_on(volumes: list[Path], tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    command: list[str | Path] = ["import", *volumes, "--root", site]
+    process = subprocess.Popen([PENSTOCK, "reservoir", *command], stderr=subprocess.DEVNULL)
+    while len(list((site / "incoming").glob("*/volumes/*.json"))) < 2 and process.poll() is None:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not list((site / "bundles").iterdir())
+    assert not list((site / "blobs/sha256").iterdir())
+    assert json.loads(penstock(*command, "--json").stdout)["complete"]
+    assert not (site / "incoming").exists()
+
+
+@pytest.fixture
+def medium(tmp_path: Path) -> Iterator[Path]:
+    """A bundle at the root of a disk with an ext4 file system, which has a folder of its own there."""
+    bundle = make_bundle(tmp_path, Ed25519PrivateKey.generate())
+    image, folder = tmp_path / "disk.img", tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", bundle, image, "40M"], check=True)
+    if subprocess.run(["mount", "-o", "loop,ro", image, folder], capture_output=True, check=False).returncode:
+        pytest.skip("this machine mounts no image files")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_bundle_at_the_root_of_a_disk_is_taken_as_it_is(medium: Path, tmp_path: Path) -> None:
+    assert (medium / "lost+found").is_dir()
+    penstock("verify", medium)
+    assert json.loads(penstock("import", medium, "--root", tmp_path / "site", "--json").stdout)["complete"]

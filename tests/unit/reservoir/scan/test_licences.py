@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from reservoir.cache import Cache
+from reservoir.scan import licences
+from reservoir.scan.licences import Found, copyright_file, read, read_all
+from tests.unit.reservoir.parts import artifact
+
+HEADER = "Format: https://example.org/copyright-format/1.0/\nUpstream-Name: demo\n\n"
+
+
+def wheel(folder: Path, *lines: str) -> Path:
+    path = folder / "demo-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("demo/vendored-1.dist-info/METADATA", "Name: vendored\nLicense: GPL-3.0-only\n")
+        archive.writestr(
+            "demo-1.0.dist-info/METADATA", "\n".join(["Metadata-Version: 2.4", "Name: demo", *lines]) + "\n"
+        )
+    return path
+
+
+def deb(folder: Path, name: str, copyright: str = "", link: str = "", mode: Literal["w:xz", "w:gz"] = "w:xz") -> Path:  # noqa: A002
+    """A Debian package: an `ar` archive whose last member is a `tar` archive."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode=mode) as archive:
+        place = f"./usr/share/doc/{name}"
+        if link:
+            member = tarfile.TarInfo(place)
+            member.type, member.linkname = tarfile.SYMTYPE, link
+            archive.addfile(member)
+        else:
+            content = copyright.encode()
+            member = tarfile.TarInfo(f"{place}/copyright")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    path = folder / f"{name}_1.0_all.deb"
+    members = {"debian-binary": b"2.0\n", "control.tar.xz": b"odd", f"data.tar.{mode[2:]}": data.getvalue()}
+    with path.open("wb") as file:
+        file.write(b"!<arch>\n")
+        for title, content in members.items():
+            file.write(f"{title:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n".encode())
+            file.write(content + b"\n" * (len(content) % 2))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (["License-Expression: mit or apache-2.0"], Found("MIT OR Apache-2.0", "License-Expression")),
+        (["License: Apache License 2.0"], Found("Apache-2.0", "License")),
+        (
+            ["License: BSD-3-Clause", "Classifier: License :: OSI Approved :: BSD License"],
+            Found("BSD-3-Clause", "License"),
+        ),
+        (["Classifier: License :: OSI Approved :: MIT License"], Found("MIT", "Classifier")),
+        (
+            [
+                "Classifier: License :: OSI Approved :: MIT License",
+                "Classifier: License :: OSI Approved :: Apache Software License",
+            ],
+            Found("Apache-2.0 AND MIT", "Classifier"),
+        ),
+        (["License: see the file"], Found()),
+        (["License: Copyright of many", "        and more lines"], Found()),
+        ([], Found()),
+    ],
+)
+def test_a_wheel_says_its_licence_in_its_own_metadata(tmp_path: Path, lines: list[str], found: Found) -> None:
+    path = wheel(tmp_path, *lines)
+    assert read(artifact(path, "python", "demo"), path) == found
+
+
+@pytest.mark.parametrize(
+    ("stated", "expression"),
+    [
+        (["Expat"], "MIT"),
+        (["GPL-2+"], "GPL-2.0-or-later"),
+        (["LGPL-2.1"], "LGPL-2.1-only"),
+        (["GPL-2+", "Expat", "GPL-2+"], "GPL-2.0-or-later AND MIT"),
+        (["GPL-1+ or Artistic"], "GPL-1.0-or-later OR LicenseRef-Debian-Artistic"),
+        (["BSD-3-clause and Expat"], "BSD-3-Clause AND MIT"),
+        (["GPL-3+ with Bison exception"], "LicenseRef-Debian-GPL-3-or-later-with-Bison-exception"),
+        (["public-domain"], "LicenseRef-Debian-public-domain"),
+        (["apache-2.0"], "Apache-2.0"),
+    ],
+)
+def test_a_machine_readable_copyright_file_names_all_licences(stated: list[str], expression: str) -> None:
+    text = HEADER + "".join(
+        f"Files: part{i}/*\nCopyright: A Person\nLicense: {s}\n a text\n\n" for i, s in enumerate(stated)
+    )
+    assert copyright_file(text) == Found(expression, "copyright (machine-readable)")
+
+
+def test_any_other_copyright_file_is_known_by_the_texts_that_it_points_to() -> None:
+    text = "It is free.\nSee `/usr/share/common-licenses/GPL-2' and /usr/share/common-licenses/LGPL-2.1."
+    assert copyright_file(text).expression == "LicenseRef-Debian-GPL-2 AND LicenseRef-Debian-LGPL-2.1"
+    assert copyright_file("It is mine.") == Found()
+
+
+@pytest.mark.parametrize("mode", ["w:xz", "w:gz"])
+def test_the_copyright_file_is_read_out_of_the_package(tmp_path: Path, mode: Literal["w:xz", "w:gz"]) -> None:
+    path = deb(tmp_path, "demo", HEADER + "Files: *\nLicense: ISC\n", mode=mode)
+    assert read(artifact(path, "debian", "demo", stanza=""), path).expression == "ISC"
+
+
+@pytest.mark.parametrize("content", [b"no package", b"!<arch>\n", b"!<arch>\n" + b"x" * 60])
+def test_a_package_that_cannot_be_read_has_no_known_licence(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "demo_1.0_all.deb"
+    path.write_bytes(content)
+    found = read(artifact(path, "debian", "demo", stanza=""), path)
+    assert found.expression is None
+    assert "cannot be read" in found.source
+
+
+def test_a_wheel_without_metadata_has_no_known_licence(tmp_path: Path) -> None:
+    path = tmp_path / "demo-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("demo.py", "")
+    found = read(artifact(path, "python", "demo"), path)
+    assert found.failed
+    assert found.expression is None
+
+
+def test_what_was_read_once_is_remembered_and_links_lead_to_the_licence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = Cache(tmp_path / "cache")
+    paths = [
+        deb(tmp_path, "demo", HEADER + "Files: *\nLicense: ISC\n"),
+        deb(tmp_path, "libdemo1", link="demo"),
+        deb(tmp_path, "libdemo2", link="../doc/absent"),
+    ]
+    made = [artifact(path, "debian", path.name.partition("_")[0], stanza="") for path in paths]
+    for described, path in zip(made, paths, strict=True):
+        cache.path(described.sha256).write_bytes(path.read_bytes())
+    first = read_all(made, cache)
+    assert [first[a.sha256].expression for a in made] == ["ISC", "ISC", None]
+    monkeypatch.setattr(licences, "read", lambda *_: pytest.fail("read again"))
+    assert read_all(made, cache) == first
+
+
+def test_what_could_not_be_read_is_read_again(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    path = deb(tmp_path, "demo", HEADER + "Files: *\nLicense: ISC\n")
+    made = artifact(path, "debian", "demo", stanza="")
+    assert read_all([made], cache)[made.sha256].failed
+    cache.path(made.sha256).write_bytes(path.read_bytes())
+    assert read_all([made], cache)[made.sha256].expression == "ISC"
+
+
+@pytest.mark.parametrize(
+    ("stated", "expression"),
+    [
+        ("MIT AND ISC", "MIT AND ISC"),
+        ("GPLv2+ and LGPLv2+", "GPL-2.0-or-later AND LGPL-2.0-or-later"),
+        (
+            "(ASL 2.0 or BSD) and LGPLv2.1 and GPLv3",
+            "(Apache-2.0 OR LicenseRef-BSD) AND LGPL-2.1-only AND GPL-3.0-only",
+        ),
+        ("GPLv2+ with exceptions", None),
+        ("", None),
+    ],
+)
+def test_an_rpm_package_says_its_licence_in_its_header(tmp_path: Path, stated: str, expression: str | None) -> None:
+    path = tmp_path / "lib-2.5-1.el9.x86_64.rpm"
+    path.write_bytes(b"")
+    made = artifact(path, "rpm", "lib", "2.5-1.el9", license=stated, arch="x86_64", keys=[])
+    assert read_all([made], Cache(tmp_path / "cache"))[made.sha256].expression == expression

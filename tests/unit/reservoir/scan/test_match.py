@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reservoir.model import Artifact
+from reservoir.scan.inventory import inventory
+from reservoir.scan.match import Hit, groups, in_range, match
+from reservoir.scan.osv import Advisory, Range
+from reservoir.scan.versions import comparison
+from tests.unit.reservoir.scan.advisories import URLLIB3, advisory, bundle, deb, package
+
+
+def hits(artifact: Artifact, *advisories: dict[str, Any]) -> list[Hit]:
+    found, _ = match((Advisory.model_validate(entry) for entry in advisories), inventory(bundle(artifact)))
+    return found
+
+
+def affected(version: str, *events: dict[str, str], ecosystem: str = "PyPI") -> bool:
+    wanted = Range.model_validate({"type": "ECOSYSTEM", "events": events})
+    return in_range(version, wanted, comparison(ecosystem))
+
+
+@pytest.mark.parametrize(
+    ("version", "inside"),
+    [("0.9", False), ("1.0", True), ("1.4", True), ("1.5", False), ("2.0", True), ("2.3", True), ("2.4", False)],
+)
+def test_a_fault_comes_and_goes_and_comes_again(version: str, inside: bool) -> None:
+    # events may stand in any order
+    events = ({"last_affected": "2.3"}, {"introduced": "2.0"}, {"fixed": "1.5"}, {"introduced": "1.0"})
+    assert affected(version, *events) is inside
+
+
+@pytest.mark.parametrize(("version", "inside"), [("0.0.dev0", True), ("99", True)])
+def test_zero_is_before_every_version(version: str, inside: bool) -> None:
+    assert affected(version, {"introduced": "0"}) is inside
+
+
+@pytest.mark.parametrize(("version", "inside"), [("1.0", True), ("1.0.post1", False), ("0.9", False)])
+def test_a_single_version_is_first_and_last(version: str, inside: bool) -> None:
+    assert affected(version, {"last_affected": "1.0"}, {"introduced": "1.0"}) is inside
+
+
+@pytest.mark.parametrize(("version", "inside"), [("1.9", True), ("2.0", False), ("3.0", False)])
+def test_a_limit_ends_the_range(version: str, inside: bool) -> None:
+    assert affected(version, {"introduced": "1.0"}, {"limit": "2.0"}) is inside
+
+
+def test_a_fault_without_an_end_is_still_there() -> None:
+    assert affected("5:1.0-1", {"introduced": "0"}, ecosystem="Debian:12")
+
+
+def test_ranges_of_commits_and_semver_say_nothing_of_a_python_package() -> None:
+    wheel = package("python", "demo", "1.0")
+    for kind in ("GIT", "SEMVER"):
+        assert not hits(wheel, advisory("A-1", "PyPI", "demo", {"introduced": "0"}, kind=kind))
+
+
+@pytest.mark.parametrize(("version", "found"), [("1.0", True), ("1.0.0", True), ("1.0+local.1", True), ("1.1", False)])
+def test_listed_versions_count_by_themselves(version: str, found: bool) -> None:
+    assert bool(hits(package("python", "demo", version), advisory("A-1", "PyPI", "demo", versions=("1.0",)))) is found
+
+
+def test_names_of_python_packages_are_compared_as_pypi_does() -> None:
+    assert hits(package("python", "ruamel-yaml", "0.1"), advisory("A-1", "PyPI", "Ruamel.YAML", {"introduced": "0"}))
+
+
+def test_withdrawn_advisories_do_not_count() -> None:
+    gone = advisory("A-1", "PyPI", "demo", {"introduced": "0"}, withdrawn="2026-01-01T00:00:00Z")
+    assert not hits(package("python", "demo", "1.0"), gone)
+
+
+def test_a_debian_package_is_known_by_its_source_and_the_version_of_that() -> None:
+    advised = advisory("DSA-1", "Debian:12", "openssl", {"introduced": "0"}, {"fixed": "3.0.11-1~deb12u2"})
+    assert hits(deb("libssl3", "3.0.11-1~deb12u1", source="openssl"), advised)
+    assert not hits(deb("libssl3", "3.0.11-1~deb12u2", source="openssl"), advised)
+    # rebuilt without a change of the source: its own version is the greater one
+    assert hits(deb("libssl3", "3.0.11-1~deb12u2+b1", source="openssl (3.0.11-1~deb12u1)"), advised)
+    # a binary package that merely has the name of the source
+    assert not hits(deb("openssl", "1.0-1", source="other"), advised)
+
+
+def test_an_epoch_is_newer_than_any_version_without_one() -> None:
+    advised = advisory("DSA-2", "Debian:12", "acl", {"introduced": "0"}, {"fixed": "1:1.0-1"})
+    assert hits(deb("acl", "99.0-1"), advised)
+    assert not hits(deb("acl", "1:1.0-1"), advised)
+
+
+@pytest.mark.parametrize(
+    ("ecosystem", "found"), [("Debian:12", True), ("Debian:13", False), ("Debian", True), ("Debian:1", False)]
+)
+def test_an_advisory_speaks_of_its_release_only(ecosystem: str, found: bool) -> None:
+    assert bool(hits(deb("acl", "1.0-1"), advisory("D-1", ecosystem, "acl", {"introduced": "0"}))) is found
+
+
+def test_one_file_for_two_releases_is_held_against_both() -> None:
+    both = deb("tzdata", "2026a-0+deb12u1", "debian12", "debian13")
+    advised = advisory("D-1", "Debian:13", "tzdata", {"introduced": "0"}, {"fixed": "2026b-0+deb13u1"})
+    (hit,) = hits(both, advised)
+    assert hit.subject.ecosystem == "Debian:13"
+
+
+@pytest.mark.parametrize("name", ["openssl-libs", "openssl"])
+@pytest.mark.parametrize("ecosystem", ["Rocky Linux:9", "Rocky Linux:9::baseos"])
+def test_an_rpm_is_known_by_its_own_name_and_by_its_source(name: str, ecosystem: str) -> None:
+    rpm = package("rpm", "openssl-libs", "1:3.0.7-27.el9", "rocky9", source_rpm="openssl-3.0.7-27.el9.src.rpm")
+    assert hits(rpm, advisory("RLSA-1", ecosystem, name, {"introduced": "0"}, {"fixed": "1:3.0.7-28.el9_4"}))
+    assert not hits(rpm, advisory("RLSA-1", ecosystem, name, {"introduced": "0"}, {"fixed": "1:3.0.7-27.el9"}))
+
+
+def test_a_range_that_cannot_be_ordered_counts_as_a_fault_in_doubt() -> None:
+    (hit,) = hits(package("python", "demo", "1.0"), advisory("A-1", "PyPI", "demo", {"introduced": "first release"}))
+    assert "cannot be compared" in hit.doubt
+
+
+def test_listed_versions_decide_where_a_range_cannot_be_ordered() -> None:
+    advised = advisory("A-1", "PyPI", "demo", {"introduced": "first release"}, versions=("2.0",))
+    assert not hits(package("python", "demo", "1.0"), advised)
+
+
+def test_aliases_are_one_fault() -> None:
+    found = groups(hits(package("python", "urllib3", "1.24.3"), *URLLIB3))
+    assert sorted(sorted(hit.id for hit in group) for group in found) == [
+        ["GHSA-q2q7-5pp4-w6pg"],
+        ["GHSA-wqvq-5m8c-6g24", "PYSEC-2020-148"],
+    ]
+    assert not hits(package("python", "urllib3", "1.26.5"), *URLLIB3)
+
+
+def test_aliases_that_are_known_only_through_a_third_name_are_one_fault() -> None:
+    chain = [
+        advisory("A-1", "PyPI", "demo", {"introduced": "0"}, aliases=["CVE-2026-1"]),
+        advisory("B-1", "PyPI", "demo", {"introduced": "0"}, aliases=["CVE-2026-2"]),
+        advisory("C-1", "PyPI", "demo", {"introduced": "0"}, aliases=["CVE-2026-1", "CVE-2026-2"]),
+    ]
+    (group,) = groups(hits(package("python", "demo", "1.0"), *chain))
+    assert {hit.id for hit in group} == {"A-1", "B-1", "C-1"}
+
+
+def test_a_distributions_word_on_one_upstream_fault_is_that_fault() -> None:
+    advised = [
+        advisory("DEBIAN-CVE-2026-1", "Debian:12", "acl", {"introduced": "0"}, upstream=["CVE-2026-1"]),
+        advisory("DSA-9-1", "Debian:12", "acl", {"introduced": "0"}, upstream=["CVE-2026-1", "CVE-2026-2"]),
+    ]
+    found = groups(hits(deb("acl", "1.0-1"), *advised))
+    assert [sorted(group[0].names) for group in found] == [["CVE-2026-1", "DEBIAN-CVE-2026-1"], ["DSA-9-1"]]

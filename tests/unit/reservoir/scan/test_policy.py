@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reservoir.errors import InputError
+from reservoir.scan.checker import scan
+from reservoir.scan.facts import Facts
+from reservoir.scan.page import render
+from reservoir.scan.policy import Policy, load, read
+from reservoir.scan.report import Infected, Malware, Report
+from reservoir.scan.verdict import Verdict, judge
+from tests.unit.reservoir.scan.advisories import NOW, URLLIB3, advisory, bundle, package, write
+
+TWICE = "  - {id: A, reason: x, expires: 2026-01-01}\n  - {id: A, reason: y, expires: 2026-02-01}\n"
+OLD = package("python", "urllib3", "1.24.3")
+EXCEPTION = {
+    "id": "CVE-2021-33503",
+    "package": "urllib3",
+    "reason": "no address comes from users",
+    "expires": "2026-03-10",
+}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Report:
+    """One fault of high severity and one of medium, in one package under the MIT licence."""
+    return scan(bundle(OLD), Facts(licences={OLD.sha256: ("MIT", "")}), [write(tmp_path, *URLLIB3)], Policy(), now=NOW)
+
+
+def policy(**more: Any) -> Policy:
+    return Policy.model_validate({"schema": 1} | more)
+
+
+def blocked(verdict: Verdict) -> list[str]:
+    return [f"{problem.where}: {problem.reason}" for problem in verdict.blocking]
+
+
+def test_high_severity_blocks_and_the_cure_is_the_fixed_version(made: Report) -> None:
+    (problem,) = judge(made, Policy(), NOW).blocking
+    assert str(problem) == (
+        "urllib3 1.24.3: CVE-2021-33503 (high) in urllib3-1.24.3.whl. "
+        "Cure: take version 1.26.5, or except it in the policy with a reason and a date"
+    )
+
+
+@pytest.mark.parametrize(("level", "count"), [("critical", 0), ("high", 1), ("medium", 2), ("low", 2)])
+def test_the_policy_says_from_which_severity_on_a_finding_blocks(made: Report, level: str, count: int) -> None:
+    assert len(judge(made, policy(block={"severity": level}), NOW).blocking) == count
+
+
+@pytest.mark.parametrize(("level", "count"), [("high", 1), ("low", 0)])
+def test_an_unknown_severity_counts_as_what_the_policy_says(tmp_path: Path, level: str, count: int) -> None:
+    write(tmp_path, advisory("A-1", "PyPI", "urllib3", {"introduced": "0"}))
+    made = scan(bundle(OLD), Facts(), [tmp_path], Policy(), now=NOW)
+    found = blocked(judge(made, policy(block={"unknown_as": level}), NOW))
+    assert found == ["urllib3 1.24.3: A-1 (of unknown severity) in urllib3-1.24.3.whl"][:count]
+
+
+def test_what_an_earlier_policy_left_unchecked_blocks_under_one_that_does_not(tmp_path: Path) -> None:
+    lenient = policy(unchecked=[{"name": "PyPI", "reason": "another scanner does it"}])
+    write(tmp_path, advisory("A-1", "npm", "left-pad", {"introduced": "0"}))
+    made = scan(bundle(OLD), Facts(), [tmp_path], lenient, now=NOW)
+    assert not judge(made, lenient, NOW).blocking
+    assert blocked(judge(made, Policy(), NOW)) == [
+        "PyPI: no advisories were asked about it, and the policy does not excuse that"
+    ]
+
+
+def test_an_exception_holds_until_the_end_of_its_day(made: Report) -> None:
+    rules = policy(exceptions=[EXCEPTION])
+    verdict = judge(made, rules, NOW)
+    assert not verdict.blocking
+    assert not verdict.notes
+    assert [(finding.id, exemption.reason) for finding, exemption in verdict.borne] == [
+        ("CVE-2021-33503", "no address comes from users")
+    ]
+    late = judge(made, rules, NOW + timedelta(days=1))
+    assert "its exception expired on 2026-03-10" in blocked(late)[0]
+    assert late.notes == ["the exception for CVE-2021-33503 in urllib3 expired on 2026-03-10"]
+
+
+@pytest.mark.parametrize("name", ["GHSA-q2q7-5pp4-w6pg", "CVE-2021-33503"])
+def test_an_exception_may_use_any_name_of_the_fault(made: Report, name: str) -> None:
+    assert not judge(made, policy(exceptions=[EXCEPTION | {"id": name, "package": None}]), NOW).blocking
+
+
+def test_an_exception_for_another_package_does_not_count_and_is_told(made: Report) -> None:
+    verdict = judge(made, policy(exceptions=[EXCEPTION | {"package": "requests"}]), NOW)
+    assert len(verdict.blocking) == 1
+    assert verdict.notes == ["the exception for CVE-2021-33503 in requests is not used: remove it"]
+
+
+def test_a_report_whose_advisories_have_grown_old_blocks(made: Report) -> None:
+    late = judge(made, policy(exceptions=[EXCEPTION | {"expires": "2027-01-01"}]), NOW + timedelta(days=15))
+    assert blocked(late) == ["PyPI: the newest advisory is of 2026-03-10, which is 15 days ago; 14 are allowed"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "rules", "allowed"),
+    [
+        ("MIT", {"allow": ["MIT", "Apache-2.0"]}, True),
+        ("GPL-3.0-only", {"allow": ["MIT"]}, False),
+        ("GPL-3.0-only", {"deny": ["GPL-3.0-only"]}, False),
+        ("MIT OR GPL-3.0-only", {"deny": ["GPL-3.0-only"]}, True),
+        ("MIT AND GPL-3.0-only", {"deny": ["GPL-3.0-only"]}, False),
+        ("(MIT OR GPL-3.0-only) AND BSD-3-Clause", {"allow": ["MIT", "BSD-3-Clause"]}, True),
+        ("MIT AND GPL-3.0-only", {"allow": ["MIT AND GPL-3.0-only"]}, True),
+        ("GPL-2.0-only WITH Classpath-exception-2.0", {"deny": ["GPL-2.0-only"]}, False),
+        ("GPL-2.0-only WITH Classpath-exception-2.0", {"allow": ["GPL-2.0-only WITH Classpath-exception-2.0"]}, True),
+        ("LicenseRef-Debian-custom", {"deny": ["LicenseRef-Debian-custom"]}, False),
+        (None, {"allow": ["MIT"]}, True),
+        (None, {"unknown": "block"}, False),
+        (None, {"unknown": "block", "stated": {"urllib3": "MIT"}}, True),
+        ("GPL-3.0-only", {"deny": ["GPL-3.0-only"], "stated": {"urllib3": "MIT"}}, True),
+    ],
+)
+def test_licences_are_allowed_denied_and_stated(
+    tmp_path: Path, expression: str | None, rules: dict[str, Any], allowed: bool
+) -> None:
+    write(tmp_path, advisory("A-1", "PyPI", "other", {"introduced": "0"}))
+    known = Facts(licences={OLD.sha256: (expression, "License")})
+    decided = policy(licences=rules)
+    made = scan(bundle(OLD), known, [tmp_path], decided, now=NOW)
+    assert bool(judge(made, decided, NOW).blocking) is not allowed
+
+
+def test_malware_blocks_whatever_the_policy_says(made: Report) -> None:
+    found = Infected(filename="evil.whl", sha256="0" * 64, signature="Test.Marker")
+    infected = made.model_copy(
+        update={"malware": Malware(engine="ClamAV", signatures=NOW, files=1, found=[found], partly=[])}
+    )
+    assert "evil.whl: malware was found: Test.Marker" in blocked(
+        judge(infected, policy(block={"severity": "critical"}), NOW)
+    )
+
+
+def test_a_policy_may_ask_for_a_search_for_malware(made: Report) -> None:
+    rules = policy(clamav=True, block={"severity": "critical"})
+    assert blocked(judge(made, rules, NOW)) == ["clamav: the policy asks for a search for malware"]
+    clean = made.model_copy(update={"malware": Malware(engine="x", signatures=NOW, files=1, found=[], partly=[])})
+    assert not judge(clean, rules, NOW).blocking
+
+
+def test_signatures_of_malware_grow_old(made: Report) -> None:
+    rules = policy(clamav=True, max_age_days=14, block={"severity": "critical"})
+    searched = Malware(engine="x", signatures=NOW - timedelta(days=15), files=1, found=[], partly=[])
+    late = made.model_copy(update={"malware": searched})
+    assert blocked(judge(late, rules, NOW)) == ["clamav: the newest signatures were of 2026-02-23; 14 days are allowed"]
+    assert not judge(late, rules.model_copy(update={"clamav": False}), NOW).blocking
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("schema: 1\nblocks: {}\n", "policy.yml:2: blocks: unknown key"),
+        ("schema: 1\nmax_age_days: 0\n", "policy.yml:2: max_age_days"),
+        ("schema: 1\nblock:\n  severity: terrible\n", "policy.yml:3: block.severity"),
+        ("schema: 1\nexceptions:\n  - id: A\n    reason: x\n", "exceptions[0].expires: this key is required"),
+        ("schema: 1\nexceptions:\n  - {id: A, reason: ' ', expires: 2026-01-01}\n", "exceptions[0].reason"),
+        (f"schema: 1\nexceptions:\n{TWICE}", "policy.yml:4: exceptions[1]: A is excepted twice"),
+        ("schema: 1\nlicences:\n  deny: [GPL3ish]\n", "GPL3ish is not the SPDX name of a licence"),
+        ("schema: 1\nlicences:\n  deny: ['MIT AND']\n", "is not an SPDX licence expression"),
+    ],
+)  # fmt: skip
+def test_a_policy_that_is_not_valid_is_refused_with_its_line(text: str, reason: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load(text, "policy.yml")
+    assert reason in str(caught.value)
+
+
+def test_a_policy_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        read(tmp_path / "absent.yml")
+
+
+def test_the_page_tells_everything_and_loads_nothing(made: Report) -> None:
+    page = render(made, judge(made, policy(exceptions=[EXCEPTION, EXCEPTION | {"id": "CVE-1"}]), NOW)).decode()
+    for words in (
+        "Passed by the policy",
+        "<b>1</b> high",
+        "CVE-2020-26137",
+        "GHSA-wqvq-5m8c-6g24, PYSEC-2020-148",
+        "urllib3-1.24.3.whl",
+        "Excepted until 2026-03-10: no address comes from users",
+        "the exception for CVE-1 in urllib3 is not used",
+        "2026-03-10",
+        "MIT",
+        "Malware: not searched for",
+    ):
+        assert words in page
+    assert page.index("CVE-2021-33503") < page.index("CVE-2020-26137")
+    assert not any(word in page for word in ("http:", "https:", "<script", "<link", "<img", "url("))
+
+
+def test_the_page_of_a_refusal_names_reasons_and_cures(made: Report) -> None:
+    page = render(made, judge(made, Policy(), NOW)).decode()
+    assert "Refused by the policy" in page
+    assert "take version 1.26.5" in page
+
+
+def test_what_advisories_say_cannot_write_the_page(tmp_path: Path) -> None:
+    evil = "<script>alert('x')</script>"
+    write(tmp_path, advisory("A-1", "PyPI", "urllib3", {"introduced": "0"}, summary=evil))
+    made = scan(bundle(OLD), Facts(licences={OLD.sha256: (evil, "")}), [tmp_path], Policy(), now=NOW)
+    page = render(made, Verdict()).decode()
+    assert evil not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_the_policy_in_the_documentation_is_a_policy() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "reservoir.md").read_text()
+    (text,) = [block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "max_age_days" in block]
+    written = load(text, "docs/reservoir.md")
+    assert (written.max_age_days, written.block, written.clamav) == (14, Policy().block, False)
+    assert written.exceptions[0].id == "CVE-2021-33503"

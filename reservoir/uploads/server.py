@@ -97,7 +97,8 @@ class Server:
                 where=name,
                 cure="choose another name, or remove the account first",
             )
-        password = secrets.token_urlsafe(18)
+        # hexadecimal: what begins with "-" would be an option on the command lines it is pasted into
+        password = secrets.token_hex(16)
         self._send("PUT", f"/{name}", {"password": password})
         return password
 

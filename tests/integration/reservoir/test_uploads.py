@@ -63,7 +63,7 @@ class Site:
         parts = self.folder / f"uploads-{name}-{version}"
         parts.mkdir(exist_ok=True)
         path = wheel(parts, name, version, "FROM = 'upload'\n")
-        address = ("--repository-url", f"{self.url}/site/dev/", "--username", "ada", "--password", self.uploader)
+        address = ("--repository-url", f"{self.url}/site/dev/", "--username", "ada", f"--password={self.uploader}")
         return subprocess.run(
             [BIN / "twine", "upload", "--non-interactive", "--disable-progress-bar", *address, path],
             capture_output=True,

@@ -14,8 +14,8 @@ from api.nodes import service as nodes
 from api.nodes.models import Node
 from api.nodes.models import NodeState as Readiness
 from api.projects import service as projects
-from api.scheduler.decide import decide
-from api.scheduler.snapshot import Decision, GpuState, NodeState, ProjectState, Snapshot, Waiting
+from api.scheduler.before_decide import decide
+from api.scheduler.before_snapshot import Decision, GpuState, NodeState, ProjectState, Snapshot, Waiting
 from api.sessions import service as sessions
 from api.sessions.models import HOLDING, Grant, Session, State
 

@@ -1,87 +1,193 @@
-"""What the scheduler sees and what it answers: immutable values, integers in milli-GPU."""
+"""What the scheduler sees and what it answers: immutable values; shares in milli-GPU, moments in microseconds.
+
+Everything is an integer or a text, so that the same snapshot always gives the same decision, on any machine.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 from appliance.gpu.share import MILLI
 
-MAX_SESSIONS_PER_NODE = 100
+MAX_CONTAINERS_PER_NODE = 100
+UNLIMITED = 0
+"""A node whose `cpu_milli` or `memory_mib` is unknown is not limited by it."""
 
 
-@dataclass(frozen=True)
+class Within(StrEnum):
+    """The smallest part of the network that the containers of one workload must, or should, share."""
+
+    ANYWHERE = "anywhere"
+    SWITCH = "switch"
+    NODE = "node"
+    ISLAND = "island"
+
+
+@dataclass(frozen=True, slots=True)
 class GpuState:
-    """A GPU and what is in use of it."""
+    """A GPU of a node. GPUs of one `island` reach each other by NVLink, or at least within one NUMA node."""
 
     index: int
     uuid: str
-    used_milli: int = 0
-
-    @property
-    def free_milli(self) -> int:
-        """What may still be given away; never negative, whatever the records say."""
-        return max(0, MILLI - self.used_milli)
+    model: str = ""
+    island: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NodeState:
-    """A node that takes sessions now; `sessions` is how many hold something on it."""
+    """A node as it is without any workload on it.
+
+    `open` says whether it takes new work (a node in maintenance or a lost one does not, but its workloads still count).
+    `fractions` says whether its GPUs can be shared. `switch` names its leaf switch, empty where that is not known.
+    A node in no group is open to everybody.
+    """
 
     name: str
-    gpus: tuple[GpuState, ...]
-    sessions: int = 0
+    gpus: tuple[GpuState, ...] = ()
+    cpu_milli: int = UNLIMITED
+    memory_mib: int = UNLIMITED
+    groups: tuple[str, ...] = ()
+    switch: str = ""
+    open: bool = True
+    fractions: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ProjectState:
-    """A project: its quota is a cap on what its sessions hold together."""
+    """A project. Without `over_quota` its quota is a hard cap. `weight` is its part of what is spare; 0: its quota."""
 
     name: str
     quota_milli: int
-    used_milli: int = 0
+    over_quota: bool = True
+    weight: int = 0
 
 
-@dataclass(frozen=True)
-class Waiting:
-    """A session in the queue."""
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A session as the scheduler sees it: `containers` equal containers that start together or not at all.
+
+    `gpu_milli`, `cpu_milli` and `memory_mib` are for one container; `gpu_milli` 0 is work that needs no GPU. A share of
+    2,500 is two whole GPUs and half of a third, all on one node. `groups` are the resource groups that it may use, in
+    order of preference: None is every one; a node in no group is always allowed unless `grouped_only`. Of several nodes
+    all must lie in one group. `models` are the GPU models that will do; empty: any. A workload that is not
+    `preemptible` lives within its project's quota and is never taken back. A higher `priority` goes first within a
+    project.
+    """
 
     id: str
     project: str
-    gpu_milli: int
-    created_at: datetime
+    submitted_at: int
+    name: str = ""
+    containers: int = 1
+    gpu_milli: int = MILLI
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    preemptible: bool = True
+    priority: int = 50
+    groups: tuple[str, ...] | None = None
+    grouped_only: bool = False
+    models: tuple[str, ...] = ()
+    within: Within = Within.ANYWHERE
+    within_required: bool = False
+
+    @property
+    def total_milli(self) -> int:
+        """What all its containers hold together, in milli-GPU."""
+        return self.containers * self.gpu_milli
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """The cluster at one moment: the ready nodes, the projects and the queue."""
-
-    nodes: tuple[NodeState, ...]
-    projects: tuple[ProjectState, ...]
-    queue: tuple[Waiting, ...]
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Share:
-    """A part of one GPU."""
+    """A part of one GPU, in milli-GPU."""
 
     index: int
     uuid: str
     milli: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a session shall run."""
+    """Where one container runs; `shares` is empty for one that needs no GPU."""
 
     node: str
-    shares: tuple[Share, ...]
+    shares: tuple[Share, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A workload that holds its places. One that is `leaving` is being stopped already and will free them."""
+
+    workload: Workload
+    placements: tuple[Placement, ...]
+    since: int
+    leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the administrator may set; seconds.
+
+    A preemptible workload is not taken back before it ran `min_runtime_s`. A workload that waits longer than
+    `reserve_after_s` for room that its project is entitled to gets places reserved, and only what does not delay it is
+    placed before it.
+    """
+
+    min_runtime_s: int = 0
+    reserve_after_s: int = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The cluster at one moment."""
+
+    now: int
+    nodes: tuple[NodeState, ...]
+    projects: tuple[ProjectState, ...]
+    running: tuple[Running, ...] = ()
+    queue: tuple[Workload, ...] = ()
+    rules: Rules = field(default_factory=Rules)
+
+
+class Cause(StrEnum):
+    """Why a workload waits, for programs; people read the text beside it."""
+
+    NEVER_FITS = "never-fits"
+    QUOTA = "quota"
+    FAIR_SHARE = "fair-share"
+    NO_ROOM = "no-room"
+    NO_NODE = "no-node"
+    RESERVED = "reserved"
+    RECLAIMING = "reclaiming"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why a workload waits, and its place in the queue, from 1."""
+
+    cause: Cause
+    reason: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaim:
+    """A running workload to be taken back, and the waiting one that it makes room for."""
+
+    victim: str
+    beneficiary: str
+    reason: str
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Every session of the queue stands in one of both: placed, or waiting with a reason."""
+    """Every workload of the queue stands in one of both: placed (one placement a container), or waiting.
 
-    placements: Mapping[str, Placement]
-    reasons: Mapping[str, str]
+    `log` has one line for each decision, in the order in which they were taken, with its reason.
+    """
+
+    placements: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
+    reclaims: tuple[Reclaim, ...] = ()
+    waits: Mapping[str, Wait] = field(default_factory=dict)
+    log: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -17,6 +18,8 @@ from appliance.gpu.share import MAX_GPUS, MILLI
 HEARTBEAT_PATH = "/agent/v1/heartbeat"
 HEALTH_PATH = "/v1/health"
 INVENTORY_PATH = "/v1/inventory"
+IMAGES_PATH = "/v1/images"
+"""PUT ImageRequest → ImageState: pulls the image unless it is there; asked again, it tells how far the pull has come."""
 CONTAINERS_PATH = "/v1/containers"
 """GET lists them · PUT /{id} ContainerSpec → ContainerState · DELETE /{id}?grace_s=N → 204 (also when it is gone)
 · GET /{id}/logs?follow=0|1&tail=N → text/plain stream
@@ -31,17 +34,25 @@ class Message(BaseModel):
 
 
 class GpuDevice(Message):
-    """One GPU of a node; `memory_mib` in MiB; `simulated` marks a lab's GPU that no hardware stands behind."""
+    """One GPU of a node; `memory_mib` in MiB; `simulated` marks a lab's GPU that no hardware stands behind.
+
+    GPUs of one `island` reach each other by NVLink, or at least within one NUMA node.
+    """
 
     index: int = Field(ge=0)
     uuid: str = Field(min_length=1)
     model: str
     memory_mib: int = Field(ge=0)
     simulated: bool = False
+    island: int = Field(default=0, ge=0)
 
 
 class Inventory(Message):
-    """What a node has. `cpu_milli` is thousandths of a core; `enforcement` is how GPU shares are held on this node."""
+    """What a node has. `cpu_milli` is thousandths of a core; `enforcement` is how GPU shares are held on this node.
+
+    `fractions` says whether its GPUs may be shared, `nvlink` whether some reach each other by it. `region` and `switch`
+    (its leaf switch) are what the site's file says. `started_at` is when the agent started.
+    """
 
     name: str
     agent_version: str
@@ -51,6 +62,13 @@ class Inventory(Message):
     memory_mib: int = Field(ge=0)
     gpus: list[GpuDevice] = Field(default_factory=list, max_length=MAX_GPUS)
     enforcement: str = "none"
+    fractions: bool = True
+    nvlink: bool = False
+    driver_version: str = ""
+    cuda_version: str = ""
+    region: str = ""
+    switch: str = ""
+    started_at: datetime | None = None
 
 
 class GpuGrant(Message):
@@ -69,8 +87,19 @@ class Mount(Message):
     read_only: bool = False
 
 
+class Pull(StrEnum):
+    """Whether an image is pulled: where it is missing, or never (it must be on the node already)."""
+
+    MISSING = "missing"
+    NEVER = "never"
+
+
 class ContainerSpec(Message):
-    """A container that the API wants to run. `command` None means the image's own; `args` follow it."""
+    """A container that the API wants to run. `command` None means the image's own; `args` follow it.
+
+    `cpu_milli` and `memory_mib` are limits, 0 none; the container sees as many cores as `cpu_milli` begins. `ports` are
+    those of its ports that the site's edge may reach.
+    """
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
     session_id: str
@@ -87,6 +116,8 @@ class ContainerSpec(Message):
     shm_mib: int = Field(default=64, ge=1)
     interactive: bool = False
     mounts: list[Mount] = Field(default_factory=list)
+    ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default_factory=list, max_length=16)
+    pull: Pull = Pull.MISSING
 
 
 class ContainerStatus(StrEnum):
@@ -100,7 +131,10 @@ class ContainerStatus(StrEnum):
 
 
 class ContainerState(Message):
-    """What an agent knows of one container; `error` says why it failed; times are UTC."""
+    """What an agent knows of one container; `error` says why it failed; times are UTC.
+
+    `ports` leads from a port of the container to the agent's own port, where the site's edge reaches it by mutual TLS.
+    """
 
     id: str
     session_id: str
@@ -110,6 +144,31 @@ class ContainerState(Message):
     started_at: datetime | None = None
     finished_at: datetime | None = None
     gpus: list[GpuGrant] = Field(default_factory=list)
+    ports: dict[int, int] = Field(default_factory=dict)
+
+
+class ImageRequest(Message):
+    """An image that the node shall have."""
+
+    reference: str = Field(min_length=1, max_length=512)
+
+
+class ImageStatus(StrEnum):
+    """Whether a node has an image."""
+
+    PULLING = "pulling"
+    READY = "ready"
+    FAILED = "failed"
+
+
+class ImageState(Message):
+    """What an agent knows of an image; `digest` is its id at the engine, `size` in bytes; `error` says why it failed."""
+
+    reference: str
+    status: ImageStatus
+    digest: str = ""
+    size: int = Field(default=0, ge=0)
+    error: str = ""
 
 
 class Heartbeat(Message):

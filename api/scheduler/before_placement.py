@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from api.scheduler.snapshot import MAX_SESSIONS_PER_NODE, GpuState, NodeState, Placement, Share
+from api.scheduler.before_snapshot import MAX_SESSIONS_PER_NODE, GpuState, NodeState, Placement, Share
 from appliance.gpu.share import MILLI
 
 

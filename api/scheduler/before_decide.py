@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from api.scheduler.placement import largest_free, place
-from api.scheduler.snapshot import Decision, GpuState, NodeState, Placement, ProjectState, Snapshot, Waiting
+from api.scheduler.before_placement import largest_free, place
+from api.scheduler.before_snapshot import Decision, GpuState, NodeState, Placement, ProjectState, Snapshot, Waiting
 from appliance.gpu.share import MILLI, format_gpus
 
 

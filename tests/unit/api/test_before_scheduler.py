@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api.scheduler.decide import decide
-from api.scheduler.placement import largest_free, place
-from api.scheduler.snapshot import GpuState, NodeState, Placement, ProjectState, Snapshot, Waiting
+from api.scheduler.before_decide import decide
+from api.scheduler.before_placement import largest_free, place
+from api.scheduler.before_snapshot import GpuState, NodeState, Placement, ProjectState, Snapshot, Waiting
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -1,0 +1,147 @@
+"""The nodes as arrays: what they are, and what is free on them; one row a node, in the order of their names.
+
+A step over every node is then one operation on an array, which keeps a decision short at 10,000 nodes. Shares are
+milli-GPU. All of it is integers, so what is taken and given back leaves exactly what was there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, UNLIMITED, NodeState, Workload
+from appliance.gpu.share import MILLI
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+PLENTY = 2**60
+"""Stands for CPU or memory without a limit: no sum of requests comes near it."""
+NO_MODEL = -1
+
+
+class Layout:
+    """What the nodes are, whatever runs on them. Columns are the GPUs of a node in the order of their index."""
+
+    def __init__(self, nodes: Sequence[NodeState]) -> None:
+        self.nodes = tuple(sorted(nodes, key=lambda node: node.name))
+        self.rows = {node.name: row for row, node in enumerate(self.nodes)}
+        self.gpus = tuple(tuple(sorted(node.gpus, key=lambda gpu: gpu.index)) for node in self.nodes)
+        height, width = len(self.nodes), max((len(gpus) for gpus in self.gpus), default=0)
+        self.models: dict[str, int] = {}
+        self.model: Ints = np.full((height, width), NO_MODEL, dtype=np.int64)
+        self.island: Ints = np.zeros((height, width), dtype=np.int64)
+        for row, gpus in enumerate(self.gpus):
+            for column, gpu in enumerate(gpus):
+                self.model[row, column] = self.models.setdefault(gpu.model, len(self.models))
+                self.island[row, column] = gpu.island
+        self.islands = tuple(int(island) for island in np.unique(self.island)) or (0,)
+        self.present: Flags = self.model != NO_MODEL
+        self.gpu_count: Ints = self.present.sum(axis=1)
+        self.open = np.array([node.open for node in self.nodes], dtype=np.bool_)
+        self.fractions = np.array([node.fractions for node in self.nodes], dtype=np.bool_)
+        self.switches = tuple(sorted({node.switch for node in self.nodes} - {""}))
+        codes = {name: code for code, name in enumerate(self.switches)}
+        self.switch: Ints = np.array([codes.get(node.switch, -1) for node in self.nodes], dtype=np.int64)
+        self.group_names = tuple(sorted({group for node in self.nodes for group in node.groups}))
+        self.groups = {
+            name: np.array([name in node.groups for node in self.nodes], dtype=np.bool_) for name in self.group_names
+        }
+        self.ungrouped = np.array([not node.groups for node in self.nodes], dtype=np.bool_)
+        self.empty = Free.of(self)
+        self._usable: dict[tuple[str, ...], Flags] = {(): self.present}
+
+    def usable(self, models: tuple[str, ...]) -> Flags:
+        """Return which GPUs are of one of the models; every GPU where none is named."""
+        found = self._usable.get(models)
+        if found is None:
+            found = np.isin(self.model, [self.models[name] for name in models if name in self.models])
+            self._usable[models] = found
+        return found
+
+    def column(self, row: int, uuid: str, index: int) -> int | None:
+        """Return the column of a GPU of a node, or None where the node has it no more."""
+        gpus = self.gpus[row]
+        if 0 <= index < len(gpus) and gpus[index].uuid == uuid:
+            return index
+        return next((column for column, gpu in enumerate(gpus) if gpu.uuid == uuid), None)
+
+
+@dataclass(slots=True)
+class Free:
+    """What is free on the nodes. Where more is held than there is, it is negative."""
+
+    milli: Ints
+    cpu: Ints
+    memory: Ints
+    containers: Ints
+
+    @classmethod
+    def of(cls, layout: Layout) -> Free:
+        """Return what is free when nothing runs."""
+        nodes = layout.nodes
+        return cls(
+            np.where(layout.present, MILLI, 0),
+            np.array([_or_plenty(node.cpu_milli) for node in nodes], dtype=np.int64),
+            np.array([_or_plenty(node.memory_mib) for node in nodes], dtype=np.int64),
+            np.full(len(nodes), MAX_CONTAINERS_PER_NODE, dtype=np.int64),
+        )
+
+    def copy(self) -> Free:
+        """Return the same in arrays of its own."""
+        return Free(self.milli.copy(), self.cpu.copy(), self.memory.copy(), self.containers.copy())
+
+
+def room(layout: Layout, free: Free, workload: Workload) -> Ints:
+    """Return how many containers of the workload fit on each node, its GPUs anywhere on it; exact."""
+    room = bare_room(free, workload)
+    if workload.gpu_milli:
+        usable = layout.usable(workload.models)
+        if workload.gpu_milli % MILLI:
+            usable = usable & layout.fractions[:, None]
+        np.minimum(room, gpu_room(free.milli, usable, workload.gpu_milli), out=room)
+    return room
+
+
+def island_room(layout: Layout, free: Free, workload: Workload) -> Ints:
+    """Return how many containers of the workload the GPUs of one island have room for, the best island of each node."""
+    usable = layout.usable(workload.models)
+    if workload.gpu_milli % MILLI:
+        usable = usable & layout.fractions[:, None]
+    islands = [usable & (layout.island == island) for island in layout.islands]
+    return np.asarray(np.maximum.reduce([gpu_room(free.milli, island, workload.gpu_milli) for island in islands]))
+
+
+def bare_room(free: Free, workload: Workload) -> Ints:
+    """Return how many containers of the workload each node has CPU, memory and places for."""
+    room = free.containers.copy()
+    if workload.cpu_milli:
+        np.minimum(room, free.cpu // workload.cpu_milli, out=room)
+    if workload.memory_mib:
+        np.minimum(room, free.memory // workload.memory_mib, out=room)
+    return np.maximum(room, 0, out=room)
+
+
+def gpu_room(milli: Ints, usable: Flags, wanted: int) -> Ints:
+    """Return how often a share fits into each row of GPUs; exact, because copies of one share pack without a rest."""
+    whole, fraction = divmod(wanted, MILLI)
+    free_gpus: Ints = ((milli == MILLI) & usable).sum(axis=1)
+    if not fraction:
+        return free_gpus // whole
+    pieces = np.where(usable, np.maximum(milli, 0) // fraction, 0)
+    if not whole:
+        return np.asarray(pieces.sum(axis=1))
+    in_shared = np.where(milli < MILLI, pieces, 0).sum(axis=1)
+    in_one = MILLI // fraction
+    times = np.zeros(len(milli), dtype=np.int64)
+    for count in range(1, milli.shape[1] // whole + 1):
+        opened = np.maximum(count - in_shared + in_one - 1, 0) // in_one
+        times[count * whole + opened <= free_gpus] = count
+    return times
+
+
+def _or_plenty(amount: int) -> int:
+    return PLENTY if amount == UNLIMITED else amount

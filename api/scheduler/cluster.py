@@ -1,0 +1,126 @@
+"""The cluster while decisions are taken: what is free on every node, and where a workload would go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from api.scheduler import fragmentation, verdict
+from api.scheduler.capacity import Flags, Free, Ints, Layout, room
+from api.scheduler.placement import Search
+from api.scheduler.snapshot import NodeState, Placement, Workload
+from api.scheduler.topology import allowed
+
+Held = tuple[Sequence[Placement], Workload]
+"""Places, and the workload that has them: one placement for each container."""
+
+
+class Cluster:
+    """What is free on the nodes. `hold` takes places, `free` gives them back, `find` looks for the best ones.
+
+    Nothing checks that what is held was free: places may be held ahead of those who leave them (a reservation), and a
+    node that shrank may hold more than it has. What is free is then negative, and nothing new fits until all is given
+    back. Places on a node or GPU that is no more are passed over.
+    """
+
+    def __init__(self, nodes: Sequence[NodeState]) -> None:
+        self.layout = Layout(nodes)
+        self.state = self.layout.empty.copy()
+        self._done: list[tuple[int, Sequence[Placement], Workload]] = []
+        self._trials = 0
+
+    def hold(self, placements: Sequence[Placement], workload: Workload) -> None:
+        """Take the places: one container of the workload on each."""
+        self._apply(-1, placements, workload)
+
+    def free(self, placements: Sequence[Placement], workload: Workload) -> None:
+        """Give the places back; the exact inverse of `hold`."""
+        self._apply(1, placements, workload)
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Undo at the end whatever is held and freed inside; trials may lie in one another."""
+        start = len(self._done)
+        self._trials += 1
+        try:
+            yield
+        finally:
+            self._trials -= 1
+            for sign, placements, workload in reversed(self._done[start:]):
+                self._change(-sign, placements, workload)
+            del self._done[start:]
+
+    def find(
+        self, workload: Workload, *, avoid: Sequence[Held] = (), leaving: Sequence[Held] = ()
+    ) -> tuple[Placement, ...] | None:
+        """Return the best places for all containers of the workload on open nodes, or None; changes nothing.
+
+        It looks as if all of `avoid` were held and all of `leaving` were free.
+        """
+        if not avoid and not leaving:
+            return self._find(workload)
+        with self.trial():
+            for places, holder in leaving:
+                self.free(places, holder)
+            for places, holder in avoid:
+                self.hold(places, holder)
+            return self._find(workload)
+
+    def room(self, workload: Workload) -> Ints:
+        """Return how many containers of the workload each node has room for now: 0 where it may not go.
+
+        Rows are the nodes in the order of `names`.
+        """
+        return np.where(self._takes(workload), room(self.layout, self.state, workload), 0)
+
+    def room_with(self, workload: Workload, extra: Free) -> Ints:
+        """Return the same as if `extra` were free beside what is free: rows and columns as in `state`."""
+        state = self.state
+        more = Free(
+            state.milli + extra.milli,
+            state.cpu + extra.cpu,
+            state.memory + extra.memory,
+            state.containers + extra.containers,
+        )
+        return np.where(self._takes(workload), room(self.layout, more, workload), 0)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the nodes in the order of the rows."""
+        return tuple(self.layout.rows)
+
+    def never_fits(self, workload: Workload) -> str:
+        """Return why the workload could not run even if nothing else did and every node were open, or nothing."""
+        return verdict.never_fits(self.layout, workload)
+
+    def largest_piece(self, workload: Workload) -> str:
+        """Return the largest piece that is free now where the workload may go, for people."""
+        return verdict.largest_piece(self.layout, self.state, workload)
+
+    def _find(self, workload: Workload) -> tuple[Placement, ...] | None:
+        search = Search(self.layout, self.state, workload, self.layout.open)
+        return search.place(lambda item, rows: fragmentation.rank(self.layout, self.state, item, rows))
+
+    def _takes(self, workload: Workload) -> Flags:
+        return self.layout.open & allowed(self.layout, workload)
+
+    def _apply(self, sign: int, placements: Sequence[Placement], workload: Workload) -> None:
+        self._change(sign, placements, workload)
+        if self._trials:
+            self._done.append((sign, placements, workload))
+
+    def _change(self, sign: int, placements: Sequence[Placement], workload: Workload) -> None:
+        state, layout = self.state, self.layout
+        for placement in placements:
+            row = layout.rows.get(placement.node)
+            if row is None:
+                continue
+            state.cpu[row] += sign * workload.cpu_milli
+            state.memory[row] += sign * workload.memory_mib
+            state.containers[row] += sign
+            for share in placement.shares:
+                column = layout.column(row, share.uuid, share.index)
+                if column is not None:
+                    state.milli[row, column] += sign * share.milli

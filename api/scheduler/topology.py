@@ -1,0 +1,58 @@
+"""Where the containers of a workload may lie: pools of nodes by resource group, then domains of the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from api.scheduler.capacity import Flags, Layout
+from api.scheduler.snapshot import Within, Workload
+
+LEVELS = (Within.ISLAND, Within.NODE, Within.SWITCH, Within.ANYWHERE)
+"""From the smallest domain to the largest."""
+
+
+def levels(workload: Workload) -> tuple[Within, ...]:
+    """Return the domains to try, the smallest first, up to the largest that the workload accepts.
+
+    Without a GPU an island means no more than the node; one container is never on several nodes.
+    """
+    required = LEVELS.index(workload.within) if workload.within_required else len(LEVELS) - 1
+    last = min(required, LEVELS.index(Within.NODE)) if workload.containers == 1 else required
+    if not workload.gpu_milli:
+        return LEVELS[LEVELS.index(Within.NODE) : max(last, LEVELS.index(Within.NODE)) + 1]
+    return LEVELS[: last + 1]
+
+
+def pools(layout: Layout, workload: Workload) -> Iterator[tuple[Flags, ...]]:
+    """Yield the nodes that the workload may use, by preference; each time as pools, of which a gang takes one.
+
+    Work without a GPU goes to nodes without one first, whatever their group.
+    """
+    if not workload.gpu_milli:
+        bare = layout.gpu_count == 0
+        yield from (tuple(pool & bare for pool in tier) for tier in _tiers(layout, workload))
+    yield from _tiers(layout, workload)
+
+
+def merged(tier: Sequence[Flags]) -> Flags:
+    """Return the nodes of all pools together."""
+    return np.asarray(np.logical_or.reduce(tier))
+
+
+def allowed(layout: Layout, workload: Workload) -> Flags:
+    """Return the nodes that the workload may use at all, open or not."""
+    nothing = np.zeros(len(layout.nodes), dtype=np.bool_)
+    return merged([nothing, *(merged(tier) for tier in _tiers(layout, workload))])
+
+
+def _tiers(layout: Layout, workload: Workload) -> Iterator[tuple[Flags, ...]]:
+    open_to_all = () if workload.grouped_only else (layout.ungrouped,)
+    if workload.groups is None:
+        if layout.groups or open_to_all:
+            yield (*layout.groups.values(), *open_to_all)
+        return
+    yield from ((layout.groups[name],) for name in workload.groups if name in layout.groups)
+    if open_to_all:
+        yield open_to_all

@@ -1,0 +1,144 @@
+"""What people are told of a workload without a place: what is missing for ever, or what is free now."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from api.scheduler.capacity import PLENTY, Flags, Free, Layout, bare_room
+from api.scheduler.placement import Search
+from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, Within, Workload
+from api.scheduler.topology import allowed
+from appliance.gpu.share import MAX_GPUS, MILLI, format_gpus
+
+
+def never_fits(layout: Layout, workload: Workload) -> str:
+    """Return what the cluster lacks for the workload even when it is empty and all its nodes are open, and the cure.
+
+    Nothing where it fits, and where no node is known yet.
+    """
+    if workload.gpu_milli > MAX_GPUS * MILLI:
+        return f"a container holds at most {MAX_GPUS} GPUs, not {format_gpus(workload.gpu_milli)}; ask for fewer"
+    if not layout.nodes:
+        return ""
+    search = Search(layout, layout.empty, workload)
+    most = search.most()
+    if most >= workload.containers:
+        return ""
+    if most:
+        return _too_many(workload, most)
+    nodes = allowed(layout, workload)
+    if not nodes.any():
+        return _no_group(workload)
+    return _no_gpus(layout, workload, nodes) or _no_amount(layout, workload, nodes)
+
+
+def largest_piece(layout: Layout, free: Free, workload: Workload) -> str:
+    """Return the largest piece that is free for the workload on one open node, and where."""
+    nodes = layout.open & allowed(layout, workload)
+    if not nodes.any():
+        return "no node is ready" if not layout.open.any() else "no node that it may use is ready"
+    if not workload.gpu_milli:
+        return _largest_bare(layout, free, nodes)
+    usable = layout.usable(workload.models) & nodes[:, None]
+    if not usable.any():
+        return f"no node with {_models(workload)} is ready"
+    whole = ((free.milli == MILLI) & usable).sum(axis=1)
+    parts = np.where(usable & layout.fractions[:, None] & (free.milli < MILLI), free.milli, 0).max(axis=1, initial=0)
+    pieces = np.where(free.containers > 0, whole * MILLI + parts, 0)
+    row = int(np.argmax(pieces))
+    piece = int(pieces[row])
+    if piece <= 0:
+        return "every GPU is in use"
+    text = f"largest free piece is {gpus(piece)} on {layout.nodes[row].name}"
+    short = _short_of(free, workload, row) if piece >= workload.gpu_milli else ""
+    return f"{text}, {short}" if short else text
+
+
+def gpus(milli: int) -> str:
+    """Return a share with its unit."""
+    return f"{format_gpus(milli)} GPU{'s' if milli > MILLI else ''}"
+
+
+def _too_many(workload: Workload, most: int) -> str:
+    domains = {Within.ISLAND: "one NVLink island", Within.NODE: "one node", Within.SWITCH: "one leaf switch"}
+    where = domains.get(workload.within, "") if workload.within_required else ""
+    place = where or "the nodes that it may use together"
+    return (
+        f"{workload.containers} containers are asked for and {place} {'have' if not where else 'has'} room for {most}"
+        f"; ask for at most {most}{', or allow a larger domain' if where else ''}"
+    )
+
+
+def _no_group(workload: Workload) -> str:
+    groups = ", ".join(workload.groups or ())
+    if groups:
+        return f"no node lies in {groups}; ask the administrator to add one, or choose another resource group"
+    return "no resource group is open to it; ask the administrator for one"
+
+
+def _no_gpus(layout: Layout, workload: Workload, nodes: Flags) -> str:
+    """Return what is missing of GPUs alone, or nothing."""
+    if not workload.gpu_milli:
+        return ""
+    usable = layout.usable(workload.models) & nodes[:, None]
+    if not usable.any():
+        present = sorted(name for name, code in layout.models.items() if (layout.model[nodes] == code).any())
+        has = f"they have {', '.join(present)}" if present else "they have none at all"
+        wanted = _models(workload)
+        return f"no node that it may use has {wanted}, {has}; choose another model or resource group"
+    if workload.gpu_milli % MILLI and not layout.fractions[usable.any(axis=1)].any():
+        return "no GPU that it may use can be shared; ask for whole GPUs"
+    within_island = workload.within_required and workload.within is Within.ISLAND
+    count = _in_islands(layout, usable) if within_island else int(usable.sum(axis=1).max())
+    if workload.gpu_milli > count * MILLI:
+        largest = f"the largest {'island' if within_island else 'node'} that it may use has {gpus(count * MILLI)}"
+        return f"one container asks for {gpus(workload.gpu_milli)} and {largest}; ask for at most that in a container"
+    return ""
+
+
+def _no_amount(layout: Layout, workload: Workload, nodes: Flags) -> str:
+    """Return what is missing of CPU or memory beside the GPUs, or nothing."""
+    able = nodes
+    if workload.gpu_milli:
+        able = nodes & ((layout.usable(workload.models).sum(axis=1) * MILLI) >= workload.gpu_milli)
+    lacks: list[str] = []
+    most_cpu, most_memory = int(layout.empty.cpu[able].max()), int(layout.empty.memory[able].max())
+    if most_cpu < workload.cpu_milli:
+        lacks.append(f"{_cores(workload.cpu_milli)} and the largest has {_cores(most_cpu)}")
+    if most_memory < workload.memory_mib:
+        lacks.append(f"{workload.memory_mib} MiB of memory and the largest has {most_memory} MiB")
+    if lacks:
+        return f"one container asks for {'; and for '.join(lacks)} of the nodes that have its GPUs; ask for less"
+    return "no node has all that one container asks for at once (GPUs, CPU, memory); ask for less of one of them"
+
+
+def _largest_bare(layout: Layout, free: Free, nodes: Flags) -> str:
+    taking = nodes & (free.containers > 0)
+    if not taking.any():
+        return f"every node holds {MAX_CONTAINERS_PER_NODE} containers"
+    row = int(np.argmax(np.where(taking, np.minimum(free.cpu, PLENTY), -PLENTY)))
+    cpu, memory = int(free.cpu[row]), int(free.memory[row])
+    parts = [f"{_cores(max(cpu, 0))}"] if cpu < PLENTY // 2 else []
+    parts += [f"{max(memory, 0)} MiB of memory"] if memory < PLENTY // 2 else []
+    return f"largest free piece is {' with '.join(parts) or 'without a limit'} on {layout.nodes[row].name}"
+
+
+def _short_of(free: Free, workload: Workload, row: int) -> str:
+    """Return what the node with the largest piece lacks beside GPUs, or nothing."""
+    if bare_room(free, workload)[row] > 0:
+        return ""
+    if free.cpu[row] < workload.cpu_milli:
+        return f"where {_cores(max(int(free.cpu[row]), 0))} of {_cores(workload.cpu_milli)} are free"
+    return f"where {max(int(free.memory[row]), 0)} of {workload.memory_mib} MiB of memory are free"
+
+
+def _in_islands(layout: Layout, usable: Flags) -> int:
+    return max(int((usable & (layout.island == island)).sum(axis=1).max()) for island in layout.islands)
+
+
+def _models(workload: Workload) -> str:
+    return f"a GPU of {' or '.join(workload.models)}" if workload.models else "a GPU"
+
+
+def _cores(milli: int) -> str:
+    return f"{milli / 1000:g} CPU{'s' if milli != 1000 else ''}"

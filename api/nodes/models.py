@@ -20,8 +20,20 @@ class NodeState(StrEnum):
     LOST = "lost"
 
 
+class NodeMode(StrEnum):
+    """What an administrator wants of a node: `draining` ends what runs on it, `maintenance` only takes nothing new."""
+
+    ACTIVE = "active"
+    MAINTENANCE = "maintenance"
+    DRAINING = "draining"
+
+
 class Node(Base):
-    """A machine with an agent, as its last heartbeat described it."""
+    """A machine with an agent, as its last heartbeat described it.
+
+    `message` says what is wrong with it, where something is. At `drain_until` what still runs on a draining node is
+    ended. `started_at` is when its agent started.
+    """
 
     __tablename__ = "nodes"
 
@@ -33,10 +45,23 @@ class Node(Base):
         Enum(NodeState, native_enum=False, length=16, values_callable=lambda states: [state.value for state in states]),
         default=NodeState.NEW,
     )
+    mode: Mapped[NodeMode] = mapped_column(
+        Enum(NodeMode, native_enum=False, length=16, values_callable=lambda modes: [mode.value for mode in modes]),
+        default=NodeMode.ACTIVE,
+    )
+    drain_until: Mapped[datetime | None]
+    message: Mapped[str] = mapped_column(Text, default="")
     agent_version: Mapped[str] = mapped_column(Text, default="")
     engine_version: Mapped[str] = mapped_column(Text, default="")
     os: Mapped[str] = mapped_column(Text, default="")
     enforcement: Mapped[str] = mapped_column(Text, default="none")
+    fractions: Mapped[bool] = mapped_column(default=True)
+    nvlink: Mapped[bool] = mapped_column(default=False)
+    driver_version: Mapped[str] = mapped_column(Text, default="")
+    cuda_version: Mapped[str] = mapped_column(Text, default="")
+    region: Mapped[str] = mapped_column(Text, default="")
+    switch: Mapped[str] = mapped_column(Text, default="")
+    started_at: Mapped[datetime | None]
     cpu_milli: Mapped[int] = mapped_column(BigInteger, default=0)
     memory_mib: Mapped[int] = mapped_column(BigInteger, default=0)
     last_seen: Mapped[datetime | None]
@@ -59,3 +84,4 @@ class Gpu(Base):
     model: Mapped[str] = mapped_column(Text)
     memory_mib: Mapped[int] = mapped_column(BigInteger)
     simulated: Mapped[bool]
+    island: Mapped[int] = mapped_column(default=0)

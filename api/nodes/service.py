@@ -11,7 +11,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.nodes import repository
 from api.nodes.heartbeats import Report
 from api.nodes.models import Gpu, Node, NodeState
+from appliance.agent.protocol import Inventory
 from reservoir.errors import NotFoundError
+
+DESCRIBED = tuple(Inventory.model_fields.keys() - {"name", "gpus"})
+"""What a node's row takes over from the inventory as it is."""
 
 
 async def every(db: AsyncSession) -> Sequence[Node]:
@@ -63,7 +67,7 @@ def _describe(node: Node, report: Report) -> None:
     node.address, node.port = heartbeat.address, heartbeat.port
     node.state = NodeState.READY
     node.last_seen = report.received_at
-    for field in ("agent_version", "engine_version", "os", "enforcement", "cpu_milli", "memory_mib"):
+    for field in DESCRIBED:
         setattr(node, field, getattr(inventory, field))
     known = {gpu.uuid: gpu for gpu in node.gpus}
     for device in inventory.gpus:

@@ -148,7 +148,7 @@ class Manager:
 
     def _remove(self, ghost: Ghost) -> None:
         key = f"{ghost.target.name}/{ghost.container_id}"
-        if key not in self._busy and ghost.container_id.removeprefix("session-") not in self._busy:
+        if key not in self._busy and ghost.session_id not in self._busy:
             log.info("ghost", node=ghost.target.name, container=ghost.container_id)
             self._begin(key, self._engine.terminate(ghost.target, ghost.container_id, GHOST_GRACE_S))
 

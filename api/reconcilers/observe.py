@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -35,6 +35,7 @@ class Ghost:
 
     target: Target
     container_id: str
+    session_id: str
 
 
 class Observer:
@@ -81,20 +82,27 @@ class Observer:
             node = known[report.heartbeat.name]
             containers = {container.id: container for container in report.heartbeat.containers}
             for session in live:
-                if session.node_id == node.id:
-                    await self._follow(db, session, containers.get(session.container_id), report)
+                ranks = [container.rank for container in session.containers if container.node_id == node.id]
+                if ranks:
+                    found = {rank: containers.get(session.container_id(rank)) for rank in ranks}
+                    await self._follow(db, session, found, report)
             ghosts += await _ghosts(db, node, report)
         return ghosts
 
     async def _follow(
-        self, db: AsyncSession, session: Session, container: ContainerState | None, report: Report
+        self, db: AsyncSession, session: Session, found: Mapping[int, ContainerState | None], report: Report
     ) -> None:
-        if container is not None:
+        seen = {rank: container for rank, container in found.items() if container is not None}
+        if len(seen) == len(found):
             self._missing.pop(session.id, None)
-            values = after(session, container)
-        else:
-            values = self._after_missing(session, report)
-        if values and await sessions.change(db, session, **values):
+        values, noted = after(session, seen)
+        if len(seen) < len(found):
+            values = values or self._after_missing(session, report)
+        if values and not await sessions.change(db, session, **values):
+            return
+        await sessions.note_containers(db, session, noted)
+        if values:
+            await db.refresh(session)
             log.info("session", session=session.name, project=session.project.name, **_short(values))
 
     def _after_missing(self, session: Session, report: Report) -> dict[str, Any]:
@@ -109,32 +117,72 @@ class Observer:
         return {"state": State.TERMINATING, "ending": State.FAILED, "reason": reason}
 
 
-def after(session: Session, container: ContainerState) -> dict[str, Any]:
-    """Return what changes of a session when its container is in a state; nothing where they agree."""
+def after(session: Session, seen: Mapping[int, ContainerState]) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+    """Return what changes of a session and of its containers when some of these are seen in a state, by rank."""
     if session.state not in WATCHED:
-        return {}
-    if container.status is ContainerStatus.RUNNING:
+        return {}, {}
+    noted = {rank: _changes(session, rank, container) for rank, container in seen.items()}
+    statuses = {container.rank: container.status for container in session.containers}
+    statuses |= {rank: values["status"] for rank, values in noted.items() if "status" in values}
+    for rank, container in seen.items():
+        if container.status is ContainerStatus.FAILED or container.exit_code:
+            return _after_failure(session, rank, container), noted
+    if all(status is ContainerStatus.EXITED for status in statuses.values()):
+        last = seen[max(seen)]
+        started = session.started_at or last.started_at
+        ended = {"state": State.TERMINATING, "ending": State.TERMINATED, "reason": "", "exit_code": 0}
+        return {**ended, "started_at": started}, noted
+    return _after_progress(session, statuses, seen), noted
+
+
+def _changes(session: Session, rank: int, container: ContainerState) -> dict[str, Any]:
+    """Return what is new of one container; what would set it back was written before, and comes late."""
+    known = next(item for item in session.containers if item.rank == rank)
+    late = known.status is ContainerStatus.EXITED or (
+        known.status is ContainerStatus.RUNNING
+        and container.status in (ContainerStatus.PULLING, ContainerStatus.CREATING)
+    )
+    ports = {str(port): at for port, at in container.ports.items()}
+    seen = {
+        "status": container.status,
+        "error": container.error,
+        "exit_code": container.exit_code,
+        "started_at": container.started_at,
+        "ports": ports,
+    }
+    return {} if late else {name: value for name, value in seen.items() if getattr(known, name) != value}
+
+
+def _after_progress(
+    session: Session, statuses: Mapping[int, ContainerStatus | None], seen: Mapping[int, ContainerState]
+) -> dict[str, Any]:
+    begun = (ContainerStatus.RUNNING, ContainerStatus.EXITED)
+    running = sum(status in begun for status in statuses.values())
+    if running == len(statuses):
         if session.state is State.RUNNING and not session.reason:
             return {}
-        started = session.started_at or container.started_at or now()
-        return {"state": State.RUNNING, "reason": "", "started_at": started}
-    if container.status in (ContainerStatus.EXITED, ContainerStatus.FAILED):
-        return _after_end(session, container)
-    reason = "pulls the image" if container.status is ContainerStatus.PULLING else "starts the container"
+        times = [container.started_at for container in seen.values() if container.started_at]
+        return {"state": State.RUNNING, "reason": "", "started_at": session.started_at or max(times, default=now())}
     # A container starts once: what would set a running session back was written before it ran, and comes late.
-    if session.state is State.RUNNING or (session.state is State.PREPARING and session.reason == reason):
+    if session.state is State.RUNNING:
+        return {}
+    pulls = ContainerStatus.PULLING in statuses.values()
+    reason = "pulls the image" if pulls else "starts the container"
+    if len(statuses) > 1:
+        reason = f"{'pulls the image' if pulls else 'starts the containers'}; {running} of {len(statuses)} run"
+    if session.state is State.PREPARING and session.reason == reason:
         return {}
     return {"state": State.PREPARING, "reason": reason}
 
 
-def _after_end(session: Session, container: ContainerState) -> dict[str, Any]:
+def _after_failure(session: Session, rank: int, container: ContainerState) -> dict[str, Any]:
     exited = container.status is ContainerStatus.EXITED
-    failed = not exited or container.exit_code != 0
     reason = f"its command ended with exit code {container.exit_code}" if exited else "its container did not start"
+    which = f"container {rank} of {session.size}: " if session.size > 1 else ""
     return {
         "state": State.TERMINATING,
-        "ending": State.FAILED if failed else State.TERMINATED,
-        "reason": (container.error or reason) if failed else "",
+        "ending": State.FAILED,
+        "reason": which + (container.error or reason),
         "exit_code": container.exit_code,
         "started_at": session.started_at or container.started_at,
     }
@@ -149,14 +197,13 @@ async def _ghosts(db: AsyncSession, node: Node, report: Report) -> list[Ghost]:
     for container in report.heartbeat.containers:
         id_ = _uuid(container.session_id)
         session = known.get(id_) if id_ else None
-        if (
-            session is None
-            or session.state in (*ENDED, State.PENDING)
-            or session.node_id != node.id
-            or session.container_id != container.id
-        ):
-            ghosts.append(Ghost(target_of(node), container.id))
+        if session is None or session.state in (*ENDED, State.PENDING) or container.id not in _wanted_on(session, node):
+            ghosts.append(Ghost(target_of(node), container.id, container.session_id))
     return ghosts
+
+
+def _wanted_on(session: Session, node: Node) -> set[str]:
+    return {session.container_id(item.rank) for item in session.containers if item.node_id == node.id}
 
 
 def _uuid(text: str) -> UUID | None:

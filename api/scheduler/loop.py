@@ -17,7 +17,7 @@ from api.projects import service as projects
 from api.scheduler.before_decide import decide
 from api.scheduler.before_snapshot import Decision, GpuState, NodeState, ProjectState, Snapshot, Waiting
 from api.sessions import service as sessions
-from api.sessions.models import HOLDING, Grant, Session, State
+from api.sessions.models import HOLDING, Container, Grant, Session, State
 
 log = structlog.get_logger()
 
@@ -37,7 +37,9 @@ async def schedule(database: Database) -> int:
 async def _snapshot(db: AsyncSession, pending: Sequence[Session], ready: Sequence[Node]) -> Snapshot:
     used = await sessions.used_by_gpu(db)
     held = await sessions.used_by_project(db)
-    placed = Counter(session.node_id for session in await sessions.in_states(db, HOLDING))
+    placed = Counter(
+        container.node_id for session in await sessions.in_states(db, HOLDING) for container in session.containers
+    )
     return Snapshot(
         nodes=tuple(
             NodeState(
@@ -68,11 +70,16 @@ async def _apply(database: Database, decision: Decision, pending: Sequence[Sessi
             if placement is None:
                 await sessions.change(db, session, reason=decision.reasons[str(session.id)])
                 continue
-            grants = [
-                Grant(session_id=session.id, index=share.index, uuid=share.uuid, milli=share.milli)
-                for share in placement.shares
-            ]
-            if await sessions.schedule(db, session, node_ids[placement.node], grants):
+            container = Container(
+                session_id=session.id,
+                rank=0,
+                node_id=node_ids[placement.node],
+                grants=[
+                    Grant(session_id=session.id, rank=0, index=share.index, uuid=share.uuid, milli=share.milli)
+                    for share in placement.shares
+                ],
+            )
+            if await sessions.schedule(db, session, [container]):
                 log.info("scheduled", session=session.name, project=session.project.name, node=placement.node)
                 placed += 1
     return placed

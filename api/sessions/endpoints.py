@@ -111,7 +111,7 @@ async def session_exec(
             session = await service.get_own(db, project, name, caller)
         target = relay.running_on(session)
         engine = _engine(websocket)
-        async with engine.terminal(target, session.container_id, words, tty=tty, rows=rows, cols=cols) as terminal:
+        async with engine.terminal(target, session.container_id(0), words, tty=tty, rows=rows, cols=cols) as terminal:
             await relay.join(websocket, terminal)
     except PenstockError as error:
         await relay.say_error(websocket, str(error))

@@ -7,12 +7,21 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import JSON, Enum, ForeignKey, Index, String, Text, text
+from sqlalchemy import JSON, Enum, ForeignKey, ForeignKeyConstraint, Index, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from api.database import Base, now
 from api.nodes.models import Node
 from api.projects.models import Project
+from appliance.agent.protocol import ContainerStatus
+
+
+class Kind(StrEnum):
+    """What a session is for: a person at work, a program that runs to its end, or one that answers others."""
+
+    INTERACTIVE = "interactive"
+    TRAINING = "training"
+    SERVICE = "service"
 
 
 class State(StrEnum):
@@ -31,15 +40,25 @@ ENDED = (State.TERMINATED, State.FAILED)
 HOLDING = (State.SCHEDULED, State.PREPARING, State.RUNNING, State.TERMINATING)
 """States in which a session holds its GPUs; TERMINATING too, for its container may still run."""
 
+MAX_CONTAINERS = 20
+"""Most containers of one session."""
+
 _state = Enum(State, native_enum=False, length=16)
+_kind = Enum(Kind, native_enum=False, length=16, values_callable=lambda kinds: [kind.value for kind in kinds])
+_status = Enum(
+    ContainerStatus, native_enum=False, length=16, values_callable=lambda values: [value.value for value in values]
+)
 _live = text("state NOT IN ('TERMINATED', 'FAILED')")
 
 
 class Session(Base):
-    """A container with a GPU share.
+    """`size` equal containers that start and end together, each with a share of GPUs, cores and memory.
 
-    `revision` is the row's lock token: whoever changes the row names the revision it has read. `ending` is the state
-    that a TERMINATING session comes to when its container is gone.
+    `gpu_milli`, `cpu_milli` (thousandths of a core, 0: no limit), `memory_mib` (0: no limit) and `shm_mib` are for one
+    container. `revision` is the row's lock token: whoever changes the row names the revision it has read. `ending` is
+    the state that a TERMINATING session comes to when its containers are gone: PENDING where they were only taken back.
+    `attempt` counts how often it was taken back or lost its node. `since` is when it came to its state. Before
+    `starts_at` it waits; at `expires_at` it is stopped. `cause` and `position` say for programs why it waits.
     """
 
     __tablename__ = "sessions"
@@ -55,44 +74,115 @@ class Session(Base):
     user_name: Mapped[str] = mapped_column(String(20))
     image: Mapped[str] = mapped_column(String(257))
     reference: Mapped[str] = mapped_column(String(512))
-    interactive: Mapped[bool]
+    kind: Mapped[Kind] = mapped_column(_kind)
+    priority: Mapped[int] = mapped_column(default=50)
+    preemptible: Mapped[bool]
+    size: Mapped[int] = mapped_column(default=1)
     gpu_milli: Mapped[int]
+    cpu_milli: Mapped[int] = mapped_column(default=0)
+    memory_mib: Mapped[int] = mapped_column(default=0)
+    shm_mib: Mapped[int] = mapped_column(default=64)
+    preset: Mapped[str] = mapped_column(String(64), default="")
+    group: Mapped[str] = mapped_column("resource_group", String(63), default="")
+    models: Mapped[list[str]] = mapped_column(JSON, default=list)
+    within: Mapped[str] = mapped_column(String(16), default="anywhere")
+    within_required: Mapped[bool] = mapped_column(default=False)
     command: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     args: Mapped[list[str]] = mapped_column(JSON)
     environment: Mapped[dict[str, str]] = mapped_column(JSON)
     mounts: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
+    local_image: Mapped[bool] = mapped_column(default=False)
     state: Mapped[State] = mapped_column(_state, default=State.PENDING)
+    since: Mapped[datetime] = mapped_column(default=now)
     reason: Mapped[str] = mapped_column(Text, default="")
+    cause: Mapped[str] = mapped_column(String(16), default="")
+    position: Mapped[int] = mapped_column(default=0)
     ending: Mapped[State | None] = mapped_column(_state)
+    attempt: Mapped[int] = mapped_column(default=0)
     revision: Mapped[int] = mapped_column(default=0)
-    node_id: Mapped[UUID | None] = mapped_column(ForeignKey("nodes.id"), index=True)
     created_at: Mapped[datetime] = mapped_column(default=now)
+    starts_at: Mapped[datetime | None]
     scheduled_at: Mapped[datetime | None]
     started_at: Mapped[datetime | None]
+    expires_at: Mapped[datetime | None]
+    extended_s: Mapped[int] = mapped_column(default=0)
+    warned_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
     exit_code: Mapped[int | None]
 
     project: Mapped[Project] = relationship(lazy="joined", innerjoin=True)
-    node: Mapped[Node | None] = relationship(lazy="joined")
+    containers: Mapped[list[Container]] = relationship(
+        order_by="Container.rank", lazy="selectin", cascade="all, delete-orphan", passive_deletes=True
+    )
+    services: Mapped[list[Service]] = relationship(
+        order_by="Service.port", lazy="selectin", cascade="all, delete-orphan", passive_deletes=True
+    )
+
+    @property
+    def total_milli(self) -> int:
+        """What all its containers hold together, in milli-GPU."""
+        return self.size * self.gpu_milli
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes of its containers, each once, in the order of their ranks."""
+        return list({container.node_id: container.node for container in self.containers}.values())
+
+    def container_id(self, rank: int) -> str:
+        """The id of one of its containers, made by us so that a repeated launch is the same one."""
+        return f"session-{self.id}-{self.attempt}-{rank}"
+
+
+class Container(Base):
+    """One container of a session that has its place; `status` None: its agent has not been asked for it yet.
+
+    `ports` leads from a port of the container to the port of the agent where the edge reaches it.
+    """
+
+    __tablename__ = "containers"
+
+    session_id: Mapped[UUID] = mapped_column(ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    node_id: Mapped[UUID] = mapped_column(ForeignKey("nodes.id"), index=True)
+    status: Mapped[ContainerStatus | None] = mapped_column(_status)
+    error: Mapped[str] = mapped_column(Text, default="")
+    exit_code: Mapped[int | None]
+    started_at: Mapped[datetime | None]
+    ports: Mapped[dict[str, int]] = mapped_column(JSON, default=dict)
+
+    node: Mapped[Node] = relationship(lazy="joined", innerjoin=True)
     grants: Mapped[list[Grant]] = relationship(
         order_by="Grant.index", lazy="selectin", cascade="all, delete-orphan", passive_deletes=True
     )
 
-    @property
-    def container_id(self) -> str:
-        """The name of the session's container, made by us so that a repeated launch is the same one."""
-        return f"session-{self.id}"
-
 
 class Grant(Base):
-    """The part of one GPU that a session holds."""
+    """The part of one GPU that a container holds."""
 
     __tablename__ = "grants"
+    __table_args__ = (
+        ForeignKeyConstraint(["session_id", "rank"], ["containers.session_id", "containers.rank"], ondelete="CASCADE"),
+    )
 
-    session_id: Mapped[UUID] = mapped_column(ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True)
+    session_id: Mapped[UUID] = mapped_column(primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     uuid: Mapped[str] = mapped_column(String(128))
     milli: Mapped[int]
+
+
+class Service(Base):
+    """A port of a live session that its users reach through the edge at `/<path>/`; gone when the session has ended.
+
+    An app that knows its own prefix (`base_path`, such as Jupyter's base_url) is also reached there, and unchanged.
+    """
+
+    __tablename__ = "services"
+
+    session_id: Mapped[UUID] = mapped_column(ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True)
+    port: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    path: Mapped[str] = mapped_column(String(63), unique=True)
+    base_path: Mapped[str | None] = mapped_column(String(255), unique=True)
 
 
 class SessionLog(Base):

@@ -40,9 +40,10 @@ async def log(
         if session is None or session.state in ENDED or kept:
             yield last_lines(kept, tail)
             return
-        if session.node is not None and session.state in WITH_CONTAINER:
+        if session.containers and session.state in WITH_CONTAINER:
+            target, container_id = target_of(session.containers[0].node), session.container_id(0)
             with suppress(NotFoundError):
-                async for chunk in engine.logs(target_of(session.node), session.container_id, follow=follow, tail=tail):
+                async for chunk in engine.logs(target, container_id, follow=follow, tail=tail):
                     yield chunk
                 return
         if not follow:
@@ -60,13 +61,13 @@ def last_lines(text: bytes, count: int | None) -> bytes:
 
 def running_on(session: Session) -> Target:
     """Return where a session runs; raises ConflictError where it does not."""
-    if session.state is not State.RUNNING or session.node is None:
+    if session.state is not State.RUNNING or not session.containers:
         raise ConflictError(
             f"session {session.name} is {session.state}" + (f": {session.reason}" if session.reason else ""),
             where="name",
             cure="wait until it is RUNNING",
         )
-    return target_of(session.node)
+    return target_of(session.containers[0].node)
 
 
 async def join(user: WebSocket, terminal: Terminal) -> None:

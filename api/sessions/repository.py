@@ -6,11 +6,12 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select, update
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from api.database import now
 from api.projects.models import Project
-from api.sessions.models import ENDED, HOLDING, Grant, Session, SessionLog, State
+from api.sessions.models import ENDED, HOLDING, Container, Grant, Service, Session, SessionLog, State
 
 
 async def listed(
@@ -36,11 +37,13 @@ async def by_ids(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, Session]
     return {session.id: session for session in await db.scalars(select(Session).where(Session.id.in_(ids)))}
 
 
-async def in_states(db: AsyncSession, states: Collection[State], node_id: UUID | None = None) -> Sequence[Session]:
-    """Return the sessions in any of some states, of one node or of all, in the order of the queue."""
+async def in_states(
+    db: AsyncSession, states: Collection[State], node_ids: Collection[UUID] | None = None
+) -> Sequence[Session]:
+    """Return the sessions in any of some states, those with a container on some nodes or all, in order of age."""
     query = select(Session).where(Session.state.in_(states))
-    if node_id is not None:
-        query = query.where(Session.node_id == node_id)
+    if node_ids is not None:
+        query = query.where(Session.id.in_(select(Container.session_id).where(Container.node_id.in_(node_ids))))
     return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
 
 
@@ -56,20 +59,23 @@ async def count_live(db: AsyncSession, *, project: str | None = None, user: str 
 
 async def used_by_project(db: AsyncSession) -> dict[UUID, int]:
     """Return the milli-GPU that each project's sessions hold."""
-    query = select(Session.project_id, func.sum(Session.gpu_milli)).where(Session.state.in_(HOLDING))
+    query = select(Session.project_id, func.sum(Session.gpu_milli * Session.size)).where(Session.state.in_(HOLDING))
     return {project_id: int(milli) for project_id, milli in await db.execute(query.group_by(Session.project_id))}
 
 
 async def used_by_gpu(db: AsyncSession) -> dict[tuple[UUID, str], int]:
     """Return the milli-GPU that sessions hold by node and GPU."""
-    query = select(Session.node_id, Grant.uuid, func.sum(Grant.milli)).join(Grant, Grant.session_id == Session.id)
-    rows = await db.execute(query.where(Session.state.in_(HOLDING)).group_by(Session.node_id, Grant.uuid))
-    return {(node_id, uuid): int(milli) for node_id, uuid, milli in rows if node_id is not None}
+    query = select(Container.node_id, Grant.uuid, func.sum(Grant.milli)).join(Container.grants)
+    query = query.join(Session, Session.id == Container.session_id).where(Session.state.in_(HOLDING))
+    rows = await db.execute(query.group_by(Container.node_id, Grant.uuid))
+    return {(node_id, uuid): int(milli) for node_id, uuid, milli in rows}
 
 
 async def update_guarded(db: AsyncSession, session_id: UUID, revision: int, values: dict[str, Any]) -> bool:
     """Change a session that still has the revision we have read; returns whether it had."""
     query = update(Session).where(Session.id == session_id, Session.revision == revision)
+    if "state" in values:
+        values = {"since": now(), **values}
     changed = await db.scalars(
         query.values(**values, revision=revision + 1).returning(Session.id),
         execution_options={"synchronize_session": False},
@@ -77,7 +83,23 @@ async def update_guarded(db: AsyncSession, session_id: UUID, revision: int, valu
     return changed.one_or_none() is not None
 
 
-def add(db: AsyncSession, row: Session | Grant) -> None:
+async def update_container(db: AsyncSession, session_id: UUID, rank: int, values: dict[str, Any]) -> None:
+    """Change what is known of one container."""
+    query = update(Container).where(Container.session_id == session_id, Container.rank == rank)
+    await db.execute(query.values(**values), execution_options={"synchronize_session": False})
+
+
+async def remove_containers(db: AsyncSession, session_id: UUID) -> None:
+    """Take a session's places away, with what they hold."""
+    await db.execute(delete(Container).where(Container.session_id == session_id))
+
+
+async def remove_services(db: AsyncSession, session_id: UUID) -> None:
+    """Let go of a session's addresses at the edge."""
+    await db.execute(delete(Service).where(Service.session_id == session_id))
+
+
+def add(db: AsyncSession, row: Session | Container) -> None:
     """Add a row to the transaction."""
     db.add(row)
 

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
-from enum import StrEnum
 from typing import Annotated
 from uuid import UUID
 
 from pydantic import Field, field_validator
 
 from api.model import Name, Request, Text, View
-from api.sessions.models import Session, State
+from api.sessions.models import Kind, Session, State
+from appliance.agent.protocol import ContainerStatus
 
 Word = Annotated[Text, Field(max_length=32_768)]
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
-
-
-class Kind(StrEnum):
-    """What a session is for: a person at a terminal, or a program that runs to its end."""
-
-    INTERACTIVE = "interactive"
-    TRAINING = "training"
 
 
 class VolumeRequest(Request):
@@ -66,8 +59,19 @@ class GrantView(View):
     milli: int
 
 
+class ContainerView(View):
+    """One container of a session, and the GPUs that it holds on its node."""
+
+    rank: int
+    node: str
+    status: ContainerStatus | None
+    error: str
+    exit_code: int | None
+    gpus: list[GrantView]
+
+
 class SessionView(View):
-    """A session; `reason` says why it waits, or why it failed."""
+    """A session; `reason` says why it waits, or why it failed. `node` and `gpus` are those of its first container."""
 
     id: UUID
     name: str
@@ -75,11 +79,14 @@ class SessionView(View):
     user: str
     image: str
     kind: Kind
+    size: int
     gpu_milli: int
     state: State
     reason: str
     node: str | None
     gpus: list[GrantView]
+    containers: list[ContainerView]
+    attempt: int
     command: list[str] | None
     args: list[str]
     created_at: datetime
@@ -92,18 +99,32 @@ class SessionView(View):
     @classmethod
     def of(cls, session: Session) -> SessionView:
         """Return the view of a row."""
+        containers = [
+            ContainerView(
+                rank=container.rank,
+                node=container.node.name,
+                status=container.status,
+                error=container.error,
+                exit_code=container.exit_code,
+                gpus=[GrantView.model_validate(grant) for grant in container.grants],
+            )
+            for container in session.containers
+        ]
         return cls(
             id=session.id,
             name=session.name,
             project=session.project.name,
             user=session.user_name,
             image=session.image,
-            kind=Kind.INTERACTIVE if session.interactive else Kind.TRAINING,
+            kind=session.kind,
+            size=session.size,
             gpu_milli=session.gpu_milli,
             state=session.state,
             reason=session.reason,
-            node=session.node.name if session.node else None,
-            gpus=[GrantView.model_validate(grant) for grant in session.grants],
+            node=containers[0].node if containers else None,
+            gpus=containers[0].gpus if containers else [],
+            containers=containers,
+            attempt=session.attempt,
             command=session.command,
             args=session.args,
             created_at=session.created_at,

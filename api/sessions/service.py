@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +15,7 @@ from api.nodes import service as nodes
 from api.nodes.models import Node
 from api.projects import service as projects
 from api.sessions import repository
-from api.sessions.models import ENDED, Grant, Session, State
+from api.sessions.models import ENDED, Container, Kind, Session, State
 from api.sessions.schemas import SessionRequest
 from api.settings import Settings
 from appliance.gpu.share import MILLI, check_share, format_gpus
@@ -51,15 +51,16 @@ async def submit(db: AsyncSession, request: SessionRequest, caller: Identity, se
         user_name=caller.name,
         image=image.title,
         reference=image.reference,
-        interactive=request.interactive,
+        kind=Kind.INTERACTIVE if request.interactive else Kind.TRAINING,
+        preemptible=not request.interactive,
         gpu_milli=request.gpu_milli,
         command=request.command,
         args=request.args,
         environment=request.environment,
         mounts=_mounts(request, settings),
         reason="waits for the scheduler",
-        node=None,
-        grants=[],
+        containers=[],
+        services=[],
     )
     repository.add(db, session)
     await db.flush()
@@ -109,12 +110,36 @@ async def change(db: AsyncSession, session: Session, **values: Any) -> bool:
     return await repository.update_guarded(db, session.id, session.revision, values)
 
 
-async def schedule(db: AsyncSession, session: Session, node_id: UUID, grants: Sequence[Grant]) -> bool:
-    """Give a pending session its node and its GPUs."""
-    if not await change(db, session, state=State.SCHEDULED, node_id=node_id, scheduled_at=now(), reason=""):
+async def schedule(db: AsyncSession, session: Session, containers: Sequence[Container]) -> bool:
+    """Give a pending session its places."""
+    changed = await change(db, session, state=State.SCHEDULED, scheduled_at=now(), reason="", cause="", position=0)
+    if changed:
+        for container in containers:
+            repository.add(db, container)
+    return changed
+
+
+async def note_containers(db: AsyncSession, session: Session, values: Mapping[int, dict[str, Any]]) -> None:
+    """Write down what is known of a session's containers, by rank."""
+    for rank, changes in values.items():
+        if changes:
+            await repository.update_container(db, session.id, rank, changes)
+
+
+async def end(db: AsyncSession, session: Session, **values: Any) -> bool:
+    """Bring a session to its end; its places stay on record, its addresses are free again."""
+    if not await change(db, session, finished_at=now(), **values):
         return False
-    for grant in grants:
-        repository.add(db, grant)
+    await repository.remove_services(db, session.id)
+    return True
+
+
+async def requeue(db: AsyncSession, session: Session, reason: str) -> bool:
+    """Put a session whose containers are gone, or given up, back into the queue; its next containers are new ones."""
+    values = {"state": State.PENDING, "ending": None, "attempt": session.attempt + 1, "reason": reason}
+    if not await change(db, session, **values, scheduled_at=None, started_at=None, exit_code=None):
+        return False
+    await repository.remove_containers(db, session.id)
     return True
 
 
@@ -130,7 +155,7 @@ async def refuse_while_live(db: AsyncSession, *, project: str | None = None, use
 
 async def of_nodes(db: AsyncSession, node_ids: Collection[UUID], states: Collection[State]) -> Sequence[Session]:
     """Return the sessions of nodes in any of some states."""
-    return [session for session in await in_states(db, states) if session.node_id in node_ids]
+    return await in_states(db, states, node_ids)
 
 
 async def note_lost_node(db: AsyncSession, node: Node, after_s: float) -> None:
@@ -167,6 +192,6 @@ def _mounts(request: SessionRequest, settings: Settings) -> list[dict[str, Any]]
 def _on_delete(session: Session) -> dict[str, Any]:
     if session.state is State.FAILED:
         return {"state": State.TERMINATED}
-    if session.node_id is None:
+    if not session.containers:
         return {"state": State.TERMINATED, "reason": "deleted before it ran", "finished_at": now()}
     return {"state": State.TERMINATING, "ending": State.TERMINATED, "reason": "deleted"}

@@ -131,7 +131,7 @@ def site(
             running.agent.start()
             running.call("POST", "/auth/login", {"name": "admin", "password": PASSWORD})
             running.call("POST", "/images", {"name": "busybox", "tag": "1", "reference": image})
-            running.call("POST", "/projects", {"name": "team-a", "quota_milli": 2000})
+            running.call("POST", "/projects", {"name": "team-a", "quota_milli": 2000, "period": {"ends_at": None}})
             running.until(lambda: running.get("/nodes"))
             yield running
         finally:
@@ -190,7 +190,7 @@ def test_sessions_go_on_without_the_api(site: Site, engine: docker.DockerClient)
     assert site.until_state("short", "TERMINATED")["exit_code"] == 0
     after = site.until_state("long", "RUNNING")
     assert after["started_at"] == before["started_at"]
-    assert engine.containers.get(f"penstock-session-{after['id']}").status == "running"
+    assert engine.containers.get(f"penstock-session-{after['id']}-0-0").status == "running"
 
 
 def test_a_deletion_outlives_the_api(site: Site) -> None:
@@ -243,7 +243,7 @@ def test_a_ghost_is_removed(site: Site, engine: docker.DockerClient) -> None:  #
     """A container of the agent that no session wants, as after a restored backup of the database."""
     site.submit("model", "sleep", "600")
     session = site.until_state("model", "RUNNING")
-    real = engine.containers.get(f"penstock-session-{session['id']}")
+    real = engine.containers.get(f"penstock-session-{session['id']}-0-0")
     with site.agent.client() as client:
         spec = {
             "id": "session-ghost",
@@ -255,6 +255,8 @@ def test_a_ghost_is_removed(site: Site, engine: docker.DockerClient) -> None:  #
             "command": ["sleep", "600"],
         }
         client.put("/v1/containers/session-ghost", json=spec).raise_for_status()
-        site.until(lambda: [item["id"] for item in client.get("/v1/containers").json()] == [f"session-{session['id']}"])
+        site.until(
+            lambda: [item["id"] for item in client.get("/v1/containers").json()] == [f"session-{session['id']}-0-0"]
+        )
     real.reload()
     assert real.status == "running"

@@ -101,7 +101,7 @@ class Cluster:
         await ok(self.admin.post(f"{V1}/images", json=body))
 
     async def add_project(self, name: str = "team-a", quota_milli: int = 1000, *members: str) -> None:
-        body = {"name": name, "quota_milli": quota_milli, "members": list(members)}
+        body = {"name": name, "quota_milli": quota_milli, "members": list(members), "period": {"ends_at": None}}
         await ok(self.admin.post(f"{V1}/projects", json=body))
 
     async def submit(self, name: str, gpu_milli: int = 500, project: str = "team-a", **more: Any) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class Cluster:
         return {row["name"]: row["state"] for row in rows}
 
     def container(self, session: dict[str, Any]) -> tuple[str, str]:
-        return (session["node"], f"session-{session['id']}")
+        return (session["node"], f"session-{session['id']}-0-0")
 
     def change_container(self, session: dict[str, Any], **changes: Any) -> None:
         """Let a container of the engine come to another state."""

@@ -76,7 +76,7 @@ async def test_what_the_agent_is_asked_for(ready: Cluster) -> None:
         environment={"A": "1"},
         volumes=[{"name": "data", "target": "/data"}],
     )
-    spec = ready.engine.specs[f"session-{session['id']}"]
+    spec = ready.engine.specs[f"session-{session['id']}-0-0"]
     assert [(gpu.uuid, gpu.milli) for gpu in spec.gpus] == [
         ("GPU-worker1-0", 500),
         ("GPU-worker1-1", 1000),

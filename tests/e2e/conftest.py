@@ -28,11 +28,16 @@ def journey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Journey]:
 
 
 def _site(folder: Path) -> Path:
-    """The example's site under another name and in another network, so that a demo may stay up beside the tests."""
+    """The example's site under another name and in another network, so that a demo may stay up beside the tests.
+
+    Its workers have eight GPUs each, as those of the reference scenario.
+    """
     site = yaml.safe_load((ROOT / "inventory" / "example" / "site.yml").read_text())
     site["name"] = "e2e"
     for node in site["nodes"]:
         node["address"] = node["address"].replace("10.71.8.", "10.71.9.")
+        if "simulated_gpus" in node:
+            node["simulated_gpus"]["count"] = 8
     path = folder / "site.yml"
     path.write_text(yaml.safe_dump(site, sort_keys=False))
     return path

@@ -130,11 +130,11 @@ class Journey:
             )
 
     def project(self, quota: str = "1") -> None:
-        """Make the project that may hold `quota` GPUs, or set its quota where it exists."""
+        """Make the project that may hold `quota` GPUs and never more, or set its quota where it exists."""
         with self.phase(f"project {PROJECT} with {quota} GPU"):
             names = [project["name"] for project in self.json("project", "list")]
             verb = "update" if PROJECT in names else "create"
-            self.penstock("project", verb, PROJECT, "--gpus", quota)
+            self.penstock("project", verb, PROJECT, "--gpus", quota, "--no-over-quota")
             self.penstock("project", "set", PROJECT)
 
     def clear(self) -> None:

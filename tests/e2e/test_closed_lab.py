@@ -202,7 +202,7 @@ def test_logs_follow_a_session_and_outlive_it(journey: Journey) -> None:
         ("0", ("gpu_milli", "not above 0", "at least 0.05")),
         ("-1", ("gpu_milli", "not above 0", "at least 0.05")),
         ("0.33", ("gpu_milli", "finer than the split", "0.3 or 0.35")),
-        ("5", ("gpu_milli", "4 GPU")),
+        ("9", ("gpu_milli", "8 GPU")),
         ("17", ("gpu_milli", "at most")),
     ],
 )

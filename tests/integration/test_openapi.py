@@ -1,0 +1,91 @@
+"""Whatever a client sends within or beside the OpenAPI document: the API answers it or refuses it, and never fails."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis import Case
+
+from api.app import create_app
+from api.database import Database
+from api.engine.null import NullEngine
+from api.errors import ErrorBody
+from api.settings import Settings
+from tests.integration.agent.conftest import Authority, authority  # noqa: F401
+
+PASSWORD = "Correct1horse!"
+URL = "sqlite+aiosqlite:///unused.db"
+
+# only its document is asked of this application; the requests go to a server of its own
+document = create_app(Settings(database_url=URL), Database(URL), NullEngine(), reconcile=False).openapi()
+schema = schemathesis.openapi.from_dict(document)
+
+
+@pytest.fixture(scope="module")
+def server(authority: Authority) -> Iterator[httpx.Client]:  # noqa: F811
+    """A server on loopback, and a client with an administrator's key."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    certificate, key = authority.issue("master")
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {
+            "PATH": os.environ["PATH"],
+            "PENSTOCK_API_DATABASE_URL": f"sqlite+aiosqlite:///{folder}/penstock.db",
+            "PENSTOCK_API_PORT": str(port),
+            "PENSTOCK_API_AGENT_CA": str(authority.ca),
+            "PENSTOCK_API_AGENT_CERT": str(certificate),
+            "PENSTOCK_API_AGENT_KEY": str(key),
+        }
+        create = [sys.executable, "-m", "api", "create-admin", "admin"]
+        subprocess.run(create, env=environment, input=PASSWORD, text=True, check=True, capture_output=True)
+        log = Path(folder, "log")
+        with log.open("w") as output:
+            process = subprocess.Popen([sys.executable, "-m", "api", "serve"], env=environment, stderr=output)
+        try:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+                _await(client, process)
+                login = client.post("/api/v1/auth/login", json={"name": "admin", "password": PASSWORD})
+                login.raise_for_status()
+                token = {"X-CSRF-Token": login.json().get("csrf_token", "")}
+                made = client.post("/api/v1/api-keys", json={"name": "tests"}, headers=token)
+                made.raise_for_status()
+                client.cookies.clear()
+                client.headers["Authorization"] = f"Bearer {made.json()['key']}"
+                yield client
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def _await(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        try:
+            client.get("/health")
+        except httpx.TransportError:
+            time.sleep(0.1)
+        else:
+            return
+
+
+@schema.parametrize()
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_no_operation_fails(case: Case, server: httpx.Client) -> None:
+    answer = case.call(base_url=str(server.base_url), headers={"Authorization": server.headers["Authorization"]})
+    assert answer.status_code < 500, answer.text
+    if answer.status_code >= 400:
+        assert ErrorBody.model_validate(answer.json()).errors, "every refusal says what and why"

@@ -41,8 +41,8 @@ def migrate() -> None:
 @app.command()
 def create_admin(name: Annotated[str, typer.Option(help="Name of the administrator.")]) -> None:
     """Create an administrator; the password is read from standard input. An existing user is left as it is."""
+    from api.policy import Role
     from api.users import service
-    from api.users.models import Role
     from api.users.schemas import UserRequest
 
     password = sys.stdin.readline().rstrip("\n")

@@ -1,28 +1,38 @@
-"""Who calls, and what the caller may do. Every endpoint needs a known caller unless it is marked `public`."""
+"""Who calls, and whether the endpoint is for the caller at all. What is marked with nothing is refused to everybody."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
-from uuid import UUID
 
-from fastapi import Depends
+from fastapi import Depends, FastAPI
+from fastapi.routing import iter_route_contexts
 from starlette.requests import HTTPConnection
+from starlette.routing import Mount
 
-from api.api_keys import service as api_keys
-from api.database import Database, database_of
-from api.logins import service as logins
+from api import callers, passwords
+from api.callers import Known
+from api.database import Database, database_of, now
+from api.identity import Identity, refusal
+from api.policy import Action
 from api.settings import Settings
-from api.users.models import Role, User
-from reservoir.errors import ForbiddenError, UnauthenticatedError
+from reservoir.errors import ForbiddenError, PenstockError, UnauthenticatedError
 
 COOKIE = "penstock_session"
+CSRF_HEADER = "X-CSRF-Token"
 PREFIX = "/api/v1"
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
+_BEFORE_NEW_PASSWORD = (Action.ACCOUNT_READ, Action.ACCOUNT_PASSWORD, Action.ACCOUNT_LOGOUT)
+"""What a user may do who has to change the password first."""
 
 EndpointT = TypeVar("EndpointT", bound=Callable[..., Any])
 _public: set[Callable[..., Any]] = set()
 _for_agents: set[Callable[..., Any]] = set()
+_for_the_edge: set[Callable[..., Any]] = set()
+_actions: dict[Callable[..., Any], Action] = {}
 
 
 def public(endpoint: EndpointT) -> EndpointT:
@@ -37,29 +47,58 @@ def for_agents(endpoint: EndpointT) -> EndpointT:
     return endpoint
 
 
-@dataclass(frozen=True)
-class Identity:
-    """A known caller."""
+def action(wanted: Action, *, for_the_edge: bool = False) -> Callable[[EndpointT], EndpointT]:
+    """Let those call this endpoint for whom the policy has a rule; the service checks how far the rule reaches.
 
-    id: UUID
-    name: str
-    role: Role
+    With `for_the_edge` the edge asks for a browser that is on its way to an app, so pages of other origins may use the
+    login here. Such an endpoint must change nothing and tell the page nothing.
+    """
 
-    @property
-    def is_admin(self) -> bool:
-        """Whether the caller may do everything."""
-        return self.role is Role.ADMIN
+    def mark(endpoint: EndpointT) -> EndpointT:
+        _actions[endpoint] = wanted
+        if for_the_edge:
+            _for_the_edge.add(endpoint)
+        return endpoint
+
+    return mark
+
+
+def action_of(endpoint: Callable[..., Any] | None) -> Action | None:
+    """Return the action that an endpoint is marked with."""
+    return _actions.get(endpoint) if endpoint else None
+
+
+def check_routes(app: FastAPI) -> None:
+    """Refuse to start with a route that nobody has decided on; raises PenstockError that names them."""
+    marked = _public | _for_agents | _actions.keys()
+    undecided = [
+        str(context.path)
+        for context in iter_route_contexts(app.routes)
+        if not isinstance(context.original_route, Mount) and context.endpoint not in marked
+    ]
+    if undecided:
+        raise PenstockError(
+            "nobody has decided who may call this", where=", ".join(undecided), cure="mark the endpoint with @action"
+        )
 
 
 async def guard(connection: HTTPConnection) -> None:
-    """Let nobody pass who is not known; a dependency of the whole application."""
+    """Let nobody pass who is not known, or for whom the policy has no rule; a dependency of the whole application."""
     endpoint = connection.scope.get("endpoint")
     if endpoint in _public:
         return
     if endpoint in _for_agents:
         connection.state.agent = _agent(connection)
-    else:
-        connection.state.caller = await _identify(connection)
+        return
+    known = await _identify(connection)
+    wanted = action_of(endpoint)
+    if wanted is None or not known.identity.allows(wanted):
+        raise refusal(wanted) if wanted else ForbiddenError("nobody may call this")
+    if known.must_change_password and wanted not in _BEFORE_NEW_PASSWORD:
+        raise ForbiddenError(
+            "you have to change your password first", where="password", cure="change it: POST /api/v1/auth/password"
+        )
+    connection.state.known = known
 
 
 def settings_of(connection: HTTPConnection) -> Settings:
@@ -68,10 +107,15 @@ def settings_of(connection: HTTPConnection) -> Settings:
     return settings
 
 
+def known_of(connection: HTTPConnection) -> Known:
+    """Return what `guard` has found of the caller, with the login or key used."""
+    known: Known = connection.state.known
+    return known
+
+
 def caller_of(connection: HTTPConnection) -> Identity:
     """Return the caller that `guard` has identified."""
-    caller: Identity = connection.state.caller
-    return caller
+    return known_of(connection).identity
 
 
 def agent_of(connection: HTTPConnection) -> str:
@@ -80,13 +124,14 @@ def agent_of(connection: HTTPConnection) -> str:
     return agent
 
 
+KnownOf = Annotated[Known, Depends(known_of)]
 Caller = Annotated[Identity, Depends(caller_of)]
 Agent = Annotated[str, Depends(agent_of)]
 SettingsOf = Annotated[Settings, Depends(settings_of)]
 
 
 def require_admin(caller: Caller) -> Identity:
-    """Return the caller; raises ForbiddenError unless it is an administrator."""
+    """Return the caller; raises ForbiddenError unless it is an administrator of the whole site."""
     if not caller.is_admin:
         raise ForbiddenError("only an administrator may do this", cure="ask an administrator")
     return caller
@@ -95,28 +140,57 @@ def require_admin(caller: Caller) -> Identity:
 Admin = Annotated[Identity, Depends(require_admin)]
 
 
-async def _identify(connection: HTTPConnection) -> Identity:
+def csrf_token(secret: str) -> str:
+    """Return the token that a page of ours sends with a login's cookie when it changes something.
+
+    It is made from the cookie, which no script can read, so it holds for this login only and nobody keeps it.
+    """
+    return hmac.new(secret.encode(), b"csrf", hashlib.sha256).hexdigest()
+
+
+async def _identify(connection: HTTPConnection) -> Known:
     database: Database = database_of(connection)
     scheme, _, key = connection.headers.get("authorization", "").partition(" ")
     cookie = connection.cookies.get(COOKIE)
-    user: User | None = None
+    known: Known | None = None
+    at = now()
     if scheme.lower() == "bearer" and key:
         async with database.reading() as db:
-            user = await api_keys.user_of(db, key.strip())
+            known = await callers.by_key(db, passwords.fingerprint(key.strip()), at)
     elif cookie:
-        _check_origin(connection)
+        if connection.scope.get("endpoint") not in _for_the_edge:
+            _check_page(connection, cookie)
         async with database.reading() as db:
-            user = await logins.user_of(db, cookie)
-    if user is None:
+            idle_s = settings_of(connection).login_idle_s
+            known = await callers.by_cookie(db, passwords.fingerprint(cookie), at, idle_s)
+    if known is None:
         raise UnauthenticatedError("the caller is not signed in", cure="sign in, or send a valid API key")
-    return Identity(user.id, user.name, user.role)
+    if not known.is_noted(at):
+        async with database.transaction() as db:
+            await callers.note_use(db, known, at)
+    return known
 
 
-def _check_origin(connection: HTTPConnection) -> None:
-    """A browser says which page makes it call; a page of another site may not use the cookie."""
+def _check_page(connection: HTTPConnection, cookie: str) -> None:
+    """Let only pages of our own origin use the cookie: the apps of sessions have the same host, another port."""
     origin = connection.headers.get("origin")
-    if origin and origin.partition("://")[2] != connection.headers.get("host"):
+    fetched_by = connection.headers.get("sec-fetch-site", "same-origin")
+    is_websocket = connection.scope["type"] == "websocket"
+    if origin is None and is_websocket:
+        raise ForbiddenError("a login's cookie is for browsers, which send an Origin", cure="send an API key")
+    if origin is not None and origin.partition("://")[2] != connection.headers.get("host"):
         raise ForbiddenError(f"a page of {origin} may not use this login", cure="use the site's own pages")
+    if fetched_by not in ("same-origin", "none"):
+        raise ForbiddenError("a page of another origin may not use this login", cure="use the site's own pages")
+    if is_websocket or connection.scope["method"] in SAFE_METHODS:
+        return
+    token = connection.headers.get(CSRF_HEADER, "")
+    if not hmac.compare_digest(token.encode(), csrf_token(cookie).encode()):
+        raise ForbiddenError(
+            "the request does not show that a page of ours makes it",
+            where=CSRF_HEADER,
+            cure="send the csrf_token of the login, which GET /api/v1/auth/csrf shows too",
+        )
 
 
 def _agent(connection: HTTPConnection) -> str:

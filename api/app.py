@@ -9,10 +9,11 @@ from contextlib import asynccontextmanager, suppress
 from fastapi import APIRouter, Depends, FastAPI
 
 from api import docs, errors, system
-from api.access import PREFIX, guard
+from api.access import PREFIX, check_routes, guard
 from api.api_keys import endpoints as api_keys
 from api.database import Database
 from api.engine.base import Engine
+from api.groups import endpoints as groups
 from api.images import endpoints as images
 from api.logins import endpoints as logins
 from api.nodes import endpoints as nodes
@@ -62,6 +63,7 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
     errors.install(app)
     app.include_router(_routes())
     docs.mount_static(app)
+    check_routes(app)
     return app
 
 
@@ -74,6 +76,7 @@ def _routes() -> APIRouter:
         users.router,
         projects.router,
         nodes.router,
+        groups.router,
         images.router,
         sessions.router,
         system.router,

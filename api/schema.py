@@ -15,11 +15,15 @@ from sqlalchemy.exc import OperationalError
 
 # Every table has to be known before Base.metadata is complete.
 import api.api_keys.models
+import api.domains.models
+import api.groups.models
 import api.images.models
 import api.logins.models
 import api.nodes.models
 import api.projects.models
 import api.sessions.models
+import api.usage.models
+import api.user_policies.models
 import api.users.models  # noqa: F401
 from api.database import Base, Database
 from reservoir.errors import UnavailableError

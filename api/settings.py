@@ -40,9 +40,10 @@ class Settings(BaseModel):
     fgpu_per_gpu: int = 2
     steps_per_fgpu: int = 10
     heartbeat_interval_s: float = Field(default=5.0, gt=0)
-    node_lost_s: float = Field(default=30.0, gt=0)
+    node_lost_s: float = Field(default=15.0, gt=0)
     volume_root: str | None = Field(default=None, pattern=r"^/")
     login_lifetime_s: int = Field(default=12 * 3600, gt=0)
+    login_idle_s: int = Field(default=2 * 3600, gt=60)
 
     @property
     def split(self) -> Split:

@@ -7,9 +7,10 @@ from importlib.metadata import version
 from fastapi import APIRouter
 from sqlalchemy import text
 
-from api.access import SettingsOf, public
+from api.access import SettingsOf, action, public
 from api.database import Reading
 from api.model import View
+from api.policy import Action
 from appliance.gpu.share import MAX_GPUS, MILLI
 
 VERSION = version("penstock")
@@ -44,6 +45,7 @@ async def show_health(db: Reading) -> HealthView:
 
 
 @router.get("/settings")
+@action(Action.SETTINGS_READ)
 async def show_settings(settings: SettingsOf) -> SettingsView:
     """Show the administrator's split of a GPU, and the largest share that a container may ask for."""
     split = settings.split

@@ -10,7 +10,7 @@ import json
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypedDict, TypeVar
+from typing import Any, NotRequired, TypedDict, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from reservoir.errors import (
@@ -122,11 +122,12 @@ class Image(TypedDict):
 
 
 class User(TypedDict):
-    """A user; `role` is admin or member."""
+    """A user; `role` is admin, auditor or member. `csrf_token` is in the answer to a login only."""
 
     name: str
     role: str
     created_at: str
+    csrf_token: NotRequired[str]
 
 
 class Settings(TypedDict):
@@ -179,7 +180,9 @@ class Client:
             cookies = answer.headers.get_all("Set-Cookie") or []
             self.headers = {"Cookie": "; ".join(cookie.split(";", 1)[0] for cookie in cookies)}
             user: User = self._json(answer)
-            return user
+        # shows with each change that whoever sends the cookie has also read this answer
+        self.headers["X-CSRF-Token"] = user.get("csrf_token", "")
+        return user
 
     def websocket(self, path: str, query: Query) -> str:
         """Return the address of a WebSocket of the API."""

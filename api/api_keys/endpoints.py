@@ -6,22 +6,25 @@ from uuid import UUID
 
 from fastapi import APIRouter
 
-from api.access import Caller
+from api.access import Caller, action
 from api.api_keys import service
 from api.api_keys.schemas import ApiKeyRequest, ApiKeyView, NewApiKeyView
 from api.database import Reading, Transaction
 from api.model import Done
+from api.policy import Action
 
 router = APIRouter(prefix="/api-keys", tags=["API keys"])
 
 
 @router.get("")
+@action(Action.ACCOUNT_READ)
 async def list_api_keys(caller: Caller, db: Reading) -> list[ApiKeyView]:
     """List the caller's keys."""
     return [ApiKeyView.model_validate(key) for key in await service.of_user(db, caller.id)]
 
 
 @router.post("", status_code=201)
+@action(Action.ACCOUNT_CHANGE)
 async def create_api_key(request: ApiKeyRequest, caller: Caller, db: Transaction) -> NewApiKeyView:
     """Make a key; the answer shows it this once."""
     key, secret = await service.create(db, caller.id, request.name)
@@ -29,6 +32,7 @@ async def create_api_key(request: ApiKeyRequest, caller: Caller, db: Transaction
 
 
 @router.delete("/{key_id}")
+@action(Action.ACCOUNT_CHANGE)
 async def delete_api_key(key_id: UUID, caller: Caller, db: Transaction) -> Done:
     """Delete one of the caller's keys; it is worth nothing afterwards."""
     await service.delete(db, caller.id, key_id)

@@ -12,7 +12,10 @@ from api.database import Base, now
 
 
 class ApiKey(Base):
-    """A key of a user. Only its fingerprint is kept, and its first characters so that people can tell keys apart."""
+    """A key of a user. Only its fingerprint is kept, and its first characters so that people can tell keys apart.
+
+    `used_at` is at most a minute old while the key is used. Without `expires_at` it holds until it is revoked.
+    """
 
     __tablename__ = "api_keys"
 
@@ -22,3 +25,5 @@ class ApiKey(Base):
     prefix: Mapped[str] = mapped_column(String(16))
     fingerprint: Mapped[str] = mapped_column(String(64), unique=True)
     created_at: Mapped[datetime] = mapped_column(default=now)
+    expires_at: Mapped[datetime | None]
+    used_at: Mapped[datetime | None]

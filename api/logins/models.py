@@ -12,7 +12,11 @@ from api.database import Base, now
 
 
 class Login(Base):
-    """A browser that a user signed in with. Of its cookie only the fingerprint is kept."""
+    """A browser that a user signed in with. Of its cookie only the fingerprint is kept.
+
+    `address` and `agent` (the browser as it calls itself) tell a user's logins apart. `used_at` is at most a minute old
+    while the browser calls.
+    """
 
     __tablename__ = "logins"
 
@@ -21,3 +25,6 @@ class Login(Base):
     fingerprint: Mapped[str] = mapped_column(String(64), unique=True)
     created_at: Mapped[datetime] = mapped_column(default=now)
     expires_at: Mapped[datetime] = mapped_column(index=True)
+    used_at: Mapped[datetime | None] = mapped_column(default=now)
+    address: Mapped[str] = mapped_column(String(64), default="", server_default="")
+    agent: Mapped[str] = mapped_column(String(256), default="", server_default="")

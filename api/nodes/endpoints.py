@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 
-from api.access import Agent, SettingsOf, for_agents
+from api.access import Agent, SettingsOf, action, for_agents
 from api.database import Reading, now
 from api.model import NamePath
 from api.nodes import service
 from api.nodes.heartbeats import Heartbeats
 from api.nodes.schemas import NodeView
+from api.policy import Action
 from api.sessions import service as sessions
 from appliance.agent.protocol import HEARTBEAT_PATH, Heartbeat, HeartbeatReply
 from reservoir.errors import ForbiddenError
@@ -19,6 +20,7 @@ agents = APIRouter(tags=["agents"])
 
 
 @router.get("")
+@action(Action.NODE_READ)
 async def list_nodes(db: Reading) -> list[NodeView]:
     """List the nodes and what of their GPUs is in use."""
     used = await sessions.used_by_gpu(db)
@@ -26,6 +28,7 @@ async def list_nodes(db: Reading) -> list[NodeView]:
 
 
 @router.get("/{name}")
+@action(Action.NODE_READ)
 async def get_node(name: NamePath, db: Reading) -> NodeView:
     """Show one node."""
     return NodeView.of(await service.get(db, name), await sessions.used_by_gpu(db))

@@ -13,10 +13,11 @@ from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter, ValidationError
 from starlette.requests import HTTPConnection
 
-from api.access import Caller, SettingsOf
+from api.access import Caller, SettingsOf, action
 from api.database import DatabaseOf, Reading, Transaction
 from api.engine.base import Engine
 from api.model import NamePath, NameQuery, Text
+from api.policy import Action
 from api.reconcilers.manager import WakeAfterwards
 from api.sessions import relay, service
 from api.sessions.schemas import SessionRequest, SessionView
@@ -30,6 +31,7 @@ _command = TypeAdapter(list[Text])
 
 
 @router.post("", status_code=201)
+@action(Action.SESSION_SUBMIT)
 async def submit_session(
     request: SessionRequest, caller: Caller, db: Transaction, settings: SettingsOf, _wake: WakeAfterwards
 ) -> SessionView:
@@ -38,6 +40,7 @@ async def submit_session(
 
 
 @router.get("")
+@action(Action.SESSION_READ)
 async def list_sessions(
     caller: Caller,
     db: Reading,
@@ -49,12 +52,14 @@ async def list_sessions(
 
 
 @router.get("/{name}")
+@action(Action.SESSION_READ)
 async def get_session(name: NamePath, project: NameQuery, caller: Caller, db: Reading) -> SessionView:
     """Show the live session of a name, else the newest that has ended."""
     return SessionView.of(await service.get(db, project, name, caller))
 
 
 @router.delete("/{name}", status_code=202)
+@action(Action.SESSION_END)
 async def delete_session(
     name: NamePath, project: NameQuery, caller: Caller, db: Transaction, _wake: WakeAfterwards
 ) -> SessionView:
@@ -63,6 +68,7 @@ async def delete_session(
 
 
 @router.get("/{name}/logs", response_class=StreamingResponse, responses={200: {"content": {"text/plain": {}}}})
+@action(Action.SESSION_READ)
 async def session_log(
     *,
     connection: HTTPConnection,
@@ -91,6 +97,7 @@ async def session_log(
 
 
 @router.websocket("/{name}/exec")
+@action(Action.SESSION_ENTER)
 async def session_exec(
     *,
     websocket: WebSocket,

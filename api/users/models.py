@@ -6,21 +6,27 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID, uuid4
 
-from sqlalchemy import Enum, String
+from sqlalchemy import Enum, ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from api.database import Base, now
+from api.policy import Role
 
 
-class Role(StrEnum):
-    """What a user may do: an admin everything, a member what the projects allow."""
+class Source(StrEnum):
+    """Who knows a user's password: this site, or its directory (LDAP)."""
 
-    ADMIN = "admin"
-    MEMBER = "member"
+    LOCAL = "local"
+    LDAP = "ldap"
 
 
 class User(Base):
-    """A person. The password is kept as its argon2 hash."""
+    """A person. The password is kept as its argon2 hash; whom the directory knows has none here.
+
+    `domain` is the company that the user belongs to, None for the site's own people. `policy` limits what the user's
+    sessions hold together. A `disabled` user can neither sign in nor use keys. One who `must_change_password` can do
+    nothing else before.
+    """
 
     __tablename__ = "users"
 
@@ -29,5 +35,15 @@ class User(Base):
     role: Mapped[Role] = mapped_column(
         Enum(Role, native_enum=False, length=16, values_callable=lambda roles: [role.value for role in roles])
     )
-    password_hash: Mapped[str] = mapped_column(String(255))
+    source: Mapped[Source] = mapped_column(
+        Enum(Source, native_enum=False, length=16, values_callable=lambda sources: [s.value for s in sources]),
+        default=Source.LOCAL,
+        server_default=Source.LOCAL.value,
+    )
+    domain: Mapped[str | None] = mapped_column(ForeignKey("domains.name"), index=True)
+    policy: Mapped[str | None] = mapped_column(ForeignKey("user_policies.name"), index=True)
+    email: Mapped[str | None] = mapped_column(String(254))
+    disabled: Mapped[bool] = mapped_column(default=False, server_default="0")
+    must_change_password: Mapped[bool] = mapped_column(default=False, server_default="0")
+    password_hash: Mapped[str | None] = mapped_column(String(255))
     created_at: Mapped[datetime] = mapped_column(default=now)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.users.models import Role, User
+from api.policy import Role
+from api.users.models import User
 
 
 async def by_name(db: AsyncSession, name: str) -> User | None:

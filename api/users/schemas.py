@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from api.model import Password, Request, UserName, View
-from api.users.models import Role
+from api.policy import Role
 
 
 class UserRequest(Request):

@@ -19,10 +19,10 @@ from api import passwords, schema
 from api.app import create_app
 from api.database import Database
 from api.engine.null import NullEngine
+from api.policy import Role
 from api.reconcilers.manager import Manager
 from api.settings import Settings
 from api.users import service as users
-from api.users.models import Role
 from api.users.schemas import UserRequest
 from appliance.agent.protocol import (
     HEARTBEAT_PATH,
@@ -69,7 +69,7 @@ class Cluster:
         async with self.database.transaction() as db:
             await users.create(db, UserRequest(name=name, password=PASSWORD, role=role))
         async with self.client() as guest:
-            await ok(guest.post(f"{V1}/auth/login", json={"name": name, "password": PASSWORD}))
+            await sign_in(guest, name)
             key = (await ok(guest.post(f"{V1}/api-keys", json={"name": "tests"})))["key"]
         return self.client(key)
 
@@ -140,6 +140,13 @@ def inventory(name: str, gpus: int) -> Inventory:
             for index in range(gpus)
         ],
     )
+
+
+async def sign_in(guest: httpx.AsyncClient, name: str, password: str = PASSWORD) -> dict[str, Any]:
+    """Sign in as our pages do: what they change later carries the login's token."""
+    login = dict(await ok(guest.post(f"{V1}/auth/login", json={"name": name, "password": password})))
+    guest.headers["X-CSRF-Token"] = login["csrf_token"]
+    return login
 
 
 async def ok(answer: Any) -> Any:

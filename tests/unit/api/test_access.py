@@ -13,7 +13,7 @@ from sqlalchemy import select, update
 from api.database import now
 from api.logins.models import Login
 from appliance.agent.protocol import HEARTBEAT_PATH
-from tests.unit.api.conftest import PASSWORD, V1, Cluster, ok, refused
+from tests.unit.api.conftest import PASSWORD, V1, Cluster, ok, refused, sign_in
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +74,7 @@ async def test_wrong_logins_look_alike(cluster: Cluster, name: str, password: st
 
 async def test_a_logout_ends_the_login(cluster: Cluster) -> None:
     async with cluster.client() as guest:
-        await ok(guest.post(f"{V1}/auth/login", json={"name": "admin", "password": PASSWORD}))
+        await sign_in(guest, "admin")
         cookie = guest.cookies["penstock_session"]
         await ok(guest.post(f"{V1}/auth/logout"))
     async with cluster.client(Cookie=f"penstock_session={cookie}") as thief:

@@ -9,7 +9,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import QueuePool
 
 from api import passwords
-from api.users.models import Role, User
+from api.policy import Role
+from api.users.models import User
 from tests.unit.api.conftest import PASSWORD, V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio

@@ -1,0 +1,1 @@
+"""Domains: companies or faculties that share the cluster and do not see one another."""

@@ -1,0 +1,20 @@
+"""Tables of domains."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from api.database import Base, now
+
+
+class Domain(Base):
+    """A company or faculty with people, projects and resource groups of its own; these name it by its name."""
+
+    __tablename__ = "domains"
+
+    name: Mapped[str] = mapped_column(String(20), primary_key=True)
+    description: Mapped[str] = mapped_column(Text, default="")
+    created_at: Mapped[datetime] = mapped_column(default=now)

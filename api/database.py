@@ -26,6 +26,10 @@ NAMING = {
 }
 LEADER_LOCK = 0x50454E53
 """Key of the advisory lock that the process with the reconcilers holds."""
+IMAGES_LOCK = 0x50454E55
+"""Key of the advisory lock that a transaction holds while it gives an image its name."""
+CAPACITY_LOCK = 0x50454E54
+"""Key of the advisory lock that a transaction holds while it decides what projects may claim of the cluster."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -133,6 +137,15 @@ class Leadership:
         except OperationalError as error:
             raise UnavailableError("the database cannot be reached", cure="start PostgreSQL") from error
         return self._held
+
+
+async def exclusively(db: AsyncSession, key: int) -> None:
+    """Go on only while no other transaction holds this key; it is let go when the transaction ends.
+
+    What was read before may be old by then. An embedded database has one writer at a time anyway.
+    """
+    if db.get_bind().dialect.name == "postgresql":
+        await db.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
 
 
 def database_of(connection: HTTPConnection) -> Database:

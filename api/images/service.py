@@ -4,112 +4,157 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
-from pydantic import BaseModel, Field, ValidationError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.images import repository
-from api.images.models import Image
+from api.database import IMAGES_LOCK, exclusively, now
+from api.identity import Identity
+from api.images import publication, repository
+from api.images.models import Image, Scope, Status
 from api.images.schemas import ImageRequest
-from reservoir.document import dotted
-from reservoir.errors import ConflictError, InputError, NotFoundError, Problem
+from api.images.versions import newest
+from api.policy import Action
+from api.projects import service as projects
+from api.projects.models import Project
+from reservoir.errors import ConflictError, ForbiddenError, InputError, NotFoundError
+
+SHOWN = 20
+"""How many images an error names at most."""
+
+AGAIN: dict[str, Any] = {"status": Status.UNCHECKED, "error": "", "digest": "", "size": 0}
+"""What is known of an image that has to be looked for again."""
+
+forget_project = repository.delete_of_project
 
 
-class PublishedImage(BaseModel):
-    """An entry of the reservoir's list of images; `session` says whether sessions may use it."""
-
-    name: str
-    tag: str
-    session: bool = True
-
-
-class PublishedImages(BaseModel):
-    """The reservoir's list of images."""
-
-    images: list[PublishedImage] = Field(default_factory=list)
+async def visible(db: AsyncSession, caller: Identity, project: str | None = None) -> Sequence[Image]:
+    """Return the images that sessions of one project, or of all that the caller sees, may use."""
+    if project is not None:
+        return await repository.usable(db, [(await projects.get(db, project, caller)).id])
+    reach = caller.reach(Action.PROJECT_READ)
+    seen = None if reach.everything else [item.id for item in await projects.visible(db, caller)]
+    return await repository.usable(db, seen)
 
 
-async def every(db: AsyncSession) -> Sequence[Image]:
-    """Return all images by name, the newest tag first."""
-    return await repository.every(db)
-
-
-async def resolve(db: AsyncSession, wanted: str) -> Image:
+async def resolve(db: AsyncSession, wanted: str, project_id: UUID | None = None) -> Image:
     """Return the image that a person means by `name`, `name:tag` or its reference; raises InputError.
 
-    A name alone means the tag that was registered last.
+    What a project has of its own comes before what is global. A name alone means the tag `latest`, or else the highest
+    version; only the project's own images count where it has any of that name.
     """
-    images = await repository.every(db)
-    for image in images:
-        if wanted in (image.title, image.reference):
-            return image
-    for image in images:
-        if wanted == image.name:
-            return image
-    known = ", ".join(image.title for image in images)
-    raise InputError(
-        f"there is no image {wanted}",
-        where="image",
-        cure=f"choose one of {known}" if known else "ask an administrator to register an image",
-    )
+    usable = await repository.usable(db, [project_id] if project_id else [])
+    for scope in (Scope.PROJECTS, Scope.GLOBAL):
+        images = [image for image in usable if image.scope is scope]
+        exact = next((image for image in images if wanted in (image.title, image.reference)), None)
+        tags = {image.tag: image for image in images if image.name == wanted}
+        if exact or tags:
+            return exact or tags[newest(tags)]
+    raise InputError(f"there is no image {wanted}", where="image", cure=_choices(usable))
 
 
-async def create(db: AsyncSession, request: ImageRequest) -> Image:
-    """Register an image; raises ConflictError where name and tag are taken."""
-    if await repository.by_title(db, request.name, request.tag):
-        raise ConflictError(
-            f"there is an image {request.name}:{request.tag} already", where="tag", cure="delete it first"
+async def get(db: AsyncSession, name: str, tag: str, project: str | None, caller: Identity) -> Image:
+    """Return the global image of a name and tag, or a project's own; raises NotFoundError."""
+    if project is None:
+        image = await repository.global_one(db, name, tag)
+    else:
+        owner = await projects.get(db, project, caller)
+        image = next(iter(await repository.of_projects(db, [owner.id], name, tag)), None)
+    if image is None:
+        raise NotFoundError(
+            f"there is no image {name}:{tag}" + (f" of {project}" if project else ""),
+            where="name",
+            cure="list the images; for one that is not global name its project",
         )
-    image = Image(**request.model_dump())
+    return image
+
+
+async def create(db: AsyncSession, request: ImageRequest, caller: Identity) -> Image:
+    """Register an image; raises ConflictError where name and tag are taken in its scope."""
+    await exclusively(db, IMAGES_LOCK)
+    owners = [await projects.get(db, name, caller, "projects") for name in sorted(set(request.projects))]
+    _check_register(caller, owners)
+    title = f"{request.name}:{request.tag}"
+    if owners:
+        taken: Image | None = next(
+            iter(await repository.of_projects(db, [owner.id for owner in owners], request.name, request.tag)), None
+        )
+    else:
+        taken = await repository.global_one(db, request.name, request.tag)
+    if taken:
+        raise ConflictError(f"there is an image {title} already", where="tag", cure="delete it first")
+    image = Image(
+        **request.model_dump(exclude={"projects"}),
+        scope=Scope.PROJECTS if owners else Scope.GLOBAL,
+        projects=owners,
+        user_id=caller.id,
+        user_name=caller.name,
+    )
     repository.add(db, image)
     await db.flush()
     return image
 
 
-async def delete(db: AsyncSession, name: str, tag: str) -> None:
+async def check_again(db: AsyncSession, name: str, tag: str, project: str | None, caller: Identity) -> Image:
+    """Let a node look for an image once more."""
+    image = await get(db, name, tag, project, caller)
+    _check_manage(caller, image)
+    _renew(image)
+    await db.flush()
+    return image
+
+
+async def delete(db: AsyncSession, name: str, tag: str, project: str | None, caller: Identity) -> None:
     """Delete an image; raises NotFoundError."""
-    image = await repository.by_title(db, name, tag)
-    if image is None:
-        raise NotFoundError(f"there is no image {name}:{tag}", where="name", cure="list the images")
+    image = await get(db, name, tag, project, caller)
+    _check_manage(caller, image)
     await repository.delete(db, image)
 
 
 async def register(db: AsyncSession, index: Any, registry: str, source: str) -> bool:
     """Register what a reservoir has published; returns whether anything changed. `source` names the index in errors."""
     changed = False
-    for published in _parse(index, source).images:
-        if not published.session:
-            continue
-        request = _request(published, registry, source)
-        image = await repository.by_title(db, request.name, request.tag)
+    await exclusively(db, IMAGES_LOCK)
+    for request in publication.requests(index, registry, source):
+        image = await repository.global_one(db, request.name, request.tag)
         if image is None:
-            repository.add(db, Image(**request.model_dump()))
+            repository.add(db, Image(**request.model_dump(exclude={"projects"}), scope=Scope.GLOBAL))
         elif image.reference != request.reference:
             image.reference = request.reference
+            _renew(image)
         else:
             continue
         changed = True
     return changed
 
 
-def _parse(index: Any, source: str) -> PublishedImages:
-    try:
-        return PublishedImages.model_validate(index)
-    except ValidationError as error:
-        raise InputError.of(_problems(error, source)) from error
+def _renew(image: Image) -> None:
+    for field, value in AGAIN.items():
+        setattr(image, field, value)
+    image.since = now()
 
 
-def _request(published: PublishedImage, registry: str, source: str) -> ImageRequest:
-    """People write the last part of the name: `penstock/python` is `python`."""
-    reference = f"{registry}/{published.name}:{published.tag}"
-    try:
-        return ImageRequest(name=published.name.rpartition("/")[2], tag=published.tag, reference=reference)
-    except ValidationError as error:
-        raise InputError.of(_problems(error, f"{source}: {published.name}")) from error
+def _check_register(caller: Identity, owners: Sequence[Project]) -> None:
+    if not owners and not caller.may(Action.IMAGE_REGISTER):
+        raise ForbiddenError(
+            "only an administrator of the site offers an image to every project",
+            where="projects",
+            cure="name projects of yours",
+        )
+    for owner in owners:
+        caller.check(Action.IMAGE_REGISTER, project=owner)
 
 
-def _problems(error: ValidationError, source: str) -> list[Problem]:
-    return [
-        Problem(f"{source}: {dotted(item['loc'])}", str(item["msg"]), "publish the bundle again")
-        for item in error.errors()
-    ]
+def _check_manage(caller: Identity, image: Image) -> None:
+    """Whoever registered an image looks after it, and so does who manages every project that may use it."""
+    owners: Sequence[Project | None] = image.projects or [None]
+    for owner in owners:
+        caller.check(Action.IMAGE_MANAGE, project=owner, owner_id=image.user_id)
+
+
+def _choices(images: Sequence[Image]) -> str:
+    titles = list(dict.fromkeys(image.title for image in images))
+    if not titles:
+        return "ask an administrator to register an image, or register one for your project"
+    more = f" and {len(titles) - SHOWN} more" if len(titles) > SHOWN else ""
+    return f"choose one of {', '.join(titles[:SHOWN])}{more}; a name alone means `latest` or its highest version"

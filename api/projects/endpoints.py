@@ -1,13 +1,19 @@
-"""Endpoints of projects. Members see their own; administrators see and change all."""
+"""Endpoints of projects. Members see their own; managers change the members; administrators see and change all."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from collections.abc import Sequence
 
-from api.access import Admin, Caller
-from api.database import Reading, Transaction
+from fastapi import APIRouter
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.access import Caller, action
+from api.database import Reading, Transaction, now
+from api.images import service as images
 from api.model import Done, NamePath
+from api.policy import Action
 from api.projects import service
+from api.projects.models import Project
 from api.projects.schemas import ProjectChange, ProjectRequest, ProjectView
 from api.reconcilers.manager import WakeAfterwards
 from api.sessions import service as sessions
@@ -16,38 +22,58 @@ router = APIRouter(prefix="/projects", tags=["projects"])
 
 
 @router.get("")
+@action(Action.PROJECT_READ)
 async def list_projects(caller: Caller, db: Reading) -> list[ProjectView]:
     """List the projects that the caller may see."""
-    used = await sessions.used_by_project(db)
-    return [ProjectView.of(project, used.get(project.id, 0)) for project in await service.visible(db, caller)]
+    return await _views(db, await service.visible(db, caller, people=True))
 
 
 @router.get("/{name}")
+@action(Action.PROJECT_READ)
 async def get_project(name: NamePath, caller: Caller, db: Reading) -> ProjectView:
-    """Show one project."""
-    project = await service.get(db, name, caller, "name")
-    return ProjectView.of(project, (await sessions.used_by_project(db)).get(project.id, 0))
+    """Show one project, also when its period is over."""
+    return await _view(db, await service.get(db, name, caller, "name", people=True))
 
 
 @router.post("", status_code=201)
-async def create_project(request: ProjectRequest, _admin: Admin, db: Transaction) -> ProjectView:
-    """Create a project."""
-    return ProjectView.of(await service.create(db, request), 0)
+@action(Action.PROJECT_CREATE)
+async def create_project(request: ProjectRequest, caller: Caller, db: Transaction) -> ProjectView:
+    """Create a project for a period."""
+    return await _view(db, await service.create(db, request, caller))
 
 
 @router.patch("/{name}")
+@action(Action.PROJECT_MEMBERS)
 async def change_project(
-    name: NamePath, request: ProjectChange, admin: Admin, db: Transaction, _wake: WakeAfterwards
+    name: NamePath, request: ProjectChange, caller: Caller, db: Transaction, _wake: WakeAfterwards
 ) -> ProjectView:
-    """Change quota, members or description; a higher quota lets waiting sessions run."""
-    project = await service.change(db, name, request, admin)
-    await db.flush()
-    return ProjectView.of(project, (await sessions.used_by_project(db)).get(project.id, 0))
+    """Change a project; managers may change the members only. A higher quota lets waiting sessions run."""
+    return await _view(db, await service.change(db, name, request, caller))
 
 
 @router.delete("/{name}")
-async def delete_project(name: NamePath, admin: Admin, db: Transaction) -> Done:
-    """Delete a project that has no live session."""
+@action(Action.PROJECT_DELETE)
+async def delete_project(name: NamePath, caller: Caller, db: Transaction) -> Done:
+    """Delete a project that has no live session, with the images that only it may use."""
+    project = await service.get(db, name, caller, "name", lock=True)
+    caller.check(Action.PROJECT_DELETE, project=project)
     await sessions.refuse_while_live(db, project=name)
-    await service.delete(db, name, admin)
+    await images.forget_project(db, project.id)
+    await service.delete(db, project)
     return Done()
+
+
+async def _view(db: AsyncSession, project: Project) -> ProjectView:
+    return (await _views(db, [project]))[0]
+
+
+async def _views(db: AsyncSession, projects: Sequence[Project]) -> list[ProjectView]:
+    moment = now()
+    used = await sessions.used_by_project(db)
+    warnings = await service.warnings(db, projects, moment)
+    return [
+        ProjectView.of(
+            project, used_milli=used.get(project.id, 0), active=service.is_active(project, moment), warnings=said
+        )
+        for project, said in zip(projects, warnings, strict=True)
+    ]

@@ -2,26 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import Select, false, func, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import selectinload
 
-from api.projects.models import Project, memberships
+from api.domains.models import Domain
+from api.groups.models import ResourceGroup
+from api.identity import Reach
+from api.nodes.models import Gpu, Node
+from api.projects.capacity import Claim
+from api.projects.models import Project
 
 
-async def by_name(db: AsyncSession, name: str) -> Project | None:
-    """Return the project of that name."""
-    return (await db.scalars(select(Project).where(Project.name == name))).one_or_none()
+async def by_name(db: AsyncSession, name: str, *, people: bool = False, lock: bool = False) -> Project | None:
+    """Return the project of that name, with its `people`; `lock` keeps new sessions out until the transaction ends."""
+    query = _with_people(select(Project).where(Project.name == name), people=people)
+    if lock:
+        query = query.with_for_update(of=Project).execution_options(populate_existing=True)
+    return (await db.scalars(query)).one_or_none()
 
 
-async def every(db: AsyncSession, member: UUID | None = None) -> Sequence[Project]:
-    """Return all projects by name, or only those of one member."""
-    query = select(Project).order_by(Project.name)
-    if member is not None:
-        query = query.join(memberships).where(memberships.c.user_id == member)
+async def by_names(db: AsyncSession, names: Iterable[str]) -> Sequence[Project]:
+    """Return the projects of those names that exist."""
+    return (await db.scalars(select(Project).where(Project.name.in_(list(names))).order_by(Project.name))).all()
+
+
+async def within(db: AsyncSession, reach: Reach, *, people: bool = False) -> Sequence[Project]:
+    """Return the projects that somebody may reach, by name."""
+    everything = true() if reach.everything else false()
+    own = or_(everything, Project.domain == reach.domain if reach.domain else false(), Project.id.in_(reach.projects))
+    query = _with_people(select(Project).where(own).order_by(Project.name), people=people)
     return (await db.scalars(query)).all()
+
+
+async def every(db: AsyncSession) -> Sequence[Project]:
+    """Return all projects by name."""
+    return (await db.scalars(select(Project).order_by(Project.name))).all()
+
+
+async def ended(db: AsyncSession, at: datetime) -> Sequence[Project]:
+    """Return the projects whose period is over at a moment."""
+    return (await db.scalars(select(Project).where(Project.ends_at <= at).order_by(Project.name))).all()
+
+
+async def keeping_to(db: AsyncSession, group: str) -> Sequence[str]:
+    """Return the names of the projects whose sessions keep to a resource group."""
+    query = select(Project.name).where(or_(Project.training_group == group, Project.interactive_group == group))
+    return (await db.scalars(query.order_by(Project.name))).all()
+
+
+async def is_domain(db: AsyncSession, name: str) -> bool:
+    """Return whether there is a domain of that name."""
+    return await db.get(Domain, name) is not None
+
+
+async def domains_of_groups(db: AsyncSession, names: Iterable[str]) -> dict[str, str | None]:
+    """Return the domains of the resource groups of those names that exist."""
+    query = select(ResourceGroup.name, ResourceGroup.domain).where(ResourceGroup.name.in_(list(names)))
+    return {row.name: row.domain for row in await db.execute(query)}
+
+
+async def claims(db: AsyncSession, *, hard_only: bool, but: UUID | None = None) -> list[Claim]:
+    """Return what the projects claim: all or only those with a hard cap, without one of them."""
+    query = select(Project.quota_milli, Project.starts_at, Project.ends_at)
+    if hard_only:
+        query = query.where(Project.over_quota.is_(False))
+    if but is not None:
+        query = query.where(Project.id != but)
+    return [Claim(*row) for row in await db.execute(query)]
+
+
+async def known_gpus(db: AsyncSession) -> int | None:
+    """Return how many GPUs the nodes have, lost ones too; None where no node is known yet."""
+    nodes = await db.scalar(select(func.count()).select_from(Node))
+    return await db.scalar(select(func.count()).select_from(Gpu)) if nodes else None
 
 
 def add(db: AsyncSession, project: Project) -> None:
@@ -32,3 +90,7 @@ def add(db: AsyncSession, project: Project) -> None:
 async def delete(db: AsyncSession, project: Project) -> None:
     """Delete a project with the record of its ended sessions."""
     await db.delete(project)
+
+
+def _with_people(query: Select[tuple[Project]], *, people: bool) -> Select[tuple[Project]]:
+    return query.options(selectinload(Project.memberships)) if people else query

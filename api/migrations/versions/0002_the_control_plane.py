@@ -307,10 +307,10 @@ def upgrade() -> None:
         batch_op.add_column(sa.Column("interactive_limit_s", sa.Integer(), server_default="0", nullable=False))
         batch_op.add_column(sa.Column("interactive_extension_s", sa.Integer(), server_default="0", nullable=False))
         batch_op.create_index(batch_op.f("ix_projects_domain"), ["domain"], unique=False)
+        batch_op.create_foreign_key(batch_op.f("fk_projects_domain_domains"), "domains", ["domain"], ["name"])
         batch_op.create_foreign_key(
             batch_op.f("fk_projects_training_group_resource_groups"), "resource_groups", ["training_group"], ["name"]
         )
-        batch_op.create_foreign_key(batch_op.f("fk_projects_domain_domains"), "domains", ["domain"], ["name"])
         batch_op.create_foreign_key(
             batch_op.f("fk_projects_interactive_group_resource_groups"),
             "resource_groups",
@@ -348,8 +348,8 @@ def upgrade() -> None:
         batch_op.add_column(sa.Column("warned_at", sa.DateTime(timezone=True), nullable=True))
         batch_op.drop_index(batch_op.f("ix_sessions_node_id"))
         batch_op.drop_constraint(batch_op.f("fk_sessions_node_id_nodes"), type_="foreignkey")
-        batch_op.drop_column("interactive")
         batch_op.drop_column("node_id")
+        batch_op.drop_column("interactive")
 
     with op.batch_alter_table("users", schema=None) as batch_op:
         batch_op.add_column(
@@ -368,7 +368,7 @@ def upgrade() -> None:
         batch_op.alter_column("password_hash", existing_type=sa.VARCHAR(length=255), nullable=True)
         batch_op.create_index(batch_op.f("ix_users_domain"), ["domain"], unique=False)
         batch_op.create_index(batch_op.f("ix_users_policy"), ["policy"], unique=False)
-        batch_op.create_foreign_key(batch_op.f("fk_users_policy_user_policies"), "user_policies", ["policy"], ["name"])
         batch_op.create_foreign_key(batch_op.f("fk_users_domain_domains"), "domains", ["domain"], ["name"])
+        batch_op.create_foreign_key(batch_op.f("fk_users_policy_user_policies"), "user_policies", ["policy"], ["name"])
 
     # ### end Alembic commands ###

@@ -10,11 +10,13 @@ from tests.unit.api.conftest import V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio
 
+OPEN = {"ends_at": None}
+
 
 async def test_a_project_from_its_creation_to_its_end(cluster: Cluster) -> None:
     await cluster.user("alice")
     body = {"name": "team-a", "quota_milli": 1500, "members": ["alice"], "description": "Speech"}
-    made = await ok(cluster.admin.post(f"{V1}/projects", json=body))
+    made = await ok(cluster.admin.post(f"{V1}/projects", json={**body, "period": OPEN}))
     assert {key: made[key] for key in body} == body
     assert made["used_milli"] == 0
     changed = await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"quota_milli": 2000}))
@@ -57,7 +59,7 @@ async def test_members_change_no_project(cluster: Cluster) -> None:
         await cluster.add_project("team-a", 1000, "alice")
         await refused(alice.patch(f"{V1}/projects/team-a", json={"quota_milli": 9000}), 403)
         await refused(alice.delete(f"{V1}/projects/team-a"), 403)
-        await refused(alice.post(f"{V1}/projects", json={"name": "mine", "quota_milli": 1}), 403)
+        await refused(alice.post(f"{V1}/projects", json={"name": "mine", "quota_milli": 1, "period": OPEN}), 403)
 
 
 @pytest.mark.parametrize(
@@ -79,13 +81,13 @@ async def test_members_change_no_project(cluster: Cluster) -> None:
     ],
 )
 async def test_bad_projects(cluster: Cluster, change: dict[str, Any], where: str) -> None:
-    body = {"name": "team-a", "quota_milli": 1000, **change}
+    body = {"name": "team-a", "quota_milli": 1000, "period": OPEN, **change}
     assert (await refused(cluster.admin.post(f"{V1}/projects", json=body), 422))["where"] == where
     assert await ok(cluster.admin.get(f"{V1}/projects")) == []
 
 
 async def test_every_unknown_member_is_named(cluster: Cluster) -> None:
-    body = {"name": "team-a", "quota_milli": 1000, "members": ["nobody", "no-one"]}
+    body = {"name": "team-a", "quota_milli": 1000, "period": OPEN, "members": ["nobody", "no-one"]}
     response = await cluster.admin.post(f"{V1}/projects", json=body)
     assert [error["reason"] for error in response.json()["errors"]] == [
         "there is no user no-one",
@@ -95,7 +97,7 @@ async def test_every_unknown_member_is_named(cluster: Cluster) -> None:
 
 async def test_a_name_is_given_once(cluster: Cluster) -> None:
     await cluster.add_project()
-    await refused(cluster.admin.post(f"{V1}/projects", json={"name": "team-a", "quota_milli": 1}), 409)
+    await refused(cluster.admin.post(f"{V1}/projects", json={"name": "team-a", "quota_milli": 1, "period": OPEN}), 409)
 
 
 async def test_a_project_with_live_sessions_stays(cluster: Cluster) -> None:

@@ -1,0 +1,1 @@
+"""Resource groups: nodes for a purpose, and who may use them."""

@@ -26,13 +26,17 @@ from pydantic import TypeAdapter, ValidationError
 
 from appliance.agent.engine import Engine
 from appliance.agent.heartbeat import Reporter
+from appliance.agent.images import Images
 from appliance.agent.protocol import (
     CONTAINERS_PATH,
     HEALTH_PATH,
+    IMAGES_PATH,
     INVENTORY_PATH,
     ContainerSpec,
     ContainerState,
     ExecControl,
+    ImageRequest,
+    ImageState,
     Inventory,
 )
 from appliance.agent.settings import Settings
@@ -60,7 +64,7 @@ _STATUS: dict[type[PenstockError], int] = {
 _command = TypeAdapter(Annotated[list[str], Query(min_length=1)])
 
 
-def make(settings: Settings, inventory: Inventory, engine: Engine, supervisor: Supervisor) -> FastAPI:
+def make(settings: Settings, inventory: Inventory, engine: Engine, images: Images, supervisor: Supervisor) -> FastAPI:
     """Return the application of one agent."""
 
     def allowed(connection: HTTPConnection) -> None:
@@ -86,6 +90,7 @@ def make(settings: Settings, inventory: Inventory, engine: Engine, supervisor: S
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await supervisor.close()
         engine.close()
 
     app = FastAPI(
@@ -106,6 +111,10 @@ def make(settings: Settings, inventory: Inventory, engine: Engine, supervisor: S
     @app.get(INVENTORY_PATH)
     async def show_inventory() -> Inventory:
         return inventory
+
+    @app.put(IMAGES_PATH)
+    async def ask_for_image(request: ImageRequest) -> ImageState:
+        return await images.ask(request.reference)
 
     @app.get(CONTAINERS_PATH)
     async def list_containers() -> list[ContainerState]:

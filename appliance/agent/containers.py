@@ -8,13 +8,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from docker.types import DeviceRequest, HostConfig, LogConfig, Mount
+from docker.types import DeviceRequest, HostConfig, LogConfig, Mount, Ulimit
 from pydantic import TypeAdapter
 
+from appliance.agent import cores, folders
+from appliance.agent.cores import NO_CORES, CoreGrant
 from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuDevice, GpuGrant
 from appliance.gpu.share import MILLI, format_gpus
 from reservoir.errors import ConflictError, InputError, Problem
@@ -29,6 +32,9 @@ LABEL_SESSION_NAME = "io.penstock.session-name"
 LABEL_PROJECT = "io.penstock.project"
 LABEL_USER = "io.penstock.user"
 LABEL_GPUS = "io.penstock.gpus"
+LABEL_CORES = "io.penstock.cores"
+LABEL_CPU_MILLI = "io.penstock.cpu-milli"
+LABEL_PORTS = "io.penstock.ports"
 LABEL_DIGEST = "io.penstock.spec"
 
 FINAL = (ContainerStatus.EXITED, ContainerStatus.FAILED)
@@ -48,6 +54,18 @@ _EXIT_REASONS = {
     127: "exit code 127: the command is not in the image; see the log",
 }
 _grants = TypeAdapter(list[GpuGrant])
+_ports = TypeAdapter(list[int])
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of every container: processes and threads, and bytes that it may lock in memory (-1: without limit)."""
+
+    pids: int = 4096
+    memlock: int = -1
+
+
+LIMITS = Limits()
 
 
 def name_of(identity: str) -> str:
@@ -99,19 +117,36 @@ def check_mounts(spec: ContainerSpec, roots: Sequence[Path]) -> None:
         raise InputError.of(problems)
 
 
-def creation(spec: ContainerSpec, devices: Mapping[str, GpuDevice]) -> dict[str, Any]:
-    """Return the arguments with which docker's `create_container` makes the container of `spec`."""
+def creation(
+    spec: ContainerSpec,
+    devices: Mapping[str, GpuDevice],
+    granted: CoreGrant = NO_CORES,
+    sources: Sequence[Path] | None = None,
+    limits: Limits = LIMITS,
+) -> dict[str, Any]:
+    """Return the arguments with which docker's `create_container` makes the container of `spec`.
+
+    `sources` are the folders of its mounts without links in them, where they have been made already.
+    """
     real = [grant.uuid for grant in spec.gpus if not devices[grant.uuid].simulated]
     host = HostConfig(
         version=API_VERSION,
         init=True,
         security_opt=["no-new-privileges"],
         shm_size=spec.shm_mib << 20,
-        nano_cpus=spec.cpu_milli * 1_000_000 or None,
+        cpuset_cpus=cores.write(granted.cores) or None,
+        # whole cores need no quota: their set is the limit
+        nano_cpus=spec.cpu_milli * 1_000_000 if spec.cpu_milli % cores.MILLI else None,
         mem_limit=spec.memory_mib << 20 or None,
         memswap_limit=spec.memory_mib << 20 or None,
+        pids_limit=limits.pids,
+        # what talks to GPUs and InfiniBand pins its buffers
+        ulimits=[Ulimit(name="memlock", soft=limits.memlock, hard=limits.memlock)],
         log_config=LogConfig(type="json-file", config={"max-size": "10m", "max-file": "3"}),
-        mounts=[Mount(mount.target, mount.source, type="bind", read_only=mount.read_only) for mount in spec.mounts],
+        mounts=[
+            Mount(mount.target, str(source), type="bind", read_only=mount.read_only)
+            for mount, source in zip(spec.mounts, sources or [Path(mount.source) for mount in spec.mounts], strict=True)
+        ],
         device_requests=[DeviceRequest(device_ids=real, capabilities=[["gpu"]])] if real else None,
     )
     return {
@@ -122,7 +157,7 @@ def creation(spec: ContainerSpec, devices: Mapping[str, GpuDevice]) -> dict[str,
         "entrypoint": spec.command,
         "command": spec.args or None,
         "environment": _environment(spec, real),
-        "labels": _labels(spec),
+        "labels": _labels(spec, granted),
         "host_config": host,
     }
 
@@ -155,7 +190,24 @@ def digest_label(inspection: Mapping[str, Any]) -> str:
     return digest
 
 
-def _labels(spec: ContainerSpec) -> dict[str, str]:
+def cores_of(inspection: Mapping[str, Any]) -> CoreGrant:
+    """Return the cores that a container of ours was given."""
+    labels = inspection["Config"]["Labels"]
+    return CoreGrant(cores.read(labels.get(LABEL_CORES, "")), int(labels.get(LABEL_CPU_MILLI, 0)))
+
+
+def ports_of(inspection: Mapping[str, Any]) -> list[int]:
+    """Return the ports of a container of ours that the edge may reach."""
+    return _ports.validate_json(inspection["Config"]["Labels"].get(LABEL_PORTS, "[]"))
+
+
+def address_of(inspection: Mapping[str, Any]) -> str:
+    """Return the address of a running container on its Docker network; empty where it has none."""
+    networks = inspection["NetworkSettings"]["Networks"].values()
+    return next((str(network["IPAddress"]) for network in networks if network["IPAddress"]), "")
+
+
+def _labels(spec: ContainerSpec, granted: CoreGrant) -> dict[str, str]:
     return {
         LABEL_ID: spec.id,
         LABEL_SESSION: spec.session_id,
@@ -163,6 +215,9 @@ def _labels(spec: ContainerSpec) -> dict[str, str]:
         LABEL_PROJECT: spec.project,
         LABEL_USER: spec.user,
         LABEL_GPUS: json.dumps([grant.model_dump() for grant in spec.gpus]),
+        LABEL_CORES: cores.write(granted.cores),
+        LABEL_CPU_MILLI: str(granted.milli),
+        LABEL_PORTS: json.dumps(spec.ports),
         LABEL_DIGEST: digest_of(spec),
     }
 
@@ -176,7 +231,7 @@ def _environment(spec: ContainerSpec, real: Sequence[str]) -> dict[str, str]:
     }
     # images for NVIDIA GPUs ask for all of them by default, and a user may too; a session gets what it was granted
     ours["NVIDIA_VISIBLE_DEVICES"] = ",".join(real) or "void"
-    return {**spec.environment, **ours}
+    return {**cores.threads(spec.cpu_milli), **spec.environment, **ours}
 
 
 def _unknown_gpus(spec: ContainerSpec, devices: Mapping[str, GpuDevice]) -> Iterable[Problem]:
@@ -192,12 +247,11 @@ def _unknown_gpus(spec: ContainerSpec, devices: Mapping[str, GpuDevice]) -> Iter
 def _forbidden_mounts(spec: ContainerSpec, roots: Sequence[Path]) -> Iterable[Problem]:
     for position, mount in enumerate(spec.mounts):
         # a link inside of a volume must not lead out of it
-        source = Path(mount.source).resolve()
-        if not any(source.is_relative_to(root.resolve()) for root in roots):
+        if folders.root_of(source := Path(mount.source), roots) is None:
             allowed = ", ".join(map(str, roots)) or "none"
             yield Problem(
                 f"mounts.{position}.source",
-                f"{source} is outside of the folders that may be mounted ({allowed})",
+                f"{source.resolve()} is outside of the folders that may be mounted ({allowed})",
                 "mount a folder below one of them",
             )
         target = PurePosixPath(mount.target)

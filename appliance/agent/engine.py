@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
@@ -12,7 +13,9 @@ import docker
 import requests
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
-from appliance.agent import containers
+from appliance.agent import containers, folders
+from appliance.agent.containers import Limits
+from appliance.agent.cores import CoreGrant
 from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuDevice
 from reservoir.errors import ConflictError, NotFoundError, PenstockError, UnavailableError
 
@@ -30,6 +33,14 @@ class ImageMissingError(PenstockError):
 
 class EngineAwayError(UnavailableError):
     """The Docker Engine does not answer; what was asked for may have happened or not."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image of this node: its id, and its size in bytes."""
+
+    digest: str
+    size: int
 
 
 class Closable(Protocol[Item_co]):
@@ -64,9 +75,11 @@ def _translate(call: Callable[P, R]) -> Callable[P, R]:
 class Engine:
     """The Docker Engine of this node, limited to the containers that carry our label."""
 
-    def __init__(self, socket: Path) -> None:
-        """Prepare for calls over `socket`; nothing is called yet."""
+    def __init__(self, socket: Path, mount_roots: Sequence[Path], limits: Limits) -> None:
+        """Prepare for calls over `socket`; nothing is called yet. Mounts lie below `mount_roots`."""
         self.socket = socket
+        self._mount_roots = mount_roots
+        self._limits = limits
         self._api = docker.APIClient(base_url=f"unix://{socket}", version=containers.API_VERSION)
 
     @_translate
@@ -87,15 +100,19 @@ class Engine:
         return containers.state_of(self._api.inspect_container(containers.name_of(identity)))
 
     @_translate
-    def create(self, spec: ContainerSpec, devices: Mapping[str, GpuDevice]) -> None:
+    def inspect(self, identity: str) -> Mapping[str, Any]:
+        """Return the inspection of one container; raises NotFoundError."""
+        return cast("Mapping[str, Any]", self._api.inspect_container(containers.name_of(identity)))
+
+    @_translate
+    def create(self, spec: ContainerSpec, devices: Mapping[str, GpuDevice], granted: CoreGrant) -> None:
         """Create a container without starting it; one that was made from the same spec before is fine.
 
         A folder to mount that is not there yet is made. Raises ImageMissingError where the image must be pulled first.
         """
-        for mount in spec.mounts:
-            _make_folder(Path(mount.source))
+        sources = [folders.make(Path(mount.source), self._mount_roots) for mount in spec.mounts]
         try:
-            self._api.create_container(**containers.creation(spec, devices))
+            self._api.create_container(**containers.creation(spec, devices, granted, sources, self._limits))
         except ImageNotFound as error:
             raise ImageMissingError(_reason(error), where="image", cure="pull it") from error
         except APIError as error:
@@ -114,11 +131,31 @@ class Engine:
         return self.state(identity)
 
     @_translate
-    def pull(self, image: str) -> None:
-        """Pull an image; raises UnavailableError with Docker's reason."""
+    def image(self, reference: str) -> Image | None:
+        """Return an image that is on this node; None where it is not."""
         try:
-            progress: Iterable[dict[str, Any]] = self._api.pull(image, stream=True, decode=True)
-            error = next((line["error"] for line in progress if "error" in line), "")
+            found: dict[str, Any] = self._api.inspect_image(reference)  # type: ignore[no-untyped-call]
+        except ImageNotFound:
+            return None
+        return Image(str(found["Id"]), int(found["Size"]))
+
+    @_translate
+    def pull(self, image: str, progress: Callable[[int, int], None]) -> None:
+        """Pull an image; `progress` is told the bytes that have come and those that are known to come.
+
+        Raises UnavailableError with Docker's reason.
+        """
+        layers: dict[str, tuple[int, int]] = {}
+        try:
+            lines: Iterable[dict[str, Any]] = self._api.pull(image, stream=True, decode=True)
+            error = ""
+            for line in lines:
+                error = error or line.get("error", "")
+                if line.get("status") == "Downloading" and (detail := line.get("progressDetail")):
+                    layers[line["id"]] = detail.get("current", 0), detail.get("total", 0)
+                elif line.get("status") == "Download complete" and line["id"] in layers:
+                    layers[line["id"]] = (layers[line["id"]][1],) * 2
+                progress(sum(come for come, _ in layers.values()), sum(total for _, total in layers.values()))
         except APIError as refused:
             error = _reason(refused)
         if error:
@@ -190,17 +227,6 @@ class Engine:
                     f"Docker does not finish removing {name}", where=name, cure="see `journalctl -u docker`"
                 )
             time.sleep(0.05)
-
-
-def _make_folder(folder: Path) -> None:
-    if folder.exists():
-        return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UnavailableError(
-            f"the folder cannot be made: {error.strerror}", where=str(folder), cure="check the storage of the node"
-        ) from error
 
 
 def _reason(error: APIError) -> str:

@@ -19,7 +19,7 @@ HEARTBEAT_PATH = "/agent/v1/heartbeat"
 HEALTH_PATH = "/v1/health"
 INVENTORY_PATH = "/v1/inventory"
 IMAGES_PATH = "/v1/images"
-"""PUT ImageRequest → ImageState: pulls the image unless it is there; asked again, it tells how far the pull has come."""
+"""PUT ImageRequest → ImageState: pulls the image unless it is there; asked again, it tells how far the pull is."""
 CONTAINERS_PATH = "/v1/containers"
 """GET lists them · PUT /{id} ContainerSpec → ContainerState · DELETE /{id}?grace_s=N → 204 (also when it is gone)
 · GET /{id}/logs?follow=0|1&tail=N → text/plain stream
@@ -162,12 +162,17 @@ class ImageStatus(StrEnum):
 
 
 class ImageState(Message):
-    """What an agent knows of an image; `digest` is its id at the engine, `size` in bytes; `error` says why it failed."""
+    """What an agent knows of an image; `digest` is its id at the engine, `size` in bytes; `error` says why it failed.
+
+    While it is pulled, `pulled` bytes have come of the `size` that is known so far. A failure is told once: whoever
+    asks again after it has the image pulled again.
+    """
 
     reference: str
     status: ImageStatus
     digest: str = ""
     size: int = Field(default=0, ge=0)
+    pulled: int = Field(default=0, ge=0)
     error: str = ""
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import ssl
-from typing import Any
 
 import structlog
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from appliance.agent import app, inventory
+from appliance.agent import app, cores, inventory
+from appliance.agent.containers import Limits
 from appliance.agent.engine import Engine
+from appliance.agent.forward import Forwarder
+from appliance.agent.images import Images
+from appliance.agent.peer import common_name, server_context
 from appliance.agent.settings import Settings
 from appliance.agent.supervisor import Supervisor
 
@@ -26,20 +30,25 @@ class PeerProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Read the name once a connection; uvicorn copies this state into each request and WebSocket."""
         super().connection_made(transport)
-        self.app_state = {**self.app_state, "peer": _common_name(transport.get_extra_info("peercert"))}
+        self.app_state = {**self.app_state, "peer": common_name(transport.get_extra_info("peercert"))}
 
 
 def serve(settings: Settings) -> None:
     """Serve until a signal ends it; raises PenstockError where the node cannot be an agent."""
     _log_as_lines()
-    engine = Engine(settings.docker_socket)
-    has = inventory.take(settings, engine.info())
+    engine = Engine(settings.docker_socket, settings.mount_roots, Limits(settings.pids_limit, _lockable_memory()))
+    gpus, node_cores = inventory.gpus(settings), cores.of_node()
+    has = inventory.take(settings, engine.info(), gpus, node_cores)
     log.info(
         "agent starts", node=has.name, gpus=len(has.gpus), simulated=bool(settings.simulated_gpus), port=settings.port
     )
-    supervisor = Supervisor(engine, has.gpus, settings.mount_roots)
+    images = Images(engine)
+    forwarder = Forwarder(server_context(settings), settings.edges, bind=settings.bind, port_range=settings.port_range)
+    supervisor = Supervisor(
+        engine, images, forwarder, gpus=gpus, node_cores=node_cores, mount_roots=settings.mount_roots
+    )
     uvicorn.run(
-        app.make(settings, has, engine, supervisor),
+        app.make(settings, has, engine, images, supervisor),
         host=settings.bind,
         port=settings.port,
         http=PeerProtocol,
@@ -53,10 +62,14 @@ def serve(settings: Settings) -> None:
     )
 
 
-def _common_name(certificate: dict[str, Any] | None) -> str:
-    subject = (certificate or {}).get("subject", ())
-    names = [value for part in subject for key, value in part if key == "commonName"]
-    return names[0] if len(names) == 1 else ""
+def _lockable_memory() -> int:
+    """Return how many bytes a container may be allowed to lock: without limit where this machine lets root say so."""
+    unlimited = resource.RLIM_INFINITY
+    try:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (unlimited, unlimited))
+    except (ValueError, OSError):
+        log.warning("sessions can lock little memory", cure="give the agent and Docker the right CAP_SYS_RESOURCE")
+    return resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
 
 
 def _log_as_lines() -> None:

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from appliance.gpu.share import MAX_GPUS
 from reservoir.errors import InputError, Problem
 
 PREFIX = "PENSTOCK_AGENT_"
+
+Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 def _names(value: Any) -> Any:
@@ -23,11 +25,23 @@ def _folders(value: Any) -> Any:
     return tuple(part for part in value.split(":") if part) if isinstance(value, str) else value
 
 
+def _range(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    first, dash, last = value.partition("-")
+    if not dash:
+        raise ValueError("a range of ports is written FIRST-LAST")
+    return first, last
+
+
 class Settings(BaseModel):
     """Settings of one agent; each field is the variable `PENSTOCK_AGENT_<FIELD>`.
 
-    `allowed` lists the common names of the client certificates that may call the agent. `mount_roots` lists the folders
-    below which a session's mounts may lie; none means that no mount is allowed.
+    `allowed` lists the common names of the client certificates that may call the agent, `edge_names` those that may
+    reach the ports of sessions (none: the same ones). `mount_roots` lists the folders below which a session's mounts
+    may lie; none means that no mount is allowed. `port_range` is the first and the last port, as `57000-57999`, behind
+    which ports of sessions are offered to the edge. `pids_limit` is how many processes and threads one session may
+    have. `simulated_gpu_islands` divides the simulated GPUs into so many islands of about equal size.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -44,8 +58,26 @@ class Settings(BaseModel):
     simulated_gpus: int = Field(default=0, ge=0, le=MAX_GPUS)
     simulated_gpu_model: str = "Simulated GPU"
     simulated_gpu_memory_mib: int = Field(default=16384, ge=1)
+    simulated_gpu_islands: int = Field(default=1, ge=1, le=MAX_GPUS)
+    region: str = Field(default="", max_length=63)
+    switch: str = Field(default="", max_length=63)
     docker_socket: Path = Path("/var/run/docker.sock")
     mount_roots: Annotated[tuple[Path, ...], BeforeValidator(_folders)] = ()
+    edge_names: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
+    port_range: Annotated[tuple[Port, Port], BeforeValidator(_range)] = (57000, 57999)
+    pids_limit: int = Field(default=4096, ge=64)
+
+    @field_validator("port_range")
+    @classmethod
+    def _rises(cls, value: tuple[int, int]) -> tuple[int, int]:
+        if value[0] > value[1]:
+            raise ValueError(f"{value[0]} is above {value[1]}")
+        return value
+
+    @property
+    def edges(self) -> tuple[str, ...]:
+        """Whose certificates may reach the ports of sessions."""
+        return self.edge_names or self.allowed
 
 
 def load(environ: Mapping[str, str] = os.environ) -> Settings:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,9 +20,13 @@ import anyio
 import structlog
 from anyio import to_thread
 
-from appliance.agent import containers
+from appliance.agent import containers, cores
+from appliance.agent.cores import NO_CORES, CoreGrant
 from appliance.agent.engine import Closable, Engine, EngineAwayError, ImageMissingError
-from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuDevice
+from appliance.agent.forward import Forwarder
+from appliance.agent.images import Images
+from appliance.agent.nvml import Gpus
+from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, Pull
 from reservoir.errors import ConflictError, NotFoundError, PenstockError
 
 log = structlog.get_logger()
@@ -39,11 +43,16 @@ class _Known:
     """What the supervisor knows of one container.
 
     `launching` while a launch of ours has not come to its end; `nowhere` where it failed before Docker had a container.
-    `overtaken` where the container may have ended while Docker's answer to the launch was on its way.
+    `overtaken` where the container may have ended while Docker's answer to the launch was on its way. `offered` leads
+    from those of its ports that the edge may reach to ours, and is None while none were opened; `closed` says why.
     """
 
     digest: str
     state: ContainerState
+    granted: CoreGrant = NO_CORES
+    ports: Sequence[int] = ()
+    offered: dict[int, int] | None = None
+    closed: str = ""
     launching: bool = False
     nowhere: bool = False
     overtaken: bool = False
@@ -53,14 +62,27 @@ class _Known:
 class Supervisor:
     """All containers of this node. `changed` is set whenever one of them changes."""
 
-    def __init__(self, engine: Engine, gpus: Sequence[GpuDevice], mount_roots: Sequence[Path]) -> None:
-        """Start with nothing known; `watch` fills it in."""
+    def __init__(
+        self,
+        engine: Engine,
+        images: Images,
+        forwarder: Forwarder,
+        *,
+        gpus: Gpus,
+        node_cores: Sequence[int],
+        mount_roots: Sequence[Path],
+    ) -> None:
+        """Start with nothing known; `watch` fills it in. `node_cores` are the cores that containers may use."""
         self.changed = asyncio.Event()
         self._engine = engine
-        self._devices = {gpu.uuid: gpu for gpu in gpus}
+        self._images = images
+        self._forwarder = forwarder
+        self._devices = {gpu.uuid: gpu for gpu in gpus.devices}
+        self._near = gpus.near
+        self._cores = node_cores
         self._mount_roots = mount_roots
         self._known: dict[str, _Known] = {}
-        self._pulls: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._watchers = anyio.CapacityLimiter(1)
         self._storage = anyio.CapacityLimiter(MAX_LOOKS)
         self._followers = anyio.CapacityLimiter(MAX_FOLLOWERS)
@@ -89,16 +111,18 @@ class Supervisor:
                 )
             return known.state
         containers.check(spec, self._devices, self.states())
+        granted = self._choose_cores(spec)
         state = ContainerState(id=spec.id, session_id=spec.session_id, status=ContainerStatus.CREATING, gpus=spec.gpus)
-        known = self._known[spec.id] = _Known(digest, state, launching=True)
+        known = self._known[spec.id] = _Known(digest, state, granted, spec.ports, launching=True)
         async with known.lock:
             try:
                 await self._create_and_start(spec, known)
-            except ImageMissingError:
-                self._set(known, state.model_copy(update={"status": ContainerStatus.PULLING}))
-                pull = asyncio.create_task(self._pull_and_start(spec, known))
-                self._pulls.add(pull)
-                pull.add_done_callback(self._pulls.discard)
+            except ImageMissingError as missing:
+                if spec.pull is Pull.NEVER:
+                    self._fail(known, _not_here(spec.image, missing))
+                else:
+                    self._set(known, state.model_copy(update={"status": ContainerStatus.PULLING}))
+                    self._begin(self._pull_and_start(spec, known))
         return known.state
 
     async def remove(self, identity: str, grace_s: int) -> None:
@@ -106,6 +130,7 @@ class Supervisor:
         known = self._known.get(identity)
         async with known.lock if known else contextlib.nullcontext():
             await _blocking(self._engine.remove, identity, grace_s)
+            await self._forwarder.close(identity)
             if self._known.pop(identity, None):
                 self.changed.set()
 
@@ -142,25 +167,47 @@ class Supervisor:
             settled.discard(state.id)
             known = self._known.get(state.id)
             if known is None:
-                known = self._known[state.id] = _Known(containers.digest_label(inspection), state)
+                known = self._known[state.id] = _Known(
+                    containers.digest_label(inspection),
+                    state,
+                    containers.cores_of(inspection),
+                    containers.ports_of(inspection),
+                )
             if known.launching:
                 known.overtaken = True
             else:
                 await self._adopt(known, state)
         for gone in settled:
-            self._known.pop(gone, None)
+            self._forget(gone)
         self.changed.set()
+
+    async def close(self) -> None:
+        """Close the ports and let go of what is under way; containers go on."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._images.close()
+        await self._forwarder.close_all()
+
+    def _choose_cores(self, spec: ContainerSpec) -> CoreGrant:
+        held = [known.granted for known in self._known.values() if known.state.status not in containers.FINAL]
+        near = frozenset[int]().union(*(self._near.get(grant.uuid, ()) for grant in spec.gpus))
+        return cores.choose(spec.cpu_milli, self._cores, held, near)
 
     async def _adopt(self, known: _Known, state: ContainerState) -> None:
         self._set(known, state)
         if state.status is ContainerStatus.CREATING:
             async with known.lock:
                 self._set(known, await _blocking(self._engine.start, state.id))
+        await self._offer(known)
 
     async def _create_and_start(self, spec: ContainerSpec, known: _Known) -> None:
         try:
-            await _blocking(self._engine.create, spec, self._devices)
-            self._set(known, await _blocking(self._engine.start, spec.id))
+            await _blocking(self._engine.create, spec, self._devices, known.granted)
+            state = await _blocking(self._engine.start, spec.id)
+            # whoever learns that it runs learns its ports too
+            await self._offer(known, state)
+            self._set(known, state)
             known.launching = False
             if known.overtaken:
                 await self._refresh(spec.id)
@@ -168,14 +215,14 @@ class Supervisor:
             raise
         except EngineAwayError:
             # whether the container exists is told by Docker when it is back
-            self._known.pop(spec.id, None)
+            self._forget(spec.id)
             raise
         except PenstockError as error:
             self._fail(known, error)
 
     async def _pull_and_start(self, spec: ContainerSpec, known: _Known) -> None:
         try:
-            await _blocking(self._engine.pull, spec.image)
+            await self._images.wait(spec.image)
             async with known.lock:
                 if self._known.get(spec.id) is known:
                     await self._create_and_start(spec, known)
@@ -199,19 +246,54 @@ class Supervisor:
         except NotFoundError:
             # somebody removed it behind our back; a removal of ours has forgotten it already, or will
             if self._known.get(identity) is known:
-                del self._known[identity]
+                self._forget(identity)
                 self.changed.set()
 
+    async def _offer(self, known: _Known, state: ContainerState | None = None) -> None:
+        """Open the ports of a running container to the edge; one that cannot be opened is said in its state."""
+        state = state or known.state
+        if not known.ports or known.offered is not None or state.status is not ContainerStatus.RUNNING:
+            return
+        try:
+            inspection = await _blocking(self._engine.inspect, state.id)
+            known.offered = await self._forwarder.open(state.id, containers.address_of(inspection), known.ports)
+            known.closed = ""
+        except PenstockError as refused:
+            known.closed = str(refused)
+            log.warning("ports of a session stay closed", id=state.id, reason=known.closed)
+        self._set(known, state)
+
+    def _forget(self, identity: str) -> None:
+        if self._known.pop(identity, None):
+            self._begin(self._forwarder.close(identity))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     def _set(self, known: _Known, state: ContainerState) -> None:
+        if state.status is ContainerStatus.RUNNING:
+            state = state.model_copy(update={"ports": known.offered or {}, "error": state.error or known.closed})
         # a container never runs again, so news that overtook each other are told apart by what is final
         if known.state.status not in containers.FINAL and state != known.state:
             known.state = state
             self.changed.set()
+            if state.status in containers.FINAL and known.offered:
+                self._begin(self._forwarder.close(state.id))
 
     def _fail(self, known: _Known, error: PenstockError) -> None:
         known.launching, known.nowhere = False, True
         log.warning("container failed", id=known.state.id, reason=str(error))
         self._set(known, known.state.model_copy(update={"status": ContainerStatus.FAILED, "error": str(error)}))
+
+
+def _not_here(image: str, missing: ImageMissingError) -> PenstockError:
+    return NotFoundError(
+        f"image {image} is not on this node, and it was asked not to pull it ({missing.problems[0].reason})",
+        where="image",
+        cure="bring the image onto the node, or let it be pulled",
+    )
 
 
 async def _items(stream: Closable[R], limiter: anyio.CapacityLimiter | None) -> AsyncGenerator[R, None]:

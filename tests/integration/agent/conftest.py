@@ -95,7 +95,22 @@ def image(engine: docker.DockerClient) -> Iterator[str]:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         archive.add(BUSYBOX, "bin/busybox")
-        for applet in ("sh", "cat", "echo", "sleep", "env", "seq", "stty", "true", "hostname"):
+        for applet in (
+            "sh",
+            "cat",
+            "echo",
+            "sleep",
+            "env",
+            "seq",
+            "stty",
+            "true",
+            "hostname",
+            "nproc",
+            "httpd",
+            "nc",
+            "df",
+            "mkdir",
+        ):
             link = tarfile.TarInfo(f"bin/{applet}")
             link.type, link.linkname = tarfile.SYMTYPE, "busybox"
             archive.addfile(link)

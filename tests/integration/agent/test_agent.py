@@ -17,33 +17,11 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, ExecControl, Inventory
+from appliance.agent.protocol import ContainerSpec, ContainerStatus, ExecControl, Inventory
+from tests.integration.agent.calls import launch, put, states, wait_for
 from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_authority
 
 Make = Callable[..., ContainerSpec]
-
-
-def put(client: httpx.Client, spec: ContainerSpec) -> httpx.Response:
-    return client.put(f"/v1/containers/{spec.id}", json=spec.model_dump())
-
-
-def launch(client: httpx.Client, spec: ContainerSpec) -> ContainerState:
-    answer = put(client, spec)
-    assert answer.status_code == 200, answer.text
-    return ContainerState.model_validate_json(answer.content)
-
-
-def states(client: httpx.Client) -> dict[str, ContainerState]:
-    found = client.get("/v1/containers").raise_for_status().json()
-    return {state["id"]: ContainerState.model_validate(state) for state in found}
-
-
-def wait_for(client: httpx.Client, identity: str, status: ContainerStatus, timeout_s: float = 10) -> ContainerState:
-    deadline = time.monotonic() + timeout_s
-    while (state := states(client).get(identity)) is None or state.status is not status:
-        assert time.monotonic() < deadline, f"{identity} is {state}, not {status}"
-        time.sleep(0.02)
-    return state
 
 
 def open_exec(agent: Agent, identity: str, command: list[str], **options: Any) -> ClientConnection:
@@ -88,6 +66,7 @@ def test_launch_is_idempotent_and_a_second_spec_conflicts(
     assert host["ShmSize"] == 32 << 20
     assert host["Init"] is True
     assert host["Privileged"] is False
+    assert host["PidsLimit"] == 4096
     assert host["SecurityOpt"] == ["no-new-privileges"]
     assert host["LogConfig"] == {"Type": "json-file", "Config": {"max-file": "3", "max-size": "10m"}}
     assert {"PENSTOCK_GPUS=SIM-worker1-0", "PENSTOCK_GPU_SHARE=500", "NVIDIA_VISIBLE_DEVICES=void"} <= set(
@@ -201,11 +180,11 @@ def test_restarted_agent_finds_its_containers(agent: Agent, spec: Make, fake_api
 def test_container_that_was_created_but_not_started_is_started_by_the_next_agent(
     agent: Agent, spec: Make, engine: docker.DockerClient
 ) -> None:
-    from appliance.agent.containers import creation
+    from appliance.agent.containers import Limits, creation
 
     agent.stop()
     wanted = spec()
-    engine.api.create_container(**creation(wanted, {}))
+    engine.api.create_container(**creation(wanted, {}, limits=Limits(memlock=8 << 20)))
     agent.start()
     with agent.client() as client:
         wait_for(client, wanted.id, ContainerStatus.RUNNING)

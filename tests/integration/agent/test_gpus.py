@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,16 +11,17 @@ from pathlib import Path
 
 import docker
 import pytest
+from pydantic import TypeAdapter
 
+from appliance.agent.nvml import Gpus
 from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, Inventory
 from tests.fakes import nvml
 from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_agent
 
 DISCOVER = """
 from pydantic import TypeAdapter
-from appliance.agent.inventory import real_gpus
-from appliance.agent.protocol import GpuDevice
-print(TypeAdapter(list[GpuDevice]).dump_json(real_gpus()).decode())
+from appliance.agent.nvml import Gpus, discover
+print(TypeAdapter(Gpus).dump_json(discover()).decode())
 """
 
 
@@ -61,6 +63,12 @@ def discover(library: Path | None, **environment: str) -> subprocess.CompletedPr
     )
 
 
+def found(library: Path, **environment: str) -> Gpus:
+    result = discover(library, **environment)
+    assert result.returncode == 0, result.stderr
+    return TypeAdapter(Gpus).validate_json(result.stdout)
+
+
 def test_gpus_are_found_with_their_index_id_model_and_memory(real_agent: Agent) -> None:
     real_agent.start()
     with real_agent.client() as client:
@@ -68,10 +76,37 @@ def test_gpus_are_found_with_their_index_id_model_and_memory(real_agent: Agent) 
     assert [(gpu.index, gpu.uuid, gpu.model, gpu.memory_mib, gpu.simulated) for gpu in inventory.gpus] == [
         (index, f"GPU-00000000-0000-0000-0000-{index:012}", "NVIDIA Fake 16GB", 16384, False) for index in range(2)
     ]
+    assert (inventory.driver_version, inventory.cuda_version, inventory.nvlink) == ("550.54.15", "12.4", False)
+
+
+@pytest.mark.parametrize(
+    ("machine", "islands", "nvlink"),
+    [
+        ({}, [0, 0, 0, 0], False),
+        ({"FAKE_NVML_NUMA": "2"}, [0, 0, 1, 1], False),
+        ({"FAKE_NVML_NVLINK": "4", "FAKE_NVML_NUMA": "2"}, [0, 0, 0, 0], True),
+        ({"FAKE_NVML_NVLINK": "2"}, [0, 0, 1, 1], True),
+        ({"FAKE_NVML_HIDDEN": "1", "FAKE_NVML_NVLINK": "4"}, [0, 1, 2, 3], False),
+    ],
+    ids=["one NUMA node", "two NUMA nodes", "NVLink across NUMA nodes", "NVLink in pairs", "nobody can tell"],
+)
+def test_islands_are_those_of_nvlink_and_else_the_numa_nodes(
+    library: Path, machine: dict[str, str], islands: list[int], nvlink: bool
+) -> None:
+    node = found(library, FAKE_NVML_GPUS="4", **machine)
+    assert [gpu.island for gpu in node.devices] == islands
+    assert node.nvlink is nvlink
+
+
+def test_each_gpu_knows_the_cores_of_its_numa_node(library: Path) -> None:
+    node = found(library, FAKE_NVML_GPUS="4", FAKE_NVML_NUMA="2", FAKE_NVML_CORES="48")
+    assert [sorted(node.near[gpu.uuid])[::47] for gpu in node.devices] == [[0, 47], [0, 47], [48, 95], [48, 95]]
+    hidden = found(library, FAKE_NVML_GPUS="1", FAKE_NVML_HIDDEN="1")
+    assert list(hidden.near.values()) == [frozenset()]
 
 
 def test_sixteen_gpus_are_fine_and_seventeen_are_refused(library: Path, real_agent: Agent) -> None:
-    assert discover(library, FAKE_NVML_GPUS="16").stdout.count("GPU-") == 16
+    assert len(found(library, FAKE_NVML_GPUS="16").devices) == 16
     result = subprocess.run(
         [sys.executable, "-m", "appliance.agent"],
         capture_output=True,
@@ -89,9 +124,9 @@ def test_sixteen_gpus_are_fine_and_seventeen_are_refused(library: Path, real_age
 
 def test_machine_without_a_driver_has_no_gpus(library: Path) -> None:
     without_library = discover(None)
-    assert without_library.stdout == "[]\n", without_library.stderr
+    assert json.loads(without_library.stdout)["devices"] == [], without_library.stderr
     not_loaded = discover(library, FAKE_NVML_INIT="9", FAKE_NVML_GPUS="2")
-    assert not_loaded.stdout.endswith("[]\n")
+    assert json.loads(not_loaded.stdout.splitlines()[-1])["devices"] == []
     assert "the driver is not loaded" in not_loaded.stdout + not_loaded.stderr
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from appliance.agent import containers
+from appliance.agent.cores import NO_CORES, CoreGrant
 from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuDevice, GpuGrant
 from reservoir.errors import ConflictError, InputError
 
@@ -89,6 +90,9 @@ def test_limits_and_hardening() -> None:
     spec = make(cpu_milli=1500, memory_mib=256, shm_mib=128)
     host = containers.creation(spec, DEVICES)["host_config"]
     assert host["NanoCpus"] == 1_500_000_000
+    assert host["PidsLimit"] == 4096
+    [memlock] = host["Ulimits"]
+    assert (memlock["Name"], memlock["Soft"], memlock["Hard"]) == ("memlock", -1, -1)
     assert host["Memory"] == host["MemorySwap"] == 256 << 20
     assert host["ShmSize"] == 128 << 20
     assert host["SecurityOpt"] == ["no-new-privileges"]
@@ -97,6 +101,34 @@ def test_limits_and_hardening() -> None:
     assert host["LogConfig"]["Config"] == {"max-size": "10m", "max-file": "3"}
     unlimited = containers.creation(make(), DEVICES)["host_config"]
     assert not {"Memory", "MemorySwap", "NanoCpus", "DeviceRequests"} & {key for key, v in unlimited.items() if v}
+
+
+def test_a_container_runs_on_its_cores_and_libraries_start_so_many_threads() -> None:
+    spec = make(cpu_milli=2000, environment={"MKL_NUM_THREADS": "1"})
+    created = containers.creation(spec, DEVICES, CoreGrant((1, 3), 2000))
+    assert created["host_config"]["CpusetCpus"] == "1,3"
+    assert not created["host_config"].get("NanoCpus"), "whole cores need no quota"
+    assert created["environment"]["OMP_NUM_THREADS"] == created["environment"]["OPENBLAS_NUM_THREADS"] == "2"
+    assert created["environment"]["MKL_NUM_THREADS"] == "1", "the user's word counts"
+    assert not {"CpusetCpus", "NanoCpus"} & set(containers.creation(make(), DEVICES)["host_config"])
+    assert "OMP_NUM_THREADS" not in containers.creation(make(), DEVICES)["environment"]
+
+
+def test_labels_bring_back_cores_and_ports() -> None:
+    found = inspection()
+    assert (containers.cores_of(found), containers.ports_of(found)) == (NO_CORES, []), "made by an older agent"
+    created = containers.creation(make(cpu_milli=1500, ports=[8888, 80]), DEVICES, CoreGrant((0, 5), 1500))
+    found["Config"]["Labels"] = created["labels"]
+    assert containers.cores_of(found) == CoreGrant((0, 5), 1500)
+    assert containers.ports_of(found) == [8888, 80]
+
+
+def test_the_address_is_that_of_the_docker_network() -> None:
+    found = inspection()
+    found["NetworkSettings"] = {"Networks": {"none": {"IPAddress": ""}, "bridge": {"IPAddress": "172.17.0.9"}}}
+    assert containers.address_of(found) == "172.17.0.9"
+    found["NetworkSettings"] = {"Networks": {"bridge": {"IPAddress": ""}}}
+    assert containers.address_of(found) == ""
 
 
 def test_simulated_gpus_are_told_by_environment_only() -> None:

@@ -35,6 +35,14 @@ def test_lists_and_defaults(environment: dict[str, str]) -> None:
     assert load(environment).mount_roots == ()
 
 
+def test_who_may_reach_the_ports_of_sessions_and_where(environment: dict[str, str]) -> None:
+    settings = load(environment)
+    assert (settings.edges, settings.port_range) == (("master1", "penstock"), (57000, 57999))
+    ours = {"PENSTOCK_AGENT_EDGE_NAMES": "edge1", "PENSTOCK_AGENT_PORT_RANGE": "40000-40010"}
+    settings = load({**environment, **ours})
+    assert (settings.edges, settings.port_range) == (("edge1",), (40000, 40010))
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "reason"),
     [
@@ -43,6 +51,9 @@ def test_lists_and_defaults(environment: dict[str, str]) -> None:
         ("PENSTOCK_AGENT_PORT", "70000", "less than or equal to 65535"),
         ("PENSTOCK_AGENT_SIMULATED_GPUS", "17", "less than or equal to 16"),
         ("PENSTOCK_AGENT_API_URL", "http://master1", "pattern"),
+        ("PENSTOCK_AGENT_PORT_RANGE", "57999-57000", "57999 is above 57000"),
+        ("PENSTOCK_AGENT_PORT_RANGE", "57000", "written FIRST-LAST"),
+        ("PENSTOCK_AGENT_PIDS_LIMIT", "0", "greater than or equal to 64"),
         ("PENSTOCK_AGENT_COLOUR", "red", "no such setting"),
         ("PENSTOCK_AGENT_CERT", "/nowhere/node.crt", "there is no file /nowhere/node.crt"),
     ],

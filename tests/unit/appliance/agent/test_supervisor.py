@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -13,6 +14,9 @@ import pytest
 
 from appliance.agent.containers import LABEL_ID
 from appliance.agent.engine import Engine
+from appliance.agent.forward import Forwarder
+from appliance.agent.images import Images
+from appliance.agent.nvml import Gpus
 from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, Mount
 from appliance.agent.supervisor import Supervisor
 
@@ -64,7 +68,7 @@ class FakeEngine:
     def inspect_all(self) -> list[Mapping[str, Any]]:
         return []
 
-    def create(self, spec: ContainerSpec, devices: object) -> None:
+    def create(self, spec: ContainerSpec, devices: object, granted: object) -> None:
         pass
 
     def start(self, identity: str) -> ContainerState:
@@ -87,7 +91,9 @@ def event(action: str) -> dict[str, Any]:
 
 
 def supervise(engine: FakeEngine) -> Supervisor:
-    return Supervisor(cast("Engine", engine), [], [Path("/srv")])
+    real = cast("Engine", engine)
+    forwarder = Forwarder(ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1))
+    return Supervisor(real, Images(real), forwarder, gpus=Gpus(), node_cores=(0, 1), mount_roots=[Path("/srv")])
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -1,0 +1,24 @@
+"""Who calls by TLS: the common name of the certificate."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+from appliance.agent.settings import Settings
+
+
+def common_name(certificate: dict[str, Any] | None) -> str:
+    """Return the only common name of a certificate, as Python's ssl tells it; empty where there is none."""
+    subject = (certificate or {}).get("subject", ())
+    names = [value for part in subject for key, value in part if key == "commonName"]
+    return str(names[0]) if len(names) == 1 else ""
+
+
+def server_context(settings: Settings) -> ssl.SSLContext:
+    """Return how the agent speaks TLS with those who call it: both sides show certificates of the site."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(settings.ca))
+    context.load_cert_chain(settings.cert, settings.key)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context

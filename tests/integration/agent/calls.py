@@ -1,0 +1,38 @@
+"""Calls of an agent that its tests share."""
+
+from __future__ import annotations
+
+import time
+
+import httpx
+
+from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus
+
+
+def put(client: httpx.Client, spec: ContainerSpec) -> httpx.Response:
+    return client.put(f"/v1/containers/{spec.id}", json=spec.model_dump())
+
+
+def launch(client: httpx.Client, spec: ContainerSpec) -> ContainerState:
+    answer = put(client, spec)
+    assert answer.status_code == 200, answer.text
+    return ContainerState.model_validate_json(answer.content)
+
+
+def states(client: httpx.Client) -> dict[str, ContainerState]:
+    found = client.get("/v1/containers").raise_for_status().json()
+    return {state["id"]: ContainerState.model_validate(state) for state in found}
+
+
+def wait_for(client: httpx.Client, identity: str, status: ContainerStatus, timeout_s: float = 10) -> ContainerState:
+    deadline = time.monotonic() + timeout_s
+    while (state := states(client).get(identity)) is None or state.status is not status:
+        assert time.monotonic() < deadline, f"{identity} is {state}, not {status}"
+        time.sleep(0.02)
+    return state
+
+
+def log_of(client: httpx.Client, identity: str) -> str:
+    """Return the log of a container that has come to its end."""
+    wait_for(client, identity, ContainerStatus.EXITED)
+    return client.get(f"/v1/containers/{identity}/logs").text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from appliance.cli import config, output
 from appliance.cli.output import Format, FormatOption
 from appliance.client import Project, segment
 from appliance.gpu.units import format_gpus, parse_gpus
+from reservoir.errors import InputError
 
 app = typer.Typer(no_args_is_help=True, help="Projects: list, show, create, delete, set the current one.")
 
@@ -72,9 +74,12 @@ def create(
     gpus: Annotated[str, typer.Option("--gpus", "-g", metavar="N", help="Quota in GPUs, such as 1 or 2.5.")],
     members: MembersOption = None,
     description: DescriptionOption = None,
+    until: Annotated[
+        str, typer.Option("--until", metavar="DATE|never", help="Last day or moment of its period.")
+    ] = "never",
 ) -> None:
     """Create a project (administrators)."""
-    body = {"name": name, **_changes(gpus, members, description)}
+    body = {"name": name, "period": {"ends_at": _end(until)}, **_changes(gpus, members, description)}
     _show(config.load().client.call("POST", "/projects", body))
 
 
@@ -107,6 +112,19 @@ def _changes(gpus: str | None, members: list[str] | None, description: str | Non
         "description": description,
     }
     return {key: value for key, value in given.items() if value is not None}
+
+
+def _end(until: str) -> str | None:
+    """Return the moment at which a period ends, None for never; a day counts to its end, in the user's zone."""
+    if until == "never":
+        return None
+    try:
+        moment = datetime.fromisoformat(until)
+    except ValueError:
+        raise InputError(
+            f"{until!r} is no date", where="--until", cure="write 2027-12-31, 2027-12-31T18:00, or never"
+        ) from None
+    return (moment if "T" in until or " " in until else moment + timedelta(days=1)).astimezone().isoformat()
 
 
 def _show(project: Project) -> None:

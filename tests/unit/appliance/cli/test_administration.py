@@ -68,7 +68,12 @@ def test_project_create_update_and_delete(logged_in: FakeApi, run: Run) -> None:
     code, out, _ = run("project", "create", "team-a", "--gpus", "2.5", "--member", "alice", "--member", "bob")
     assert code == 0
     assert "GPUs:    1\n" in out
-    assert logged_in.last.body == {"name": "team-a", "quota_milli": 2500, "members": ["alice", "bob"]}
+    assert logged_in.last.body == {
+        "name": "team-a",
+        "period": {"ends_at": None},
+        "quota_milli": 2500,
+        "members": ["alice", "bob"],
+    }
     logged_in.on("PATCH", "/projects/team-a", project())
     assert run("project", "update", "team-a", "--gpus", "0")[0] == 0
     assert logged_in.last.body == {"quota_milli": 0}

@@ -1,0 +1,121 @@
+"""What each project holds, and what it may: milli-GPU.
+
+What a project has `held` counts until the last container is gone; what it will have `kept` counts neither those that
+are leaving nor those taken back, and both count what is promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from api.scheduler.snapshot import ProjectState, Running, Workload
+
+NO_SHARE = 1 << 62
+
+
+@dataclass(slots=True)
+class Use:
+    """What a project has; `fixed` is the part that can not be taken back."""
+
+    held: int = 0
+    kept: int = 0
+    fixed_held: int = 0
+    fixed_kept: int = 0
+
+    def add(self, workload: Workload, sign: int = 1, *, leaving: bool = False) -> None:
+        """Count a workload, or with -1 count it no more; one that is leaving is only held."""
+        milli = sign * workload.total_milli
+        fixed = 0 if workload.preemptible else milli
+        self.held += milli
+        self.fixed_held += fixed
+        if not leaving:
+            self.kept += milli
+            self.fixed_kept += fixed
+
+    def leave(self, workload: Workload) -> None:
+        """Note that a workload is being stopped."""
+        self.kept -= workload.total_milli
+        self.fixed_kept -= 0 if workload.preemptible else workload.total_milli
+
+
+@dataclass
+class Ledger:
+    """The projects during one decision, with the fair share of each."""
+
+    projects: Mapping[str, ProjectState]
+    uses: dict[str, Use]
+    fair: Mapping[str, int]
+
+    @classmethod
+    def of(cls, projects: Mapping[str, ProjectState], uses: Mapping[str, Use]) -> Ledger:
+        """Return a ledger of its own, which changes neither."""
+        return cls(projects, {name: replace(use) for name, use in uses.items()}, {})
+
+    def project(self, name: str) -> ProjectState:
+        """Return the project; one that is no more has no quota and may not go beyond."""
+        return self.projects.get(name) or ProjectState(name, 0, over_quota=False)
+
+    def use(self, name: str) -> Use:
+        """Return what the project has."""
+        return self.uses.setdefault(name, Use())
+
+    def may_hold(self, workload: Workload) -> bool:
+        """Return whether the project may have the workload now beside all that it holds."""
+        use = self.use(workload.project)
+        return self._may(workload, use.held, use.fixed_held)
+
+    def may_keep(self, workload: Workload) -> bool:
+        """Return whether the project may have the workload once those that are leaving are gone."""
+        use = self.use(workload.project)
+        return self._may(workload, use.kept, use.fixed_kept)
+
+    def may_be_fixed(self, workload: Workload) -> bool:
+        """Return whether the workload keeps the project's work that can not be taken back within its quota."""
+        if workload.preemptible or not workload.total_milli:
+            return True
+        quota = self.project(workload.project).quota_milli
+        return self.use(workload.project).fixed_kept + workload.total_milli <= quota
+
+    def in_quota(self, workload: Workload) -> bool:
+        """Return whether the project stays within its guaranteed quota with the workload."""
+        return self.after(workload) <= self.project(workload.project).quota_milli
+
+    def within_fair_share(self, workload: Workload) -> bool:
+        """Return whether the project stays within its fair share with the workload."""
+        return self.after(workload) <= self.fair.get(workload.project, 0)
+
+    def after(self, workload: Workload) -> int:
+        """Return what the project has with the workload."""
+        return self.use(workload.project).kept + workload.total_milli
+
+    def due(self, workload: Workload) -> int:
+        """Return how much the project must give up of its own for the workload, where its quota is a hard cap."""
+        project = self.project(workload.project)
+        return 0 if project.over_quota else max(0, self.after(workload) - project.quota_milli)
+
+    def over_quota(self, but: str) -> dict[str, int]:
+        """Return what the projects have beyond their quota, without the one named."""
+        return self._beyond(but, {name: self.project(name).quota_milli for name in self.uses})
+
+    def over_fair_share(self, but: str) -> dict[str, int]:
+        """Return what the projects have beyond their fair share, without the one named."""
+        return self._beyond(but, self.fair)
+
+    def take_back(self, victims: Iterator[Running]) -> None:
+        """Note that these are being stopped."""
+        for running in victims:
+            self.use(running.workload.project).leave(running.workload)
+
+    def _beyond(self, but: str, lines: Mapping[str, int]) -> dict[str, int]:
+        beyond = {name: use.kept - lines.get(name, 0) for name, use in self.uses.items() if name != but}
+        return {name: milli for name, milli in beyond.items() if milli > 0}
+
+    def _may(self, workload: Workload, total: int, fixed: int) -> bool:
+        milli = workload.total_milli
+        project = self.project(workload.project)
+        if not milli:
+            return True
+        if not project.over_quota and total + milli > project.quota_milli:
+            return False
+        return workload.preemptible or fixed + milli <= project.quota_milli

@@ -1,0 +1,92 @@
+"""The cluster as the scheduler keeps it between decisions, so that a decision costs only what changed.
+
+`decide` builds one for each snapshot. A loop that runs for long keeps one, tells it of changes (`sync` finds them by
+itself) and asks it to decide; both ways give the same decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from api.scheduler.cluster import Cluster
+from api.scheduler.cycle import Cycle, State
+from api.scheduler.ledger import Use
+from api.scheduler.residents import Residents
+from api.scheduler.snapshot import Decision, NodeState, ProjectState, Rules, Running, Snapshot, Workload
+from appliance.gpu.share import MILLI
+
+
+class Planner:
+    """Nodes, projects and what runs. A decision changes nothing of it: what was decided and done is told by `add`."""
+
+    def __init__(self, nodes: Sequence[NodeState] = (), projects: Sequence[ProjectState] = ()) -> None:
+        self._running: dict[str, Running] = {}
+        self._uses: dict[str, Use] = {}
+        self._residents = Residents()
+        self.set_nodes(nodes)
+        self.set_projects(projects)
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Planner:
+        """Return one that knows what the snapshot does."""
+        planner = cls(snapshot.nodes, snapshot.projects)
+        planner.sync(snapshot)
+        return planner
+
+    def sync(self, snapshot: Snapshot) -> None:
+        """Take over nodes, projects and running workloads of a snapshot, changing only what differs."""
+        if set(snapshot.nodes) != self._nodes:
+            self.set_nodes(snapshot.nodes)
+        self.set_projects(snapshot.projects)
+        wanted = {running.workload.id: running for running in snapshot.running}
+        for old in [old for old in self._running.values() if wanted.get(old.workload.id) != old]:
+            self.remove(old.workload.id)
+        for running in wanted.values():
+            if running.workload.id not in self._running:
+                self.add(running)
+
+    def set_nodes(self, nodes: Sequence[NodeState]) -> None:
+        """Replace the nodes; what runs stays."""
+        self._nodes = frozenset(nodes)
+        self._cluster = Cluster(nodes)
+        for running in self._running.values():
+            self._cluster.hold(running.placements, running.workload)
+
+    def set_projects(self, projects: Sequence[ProjectState]) -> None:
+        """Replace the projects."""
+        self._projects = {project.name: project for project in projects}
+
+    def add(self, running: Running) -> None:
+        """A workload got its places; one that is known already is replaced (it is leaving now, for example)."""
+        if running.workload.id in self._running:
+            self.remove(running.workload.id)
+        self._running[running.workload.id] = running
+        self._cluster.hold(running.placements, running.workload)
+        self._use(running).add(running.workload, leaving=running.leaving)
+        if not running.leaving:
+            self._residents.add(running)
+
+    def remove(self, workload_id: str) -> None:
+        """A workload is gone and its places are free."""
+        running = self._running.pop(workload_id)
+        self._cluster.free(running.placements, running.workload)
+        self._use(running).add(running.workload, -1, leaving=running.leaving)
+        if not running.leaving:
+            self._residents.remove(running)
+
+    def decide(self, queue: Sequence[Workload], now: int, rules: Rules | None = None) -> Decision:
+        """Return where each workload of the queue shall run, who is taken back for it, or why it waits."""
+        leaving = {key: running for key, running in self._running.items() if running.leaving}
+        state = State(self._cluster, self._residents, self._projects, self._uses, leaving, self._capacity())
+        return Cycle(state, queue, now, rules or Rules()).run()
+
+    def _capacity(self) -> int:
+        """Return the GPUs that can be shared out: all of open nodes, and those still in use on the others."""
+        layout, free = self._cluster.layout, self._cluster.state.milli
+        used = np.where(layout.present, np.clip(MILLI - free, 0, MILLI), 0).sum(axis=1)
+        return int(np.where(layout.open, layout.gpu_count * MILLI, used).sum())
+
+    def _use(self, running: Running) -> Use:
+        return self._uses.setdefault(running.workload.project, Use())

@@ -1,0 +1,130 @@
+"""The smallest set of running workloads that has to go so that a waiting one fits.
+
+Fewest milli-GPU first, then fewest workloads, then the lowest priority and the youngest. Exact where a search stays
+within its limits (`region.STEPS`, and `TIES` nodes of equal promise), which small clusters always do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from api.scheduler.capacity import Flags, Ints
+from api.scheduler.cluster import Cluster
+from api.scheduler.region import NO_ROOM, Region
+from api.scheduler.residents import Residents
+from api.scheduler.snapshot import Running, Within, Workload
+from api.scheduler.topology import allowed, pools
+from api.scheduler.victims import Pool, Rank, rank
+from appliance.gpu.share import MILLI
+
+TIES = 64
+"""So many nodes are looked at that promise no less than the best set found, for the sake of whom it takes."""
+WINDOWS = (8, 32, 128, 512)
+"""Nodes on which victims for a gang are looked for together: more only where fewer do not suffice."""
+
+
+def cheapest(cluster: Cluster, residents: Residents, workload: Workload, pool: Pool) -> tuple[Running, ...] | None:
+    """Return who has to go, or None where no set that the pool allows makes room."""
+    if cluster.find(workload) is not None:
+        region = Region.of(cluster, workload, (), _everywhere(residents, pool), pool)
+        region.fits = True
+        return region.search() if pool.due > 0 else None
+    on_one = workload.containers == 1 or (workload.within_required and workload.within in (Within.NODE, Within.ISLAND))
+    return (_on_one if on_one else _on_several)(cluster, residents, workload, pool)
+
+
+def _on_one(cluster: Cluster, residents: Residents, workload: Workload, pool: Pool) -> tuple[Running, ...] | None:
+    """Look at one node after the other, the most promising first, until no other can be better."""
+    rows = _rows(cluster, residents, pool, cluster.layout.open & allowed(cluster.layout, workload))
+    bounds = least(cluster, workload, rows)
+    best: tuple[Rank, tuple[Running, ...]] | None = None
+    ties = 0
+    elsewhere = list(_everywhere(residents, pool)) if pool.due > 0 else []
+    for bound, row in sorted(zip(bounds.tolist(), rows.tolist(), strict=True)):
+        if bound >= NO_ROOM or (best and (bound > best[0][0] or (bound == best[0][0] and ties >= TIES))):
+            break
+        ties += 1 if best else 0
+        running = [each for each in residents.on(cluster.layout.nodes[row].name) if pool.has(each)]
+        if sum(each.workload.total_milli for each in running) < bound:
+            continue
+        found = Region.of(cluster, workload, (row,), [*running, *elsewhere], pool).search(best[0] if best else None)
+        if found:
+            best, ties = (rank(found), found), 0 if best is None or rank(found)[0] < best[0][0] else ties
+    return best[1] if best else None
+
+
+def _on_several(cluster: Cluster, residents: Residents, workload: Workload, pool: Pool) -> tuple[Running, ...] | None:
+    """Look at each set of nodes on which the gang may lie together."""
+    best: tuple[Rank, tuple[Running, ...]] | None = None
+    room = cluster.room(workload)
+    elsewhere = list(_everywhere(residents, pool)) if pool.due > 0 else []
+    for domain in _domains(cluster, workload):
+        rows = _rows(cluster, residents, pool, domain)
+        bounds = dict(zip(rows.tolist(), least(cluster, workload, rows, count=1).tolist(), strict=True))
+        rows_with_room = np.flatnonzero(domain & (room > 0)).tolist()
+        ordered = sorted({*bounds, *rows_with_room}, key=lambda row: (-int(room[row]), bounds.get(row, 0), row))
+        for width in WINDOWS:
+            window = ordered[:width]
+            running = [each for row in window for each in residents.on(cluster.layout.nodes[row].name)]
+            region = Region.of(cluster, workload, window, [*running, *elsewhere], pool)
+            found = region.search(best[0] if best else None)
+            if found:
+                best = rank(found), found
+            if found or width >= len(ordered):
+                break
+    return best[1] if best else None
+
+
+def least(cluster: Cluster, workload: Workload, rows: Ints, count: int | None = None) -> Ints:
+    """Return for each row how many milli-GPU have to go there at least; never too many."""
+    count = workload.containers if count is None else count
+    whole, fraction = divmod(workload.gpu_milli, MILLI)
+    if not workload.gpu_milli:
+        return np.zeros(len(rows), dtype=np.int64)
+    usable = cluster.layout.usable(workload.models)[rows]
+    if fraction:
+        usable = usable & cluster.layout.fractions[rows, None]
+    free = cluster.state.milli[rows]
+    needed = whole * count
+    if needed + bool(fraction) > free.shape[1]:
+        return np.full(len(rows), NO_ROOM, dtype=np.int64)
+    used = np.sort(np.where(usable, MILLI - free, NO_ROOM), axis=1)
+    clear = used[:, :needed].max(axis=1, initial=0) >= NO_ROOM
+    bound = np.where(clear, NO_ROOM, used[:, :needed].sum(axis=1))
+    total = count * workload.gpu_milli - np.where(usable, np.maximum(free, 0), 0).sum(axis=1)
+    np.maximum(bound, total, out=bound)
+    if fraction:
+        np.maximum(bound, fraction - np.where(usable, free, 0).max(axis=1), out=bound)
+        bound[~usable.any(axis=1)] = NO_ROOM
+    return np.minimum(bound, NO_ROOM)
+
+
+def _rows(cluster: Cluster, residents: Residents, pool: Pool, within: Flags) -> Ints:
+    known = cluster.layout.rows
+    rows = [known[name] for name in residents.nodes_of(pool.projects) if name in known]
+    chosen = np.array(sorted(rows), dtype=np.int64)
+    return chosen[within[chosen]]
+
+
+def _domains(cluster: Cluster, workload: Workload) -> Iterator[Flags]:
+    layout = cluster.layout
+    for tier in pools(layout, workload):
+        for pool in tier:
+            if workload.within_required and workload.within is Within.SWITCH:
+                codes: Sequence[int] = np.unique(layout.switch[pool & (layout.switch >= 0)]).tolist()
+                yield from (pool & layout.open & (layout.switch == code) for code in codes)
+            else:
+                yield pool & layout.open
+
+
+def _everywhere(residents: Residents, pool: Pool) -> Iterable[Running]:
+    """Return all candidates of the project itself, wherever they run."""
+    found = {
+        each.workload.id: each
+        for node in residents.nodes_of([pool.own])
+        for each in residents.on(node)
+        if each.workload.project == pool.own and pool.has(each)
+    }
+    return found.values()

@@ -1,0 +1,98 @@
+"""Which running workloads may be taken back for a waiting one, and how many of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from api.scheduler.snapshot import Running
+
+Rank = tuple[int, int, tuple[tuple[int, int, str], ...]]
+"""How much a set of victims costs, the lower the better: milli-GPU, how many they are, and who they are."""
+
+
+def order(running: Running) -> tuple[int, int, str]:
+    """Rank victims that cost the same: the lowest priority first, then the youngest."""
+    return running.workload.priority, -running.since, running.workload.id
+
+
+def rank(victims: Collection[Running]) -> Rank:
+    """Return what it costs to take all of them back; of equal sets the one that spares the higher and the older."""
+    total = sum(running.workload.total_milli for running in victims)
+    return total, len(victims), tuple(sorted(map(order, victims), reverse=True))
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Those who may be taken back.
+
+    `surplus` is what may be taken of each project. With `last_may_pass` the last victim of a project may take it below
+    that line; without, none may. Of `own`, workloads of a priority below `below` may be taken whatever it holds, and
+    `due` milli-GPU of them have to be. `until` is the latest start of one that ran long enough; `taken` are gone.
+    With `everyone`, whoever runs counts, to tell which places become free soonest.
+    """
+
+    surplus: Mapping[str, int] = field(default_factory=dict)
+    last_may_pass: bool = False
+    own: str = ""
+    below: int = 0
+    due: int = 0
+    until: int = 0
+    taken: Collection[str] = frozenset()
+    everyone: bool = False
+    preemptible_only: bool = True
+
+    @property
+    def projects(self) -> Sequence[str] | None:
+        """The projects that it concerns; None is every one."""
+        return None if self.everyone else [*self.surplus, *([self.own] if self.own else [])]
+
+    def has(self, running: Running) -> bool:
+        """Return whether this one may be taken at all."""
+        workload = running.workload
+        if workload.id in self.taken or (self.preemptible_only and not workload.preemptible):
+            return False
+        if self.everyone:
+            return True
+        if running.since > self.until:
+            return False
+        if workload.project == self.own:
+            return workload.priority < self.below
+        surplus = self.surplus.get(workload.project, 0)
+        return surplus > 0 and (self.last_may_pass or workload.total_milli <= surplus)
+
+    def allows(self, victims: Collection[Running]) -> bool:
+        """Return whether these may all be taken together. What is not allowed stays so with more of them."""
+        if self.everyone:
+            return True
+        taken: dict[str, int] = {}
+        largest: dict[str, int] = {}
+        for workload in (running.workload for running in victims):
+            if workload.project != self.own:
+                taken[workload.project] = taken.get(workload.project, 0) + workload.total_milli
+                largest[workload.project] = max(largest.get(workload.project, 0), workload.total_milli)
+        if self.last_may_pass:
+            return all(milli - largest[name] < self.surplus[name] for name, milli in taken.items())
+        return all(milli <= self.surplus[name] for name, milli in taken.items())
+
+    def most(self, victims: Collection[Running], more: Collection[Running]) -> int:
+        """Return a bound of what can still be taken of `more` beside the victims."""
+        if self.everyone:
+            return sum(running.workload.total_milli for running in more)
+        wanted: dict[str, int] = {}
+        largest: dict[str, int] = {}
+        for workload in (running.workload for running in more):
+            wanted[workload.project] = wanted.get(workload.project, 0) + workload.total_milli
+            largest[workload.project] = max(largest.get(workload.project, 0), workload.total_milli)
+        left = {name: self.surplus.get(name, 0) + largest[name] * self.last_may_pass for name in wanted}
+        for workload in (running.workload for running in victims):
+            if workload.project in left:
+                left[workload.project] -= workload.total_milli
+        return sum(milli if name == self.own else max(0, min(milli, left[name])) for name, milli in wanted.items())
+
+    def owed(self, victims: Collection[Running]) -> int:
+        """Return how much of its own the project still has to give up beside these."""
+        if self.due <= 0:
+            return 0
+        given = sum(running.workload.total_milli for running in victims if running.workload.project == self.own)
+        return max(0, self.due - given)

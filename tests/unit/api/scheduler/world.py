@@ -1,0 +1,200 @@
+"""A tiny cluster that does what the scheduler decides: the helper of its tests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from api.scheduler.decide import decide
+from api.scheduler.snapshot import (
+    Decision,
+    GpuState,
+    NodeState,
+    Placement,
+    ProjectState,
+    Rules,
+    Running,
+    Share,
+    Snapshot,
+    Workload,
+)
+
+SECOND = 1_000_000
+
+
+def node(name: str, gpus: int = 8, **more: object) -> NodeState:
+    """A node with so many GPUs."""
+    return NodeState(name, tuple(GpuState(index, f"{name}-{index}") for index in range(gpus)), **more)  # type: ignore[arg-type]
+
+
+def project(name: str, gpus: float, **more: object) -> ProjectState:
+    """A project with a quota of so many GPUs."""
+    return ProjectState(name, round(gpus * 1000), **more)  # type: ignore[arg-type]
+
+
+def work(id_: str, owner: str, gpus: float = 1, at: int = 0, **more: object) -> Workload:
+    """A workload with so many GPUs a container, submitted at this second."""
+    return Workload(id_, owner, at * SECOND, id_, gpu_milli=round(gpus * 1000), **more)  # type: ignore[arg-type]
+
+
+def on(where: str, *shares: float) -> Placement:
+    """A placement on a node: the part of each of its GPUs in order, 0 for one that it does not use."""
+    return Placement(
+        where,
+        tuple(Share(index, f"{where}-{index}", round(part * 1000)) for index, part in enumerate(shares) if part),
+    )
+
+
+def runs(workload: Workload, *placements: Placement, since: int = 0, leaving: bool = False) -> Running:
+    """A workload that runs since this second."""
+    return Running(workload, placements, since * SECOND, leaving)
+
+
+@dataclass
+class World:
+    """Nodes, projects, and what became of the workloads. A second passes with each step."""
+
+    nodes: tuple[NodeState, ...]
+    projects: tuple[ProjectState, ...]
+    rules: Rules = field(default_factory=Rules)
+    now: int = 0
+    queue: dict[str, Workload] = field(default_factory=dict)
+    running: dict[str, Running] = field(default_factory=dict)
+    ending: set[str] = field(default_factory=set)
+    decisions: list[Decision] = field(default_factory=list)
+
+    def snapshot(self) -> Snapshot:
+        """What the scheduler sees now."""
+        return Snapshot(
+            self.now * SECOND,
+            self.nodes,
+            self.projects,
+            tuple(self.running.values()),
+            tuple(self.queue.values()),
+            self.rules,
+        )
+
+    def submit(self, *workloads: Workload) -> None:
+        """Put workloads into the queue."""
+        self.queue.update({workload.id: workload for workload in workloads})
+
+    def delete(self, *ids: str) -> None:
+        """Stop running workloads for good; they leave within the next step."""
+        for id_ in ids:
+            self.running[id_] = replace(self.running[id_], leaving=True)
+            self.ending.add(id_)
+
+    def step(self) -> Decision:
+        """Decide once and do it; who left before frees its places, and goes back to the queue if it was taken back."""
+        decision = decide(self.snapshot())
+        check(self.snapshot(), decision)
+        left = [id_ for id_, running in self.running.items() if running.leaving]
+        for id_, places in decision.placements.items():
+            self.running[id_] = Running(self.queue.pop(id_), places, self.now * SECOND)
+        for reclaim in decision.reclaims:
+            self.running[reclaim.victim] = replace(self.running[reclaim.victim], leaving=True)
+        for id_ in left:
+            gone = self.running.pop(id_)
+            if id_ not in self.ending:
+                self.queue[id_] = gone.workload
+        self.now += 1
+        self.decisions.append(decision)
+        return decision
+
+    def settle(self, limit: int = 50) -> list[str]:
+        """Step until nothing changes any more; return who was taken back on the way."""
+        victims: list[str] = []
+        for _ in range(limit):
+            leaving = any(running.leaving for running in self.running.values())
+            decision = self.step()
+            victims += [reclaim.victim for reclaim in decision.reclaims]
+            if not decision.placements and not decision.reclaims and not leaving:
+                return victims
+        raise AssertionError(f"nothing settles within {limit} steps: {self.decisions[-1].log}")
+
+    def held(self) -> dict[str, int]:
+        """What each project holds, in milli-GPU."""
+        return held(self.running.values(), self.projects)
+
+
+def held(running: Iterable[Running], projects: Iterable[ProjectState]) -> dict[str, int]:
+    """Sum up what each project holds."""
+    total = Counter({item.name: 0 for item in projects})
+    for each in running:
+        total[each.workload.project] += each.workload.total_milli
+    return dict(total)
+
+
+def check(snapshot: Snapshot, decision: Decision) -> None:
+    """Assert what holds for every decision, whatever the cluster."""
+    queued = {workload.id: workload for workload in snapshot.queue}
+    running = {each.workload.id: each for each in snapshot.running}
+    quota = {item.name: item for item in snapshot.projects}
+    assert set(decision.placements) | set(decision.waits) == set(queued), "every workload is placed or waits"
+    assert not set(decision.placements) & set(decision.waits)
+    assert all(wait.reason for wait in decision.waits.values()), "whoever waits is told why"
+    assert sorted(wait.position for wait in decision.waits.values()) == list(range(1, len(decision.waits) + 1))
+    assert len(decision.log) == len(queued) + len(decision.reclaims), "one line for each decision"
+
+    placed = [Running(queued[id_], places, snapshot.now) for id_, places in decision.placements.items()]
+    check_room(snapshot.nodes, running.values(), placed)
+    for each in placed:
+        limits = quota[each.workload.project]
+        mine = [item.workload for item in (*running.values(), *placed) if item.workload.project == limits.name]
+        if each.workload.total_milli and not limits.over_quota:
+            assert sum(item.total_milli for item in mine) <= limits.quota_milli, "a hard cap holds"
+        if each.workload.total_milli and not each.workload.preemptible:
+            fixed = sum(item.total_milli for item in mine if not item.preemptible)
+            assert fixed <= limits.quota_milli, "work that cannot be taken back lives within the quota"
+
+    kept = held([each for each in running.values() if not each.leaving], snapshot.projects)
+    assert len({reclaim.victim for reclaim in decision.reclaims}) == len(decision.reclaims), "nobody is taken twice"
+    for reclaim in decision.reclaims:
+        victim, beneficiary = running[reclaim.victim].workload, queued[reclaim.beneficiary]
+        assert not running[reclaim.victim].leaving, "who is leaving is not taken back again"
+        assert victim.preemptible, "only what may be taken back is"
+        assert snapshot.now - running[reclaim.victim].since >= snapshot.rules.min_runtime_s * SECOND
+        assert reclaim.beneficiary in decision.waits, "who gets the room waits until it is free"
+        if victim.project == beneficiary.project:
+            assert victim.priority < beneficiary.priority
+        else:
+            assert kept[victim.project] + _placed_of(placed, victim.project) > quota[victim.project].quota_milli, (
+                "a project within its quota never loses"
+            )
+
+
+def _placed_of(placed: Iterable[Running], name: str) -> int:
+    return sum(each.workload.total_milli for each in placed if each.workload.project == name)
+
+
+def check_room(nodes: Iterable[NodeState], running: Iterable[Running], placed: Iterable[Running]) -> None:
+    """Assert that what is placed fits beside what runs: GPUs, CPU, memory, gangs, nothing whole and shared at once."""
+    known = {item.name: item for item in nodes}
+    parts: dict[tuple[str, str], list[int]] = {}
+    cpu: Counter[str] = Counter()
+    memory: Counter[str] = Counter()
+    touched: set[str] = set()
+    for new, each in [*((False, each) for each in running), *((True, each) for each in placed)]:
+        workload = each.workload
+        if new:
+            assert len(each.placements) == workload.containers, "a gang starts as a whole"
+        for placement in each.placements:
+            cpu[placement.node] += workload.cpu_milli
+            memory[placement.node] += workload.memory_mib
+            for share in placement.shares:
+                parts.setdefault((placement.node, share.uuid), []).append(share.milli)
+            if not new:
+                continue
+            touched.add(placement.node)
+            home = known[placement.node]
+            assert home.open, "a closed node takes nothing new"
+            milli = [share.milli for share in placement.shares]
+            assert sum(milli) == workload.gpu_milli, "a container gets exactly its share"
+            assert sum(1 for part in milli if part < 1000) <= 1
+            assert {share.uuid for share in placement.shares} <= {gpu.uuid for gpu in home.gpus}
+    for shares in parts.values():
+        assert sum(shares) <= 1000, "no GPU is given away twice, whole and shared at once least of all"
+    for name in touched:
+        assert not known[name].cpu_milli or cpu[name] <= known[name].cpu_milli
+        assert not known[name].memory_mib or memory[name] <= known[name].memory_mib

@@ -21,7 +21,7 @@ from api.nodes import service as nodes
 from api.nodes.heartbeats import Heartbeats
 from api.reconcilers.observe import Ghost, Observer
 from api.reconcilers.operate import Operator
-from api.scheduler.loop import schedule
+from api.scheduler.loop import Loop
 from api.sessions import service as sessions
 from api.sessions.models import State
 from api.settings import Settings
@@ -55,6 +55,7 @@ class Manager:
         self._settings = settings
         self._observer = Observer(database, heartbeats)
         self._operator = Operator(database, engine)
+        self.scheduler = Loop(database, settings)
         self._woken = asyncio.Event()
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._retries: dict[UUID, _Retry] = {}
@@ -111,7 +112,7 @@ class Manager:
     async def _pass(self) -> bool:
         """Do everything that can be done now; returns whether anything was begun."""
         await self._mark_lost()
-        await schedule(self._database)
+        await self.scheduler.run()
         async with self._database.reading() as db:
             waiting = {session.id: session.state for session in await sessions.in_states(db, IN_OPERATION)}
         for gone in self._retries.keys() - waiting.keys():

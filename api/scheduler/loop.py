@@ -1,85 +1,239 @@
-"""The scheduler's loop: reads a snapshot from the database, lets it be decided, and writes the decision back."""
+"""The scheduler's loop: reads a snapshot from the database, lets it be decided, and writes the decision back.
+
+A cycle is left out where nothing has changed since the last one, so that an idle cluster and a full one cost little.
+What does not change is not read again either: the nodes, and the sessions that run.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.database import Database
-from api.nodes import service as nodes
-from api.nodes.models import Node
-from api.nodes.models import NodeState as Readiness
+from api.database import Database, now
+from api.groups import service as groups
+from api.groups.permissions import Permissions
+from api.nodes.fleet import Fleet
 from api.projects import service as projects
-from api.scheduler.before_decide import decide
-from api.scheduler.before_snapshot import Decision, GpuState, NodeState, ProjectState, Snapshot, Waiting
+from api.projects.models import Project
+from api.scheduler.planner import Planner
+from api.scheduler.snapshot import Decision, Placement, ProjectState, Rules, Running, Snapshot, Within, Workload
+from api.sessions import scheduling
 from api.sessions import service as sessions
-from api.sessions.models import HOLDING, Container, Grant, Session, State
+from api.sessions.models import Container, Grant, State
+from api.sessions.scheduling import Asked, Remark
+from api.settings import Settings
 
 log = structlog.get_logger()
 
-
-async def schedule(database: Database) -> int:
-    """Serve the queue once; returns how many sessions got a place."""
-    async with database.reading() as db:
-        pending = await sessions.in_states(db, [State.PENDING])
-        if not pending:
-            return 0
-        ready = [node for node in await nodes.every(db) if node.state is Readiness.READY]
-        snapshot = await _snapshot(db, pending, ready)
-    decision = decide(snapshot)
-    return await _apply(database, decision, pending, {node.name: node.id for node in ready})
+SECOND = 1_000_000
+NOT_ACTIVE = "not-active"
+"""Why a session waits whose project is outside its period; the scheduler does not see it."""
 
 
-async def _snapshot(db: AsyncSession, pending: Sequence[Session], ready: Sequence[Node]) -> Snapshot:
-    used = await sessions.used_by_gpu(db)
-    held = await sessions.used_by_project(db)
-    placed = Counter(
-        container.node_id for session in await sessions.in_states(db, HOLDING) for container in session.containers
-    )
-    return Snapshot(
-        nodes=tuple(
-            NodeState(
-                node.name,
-                tuple(GpuState(gpu.index, gpu.uuid, used.get((node.id, gpu.uuid), 0)) for gpu in node.gpus),
-                placed[node.id],
-            )
-            for node in ready
-        ),
-        projects=tuple(
-            ProjectState(project.name, project.quota_milli, held.get(project.id, 0))
+@dataclass(frozen=True)
+class Cycle:
+    """What was seen and what was decided."""
+
+    snapshot: Snapshot
+    decision: Decision
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A snapshot, and the rows that it was made from."""
+
+    snapshot: Snapshot
+    queue: Sequence[Asked]
+    inactive: Sequence[Asked]
+    names: dict[UUID, str]
+
+
+class Loop:
+    """Keeps what it has read between the cycles; only the leader runs it."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        """Start with nothing read."""
+        self._database = database
+        self._rules = Rules(min_runtime_s=settings.min_runtime_s, reserve_after_s=settings.reserve_after_s)
+        self._fleet = Fleet()
+        self._planner = Planner()
+        self._running: dict[UUID, tuple[int, Running]] = {}
+        self._mark: object = None
+        self._due = 0
+        self._said: frozenset[str] = frozenset()
+        self.last: Cycle | None = None
+
+    async def run(self) -> int:
+        """Serve the queue once, where there is anything new to it; returns how many sessions got their places."""
+        moment = now()
+        async with self._database.reading() as db:
+            mark = await self._look(db, moment)
+            if mark is None or (mark == self._mark and micros(moment) < self._due):
+                return 0
+            read = await self._read(db, moment)
+        decision = await asyncio.to_thread(self._decide, read.snapshot)
+        placed = await self._apply(read, decision)
+        self._say(decision)
+        self._mark, self._due = mark, self._next(read.snapshot)
+        self.last = Cycle(read.snapshot, decision)
+        return placed
+
+    async def look(self) -> Cycle:
+        """Return the last cycle; where this process has run none, what it would decide now, which changes nothing."""
+        if self.last:
+            return self.last
+        moment = now()
+        async with self._database.reading() as db:
+            await self._fleet.refresh(db)
+            snapshot = (await self._read(db, moment)).snapshot
+        return Cycle(snapshot, await asyncio.to_thread(Planner.of(snapshot).decide, snapshot.queue, snapshot.now))
+
+    async def _look(self, db: AsyncSession, moment: datetime) -> object:
+        """Return what is another value whenever a decision may come out differently; None where nothing waits."""
+        sessions_mark = await scheduling.mark(db, moment)
+        if sessions_mark is None:
+            return None
+        every = [
+            (project.name, projects.held_milli(project, moment), project.over_quota, project.over_quota_weight)
+            + (projects.is_active(project, moment), project.training_group, project.interactive_group)
             for project in await projects.every(db)
-        ),
-        queue=tuple(
-            Waiting(str(session.id), session.project.name, session.gpu_milli, session.created_at) for session in pending
-        ),
-    )
+        ]
+        return sessions_mark, tuple(every), await self._fleet.refresh(db)
 
+    async def _read(self, db: AsyncSession, moment: datetime) -> _Read:
+        known = {project.id: project for project in await projects.every(db)}
+        permissions = await groups.permissions(db)
+        pending = await scheduling.pending(db, moment)
+        active = [row for row in pending if projects.is_active(known[row.project_id], moment)]
+        inactive = [row for row in pending if not projects.is_active(known[row.project_id], moment)]
+        await self._read_running(db, known, permissions)
+        snapshot = Snapshot(
+            now=micros(moment),
+            nodes=self._fleet.nodes,
+            projects=tuple(_project(project, moment) for project in known.values()),
+            running=tuple(running for _, running in self._running.values()),
+            queue=tuple(self._workload(row, known[row.project_id], permissions) for row in active),
+            rules=self._rules,
+        )
+        return _Read(snapshot, active, inactive, {id_: project.name for id_, project in known.items()})
 
-async def _apply(database: Database, decision: Decision, pending: Sequence[Session], node_ids: dict[str, UUID]) -> int:
-    placed = 0
-    changed = [item for item in pending if decision.reasons.get(str(item.id)) != item.reason]
-    if not changed:
-        return 0
-    async with database.transaction() as db:
-        for session in changed:
-            placement = decision.placements.get(str(session.id))
-            if placement is None:
-                await sessions.change(db, session, reason=decision.reasons[str(session.id)])
-                continue
-            container = Container(
-                session_id=session.id,
-                rank=0,
-                node_id=node_ids[placement.node],
+    async def _read_running(self, db: AsyncSession, known: dict[UUID, Project], permissions: Permissions) -> None:
+        """Read those of the sessions that hold places which have changed since they were read."""
+        holding = await scheduling.holding(db)
+        kept = {id_: self._running[id_] for id_ in holding if self._running.get(id_, (-1,))[0] == holding[id_]}
+        changed = holding.keys() - kept.keys()
+        places = await scheduling.places(db, changed)
+        for row in await scheduling.asked(db, changed):
+            workload = self._workload(row, known[row.project_id], permissions)
+            since = row.started_at or row.scheduled_at or row.created_at
+            leaving = row.state is State.TERMINATING
+            kept[row.id] = row.revision, Running(workload, places.get(row.id, ()), micros(since), leaving)
+        self._running = dict(sorted(kept.items()))
+
+    def _workload(self, row: Asked, project: Project, permissions: Permissions) -> Workload:
+        allowed, grouped_only = permissions.allowed(row.user_id, project, row.kind, row.group or None)
+        return Workload(
+            id=str(row.id),
+            project=project.name,
+            submitted_at=micros(max(row.created_at, row.starts_at or row.created_at)),
+            name=row.name,
+            containers=row.size,
+            gpu_milli=row.gpu_milli,
+            cpu_milli=row.cpu_milli,
+            memory_mib=row.memory_mib,
+            preemptible=row.preemptible,
+            priority=row.priority,
+            groups=allowed,
+            grouped_only=grouped_only,
+            models=self._fleet.models_of(row.models) if row.models else (),
+            within=Within(row.within),
+            within_required=row.within_required,
+        )
+
+    def _decide(self, snapshot: Snapshot) -> Decision:
+        self._planner.sync(snapshot)
+        return self._planner.decide(snapshot.queue, snapshot.now, snapshot.rules)
+
+    async def _apply(self, read: _Read, decision: Decision) -> int:
+        """Write what was decided; whatever has changed since it was read is left to the next cycle."""
+        placed = [row for row in read.queue if str(row.id) in decision.placements]
+        remarks = [*self._waits(read.queue, decision), *_outside(read)]
+        if not (placed or remarks or decision.reclaims):
+            return 0
+        count = 0
+        async with self._database.transaction() as db:
+            await self._take_back(db, read, decision)
+            for row in placed:
+                containers = self._containers(row.id, decision.placements[str(row.id)])
+                count += await sessions.schedule(db, row, containers)
+            await scheduling.remark(db, remarks)
+        return count
+
+    async def _take_back(self, db: AsyncSession, read: _Read, decision: Decision) -> None:
+        names = {str(row.id): f"{read.names[row.project_id]}/{row.name}" for row in read.queue}
+        for reclaim in sorted(decision.reclaims, key=lambda item: item.victim):
+            victim = UUID(reclaim.victim)
+            reason = f"taken back for {names[reclaim.beneficiary]}: {reclaim.reason}"
+            await sessions.take_back(db, victim, self._running[victim][0], reason)
+
+    def _containers(self, session_id: UUID, placements: Iterable[Placement]) -> list[Container]:
+        return [
+            Container(
+                session_id=session_id,
+                rank=rank,
+                node_id=self._fleet.ids[placement.node],
                 grants=[
-                    Grant(session_id=session.id, rank=0, index=share.index, uuid=share.uuid, milli=share.milli)
+                    Grant(session_id=session_id, rank=rank, index=share.index, uuid=share.uuid, milli=share.milli)
                     for share in placement.shares
                 ],
             )
-            if await sessions.schedule(db, session, [container]):
-                log.info("scheduled", session=session.name, project=session.project.name, node=placement.node)
-                placed += 1
-    return placed
+            for rank, placement in enumerate(placements)
+        ]
+
+    def _waits(self, queue: Sequence[Asked], decision: Decision) -> Iterable[Remark]:
+        """Yield what is new of those who wait."""
+        for row in queue:
+            wait = decision.waits.get(str(row.id))
+            if wait and (wait.reason, wait.cause, wait.position) != (row.reason, row.cause, row.position):
+                yield Remark(row.id, row.revision, wait.reason, str(wait.cause), wait.position)
+
+    def _say(self, decision: Decision) -> None:
+        """Log each decision once, not again while it stays the same."""
+        for line in decision.log:
+            if line not in self._said:
+                log.info("decision", decision=line)
+        self._said = frozenset(decision.log)
+
+    def _next(self, snapshot: Snapshot) -> int:
+        """Return when time alone may change the decision: somebody has run, or has waited, for long enough."""
+        ran = [item.since + snapshot.rules.min_runtime_s * SECOND for item in snapshot.running if not item.leaving]
+        waited = [item.submitted_at + snapshot.rules.reserve_after_s * SECOND for item in snapshot.queue]
+        return min((moment for moment in (*ran, *waited) if moment > snapshot.now), default=snapshot.now + 2**60)
+
+
+def micros(moment: datetime) -> int:
+    """Return a moment as whole microseconds."""
+    return round(moment.timestamp() * SECOND)
+
+
+def _project(project: Project, moment: datetime) -> ProjectState:
+    """Return a project as it is now: outside its period nothing is guaranteed to it."""
+    return ProjectState(
+        name=project.name,
+        quota_milli=projects.held_milli(project, moment),
+        over_quota=project.over_quota,
+        weight=project.over_quota_weight,
+    )
+
+
+def _outside(read: _Read) -> Iterable[Remark]:
+    for row in read.inactive:
+        reason = f"{read.names[row.project_id]} is outside its period; an administrator may change that"
+        if (row.reason, row.cause) != (reason, NOT_ACTIVE):
+            yield Remark(row.id, row.revision, reason, NOT_ACTIVE, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -29,6 +29,18 @@ in_states = repository.in_states
 by_ids = repository.by_ids
 log_tail = repository.log_tail
 keep_log = repository.keep_log
+
+
+class Versioned(Protocol):
+    """A session, as far as changing it goes: which one, and the revision of it that was read."""
+
+    @property
+    def id(self) -> UUID:
+        """Its id."""
+
+    @property
+    def revision(self) -> int:
+        """Its lock token."""
 
 
 async def submit(db: AsyncSession, request: SessionRequest, caller: Identity, settings: Settings) -> Session:
@@ -105,18 +117,24 @@ async def delete(db: AsyncSession, project: str, name: str, caller: Identity) ->
     raise ConflictError(f"session {name} changes all the time", where="name", cure="try again")
 
 
-async def change(db: AsyncSession, session: Session, **values: Any) -> bool:
+async def change(db: AsyncSession, session: Versioned, **values: Any) -> bool:
     """Change a session unless somebody else has done so since it was read; returns whether it was changed."""
     return await repository.update_guarded(db, session.id, session.revision, values)
 
 
-async def schedule(db: AsyncSession, session: Session, containers: Sequence[Container]) -> bool:
+async def schedule(db: AsyncSession, session: Versioned, containers: Sequence[Container]) -> bool:
     """Give a pending session its places."""
     changed = await change(db, session, state=State.SCHEDULED, scheduled_at=now(), reason="", cause="", position=0)
     if changed:
         for container in containers:
             repository.add(db, container)
     return changed
+
+
+async def take_back(db: AsyncSession, session_id: UUID, revision: int, reason: str) -> bool:
+    """Stop a session that holds places so that it waits again; returns False where it has changed since it was read."""
+    values = {"state": State.TERMINATING, "ending": State.PENDING, "reason": reason}
+    return await repository.update_guarded(db, session_id, revision, values)
 
 
 async def note_containers(db: AsyncSession, session: Session, values: Mapping[int, dict[str, Any]]) -> None:

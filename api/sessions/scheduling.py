@@ -1,0 +1,141 @@
+"""What the scheduler reads of sessions, and what it writes: plain columns, for there may be tens of thousands."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, bindparam, func, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.nodes.models import Node
+from api.scheduler.snapshot import Placement, Share
+from api.sessions.models import ENDED, HOLDING, Container, Grant, Session, State
+
+CHUNK = 1000
+"""So many ids stand in one query at most."""
+
+_ASKED = (
+    Session.id,
+    Session.revision,
+    Session.name,
+    Session.project_id,
+    Session.user_id,
+    Session.kind,
+    Session.state,
+    Session.priority,
+    Session.preemptible,
+    Session.size,
+    Session.gpu_milli,
+    Session.cpu_milli,
+    Session.memory_mib,
+    Session.group,
+    Session.models,
+    Session.within,
+    Session.within_required,
+    Session.created_at,
+    Session.starts_at,
+    Session.scheduled_at,
+    Session.started_at,
+    Session.reason,
+    Session.cause,
+    Session.position,
+)
+
+Asked = Row[Any]
+"""What a session asks for, and how far it is: the columns above."""
+Mark = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Why a pending session waits, for people and for programs, and its place in the queue."""
+
+    session_id: UUID
+    revision: int
+    reason: str
+    cause: str
+    position: int
+
+
+async def mark(db: AsyncSession, at: datetime) -> Mark | None:
+    """Return what changes whenever a session does; None where nothing waits that could start."""
+    if not await db.scalar(select(func.count()).where(*_due(at))):
+        return None
+    sums = select(Session.state, func.count(), func.sum(Session.revision), func.max(Session.since))
+    rows = await db.execute(sums.where(Session.state.not_in(ENDED)).group_by(Session.state).order_by(Session.state))
+    due = await db.scalar(select(func.count()).where(*_due(at)))
+    return (due, *(tuple(row) for row in rows))
+
+
+async def pending(db: AsyncSession, at: datetime) -> Sequence[Asked]:
+    """Return the sessions that wait and whose start has come."""
+    return (await db.execute(select(*_ASKED).where(*_due(at)).order_by(Session.created_at, Session.id))).all()
+
+
+async def holding(db: AsyncSession) -> dict[UUID, int]:
+    """Return the revisions of the sessions that hold places, by their ids."""
+    rows = await db.execute(select(Session.id, Session.revision).where(Session.state.in_(HOLDING)))
+    return {id_: revision for id_, revision in rows}
+
+
+async def asked(db: AsyncSession, ids: Collection[UUID]) -> list[Asked]:
+    """Return what some sessions ask for."""
+    found: list[Asked] = []
+    for part in _chunks(ids):
+        found += await db.execute(select(*_ASKED).where(Session.id.in_(part)).order_by(Session.created_at, Session.id))
+    return found
+
+
+async def places(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, tuple[Placement, ...]]:
+    """Return where the containers of some sessions are, in the order of their ranks."""
+    found: defaultdict[UUID, list[Placement]] = defaultdict(list)
+    for part in _chunks(ids):
+        held: defaultdict[tuple[UUID, int], list[Share]] = defaultdict(list)
+        grants = select(Grant.session_id, Grant.rank, Grant.index, Grant.uuid, Grant.milli)
+        for id_, rank, index, uuid, milli in await db.execute(
+            grants.where(Grant.session_id.in_(part)).order_by(Grant.session_id, Grant.rank, Grant.index)
+        ):
+            held[id_, rank].append(Share(index, uuid, milli))
+        containers = select(Container.session_id, Container.rank, Node.name).join(Node, Node.id == Container.node_id)
+        for id_, rank, node in await db.execute(
+            containers.where(Container.session_id.in_(part)).order_by(Container.session_id, Container.rank)
+        ):
+            found[id_].append(Placement(node, tuple(held[id_, rank])))
+    return {id_: tuple(placements) for id_, placements in found.items()}
+
+
+async def remark(db: AsyncSession, remarks: Sequence[Remark]) -> None:
+    """Write why sessions wait; one that has changed since it was read is left alone."""
+    if not remarks:
+        return
+    query = (
+        update(Session)
+        .where(Session.id == bindparam("known"), Session.revision == bindparam("read"))
+        .where(Session.state == State.PENDING)
+        .values(
+            reason=bindparam("reason"),
+            cause=bindparam("cause"),
+            position=bindparam("position"),
+            revision=bindparam("read") + 1,
+        )
+    )
+    rows = [
+        {"known": each.session_id, "read": each.revision, "reason": each.reason}
+        | {"cause": each.cause, "position": each.position}
+        for each in remarks
+    ]
+    await (await db.connection()).execute(query, rows)
+
+
+def _due(at: datetime) -> tuple[Any, ...]:
+    return Session.state == State.PENDING, or_(Session.starts_at.is_(None), Session.starts_at <= at)
+
+
+def _chunks(ids: Iterable[UUID]) -> Iterator[list[UUID]]:
+    ordered = sorted(ids)
+    return (ordered[start : start + CHUNK] for start in range(0, len(ordered), CHUNK))

@@ -18,6 +18,7 @@ from api.images import endpoints as images
 from api.logins import endpoints as logins
 from api.nodes import endpoints as nodes
 from api.nodes.heartbeats import Heartbeats
+from api.presets import endpoints as presets
 from api.projects import endpoints as projects
 from api.reconcilers.manager import Manager
 from api.sessions import endpoints as sessions
@@ -78,6 +79,7 @@ def _routes() -> APIRouter:
         nodes.router,
         groups.router,
         images.router,
+        presets.router,
         sessions.router,
         system.router,
         system.health,

@@ -20,6 +20,7 @@ import api.groups.models
 import api.images.models
 import api.logins.models
 import api.nodes.models
+import api.presets.models
 import api.projects.models
 import api.sessions.models
 import api.usage.models

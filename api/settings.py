@@ -42,6 +42,9 @@ class Settings(BaseModel):
     heartbeat_interval_s: float = Field(default=5.0, gt=0)
     node_lost_s: float = Field(default=15.0, gt=0)
     volume_root: str | None = Field(default=None, pattern=r"^/")
+    min_runtime_s: int = Field(default=0, ge=0, le=31_536_000)
+    reserve_after_s: int = Field(default=60, ge=0, le=31_536_000)
+    large_shm_mib: int = Field(default=8192, ge=64)
     login_lifetime_s: int = Field(default=12 * 3600, gt=0)
     login_idle_s: int = Field(default=2 * 3600, gt=60)
 

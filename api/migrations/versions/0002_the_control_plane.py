@@ -22,6 +22,16 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("name", name=op.f("pk_domains")),
     )
     op.create_table(
+        "presets",
+        sa.Column("name", sa.String(length=20), nullable=False),
+        sa.Column("description", sa.Text(), nullable=False),
+        sa.Column("cpu_milli", sa.Integer(), nullable=False),
+        sa.Column("memory_mib", sa.BigInteger(), nullable=False),
+        sa.Column("shm_mib", sa.BigInteger(), nullable=False),
+        sa.Column("gpu_milli", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_presets")),
+    )
+    op.create_table(
         "spans",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("session_id", sa.Uuid(), nullable=False),
@@ -307,7 +317,6 @@ def upgrade() -> None:
         batch_op.add_column(sa.Column("interactive_limit_s", sa.Integer(), server_default="0", nullable=False))
         batch_op.add_column(sa.Column("interactive_extension_s", sa.Integer(), server_default="0", nullable=False))
         batch_op.create_index(batch_op.f("ix_projects_domain"), ["domain"], unique=False)
-        batch_op.create_foreign_key(batch_op.f("fk_projects_domain_domains"), "domains", ["domain"], ["name"])
         batch_op.create_foreign_key(
             batch_op.f("fk_projects_training_group_resource_groups"), "resource_groups", ["training_group"], ["name"]
         )
@@ -317,6 +326,7 @@ def upgrade() -> None:
             ["interactive_group"],
             ["name"],
         )
+        batch_op.create_foreign_key(batch_op.f("fk_projects_domain_domains"), "domains", ["domain"], ["name"])
 
     with op.batch_alter_table("sessions", schema=None) as batch_op:
         batch_op.add_column(
@@ -372,3 +382,33 @@ def upgrade() -> None:
         batch_op.create_foreign_key(batch_op.f("fk_users_policy_user_policies"), "user_policies", ["policy"], ["name"])
 
     # ### end Alembic commands ###
+
+    op.bulk_insert(
+        sa.table(
+            "presets",
+            sa.column("name", sa.String()),
+            sa.column("description", sa.Text()),
+            sa.column("cpu_milli", sa.Integer()),
+            sa.column("memory_mib", sa.BigInteger()),
+            sa.column("shm_mib", sa.BigInteger()),
+            sa.column("gpu_milli", sa.Integer()),
+        ),
+        [
+            {
+                "name": name,
+                "description": "",
+                "cpu_milli": cpu_milli,
+                "memory_mib": memory_mib,
+                "shm_mib": shm_mib,
+                "gpu_milli": gpu_milli,
+            }
+            for name, cpu_milli, memory_mib, shm_mib, gpu_milli in (
+                ("small", 1000, 4096, 64, 0),
+                ("medium", 2000, 6144, 1024, 0),
+                ("medium-gpu", 2000, 6144, 1024, 1000),
+                ("large", 4000, 8192, 1024, 0),
+                ("large-gpu", 4000, 8192, 1024, 2000),
+                ("research-gpu", 8000, 49152, 2048, 4500),
+            )
+        ],
+    )

@@ -1,0 +1,1 @@
+"""Presets: sizes of sessions by name."""

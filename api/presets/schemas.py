@@ -1,0 +1,61 @@
+"""Bodies of the preset endpoints."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator
+
+from api.model import Name, Request, Text, View
+
+MAX_CPU_MILLI = 4_096_000
+MAX_MEMORY_MIB = 64 * 1024 * 1024
+
+CpuMilli = Annotated[int, Field(ge=0, le=MAX_CPU_MILLI)]
+"""Thousandths of a core; 0: no limit."""
+MemoryMib = Annotated[int, Field(ge=0, le=MAX_MEMORY_MIB)]
+"""MiB; 0: no limit."""
+ShmMib = Annotated[int, Field(ge=1, le=MAX_MEMORY_MIB)]
+"""MiB of `/dev/shm`."""
+GpuMilli = Annotated[int, Field(ge=0)]
+"""Milli-GPU; 0: none."""
+Description = Annotated[Text, Field(max_length=2000)]
+
+
+class PresetRequest(Request):
+    """A preset to create, for one container: thousandths of a core, MiB, milli-GPU; no CPU or memory is no limit."""
+
+    name: Name
+    description: Description = ""
+    cpu_milli: CpuMilli = 0
+    memory_mib: MemoryMib = 0
+    shm_mib: ShmMib = 64
+    gpu_milli: GpuMilli = 0
+
+
+class PresetChange(Request):
+    """What to change of a preset; what is left out stays, and so do the sessions that were submitted with it."""
+
+    description: Description | None = None
+    cpu_milli: CpuMilli | None = None
+    memory_mib: MemoryMib | None = None
+    shm_mib: ShmMib | None = None
+    gpu_milli: GpuMilli | None = None
+
+    @field_validator("*")
+    @classmethod
+    def _not_null(cls, value: Any) -> Any:
+        if value is None:
+            raise ValueError("null is no value here; leave the key out to keep what is")
+        return value
+
+
+class PresetView(View):
+    """A preset."""
+
+    name: str
+    description: str
+    cpu_milli: int
+    memory_mib: int
+    shm_mib: int
+    gpu_milli: int

@@ -102,7 +102,7 @@ async def delete(db: AsyncSession, group: ResourceGroup) -> None:
     await db.delete(group)
 
 
-def _whole() -> Select[tuple[ResourceGroup]]:
+def _whole() -> Select[ResourceGroup]:
     return select(ResourceGroup).options(
         selectinload(ResourceGroup.nodes).lazyload(Node.gpus),
         selectinload(ResourceGroup.users),

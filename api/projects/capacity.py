@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
+from itertools import zip_longest
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ def overfull(course: Sequence[Step], claim: Claim, capacity: int) -> Step | None
 
 def _sums(changes: Sequence[tuple[datetime, int]]) -> Iterator[Step]:
     total = 0
-    for (since, change), following in pairwise([*changes, None]):
+    ends = [moment for moment, _ in changes[1:]]
+    for (since, change), until in zip_longest(changes, ends):
         total += change
-        yield Step(since, following[0] if following else None, total)
+        yield Step(since, until, total)

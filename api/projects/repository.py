@@ -92,5 +92,5 @@ async def delete(db: AsyncSession, project: Project) -> None:
     await db.delete(project)
 
 
-def _with_people(query: Select[tuple[Project]], *, people: bool) -> Select[tuple[Project]]:
+def _with_people(query: Select[Project], *, people: bool) -> Select[Project]:
     return query.options(selectinload(Project.memberships)) if people else query

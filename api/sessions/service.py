@@ -46,9 +46,10 @@ class Versioned(Protocol):
 async def submit(db: AsyncSession, request: SessionRequest, caller: Identity, settings: Settings) -> Session:
     """Put a session into the queue; raises InputError for what could never run, ConflictError for a name in use."""
     project = await projects.get(db, request.project, caller)
+    projects.check_active(project, now())
     check_share(request.gpu_milli, settings.split)
     await _check_size(db, request.gpu_milli)
-    image = await images.resolve(db, request.image)
+    image = await images.resolve(db, request.image, project.id)
     known = await repository.by_name(db, project.id, request.name)
     if known and known.state not in ENDED:
         raise ConflictError(

@@ -209,7 +209,8 @@ class Cycle:
         ledger, project = self.ledger, workload.project
         if not ledger.may_be_fixed(workload):
             return
-        until, taken = self.now - self.rules.min_runtime_s * SECOND, self.gone
+        until = self.now - self.rules.min_runtime_s * SECOND if self.rules.min_runtime_s else NO_SHARE
+        taken = self.gone
         due = ledger.due(workload)
         over_quota = ledger.over_quota(project) if workload.total_milli else {}
         if workload.total_milli and not due:

@@ -1,4 +1,4 @@
-"""The reference scenario of quota, over-quota and reclaim (NetApp TR-4858, 4.8 to 4.10), step by step on the scheduler."""
+"""The reference scenario of quota, over-quota and reclaim (NetApp TR-4858, 4.8 to 4.10), replayed step by step."""
 
 from __future__ import annotations
 

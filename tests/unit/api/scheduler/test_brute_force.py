@@ -1,0 +1,196 @@
+"""Reclaim on up to three nodes against every set of victims that there is: it takes a smallest one, if there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from api.scheduler.cluster import Cluster
+from api.scheduler.decide import decide
+from api.scheduler.ledger import Ledger
+from api.scheduler.snapshot import Cause, NodeState, ProjectState, Running, Snapshot, Within, Workload
+from api.scheduler.victims import rank
+from tests.unit.api.scheduler.world import check, held, node, project, runs, work
+
+GPUS = 4
+HELD = 1_000 * 1_000_000
+
+
+def filled(nodes: tuple[NodeState, ...], wanted: list[Workload]) -> tuple[Running, ...]:
+    """Let the workloads run where they fit, one after the other; what does not fit is left out."""
+    cluster = Cluster(nodes)
+    running: list[Running] = []
+    for at, workload in enumerate(wanted):
+        places = cluster.find(workload)
+        if places:
+            cluster.hold(places, workload)
+            running.append(runs(workload, *places, since=at))
+    return tuple(running)
+
+
+def fits_without(nodes: tuple[NodeState, ...], running: tuple[Running, ...], gone: set[str], new: Workload) -> bool:
+    cluster = Cluster(nodes)
+    for each in running:
+        if each.workload.id not in gone:
+            cluster.hold(each.placements, each.workload)
+    return cluster.find(new) is not None
+
+
+def sets(candidates: list[Running]) -> Iterator[tuple[Running, ...]]:
+    for count in range(1, len(candidates) + 1):
+        yield from combinations(candidates, count)
+
+
+def allowed(victims: tuple[Running, ...], beyond: dict[str, int], *, last_may_pass: bool) -> bool:
+    """Whether the victims can be taken one after the other, each from a project beyond its line."""
+    for name in {each.workload.project for each in victims}:
+        taken = [each.workload.total_milli for each in victims if each.workload.project == name]
+        limit = beyond.get(name, 0)
+        if limit <= 0 or (sum(taken) - max(taken) >= limit if last_may_pass else sum(taken) > limit):
+            return False
+    return True
+
+
+def smallest(
+    nodes: tuple[NodeState, ...],
+    running: tuple[Running, ...],
+    new: Workload,
+    beyond: dict[str, int],
+    *,
+    guaranteed: bool,
+) -> tuple[int, int] | None:
+    """The fewest milli-GPU, then the fewest victims, of every set that there is; one that goes below a line only last."""
+    candidates = [each for each in running if each.workload.preemptible and each.workload.project != new.project]
+    for last_may_pass in (False, True) if guaranteed else (False,):
+        found = [
+            rank(victims)[:2]
+            for victims in sets(candidates)
+            if allowed(victims, beyond, last_may_pass=last_may_pass)
+            and fits_without(nodes, running, {each.workload.id for each in victims}, new)
+        ]
+        if found:
+            return min(found)
+    return None
+
+
+shares_of = st.sampled_from([250, 500, 750, 1000, 1000, 1500, 2000, 3000, 4000])
+others_of = st.lists(
+    st.tuples(st.sampled_from("bc"), shares_of, st.integers(1, 2), st.sampled_from([True, True, True, False])),
+    min_size=4,
+    max_size=8,
+)
+
+
+def cluster_of(count: int) -> tuple[NodeState, ...]:
+    return tuple(node(f"n{index}", GPUS, switch=f"s{index // 2}") for index in range(count))
+
+
+def run_of(rows: list[tuple[str, int, int, bool]]) -> list[Workload]:
+    return [
+        work(f"w{at}", owner, milli / 1000, at, containers=containers, preemptible=preemptible)
+        for at, (owner, milli, containers, preemptible) in enumerate(rows)
+    ]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    count=st.integers(1, 3),
+    rows=others_of,
+    quotas=st.tuples(st.integers(0, 8), st.integers(0, 8)),
+    milli=shares_of,
+    containers=st.integers(1, 3),
+    level=st.sampled_from([None, Within.NODE, Within.SWITCH]),
+)
+def test_quota_is_taken_back_with_the_smallest_set(
+    count: int,
+    rows: list[tuple[str, int, int, bool]],
+    quotas: tuple[int, int],
+    milli: int,
+    containers: int,
+    level: Within | None,
+) -> None:
+    nodes = cluster_of(count)
+    running = filled(nodes, run_of(rows))
+    projects = (project("a", 100), project("b", quotas[0] / 2), project("c", quotas[1] / 2))
+    more = {"within": level, "within_required": True} if level else {}
+    new = work("new", "a", milli / 1000, 100, containers=containers, **more)
+    snapshot = Snapshot(HELD, nodes, projects, running, (new,))
+    judge(snapshot, new, {item.name: held(running, projects)[item.name] - item.quota_milli for item in projects}, True)
+
+
+@settings(max_examples=100, deadline=None)
+@given(count=st.integers(1, 3), rows=others_of, milli=shares_of, weights=st.tuples(*[st.integers(1, 4)] * 3))
+def test_a_fair_share_is_taken_back_with_the_smallest_set(
+    count: int, rows: list[tuple[str, int, int, bool]], milli: int, weights: tuple[int, int, int]
+) -> None:
+    nodes = cluster_of(count)
+    preemptible = [(owner, size, containers, True) for owner, size, containers, _ in rows]
+    running = filled(nodes, run_of(preemptible))
+    projects = tuple(ProjectState(name, 0, weight=weight) for name, weight in zip("abc", weights, strict=True))
+    new = work("new", "a", milli / 1000, 100)
+    snapshot = Snapshot(HELD, nodes, projects, running, (new,))
+    fair = _fair(snapshot)
+    if new.total_milli > fair["a"]:
+        return
+    judge(snapshot, new, {name: milli - fair[name] for name, milli in held(running, projects).items()}, False)
+
+
+def judge(snapshot: Snapshot, new: Workload, beyond: dict[str, int], guaranteed: bool) -> None:
+    """Compare a decision about one new workload with the best one."""
+    decision = decide(snapshot)
+    check(snapshot, decision)
+    if fits_without(snapshot.nodes, snapshot.running, set(), new):
+        assert new.id in decision.placements
+        assert not decision.reclaims, "nobody is taken back for nothing"
+        return
+    best = smallest(snapshot.nodes, snapshot.running, new, beyond, guaranteed=guaranteed)
+    taken = {reclaim.victim for reclaim in decision.reclaims}
+    victims = [each for each in snapshot.running if each.workload.id in taken]
+    if best is None:
+        assert not taken
+        return
+    assert decision.waits[new.id].cause is Cause.RECLAIMING
+    assert rank(victims)[:2] == best, f"took {sorted(taken)}"
+    assert fits_without(snapshot.nodes, snapshot.running, taken, new)
+    for spared in taken:
+        assert not fits_without(snapshot.nodes, snapshot.running, taken - {spared}, new), f"{spared} was not needed"
+
+
+def _fair(snapshot: Snapshot) -> dict[str, int]:
+    from api.scheduler.fairness import Claim, fair_shares
+
+    demand = held(snapshot.running, snapshot.projects)
+    for workload in snapshot.queue:
+        if not Cluster(snapshot.nodes).never_fits(workload):
+            demand[workload.project] += workload.total_milli
+    capacity = sum(len(item.gpus) for item in snapshot.nodes) * 1000
+    return dict(fair_shares(capacity, [Claim(item, demand[item.name]) for item in snapshot.projects]))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_equal_sets_the_youngest_of_the_lowest_priority_goes(seed: int) -> None:
+    nodes = (node("n0", 4),)
+    ages = [(4, 50), (9, 70), (7, 50), (5, 60)]
+    ages = ages[seed:] + ages[:seed]
+    running = tuple(
+        runs(work(f"w{at}", "b", priority=priority), filled_place, since=at)
+        for (at, priority), filled_place in zip(ages, _places(nodes), strict=True)
+    )
+    decision = decide(Snapshot(HELD, nodes, (project("a", 4), project("b", 0)), running, (work("new", "a", at=100),)))
+    assert [reclaim.victim for reclaim in decision.reclaims] == ["w7"]
+
+
+def _places(nodes: tuple[NodeState, ...]) -> list[object]:
+    from tests.unit.api.scheduler.world import on
+
+    return [on(nodes[0].name, *([0] * index), 1) for index in range(4)]
+
+
+def test_the_ledger_has_a_place_for_a_project_that_is_no_more() -> None:
+    ledger = Ledger.of({}, {})
+    assert ledger.project("gone").quota_milli == 0
+    assert not ledger.project("gone").over_quota

@@ -38,9 +38,9 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    frozen = Clock()
+    frozen, real = Clock(), database.now
     for name, module in list(sys.modules.items()):
-        if name.startswith("api.") and getattr(module, "now", None) is database.now:
+        if name.startswith("api.") and getattr(module, "now", None) is real:
             monkeypatch.setattr(module, "now", frozen)
     return frozen
 

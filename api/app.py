@@ -11,7 +11,10 @@ from fastapi import APIRouter, Depends, FastAPI
 from api import docs, errors, system
 from api.access import PREFIX, check_routes, guard
 from api.api_keys import endpoints as api_keys
+from api.apps import endpoints as apps
+from api.apps.service import Directory
 from api.database import Database
+from api.domains import endpoints as domains
 from api.engine.base import Engine
 from api.groups import endpoints as groups
 from api.images import endpoints as images
@@ -23,6 +26,8 @@ from api.projects import endpoints as projects
 from api.reconcilers.manager import Manager
 from api.sessions import endpoints as sessions
 from api.settings import Settings
+from api.usage import endpoints as usage
+from api.user_policies import endpoints as user_policies
 from api.users import endpoints as users
 
 DESCRIPTION = (
@@ -60,6 +65,7 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
     app.state.database = database
     app.state.engine = engine
     app.state.heartbeats = Heartbeats()
+    app.state.apps = Directory()
     app.state.manager = Manager(database, engine, app.state.heartbeats, settings)
     errors.install(app)
     app.include_router(_routes())
@@ -75,12 +81,16 @@ def _routes() -> APIRouter:
         logins.router,
         api_keys.router,
         users.router,
+        user_policies.router,
+        domains.router,
+        usage.router,
         projects.router,
         nodes.router,
         groups.router,
         images.router,
         presets.router,
         sessions.router,
+        apps.router,
         system.router,
         system.health,
     ):

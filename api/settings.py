@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -15,13 +15,17 @@ from reservoir.errors import InputError, Problem
 PREFIX = "PENSTOCK_API_"
 
 
+HostFolder = Annotated[str, Field(pattern=r"^/")]
+
+
 class Settings(BaseModel):
     """What an administrator may set, each as `PENSTOCK_API_<NAME>`; times are in seconds.
 
     `socket` takes the place of `host` and `port`. `tls_cert` and `tls_key` make a TCP port speak TLS and ask agents for
     their certificates. `trust_client_headers` says whether `X-Client-Verify` and `X-Client-Name` come from our own
     edge: that is so behind the unix socket, which only the edge's group may open, and nowhere else unless the
-    administrator says so.
+    administrator says so. `host_mounts` are the folders of the nodes that sessions may mount beside their volumes,
+    separated by colons; `apps_url` is where the edge offers the ports of sessions, empty where it does not.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,12 +45,31 @@ class Settings(BaseModel):
     steps_per_fgpu: int = 10
     heartbeat_interval_s: float = Field(default=5.0, gt=0)
     node_lost_s: float = Field(default=15.0, gt=0)
+    node_gone_s: float = Field(default=600.0, gt=0)
+    unknown_containers_keep_s: float = Field(default=24 * 3600.0, ge=0)
+    launch_limit_s: float = Field(default=60.0, gt=0)
+    pull_limit_s: float = Field(default=3600.0, gt=0)
+    start_limit_s: float = Field(default=300.0, gt=0)
+    stop_grace_s: int = Field(default=5, ge=0, le=600)
+    reclaim_grace_s: int = Field(default=30, ge=0, le=600)
+    warn_before_s: float = Field(default=300.0, ge=0)
     volume_root: str | None = Field(default=None, pattern=r"^/")
+    host_mounts: tuple[HostFolder, ...] = ()
+    apps_url: str = Field(default="", pattern=r"^(https://[^/]+)?$")
     min_runtime_s: int = Field(default=0, ge=0, le=31_536_000)
     reserve_after_s: int = Field(default=60, ge=0, le=31_536_000)
     large_shm_mib: int = Field(default=8192, ge=64)
     login_lifetime_s: int = Field(default=12 * 3600, gt=0)
     login_idle_s: int = Field(default=2 * 3600, gt=60)
+    ldap_url: str | None = Field(default=None, pattern=r"^ldaps?://[^/\s]+$")
+    ldap_ca: Path | None = None
+    ldap_user_dn: str | None = Field(default=None, pattern=r"\{name\}")
+    ldap_search_base: str | None = None
+    ldap_search_filter: str = Field(default="(uid={name})", pattern=r"\{name\}")
+    ldap_bind_dn: str | None = None
+    ldap_bind_password_file: Path | None = None
+    ldap_admin_group: str | None = None
+    ldap_auditor_group: str | None = None
 
     @property
     def split(self) -> Split:
@@ -70,6 +93,10 @@ class Settings(BaseModel):
             raise ValueError("tls_cert and tls_key go together")
         if len({path is None for path in (self.agent_ca, self.agent_cert, self.agent_key)}) > 1:
             raise ValueError("agent_ca, agent_cert and agent_key go together")
+        if self.ldap_url and (self.ldap_user_dn is None) == (self.ldap_search_base is None):
+            raise ValueError("ldap_url needs either ldap_user_dn or ldap_search_base")
+        if (self.ldap_bind_dn is None) != (self.ldap_bind_password_file is None):
+            raise ValueError("ldap_bind_dn and ldap_bind_password_file go together")
         return self
 
 
@@ -79,6 +106,8 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
     values: dict[str, Any] = {
         name.removeprefix(PREFIX).lower(): value for name, value in source.items() if name.startswith(PREFIX) and value
     }
+    if "host_mounts" in values:
+        values["host_mounts"] = tuple(filter(None, values["host_mounts"].split(":")))
     if "socket_mode" in values:
         values["socket_mode"] = _octal(values["socket_mode"])
     try:

@@ -18,6 +18,7 @@ from reservoir.document import Document, Path, check
 from reservoir.errors import InputError
 
 NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+PLACE = r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$"
 Name = Annotated[str, Field(pattern=NAME)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 AbsolutePath = Annotated[str, Field(pattern=r"^(/\.{0,2}[A-Za-z0-9_-][A-Za-z0-9._-]*)+$")]
@@ -68,17 +69,19 @@ class Role(StrEnum):
 
 
 class SimulatedGpus(Part):
-    """GPUs that a lab pretends to have. They are marked as simulated everywhere."""
+    """GPUs that a lab pretends to have, in islands of about equal size. They are marked as simulated everywhere."""
 
     count: int = Field(ge=1, le=MAX_GPUS)
     model: str = "Simulated GPU"
     memory_mib: int = Field(default=16384, ge=1)
+    islands: int = Field(default=1, ge=1, le=MAX_GPUS)
 
 
 class Node(Part):
     """One machine. `address` is its IPv4 address in the site; `ib_address` absent means no InfiniBand.
 
-    `release` is the code name of the Debian release that it runs; a lab starts the node with it.
+    `release` is the code name of the Debian release that it runs; a lab starts the node with it. `region` and `switch`,
+    its leaf switch, say where it stands.
     """
 
     name: Name
@@ -87,6 +90,8 @@ class Node(Part):
     release: Literal["bookworm", "trixie"] = "bookworm"
     agent_port: Port | None = None
     ib_address: IPv4Address | None = None
+    region: Annotated[str, Field(pattern=PLACE)] = ""
+    switch: Annotated[str, Field(pattern=PLACE)] = ""
     simulated_gpus: SimulatedGpus | None = None
 
 
@@ -103,6 +108,7 @@ class Ports(Part):
 
     console: Port = 443
     api: Port = 56789
+    apps: Port = 9443
     reservoir: Port = 8443
     registry: Port = 5000
 
@@ -138,7 +144,10 @@ class Time(Part):
 
 
 class Site(Part):
-    """A whole site. Build it with `load`, which also runs the rules that span several nodes."""
+    """A whole site. Build it with `load`, which also runs the rules that span several nodes.
+
+    `session_host_mounts` are folders of the workers that sessions may mount beside their volumes.
+    """
 
     name: Name
     nodes: list[Node] = Field(min_length=1)
@@ -146,6 +155,7 @@ class Site(Part):
     ports: Ports = Ports()
     storage: list[Storage] = Field(default_factory=list)
     session_storage: Name | None = None
+    session_host_mounts: list[AbsolutePath] = Field(default_factory=list)
     gpu: Split = Split()
     time: Time = Time()
 
@@ -179,6 +189,11 @@ class Site(Part):
         return next(node for node in self.with_role(Role.STORAGE) if storage.node in (None, node.name))
 
     @property
+    def apps_url(self) -> str:
+        """Where people find the apps of their sessions."""
+        return f"https://{self.master.address}:{self.ports.apps}"
+
+    @property
     def session_volume_root(self) -> str | None:
         """The folder on every worker below which sessions' volumes live; None without shared storage."""
         for storage in self.storage:
@@ -197,7 +212,18 @@ def worker_path(storage: ExternalStorage | NfsStorage) -> str | None:
 def load(document: Document) -> Site:
     """Return the site that a document describes; raises one InputError that lists every problem found."""
     site = check(Site, document)
-    rules = (_duplicates, _addresses, _names, _roles, _ports, _servers, _exports, _paths, _session_storage)
+    rules = (
+        _duplicates,
+        _addresses,
+        _names,
+        _roles,
+        _ports,
+        _servers,
+        _exports,
+        _paths,
+        _session_storage,
+        _host_mounts,
+    )
     problems = [document.problem(path, reason, cure) for rule in rules for path, reason, cure in rule(site)]
     if problems:
         raise InputError.of(problems)
@@ -348,3 +374,10 @@ def _session_storage(site: Site) -> Iterator[Finding]:
     elif worker_path(named[0]) is None:
         reason = f"workers do not mount {site.session_storage}"
         yield ("session_storage",), reason, "add worker to its `clients`, or name another storage"
+
+
+def _host_mounts(site: Site) -> Iterator[Finding]:
+    for index, folder in enumerate(site.session_host_mounts):
+        if folder.split("/")[1] in SYSTEM_FOLDERS:
+            path: Path = ("session_host_mounts", index)
+            yield path, f"{folder} belongs to the system", "name a folder such as /mnt/data"

@@ -123,7 +123,7 @@ def _services(seen: Evidence) -> Iterator[Check]:
 def _ports(site: Site, node: Node, seen: Evidence) -> Check:
     wanted: dict[Role, list[int | None]] = {
         Role.RESERVOIR: [site.ports.reservoir, site.ports.registry],
-        Role.MASTER: [site.ports.console, site.ports.api],
+        Role.MASTER: [site.ports.console, site.ports.api, site.ports.apps],
         Role.WORKER: [node.agent_port],
         Role.STORAGE: [NFS_PORT] if seen["exports"] else [],
     }

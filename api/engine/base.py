@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from appliance.agent.protocol import ContainerSpec, ContainerState
+from appliance.agent.protocol import ContainerSpec, ContainerState, ImageState
 from reservoir.errors import UnavailableError
 
 
@@ -51,6 +51,9 @@ class Engine(Protocol):
 
     async def terminate(self, target: Target, container_id: str, grace_s: int) -> None:
         """Stop and remove a container; no error where there is none."""
+
+    async def pull(self, target: Target, reference: str) -> ImageState:
+        """Bring an image onto a node; asked again, it tells how far that has come, and an error once."""
 
     def logs(self, target: Target, container_id: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
         """Return the last `tail` lines of a container's log (None: all), with `follow` as it grows."""

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlencode
 
 import httpx
@@ -15,11 +16,12 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from api.engine.base import Target, UnreachableError
-from appliance.agent.protocol import CONTAINERS_PATH, ContainerSpec, ContainerState
+from appliance.agent.protocol import CONTAINERS_PATH, IMAGES_PATH, ContainerSpec, ContainerState, ImageState, Message
 from reservoir.errors import ConflictError, InputError, NotFoundError, PenstockError, Problem
 
 CONNECT_S = 3.0
 ANSWER_S = 30.0
+MessageT = TypeVar("MessageT", bound=Message)
 KINDS: dict[int, type[PenstockError]] = {404: NotFoundError, 409: ConflictError}
 
 
@@ -74,18 +76,20 @@ class DirectEngine:
 
     async def launch(self, target: Target, spec: ContainerSpec) -> ContainerState:
         """Ask the agent for the container."""
-        response = await self._call(target, "PUT", spec.id, json=spec.model_dump(mode="json"))
-        try:
-            return ContainerState.model_validate_json(response.content)
-        except ValidationError as error:
-            raise UnreachableError(
-                f"the agent of {target.name} answered what is no container's state", delivered=True
-            ) from error
+        path = f"{CONTAINERS_PATH}/{spec.id}"
+        response = await self._call(target, "PUT", path, json=spec.model_dump(mode="json"))
+        return _read(target, ContainerState, response)
 
     async def terminate(self, target: Target, container_id: str, grace_s: int) -> None:
         """Ask the agent to stop and remove the container."""
         patience = httpx.Timeout(ANSWER_S + grace_s, connect=CONNECT_S)
-        await self._call(target, "DELETE", container_id, params={"grace_s": grace_s}, patience=patience)
+        path = f"{CONTAINERS_PATH}/{container_id}"
+        await self._call(target, "DELETE", path, params={"grace_s": grace_s}, patience=patience)
+
+    async def pull(self, target: Target, reference: str) -> ImageState:
+        """Ask the agent for the image."""
+        response = await self._call(target, "PUT", IMAGES_PATH, json={"reference": reference})
+        return _read(target, ImageState, response)
 
     async def logs(self, target: Target, container_id: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
         """Relay the agent's stream."""
@@ -128,13 +132,13 @@ class DirectEngine:
         self,
         target: Target,
         method: str,
-        container_id: str,
+        path: str,
         *,
         json: object = None,
         params: dict[str, int] | None = None,
         patience: httpx.Timeout | None = None,
     ) -> httpx.Response:
-        url = f"https://{_host(target)}{CONTAINERS_PATH}/{container_id}"
+        url = f"https://{_host(target)}{path}"
         try:
             response = await self._client.request(
                 method, url, json=json, params=params, timeout=patience or self._client.timeout
@@ -144,6 +148,15 @@ class DirectEngine:
         if response.is_error:
             raise _refusal(target, response)
         return response
+
+
+def _read(target: Target, kind: type[MessageT], response: httpx.Response) -> MessageT:
+    try:
+        return kind.model_validate_json(response.content)
+    except ValidationError as error:
+        raise UnreachableError(
+            f"the agent of {target.name} answered what is no {kind.__name__}", delivered=True
+        ) from error
 
 
 def _host(target: Target) -> str:

@@ -7,7 +7,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from api.engine.base import Target
-from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, ExecControl
+from appliance.agent.protocol import (
+    ContainerSpec,
+    ContainerState,
+    ContainerStatus,
+    ExecControl,
+    ImageState,
+    ImageStatus,
+)
 from reservoir.errors import NotFoundError, PenstockError
 
 
@@ -35,13 +42,17 @@ class EchoTerminal:
 
 
 class NullEngine:
-    """Keeps containers in a dictionary. `failure` is raised by every call while it is set."""
+    """Keeps containers in a dictionary. `failure` is raised by every call while it is set.
+
+    `images` holds what is answered to pulls, by the image's reference.
+    """
 
     def __init__(self) -> None:
         """Start with no containers."""
         self.containers: dict[tuple[str, str], ContainerState] = {}
         self.specs: dict[str, ContainerSpec] = {}
         self.output: dict[str, bytes] = {}
+        self.images: dict[str, ImageState] = {}
         self.calls: list[tuple[str, str, str]] = []
         self.failure: PenstockError | None = None
         self.first_status = ContainerStatus.RUNNING
@@ -57,6 +68,12 @@ class NullEngine:
         """Forget the container."""
         self._note("terminate", target, container_id)
         self.containers.pop((target.name, container_id), None)
+
+    async def pull(self, target: Target, reference: str) -> ImageState:
+        """Tell what a test has put in for the image; other images are there at once."""
+        self._note("pull", target, reference)
+        known = ImageState(reference=reference, status=ImageStatus.READY, digest="sha256:0", size=1, pulled=1)
+        return self.images.get(reference, known)
 
     async def logs(self, target: Target, container_id: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
         """Return what a test has put in."""

@@ -74,7 +74,26 @@ def test_gpus_and_ports_reach_the_agents_of_workers_alone() -> None:
     hosts = build()["hosts"]
     assert hosts["worker1"]["node_agent_listen"] == 6001
     assert hosts["worker1"]["node_simulated_gpus"]["count"] == 4
+    assert (hosts["worker1"]["node_region"], hosts["worker1"]["node_switch"]) == ("", "")
     assert not any(key.startswith("node_agent") for key in hosts["storage1"])
+
+
+def test_where_a_worker_stands_and_what_its_sessions_may_mount() -> None:
+    nodes = [
+        {"name": "m1", "address": "10.0.0.2", "roles": ["reservoir", "master"]},
+        {
+            "name": "w1",
+            "address": "10.0.0.3",
+            "roles": ["worker"],
+            "agent_port": 6001,
+            "region": "hall-2",
+            "switch": "leaf7",
+        },
+    ]
+    built = build(nodes=nodes, storage=[], session_storage=None, session_host_mounts=["/mnt"])
+    worker = built["hosts"]["w1"]
+    assert (worker["node_region"], worker["node_switch"]) == ("hall-2", "leaf7")
+    assert (built["vars"]["site_host_mounts"], built["vars"]["site_apps_url"]) == (["/mnt"], "https://10.0.0.2:9443")
 
 
 def test_nfs_is_exported_by_its_node_and_mounted_by_its_clients() -> None:

@@ -48,6 +48,7 @@ def test_a_minimal_site_takes_the_defaults() -> None:
     minimal = site("name: one\nnodes: [{name: m1, address: 10.0.0.2, roles: [reservoir, master]}]\n")
     assert (minimal.ports.console, minimal.ports.api, minimal.gpu.step_milli) == (443, 56789, 50)
     assert minimal.session_volume_root is None
+    assert (minimal.apps_url, minimal.session_host_mounts) == ("https://10.0.0.2:9443", [])
 
 
 def test_another_console_port_stands_in_its_url() -> None:
@@ -169,6 +170,20 @@ def test_another_console_port_stands_in_its_url() -> None:
             "2: ports.console",
             "port 22 is also used by ssh",
             "choose another port",
+        ),
+        (
+            "name: north",
+            "name: north\nports: {apps: 8443}",
+            "2: ports.reservoir",
+            "port 8443 is also used by ports.apps",
+            "choose another port",
+        ),
+        (
+            "name: north",
+            "name: north\nsession_host_mounts: [/mnt/data, /etc/ssl]",
+            "2: session_host_mounts[1]",
+            "/etc/ssl belongs to the system",
+            "name a folder such as /mnt/data",
         ),
         (
             "name: north",

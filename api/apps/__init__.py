@@ -1,0 +1,1 @@
+"""Apps: ports of running sessions that people open in a browser, through the edge."""

@@ -24,6 +24,7 @@ _DESCRIBED = (
     Node.name,
     Node.state,
     Node.mode,
+    Node.unknown_containers,
     Node.cpu_milli,
     Node.memory_mib,
     Node.switch,
@@ -80,7 +81,7 @@ class Fleet:
                 memory_mib=row.memory_mib,
                 groups=by_node.get(row.name, ()),
                 switch=row.switch,
-                open=row.state is Readiness.READY and row.mode is NodeMode.ACTIVE,
+                open=row.state is Readiness.READY and row.mode is NodeMode.ACTIVE and not row.unknown_containers,
                 fractions=row.fractions,
             )
             for row in rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from appliance.agent.protocol import ContainerStatus, Heartbeat
@@ -11,10 +11,11 @@ from appliance.agent.protocol import ContainerStatus, Heartbeat
 
 @dataclass(frozen=True)
 class Report:
-    """A heartbeat and when it came."""
+    """A heartbeat and when it came; `news` says whether it, or one left out since, says more than that it lives."""
 
     heartbeat: Heartbeat
     received_at: datetime
+    news: bool = True
 
 
 @dataclass
@@ -35,11 +36,11 @@ class Heartbeats:
 
     def receive(self, heartbeat: Heartbeat, received_at: datetime) -> bool:
         """Take a heartbeat; returns False for one that is older than what we know."""
-        report = Report(heartbeat, received_at)
         agent = self._agents.get(heartbeat.name)
         if agent is None:
+            report = Report(heartbeat, received_at)
             self._agents[heartbeat.name] = _Agent(report)
-            self._keep(report, news=True)
+            self._keep(report)
             return True
         known = agent.latest.heartbeat
         if heartbeat.boot in agent.finished_boots:
@@ -48,9 +49,14 @@ class Heartbeats:
             return False
         if heartbeat.boot != known.boot:
             agent.finished_boots.add(known.boot)
-        agent.latest = report
-        self._keep(report, news=_content(heartbeat) != _content(known))
+        agent.latest = Report(heartbeat, received_at, _content(heartbeat) != _content(known))
+        self._keep(agent.latest)
         return True
+
+    def latest(self, name: str) -> Heartbeat | None:
+        """Return the last heartbeat of an agent that this process has heard."""
+        agent = self._agents.get(name)
+        return agent.latest.heartbeat if agent else None
 
     def take(self) -> list[Report]:
         """Return the heartbeats that came since the last call, the newest of each agent."""
@@ -62,16 +68,20 @@ class Heartbeats:
     def give_back(self, reports: list[Report]) -> None:
         """Return heartbeats that could not be written; newer ones win."""
         for report in reports:
-            self._fresh.setdefault(report.heartbeat.name, report)
+            newer = self._fresh.get(report.heartbeat.name)
+            self._fresh[report.heartbeat.name] = replace(newer, news=newer.news or report.news) if newer else report
 
-    def _keep(self, report: Report, *, news: bool) -> None:
-        self._fresh[report.heartbeat.name] = report
-        if news:
+    def _keep(self, report: Report) -> None:
+        left_out = self._fresh.get(report.heartbeat.name)
+        news = report.news or (left_out is not None and left_out.news)
+        self._fresh[report.heartbeat.name] = replace(report, news=news)
+        if report.news:
             self.news.set()
 
 
 def _content(heartbeat: Heartbeat) -> tuple[object, ...]:
-    containers: dict[str, tuple[ContainerStatus, int | None]] = {
-        container.id: (container.status, container.exit_code) for container in heartbeat.containers
+    containers: dict[str, tuple[ContainerStatus, int | None, str, dict[int, int]]] = {
+        container.id: (container.status, container.exit_code, container.error, container.ports)
+        for container in heartbeat.containers
     }
     return heartbeat.boot, heartbeat.address, heartbeat.port, heartbeat.inventory, containers

@@ -32,7 +32,8 @@ class Node(Base):
     """A machine with an agent, as its last heartbeat described it.
 
     `message` says what is wrong with it, where something is. At `drain_until` what still runs on a draining node is
-    ended. `started_at` is when its agent started.
+    ended. `started_at` is when its agent started. With `unknown_containers` it takes nothing new, for these hold GPUs
+    that no session of ours is known to hold.
     """
 
     __tablename__ = "nodes"
@@ -51,6 +52,7 @@ class Node(Base):
     )
     drain_until: Mapped[datetime | None]
     message: Mapped[str] = mapped_column(Text, default="")
+    unknown_containers: Mapped[int] = mapped_column(default=0, server_default="0")
     agent_version: Mapped[str] = mapped_column(Text, default="")
     engine_version: Mapped[str] = mapped_column(Text, default="")
     os: Mapped[str] = mapped_column(Text, default="")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import delete, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.nodes.models import Node, NodeState
+from api.nodes.models import Node, NodeMode, NodeState
 
 
 async def every(db: AsyncSession) -> Sequence[Node]:
@@ -42,3 +42,20 @@ async def silent(db: AsyncSession, since: datetime) -> Sequence[Node]:
     """Return the ready nodes that were last seen before a moment."""
     query = select(Node).where(Node.state == NodeState.READY, Node.last_seen < since)
     return (await db.scalars(query.order_by(Node.name))).all()
+
+
+async def note_alive(db: AsyncSession, names: Collection[str], at: datetime) -> set[str]:
+    """Move `last_seen` of ready nodes; returns the names of those."""
+    query = update(Node).where(Node.name.in_(names), Node.state == NodeState.READY).values(last_seen=at)
+    alive = await db.scalars(query.returning(Node.name), execution_options={"synchronize_session": False})
+    return set(alive)
+
+
+async def draining(db: AsyncSession) -> Sequence[Node]:
+    """Return the nodes that are being drained."""
+    return (await db.scalars(select(Node).where(Node.mode == NodeMode.DRAINING).order_by(Node.name))).all()
+
+
+async def remove(db: AsyncSession, node_id: UUID) -> None:
+    """Delete a node and its GPUs."""
+    await db.execute(delete(Node).where(Node.id == node_id))

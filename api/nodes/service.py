@@ -10,9 +10,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.nodes import repository
 from api.nodes.heartbeats import Report
-from api.nodes.models import Gpu, Node, NodeState
+from api.nodes.models import Gpu, Node, NodeMode, NodeState
 from appliance.agent.protocol import Inventory
 from reservoir.errors import NotFoundError
+
+note_alive = repository.note_alive
+draining = repository.draining
 
 DESCRIBED = tuple(Inventory.model_fields.keys() - {"name", "gpus"})
 """What a node's row takes over from the inventory as it is."""
@@ -36,9 +39,10 @@ async def by_id(db: AsyncSession, node_id: UUID) -> Node | None:
     return await repository.by_id(db, node_id)
 
 
-async def record(db: AsyncSession, reports: Sequence[Report]) -> dict[str, Node]:
-    """Write what heartbeats say of their nodes; returns the nodes by name."""
+async def record(db: AsyncSession, reports: Sequence[Report]) -> tuple[dict[str, Node], list[str]]:
+    """Write what heartbeats say of their nodes; returns the nodes by name, and which of them were lost until now."""
     nodes = await repository.by_names(db, [report.heartbeat.name for report in reports])
+    returned = [node.name for node in nodes.values() if node.state is NodeState.LOST]
     for report in reports:
         name = report.heartbeat.name
         if name not in nodes:
@@ -46,7 +50,7 @@ async def record(db: AsyncSession, reports: Sequence[Report]) -> dict[str, Node]
             repository.add(db, nodes[name])
         _describe(nodes[name], report)
     await db.flush()
-    return nodes
+    return nodes, returned
 
 
 async def mark_lost(db: AsyncSession, since: datetime) -> Sequence[Node]:
@@ -54,7 +58,30 @@ async def mark_lost(db: AsyncSession, since: datetime) -> Sequence[Node]:
     silent = await repository.silent(db, since)
     for node in silent:
         node.state = NodeState.LOST
+        node.message = f"its agent has not reported since {node.last_seen:%Y-%m-%d %H:%M:%S} UTC"
+    await db.flush()
     return silent
+
+
+async def set_mode(db: AsyncSession, name: str, mode: NodeMode, drain_until: datetime | None) -> Node:
+    """Say what an administrator wants of a node; a drain ends at `drain_until`. Raises NotFoundError."""
+    node = await get(db, name)
+    node.mode, node.drain_until = mode, drain_until
+    await db.flush()
+    return node
+
+
+async def finish_drain(db: AsyncSession, name: str) -> None:
+    """Leave a drained node in maintenance, unless it is wanted otherwise by now."""
+    node = await get(db, name)
+    if node.mode is NodeMode.DRAINING:
+        node.mode, node.drain_until = NodeMode.MAINTENANCE, None
+    await db.flush()
+
+
+async def remove(db: AsyncSession, node: Node) -> None:
+    """Delete a node; nothing of a live session may be on it any more."""
+    await repository.remove(db, node.id)
 
 
 async def any_silent(db: AsyncSession, since: datetime) -> bool:
@@ -65,6 +92,8 @@ async def any_silent(db: AsyncSession, since: datetime) -> bool:
 def _describe(node: Node, report: Report) -> None:
     heartbeat, inventory = report.heartbeat, report.heartbeat.inventory
     node.address, node.port = heartbeat.address, heartbeat.port
+    if node.state is not NodeState.READY:
+        node.message, node.unknown_containers = "", 0
     node.state = NodeState.READY
     node.last_seen = report.received_at
     for field in DESCRIBED:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -17,12 +17,14 @@ from starlette.requests import HTTPConnection
 
 from api.database import Database, now
 from api.engine.base import Engine
-from api.nodes import service as nodes
+from api.images.check import Checker
 from api.nodes.heartbeats import Heartbeats
-from api.reconcilers.observe import Ghost, Observer
+from api.reconcilers.observe import Observer
 from api.reconcilers.operate import Operator
+from api.reconcilers.rules import Rules
+from api.reconcilers.strangers import Ghost
 from api.scheduler.loop import Loop
-from api.sessions import service as sessions
+from api.sessions import upkeep
 from api.sessions.models import State
 from api.settings import Settings
 from reservoir.errors import PenstockError
@@ -32,7 +34,8 @@ log = structlog.get_logger()
 TICK_S = 1.0
 RETRY_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 GHOST_GRACE_S = 5
-IN_OPERATION = (State.SCHEDULED, State.PREPARING, State.TERMINATING)
+MAX_OPERATIONS = 200
+"""So many sessions are operated on at once; the others wait for their turn."""
 
 
 @dataclass
@@ -45,21 +48,28 @@ class _Retry:
 
 
 class Manager:
-    """Runs until it is cancelled; `wake` makes the leader look at once."""
+    """Runs until it is cancelled; `wake` makes the leader look at once. `clock` says what time it is."""
 
-    def __init__(self, database: Database, engine: Engine, heartbeats: Heartbeats, settings: Settings) -> None:
+    def __init__(
+        self,
+        database: Database,
+        engine: Engine,
+        heartbeats: Heartbeats,
+        settings: Settings,
+        clock: Callable[[], datetime] = now,
+    ) -> None:
         """Prepare the reconcilers."""
         self._database = database
         self._engine = engine
         self._heartbeats = heartbeats
-        self._settings = settings
-        self._observer = Observer(database, heartbeats)
-        self._operator = Operator(database, engine)
-        self.scheduler = Loop(database, settings)
+        self._observer = Observer(database, heartbeats, settings)
+        self._operator = Operator(database, engine, settings)
+        self._rules = Rules(database, settings, clock)
+        self._checker = Checker(database, engine)
+        self.loop = Loop(database, settings)
         self._woken = asyncio.Event()
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._retries: dict[UUID, _Retry] = {}
-        self._began = time.monotonic()
 
     def wake(self) -> None:
         """Let the leader look now instead of at its next tick."""
@@ -111,33 +121,26 @@ class Manager:
 
     async def _pass(self) -> bool:
         """Do everything that can be done now; returns whether anything was begun."""
-        await self._mark_lost()
-        await self.scheduler.run()
+        await self._rules.apply()
+        await self.loop.run()
         async with self._database.reading() as db:
-            waiting = {session.id: session.state for session in await sessions.in_states(db, IN_OPERATION)}
+            waiting = await upkeep.in_operation(db)
+            images = await self._checker.due(db)
         for gone in self._retries.keys() - waiting.keys():
             del self._retries[gone]
         due = [id_ for id_, state in waiting.items() if str(id_) not in self._busy and self._is_due(id_, state)]
+        due = due[: max(MAX_OPERATIONS - len(self._busy), 0)]
         for session_id in due:
             self._begin(str(session_id), self._operate(session_id))
-        return bool(due)
-
-    async def _mark_lost(self) -> None:
-        """After a start every agent gets the time to report before it counts as lost."""
-        if time.monotonic() - self._began < self._settings.node_lost_s:
-            return
-        since = now() - timedelta(seconds=self._settings.node_lost_s)
-        async with self._database.reading() as db:
-            if not await nodes.any_silent(db, since):
-                return
-        async with self._database.transaction() as db:
-            for node in await nodes.mark_lost(db, since):
-                log.warning("lost", node=node.name)
-                await sessions.note_lost_node(db, node, self._settings.node_lost_s)
+        unseen = [image_id for image_id in images if f"image/{image_id}" not in self._busy]
+        for image_id in unseen:
+            self._begin(f"image/{image_id}", self._checker.check(image_id))
+        return bool(due or unseen)
 
     async def _operate(self, session_id: UUID) -> None:
-        unfinished = await self._operator.operate(session_id)
-        known = self._retries.pop(session_id, None)
+        known = self._retries.get(session_id)
+        unfinished = await self._operator.operate(session_id, known.tries if known else 0)
+        self._retries.pop(session_id, None)
         if unfinished:
             tries = known.tries if known and known.state is unfinished else 0
             wait_s = RETRY_S[min(tries, len(RETRY_S) - 1)]

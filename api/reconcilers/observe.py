@@ -1,10 +1,15 @@
-"""What heartbeats say becomes what the database says: nodes, and the states of the sessions on them."""
+"""What heartbeats say becomes what the database says: nodes, and the states of the sessions on them.
+
+A heartbeat that says nothing new only moves `last_seen`, many nodes in one statement. What it says is looked at in full
+when it is new, when the last look left something open, and once a minute whatever was missed.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -13,39 +18,41 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import Database, now
-from api.engine.base import Target
 from api.nodes import service as nodes
 from api.nodes.heartbeats import Heartbeats, Report
 from api.nodes.models import Node
+from api.reconcilers import losses
+from api.reconcilers.change import log_change
+from api.reconcilers.follow import WATCHED, after
+from api.reconcilers.strangers import Ghost, Strangers
 from api.sessions import service as sessions
-from api.sessions.models import ENDED, Session, State
-from api.sessions.relay import target_of
+from api.sessions.models import Session, State
+from api.settings import Settings
 from appliance.agent.protocol import ContainerState, ContainerStatus
 
 log = structlog.get_logger()
 
-WATCHED = (State.SCHEDULED, State.PREPARING, State.RUNNING)
 MISSING_LIMIT = 2
-"""So many heartbeats in a row must lack a running session's container: one may have been written before it started."""
+"""So many heartbeats in a row must lack a container: one may have been written before it started."""
+LOOK_AGAIN_S = 60
+"""A node is looked at in full after so long, even if it says nothing new."""
+CHUNK = 200
+"""So many nodes are written in one transaction."""
 
-
-@dataclass(frozen=True)
-class Ghost:
-    """A container that runs somewhere and that no session wants."""
-
-    target: Target
-    container_id: str
-    session_id: str
+Missing = tuple[UUID, int, int]
 
 
 class Observer:
     """Applies heartbeats in batches."""
 
-    def __init__(self, database: Database, heartbeats: Heartbeats) -> None:
-        """Start with nothing missing."""
+    def __init__(self, database: Database, heartbeats: Heartbeats, settings: Settings) -> None:
+        """Start with nothing missing and nothing open."""
         self._database = database
         self._heartbeats = heartbeats
-        self._missing: dict[UUID, int] = {}
+        self._missing: dict[Missing, int] = {}
+        self._open: set[str] = set()
+        self._looked: dict[str, float] = {}
+        self._strangers = Strangers(settings.unknown_containers_keep_s)
 
     async def apply(self) -> list[Ghost]:
         """Write what has come in since the last call; returns the containers that nobody wants."""
@@ -57,161 +64,122 @@ class Observer:
         except (OperationalError, InterfaceError, asyncio.CancelledError):
             self._heartbeats.give_back(reports)
             raise
-        except DBAPIError:
-            return await self._write_singly(reports)
 
     async def _write(self, reports: Sequence[Report]) -> list[Ghost]:
-        async with self._database.transaction() as db:
-            return await self._apply(db, reports)
+        known = await self._note_alive([report for report in reports if not self._is_news(report)])
+        full = [report for report in reports if report.heartbeat.name not in known]
+        ghosts: list[Ghost] = []
+        for start in range(0, len(full), CHUNK):
+            part = full[start : start + CHUNK]
+            try:
+                ghosts += await self._look(part)
+            except (OperationalError, InterfaceError):
+                raise
+            except DBAPIError:
+                ghosts += await self._look_singly(part)
+        return ghosts
 
-    async def _write_singly(self, reports: Sequence[Report]) -> list[Ghost]:
+    def _is_news(self, report: Report) -> bool:
+        name = report.heartbeat.name
+        looked = self._looked.get(name)
+        return report.news or name in self._open or looked is None or looked + LOOK_AGAIN_S < time.monotonic()
+
+    async def _note_alive(self, reports: Sequence[Report]) -> Collection[str]:
+        """Return the nodes of which no more needs to be written; a lost or deleted one is not among them."""
+        if not reports:
+            return ()
+        async with self._database.transaction() as db:
+            names = [report.heartbeat.name for report in reports]
+            return await nodes.note_alive(db, names, min(report.received_at for report in reports))
+
+    async def _look(self, reports: Sequence[Report]) -> list[Ghost]:
+        async with self._database.transaction() as db:
+            ghosts, still_open = await self._apply(db, reports)
+        names = {report.heartbeat.name for report in reports}
+        self._open = self._open - names | still_open
+        self._looked |= dict.fromkeys(names, time.monotonic())
+        return ghosts
+
+    async def _look_singly(self, reports: Sequence[Report]) -> list[Ghost]:
         """Leave out the heartbeat that the database cannot take, so that one agent does not silence all others."""
         ghosts: list[Ghost] = []
         for report in reports:
             try:
-                ghosts += await self._write([report])
+                ghosts += await self._look([report])
             except DBAPIError as error:
                 log.warning("heartbeat refused", node=report.heartbeat.name, reason=str(error.orig))
         return ghosts
 
-    async def _apply(self, db: AsyncSession, reports: Sequence[Report]) -> list[Ghost]:
-        known = await nodes.record(db, reports)
-        ghosts: list[Ghost] = []
-        live = await sessions.of_nodes(db, {node.id for node in known.values()}, WATCHED)
+    async def _apply(self, db: AsyncSession, reports: Sequence[Report]) -> tuple[list[Ghost], set[str]]:
+        """Return the ghosts, and the names of the nodes that have to be looked at again."""
+        known, returned = await nodes.record(db, reports)
+        live = _by_node(await sessions.of_nodes(db, {node.id for node in known.values()}, WATCHED))
+        strange = await self._strangers.sort(db, known, reports, frozenset(returned))
+        still_open = {ghost.target.name for ghost in strange.ghosts}
         for report in reports:
             node = known[report.heartbeat.name]
             containers = {container.id: container for container in report.heartbeat.containers}
-            for session in live:
-                ranks = [container.rank for container in session.containers if container.node_id == node.id]
-                if ranks:
-                    found = {rank: containers.get(session.container_id(rank)) for rank in ranks}
-                    await self._follow(db, session, found, report)
-            ghosts += await _ghosts(db, node, report)
-        return ghosts
+            for session in live.get(node.id, ()):
+                if not await self._follow(db, session, node, containers, report):
+                    still_open.add(node.name)
+        for session, node, found in strange.left_running:
+            await losses.adopt(db, session, node, found, now())
+        await losses.after_return(db, [known[name] for name in returned])
+        return strange.ghosts, still_open
 
     async def _follow(
-        self, db: AsyncSession, session: Session, found: Mapping[int, ContainerState | None], report: Report
-    ) -> None:
+        self, db: AsyncSession, session: Session, node: Node, containers: dict[str, ContainerState], report: Report
+    ) -> bool:
+        """Write what a node says of one of its sessions; returns whether that is all there is to it."""
+        ranks = [container.rank for container in session.containers if container.node_id == node.id]
+        found = {rank: containers.get(session.container_id(rank)) for rank in ranks}
         seen = {rank: container for rank, container in found.items() if container is not None}
-        if len(seen) == len(found):
-            self._missing.pop(session.id, None)
-        values, noted = after(session, seen)
-        if len(seen) < len(found):
-            values = values or self._after_missing(session, report)
-        if values and not await sessions.change(db, session, **values):
-            return
-        await sessions.note_containers(db, session, noted)
-        if values:
-            await db.refresh(session)
-            log.info("session", session=session.name, project=session.project.name, **_short(values))
+        missing = [rank for rank, container in found.items() if container is None]
+        for rank in seen:
+            self._missing.pop((session.id, session.attempt, rank), None)
+        values, noted = after(session, seen, report.received_at)
+        gone = [rank for rank in missing if self._is_gone(session, rank, report)]
+        if gone and session.state is State.RUNNING and not values:
+            reason = f"its container is gone from {node.name}"
+            values = {"state": State.TERMINATING, "ending": State.FAILED, "reason": reason, "cause": ""}
+        elif gone and session.state is State.PREPARING:
+            # an agent that was restarted knows nothing of a launch that Docker had no container for yet
+            noted |= {rank: {"status": None} for rank in gone}
+        return await self._note(db, session, values, noted) and not missing
 
-    def _after_missing(self, session: Session, report: Report) -> dict[str, Any]:
-        started = session.started_at
-        if session.state is not State.RUNNING or started is None or report.received_at <= started:
-            return {}
-        count = self._missing[session.id] = self._missing.get(session.id, 0) + 1
+    def _is_gone(self, session: Session, rank: int, report: Report) -> bool:
+        """Return whether a container that was there is not any more."""
+        container = next(item for item in session.containers if item.rank == rank)
+        there_since = session.since if session.state is State.PREPARING else session.started_at
+        if container.status in (None, ContainerStatus.EXITED) or there_since is None:
+            return False
+        if report.received_at <= there_since:
+            return False
+        key = (session.id, session.attempt, rank)
+        count = self._missing[key] = self._missing.get(key, 0) + 1
         if count < MISSING_LIMIT:
-            return {}
-        del self._missing[session.id]
-        reason = f"its container is gone from {report.heartbeat.name}"
-        return {"state": State.TERMINATING, "ending": State.FAILED, "reason": reason}
+            return False
+        del self._missing[key]
+        return True
+
+    async def _note(
+        self, db: AsyncSession, session: Session, values: dict[str, Any], noted: dict[int, dict[str, Any]]
+    ) -> bool:
+        """Write what is new; returns whether it is written, which it is not if somebody else was faster."""
+        if values and not await sessions.change(db, session, **values):
+            return False
+        if any(noted.values()):
+            await sessions.note_containers(db, session, noted)
+        if values:
+            log_change(session, values)
+        if values or any(noted.values()):
+            await db.refresh(session)
+        return True
 
 
-def after(session: Session, seen: Mapping[int, ContainerState]) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
-    """Return what changes of a session and of its containers when some of these are seen in a state, by rank."""
-    if session.state not in WATCHED:
-        return {}, {}
-    noted = {rank: _changes(session, rank, container) for rank, container in seen.items()}
-    statuses = {container.rank: container.status for container in session.containers}
-    statuses |= {rank: values["status"] for rank, values in noted.items() if "status" in values}
-    for rank, container in seen.items():
-        if container.status is ContainerStatus.FAILED or container.exit_code:
-            return _after_failure(session, rank, container), noted
-    if all(status is ContainerStatus.EXITED for status in statuses.values()):
-        last = seen[max(seen)]
-        started = session.started_at or last.started_at
-        ended = {"state": State.TERMINATING, "ending": State.TERMINATED, "reason": "", "exit_code": 0}
-        return {**ended, "started_at": started}, noted
-    return _after_progress(session, statuses, seen), noted
-
-
-def _changes(session: Session, rank: int, container: ContainerState) -> dict[str, Any]:
-    """Return what is new of one container; what would set it back was written before, and comes late."""
-    known = next(item for item in session.containers if item.rank == rank)
-    late = known.status is ContainerStatus.EXITED or (
-        known.status is ContainerStatus.RUNNING
-        and container.status in (ContainerStatus.PULLING, ContainerStatus.CREATING)
-    )
-    ports = {str(port): at for port, at in container.ports.items()}
-    seen = {
-        "status": container.status,
-        "error": container.error,
-        "exit_code": container.exit_code,
-        "started_at": container.started_at,
-        "ports": ports,
-    }
-    return {} if late else {name: value for name, value in seen.items() if getattr(known, name) != value}
-
-
-def _after_progress(
-    session: Session, statuses: Mapping[int, ContainerStatus | None], seen: Mapping[int, ContainerState]
-) -> dict[str, Any]:
-    begun = (ContainerStatus.RUNNING, ContainerStatus.EXITED)
-    running = sum(status in begun for status in statuses.values())
-    if running == len(statuses):
-        if session.state is State.RUNNING and not session.reason:
-            return {}
-        times = [container.started_at for container in seen.values() if container.started_at]
-        return {"state": State.RUNNING, "reason": "", "started_at": session.started_at or max(times, default=now())}
-    # A container starts once: what would set a running session back was written before it ran, and comes late.
-    if session.state is State.RUNNING:
-        return {}
-    pulls = ContainerStatus.PULLING in statuses.values()
-    reason = "pulls the image" if pulls else "starts the container"
-    if len(statuses) > 1:
-        reason = f"{'pulls the image' if pulls else 'starts the containers'}; {running} of {len(statuses)} run"
-    if session.state is State.PREPARING and session.reason == reason:
-        return {}
-    return {"state": State.PREPARING, "reason": reason}
-
-
-def _after_failure(session: Session, rank: int, container: ContainerState) -> dict[str, Any]:
-    exited = container.status is ContainerStatus.EXITED
-    reason = f"its command ended with exit code {container.exit_code}" if exited else "its container did not start"
-    which = f"container {rank} of {session.size}: " if session.size > 1 else ""
-    return {
-        "state": State.TERMINATING,
-        "ending": State.FAILED,
-        "reason": which + (container.error or reason),
-        "exit_code": container.exit_code,
-        "started_at": session.started_at or container.started_at,
-    }
-
-
-async def _ghosts(db: AsyncSession, node: Node, report: Report) -> list[Ghost]:
-    wanted = {id_ for id_ in map(_uuid, (item.session_id for item in report.heartbeat.containers)) if id_}
-    if not report.heartbeat.containers:
-        return []
-    known = await sessions.by_ids(db, wanted)
-    ghosts = []
-    for container in report.heartbeat.containers:
-        id_ = _uuid(container.session_id)
-        session = known.get(id_) if id_ else None
-        if session is None or session.state in (*ENDED, State.PENDING) or container.id not in _wanted_on(session, node):
-            ghosts.append(Ghost(target_of(node), container.id, container.session_id))
-    return ghosts
-
-
-def _wanted_on(session: Session, node: Node) -> set[str]:
-    return {session.container_id(item.rank) for item in session.containers if item.node_id == node.id}
-
-
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
-
-
-def _short(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: str(value) for name, value in values.items() if name in {"state", "ending", "reason", "exit_code"}}
+def _by_node(live: Iterable[Session]) -> dict[UUID, list[Session]]:
+    found: defaultdict[UUID, list[Session]] = defaultdict(list)
+    for session in live:
+        for node in session.nodes:
+            found[node.id].append(session)
+    return found

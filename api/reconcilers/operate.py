@@ -1,117 +1,112 @@
 """What the database wants becomes what the machines do: containers are launched and terminated.
 
-Each operation loads a session, calls the agent with no transaction open, and writes the outcome only if the session is
-still as it was loaded. One session has at most one operation at a time.
+Each operation loads a session, calls the agents with no transaction open, and writes the outcome only if the session is
+still as it was loaded. One session has at most one operation at a time; its containers are called for at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import structlog
 
-from api.database import Database
+from api.database import Database, now
 from api.engine.base import Engine, UnreachableError
-from api.reconcilers.observe import after
+from api.nodes.models import NodeState
+from api.reconcilers.follow import Noted, after
+from api.reconcilers.spec import spec_of
 from api.sessions import service as sessions
-from api.sessions.models import Container, Kind, Session, State
+from api.sessions.models import Container, Session, State
 from api.sessions.relay import target_of
-from appliance.agent.protocol import ContainerSpec, GpuGrant, Mount, Pull
-from reservoir.errors import PenstockError
+from api.settings import Settings
+from appliance.agent.protocol import ContainerState
+from reservoir.errors import ConflictError, InputError, PenstockError
 
 log = structlog.get_logger()
 
-LAUNCH_TRIES = 5
-GRACE_S = 5
+FREED_LATER = "its GPUs are freed when its container is gone"
+LOG_TRIES = 3
 LOG_TAIL_BYTES = 256 * 1024
 LOG_TAIL_LINES = 20_000
 
 
 class Operator:
-    """Launches and terminates; remembers how often a launch was tried, and whether the agent may know of it."""
+    """Launches and terminates; remembers which containers certainly never reached their agents."""
 
-    def __init__(self, database: Database, engine: Engine) -> None:
-        """Start with no tries."""
+    def __init__(self, database: Database, engine: Engine, settings: Settings) -> None:
+        """Start with nothing known: after a restart any container may exist."""
         self._database = database
         self._engine = engine
-        self._tries: dict[UUID, int] = {}
-        self._undelivered: set[UUID] = set()
+        self._settings = settings
+        self._unsent: set[str] = set()
 
-    async def operate(self, session_id: UUID) -> State | None:
-        """Do what a session needs now; returns the state in which it should be tried again later, if any."""
+    async def operate(self, session_id: UUID, tries: int = 0) -> State | None:
+        """Do what a session needs now; returns the state in which it should be tried again later, if any.
+
+        `tries` is how often that was found before, in the same state.
+        """
         session = await self._load(session_id)
         if session is not None and session.state is State.SCHEDULED:
             session = await self._prepare(session)
         if session is not None and session.state is State.PREPARING:
             return None if await self._launch(session) else State.PREPARING
         if session is not None and session.state is State.TERMINATING:
-            return None if await self._terminate(session) else State.TERMINATING
+            return None if await self._terminate(session, tries) else State.TERMINATING
         return None
 
     async def _prepare(self, session: Session) -> Session | None:
-        """Say that the agent is about to be called: from here on a container may exist."""
-        self._undelivered.add(session.id)
-        if not await self._change(session, {}, state=State.PREPARING, reason="starts the container"):
-            return None
-        return await self._load(session.id)
+        """Say that the agents are about to be called: from here on a container may exist."""
+        self._unsent |= {session.container_id(container.rank) for container in session.containers}
+        return await self._change(session, {}, state=State.PREPARING, reason="starts the container")
 
     async def _launch(self, session: Session) -> bool:
-        """Ask the agents for the containers; returns whether that is settled."""
-        for container in session.containers:
-            if container.status is not None:
-                continue
-            target = target_of(container.node)
-            try:
-                state = await self._engine.launch(target, spec_of(session, container))
-            except UnreachableError as error:
-                if error.delivered:
-                    self._undelivered.discard(session.id)
-                return await self._launch_later(session, error)
-            except PenstockError as error:
-                log.info("refused", session=session.name, node=target.name, reason=str(error))
-                reason = f"{target.name} refused it: {error.problems[0].reason}"
-                await self._give_up(session, reason, nothing_there=False)
-                return True
-            self._undelivered.discard(session.id)
-            values, noted = after(session, {container.rank: state})
-            if not await self._change(session, noted, **values):
-                return False
-            found = await self._load(session.id)
-            if found is None or found.state is not State.PREPARING:
-                return True
-            session = found
-        self._forget(session.id)
-        return True
+        """Ask the agents for the containers that they have not confirmed; returns whether that is settled."""
+        asked = [container for container in session.containers if container.status is None]
+        answers = await asyncio.gather(*(self._launch_one(session, container) for container in asked))
+        outcome = dict(zip((container.rank for container in asked), answers, strict=True))
+        states = {rank: answer for rank, answer in outcome.items() if isinstance(answer, ContainerState)}
+        errors = [answer for answer in answers if isinstance(answer, PenstockError)]
+        values, noted = after(session, states, now())
+        ending = values.get("state") is State.TERMINATING
+        refusals = [error for error in errors if not isinstance(error, UnreachableError | ConflictError)]
+        if refusals and not ending:
+            values = {"state": State.TERMINATING, "ending": State.FAILED, "reason": refusals[0].problems[0].reason}
+        elif errors and not ending:
+            reason = f"{errors[0].problems[0].reason}; it is tried again"
+            values = {} if session.reason == reason else {"reason": reason}
+        if not (values or noted):
+            return not errors
+        changed = await self._change(session, noted, **values)
+        return changed is not None and (changed.state is not State.PREPARING or not errors)
 
-    async def _launch_later(self, session: Session, error: UnreachableError) -> bool:
-        tries = self._tries[session.id] = self._tries.get(session.id, 0) + 1
-        reason = error.problems[0].reason
-        if tries >= LAUNCH_TRIES:
-            await self._give_up(session, f"{reason} ({tries} tries)", nothing_there=session.id in self._undelivered)
-            return True
-        await self._change(session, {}, reason=f"{reason}; try {tries} of {LAUNCH_TRIES}")
-        return False
-
-    async def _give_up(self, session: Session, reason: str, *, nothing_there: bool) -> None:
-        """Fail a session; where a container may exist, it is removed before the GPUs are free."""
-        self._forget(session.id)
-        if nothing_there:
-            async with self._database.transaction() as db:
-                await sessions.end(db, session, state=State.FAILED, reason=reason)
-        else:
-            await self._change(session, {}, state=State.TERMINATING, ending=State.FAILED, reason=reason)
-
-    async def _terminate(self, session: Session) -> bool:
-        """Keep the log, remove the containers, free the GPUs; returns whether that is settled."""
+    async def _launch_one(self, session: Session, container: Container) -> ContainerState | PenstockError:
+        spec, target = spec_of(session, container), target_of(container.node)
         try:
-            tail = await self._log_tail(session)
-            for container in session.containers:
-                await self._engine.terminate(target_of(container.node), session.container_id(container.rank), GRACE_S)
+            state = await self._engine.launch(target, spec)
+        except UnreachableError as error:
+            if error.delivered:
+                self._unsent.discard(spec.id)
+            return error
         except PenstockError as error:
-            reason = f"{error.problems[0].reason}; its GPUs are freed when its container is gone"
-            if session.reason != reason and session.ending is State.TERMINATED:
+            log.info("refused", session=session.name, node=target.name, reason=str(error))
+            self._unsent.discard(spec.id)
+            return _refusal(target.name, error)
+        self._unsent.discard(spec.id)
+        return state
+
+    async def _terminate(self, session: Session, tries: int) -> bool:
+        """Keep the logs, remove the containers, free the GPUs; returns whether that is settled."""
+        present = [container for container in session.containers if not self._is_given_up(session, container)]
+        try:
+            tail = await self._log_tail(session, present, tries)
+            await self._remove(session, present)
+        except PenstockError as error:
+            reason = f"{error.problems[0].reason}; {FREED_LATER}"
+            if session.reason != reason and session.ending is State.TERMINATED and not session.cause:
                 await self._change(session, {}, reason=reason)
             return False
         ending = session.ending or State.TERMINATED
@@ -119,21 +114,58 @@ class Operator:
             if ending is State.PENDING:
                 ended = await sessions.requeue(db, session, session.reason)
             else:
-                ended = await sessions.end(db, session, state=ending, reason=_last_reason(session))
-            if ended:
-                await sessions.keep_log(db, session.id, tail)
-        self._forget(session.id)
-        log.info("ended", session=session.name, project=session.project.name, state=str(ending))
+                ended = await sessions.end(db, session, state=ending, reason=_last_reason(session), cause="")
+            if ended and tail:
+                kept = await sessions.log_tail(db, session.id) + tail
+                await sessions.keep_log(db, session.id, kept[-LOG_TAIL_BYTES:])
+        if ended:
+            self._unsent -= {session.container_id(container.rank) for container in session.containers}
+            log.info("ended", session=session.name, project=session.project.name, state=str(ending))
         return ended
 
-    async def _log_tail(self, session: Session) -> bytes:
+    async def _remove(self, session: Session, present: Sequence[Container]) -> None:
+        """Remove containers at once; raises what hindered one of them when all have been tried."""
+        grace_s = self._settings.reclaim_grace_s if session.ending is State.PENDING else self._settings.stop_grace_s
+        calls = (
+            self._engine.terminate(target_of(container.node), session.container_id(container.rank), grace_s)
+            for container in present
+        )
+        outcome = await asyncio.gather(*calls, return_exceptions=True)
+        if errors := [error for error in outcome if error is not None]:
+            raise errors[0]
+
+    def _is_given_up(self, session: Session, container: Container) -> bool:
+        """Return whether a container needs no call: it never came to be, or its node is lost for good."""
+        node = container.node
+        if container.status is None and session.container_id(container.rank) in self._unsent:
+            return True
+        if node.state is not NodeState.LOST:
+            return False
+        gone_since = now() - timedelta(seconds=self._settings.node_gone_s)
+        return session.ending is State.PENDING or node.last_seen is None or node.last_seen < gone_since
+
+    async def _log_tail(self, session: Session, present: Sequence[Container], tries: int) -> bytes:
+        """Return the ends of the containers' logs; one that cannot be read does not keep the session for ever."""
+        limit = LOG_TAIL_BYTES // max(len(present), 1)
+        parts = []
+        for container in present:
+            try:
+                tail = await self._container_log(session, container, limit)
+            except UnreachableError:
+                if tries < LOG_TRIES:
+                    raise
+                continue
+            head = f"==> container {container.rank} <==\n".encode() if session.size > 1 and tail else b""
+            parts.append(head + tail)
+        return b"".join(parts)
+
+    async def _container_log(self, session: Session, container: Container, limit: int) -> bytes:
         tail = bytearray()
-        first = session.containers[0]
+        target, container_id = target_of(container.node), session.container_id(container.rank)
         try:
-            target, container_id = target_of(first.node), session.container_id(first.rank)
             async for chunk in self._engine.logs(target, container_id, follow=False, tail=LOG_TAIL_LINES):
                 tail += chunk
-                del tail[:-LOG_TAIL_BYTES]
+                del tail[:-limit]
         except UnreachableError:
             raise
         except PenstockError as error:
@@ -145,50 +177,21 @@ class Operator:
         async with self._database.reading() as db:
             return (await sessions.by_ids(db, [session_id])).get(session_id)
 
-    async def _change(self, session: Session, noted: Mapping[int, dict[str, Any]], **values: Any) -> bool:
-        """Write what is new of a session and its containers, unless somebody else was faster."""
+    async def _change(self, session: Session, noted: Noted | Mapping[int, Any], **values: Any) -> Session | None:
+        """Write what is new of a session and its containers; None where somebody else was faster."""
         async with self._database.transaction() as db:
             if values and not await sessions.change(db, session, **values):
-                return False
+                return None
             await sessions.note_containers(db, session, noted)
-            return True
-
-    def _forget(self, session_id: UUID) -> None:
-        self._tries.pop(session_id, None)
-        self._undelivered.discard(session_id)
+            return (await sessions.by_ids(db, [session.id])).get(session.id)
 
 
-def spec_of(session: Session, container: Container) -> ContainerSpec:
-    """Return one container that a session wants; always the same for the same attempt of the same session."""
-    return ContainerSpec(
-        id=session.container_id(container.rank),
-        session_id=str(session.id),
-        session_name=session.name,
-        project=session.project.name,
-        user=session.user_name,
-        image=session.reference,
-        command=session.command,
-        args=session.args,
-        environment={**session.environment, **_gang(session, container)},
-        gpus=[GpuGrant(uuid=grant.uuid, index=grant.index, milli=grant.milli) for grant in container.grants],
-        cpu_milli=session.cpu_milli,
-        memory_mib=session.memory_mib,
-        shm_mib=session.shm_mib,
-        interactive=session.kind is Kind.INTERACTIVE,
-        mounts=[Mount(**mount) for mount in session.mounts],
-        ports=[service.port for service in session.services],
-        pull=Pull.NEVER if session.local_image else Pull.MISSING,
-    )
-
-
-def _gang(session: Session, container: Container) -> dict[str, str]:
-    """Return what the containers of one session need to know of each other."""
-    if session.size == 1:
-        return {}
-    hosts = ",".join(item.node.address for item in session.containers)
-    return {"PENSTOCK_RANK": str(container.rank), "PENSTOCK_SIZE": str(session.size), "PENSTOCK_HOSTS": hosts}
+def _refusal(node: str, error: PenstockError) -> PenstockError:
+    """Return what an agent said with its name; ConflictError where it may say something else later."""
+    reason = f"{node} refused it: {error.problems[0].reason}"
+    return ConflictError(reason) if isinstance(error, ConflictError) else InputError(reason)
 
 
 def _last_reason(session: Session) -> str:
-    """Why it failed stays; how it came to an end that was asked for needs no words."""
-    return session.reason if session.ending is State.FAILED or session.reason == "deleted" else ""
+    """Why it came to its end stays, but not what held that up."""
+    return "deleted" if session.reason.endswith(FREED_LATER) else session.reason

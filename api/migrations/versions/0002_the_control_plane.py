@@ -22,6 +22,17 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("name", name=op.f("pk_domains")),
     )
     op.create_table(
+        "login_tries",
+        sa.Column("subject", sa.String(length=160), nullable=False),
+        sa.Column("failures", sa.Integer(), nullable=False),
+        sa.Column("tried_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("succeeded_at", sa.DateTime(timezone=True), nullable=True),
+        sa.PrimaryKeyConstraint("subject", name=op.f("pk_login_tries")),
+    )
+    with op.batch_alter_table("login_tries", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_login_tries_tried_at"), ["tried_at"], unique=False)
+
+    op.create_table(
         "presets",
         sa.Column("name", sa.String(length=20), nullable=False),
         sa.Column("description", sa.Text(), nullable=False),
@@ -286,6 +297,7 @@ def upgrade() -> None:
         )
         batch_op.add_column(sa.Column("drain_until", sa.DateTime(timezone=True), nullable=True))
         batch_op.add_column(sa.Column("message", sa.Text(), nullable=False))
+        batch_op.add_column(sa.Column("unknown_containers", sa.Integer(), server_default="0", nullable=False))
         batch_op.add_column(sa.Column("fractions", sa.Boolean(), nullable=False))
         batch_op.add_column(sa.Column("nvlink", sa.Boolean(), nullable=False))
         batch_op.add_column(sa.Column("driver_version", sa.Text(), nullable=False))
@@ -317,6 +329,7 @@ def upgrade() -> None:
         batch_op.add_column(sa.Column("interactive_limit_s", sa.Integer(), server_default="0", nullable=False))
         batch_op.add_column(sa.Column("interactive_extension_s", sa.Integer(), server_default="0", nullable=False))
         batch_op.create_index(batch_op.f("ix_projects_domain"), ["domain"], unique=False)
+        batch_op.create_foreign_key(batch_op.f("fk_projects_domain_domains"), "domains", ["domain"], ["name"])
         batch_op.create_foreign_key(
             batch_op.f("fk_projects_training_group_resource_groups"), "resource_groups", ["training_group"], ["name"]
         )
@@ -326,7 +339,6 @@ def upgrade() -> None:
             ["interactive_group"],
             ["name"],
         )
-        batch_op.create_foreign_key(batch_op.f("fk_projects_domain_domains"), "domains", ["domain"], ["name"])
 
     with op.batch_alter_table("sessions", schema=None) as batch_op:
         batch_op.add_column(
@@ -348,6 +360,7 @@ def upgrade() -> None:
         batch_op.add_column(sa.Column("within", sa.String(length=16), nullable=False))
         batch_op.add_column(sa.Column("within_required", sa.Boolean(), nullable=False))
         batch_op.add_column(sa.Column("local_image", sa.Boolean(), nullable=False))
+        batch_op.add_column(sa.Column("created_by_cli", sa.Boolean(), nullable=False))
         batch_op.add_column(sa.Column("since", sa.DateTime(timezone=True), nullable=False))
         batch_op.add_column(sa.Column("cause", sa.String(length=16), nullable=False))
         batch_op.add_column(sa.Column("position", sa.Integer(), nullable=False))

@@ -1,0 +1,46 @@
+"""What happens on a node that is drained: trainings move, people are warned, and at its time the rest is ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.nodes.models import Node
+from api.reconcilers.change import Change
+from api.reconcilers.follow import WATCHED
+from api.reconcilers.limits import moment
+from api.reconcilers.losses import starts_again
+from api.sessions import service as sessions
+from api.sessions.models import Kind, Session, State
+
+DRAINING = "draining"
+
+
+async def due(db: AsyncSession, draining: Sequence[Node], at: datetime) -> Sequence[Change]:
+    """Return what the sessions of draining nodes have to be told, or come to."""
+    ids = {node.id for node in draining}
+    changes = []
+    for session in await sessions.of_nodes(db, ids, WATCHED):
+        node = next(node for node in session.nodes if node.id in ids)
+        values = _after(session, node, at)
+        if values and any(getattr(session, name) != value for name, value in values.items()):
+            changes.append(Change(session, values))
+    return changes
+
+
+def _after(session: Session, node: Node, at: datetime) -> dict[str, Any]:
+    until = node.drain_until or at
+    if starts_again(session):
+        return _end(State.PENDING, f"{node.name} is drained; it starts again elsewhere")
+    if at < until:
+        return {"reason": f"{node.name} is drained and ends it at {moment(until)}; save your work", "cause": DRAINING}
+    if session.kind is Kind.SERVICE:
+        return _end(State.PENDING, f"{node.name} was drained; it starts again elsewhere")
+    return _end(State.TERMINATED, f"{node.name} was drained")
+
+
+def _end(ending: State, reason: str) -> dict[str, Any]:
+    return {"state": State.TERMINATING, "ending": ending, "reason": reason, "cause": DRAINING}

@@ -1,0 +1,73 @@
+"""What the reconcilers ask of sessions, and do to them, that no user does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import and_, exists, or_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.sessions import repository
+from api.sessions.models import Container, Grant, Session, State
+from appliance.agent.protocol import ContainerState
+
+IN_PREPARATION = (State.SCHEDULED, State.PREPARING)
+
+
+async def in_operation(db: AsyncSession) -> dict[UUID, State]:
+    """Return the sessions for which agents are to be called: containers to launch or to remove."""
+    asked = exists().where(Container.session_id == Session.id, Container.status.is_(None))
+    wanted = or_(Session.state.in_((State.SCHEDULED, State.TERMINATING)), and_(Session.state == State.PREPARING, asked))
+    query = select(Session.id, Session.state).where(wanted).order_by(Session.created_at, Session.id)
+    return {row.id: row.state for row in await db.execute(query)}
+
+
+async def unstarted(db: AsyncSession, before: datetime) -> Sequence[Session]:
+    """Return the sessions that made no step forward since a moment."""
+    query = select(Session).where(Session.state.in_(IN_PREPARATION), Session.since <= before)
+    return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
+
+
+async def timed(db: AsyncSession, before: datetime) -> Sequence[Session]:
+    """Return the running sessions whose time ends before a moment, and those that were told that it does."""
+    ends = or_(Session.expires_at <= before, Session.warned_at.is_not(None))
+    query = select(Session).where(Session.state == State.RUNNING, ends)
+    return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
+
+
+async def of_projects(db: AsyncSession, ids: Collection[UUID], states: Collection[State]) -> Sequence[Session]:
+    """Return the sessions of projects in any of some states."""
+    query = select(Session).where(Session.project_id.in_(ids), Session.state.in_(states))
+    return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
+
+
+async def adopt(
+    db: AsyncSession, session: Session, node_id: UUID, found: Mapping[int, ContainerState], values: dict[str, Any]
+) -> bool:
+    """Give a waiting session the containers of its attempt before back, which still run on a node."""
+    changed = await repository.update_guarded(
+        db, session.id, session.revision, {**values, "attempt": session.attempt - 1, "position": 0}
+    )
+    if changed:
+        for rank, state in found.items():
+            repository.add(db, _container(session.id, rank, node_id, state))
+        await db.flush()
+    return changed
+
+
+def _container(session_id: UUID, rank: int, node_id: UUID, state: ContainerState) -> Container:
+    return Container(
+        session_id=session_id,
+        rank=rank,
+        node_id=node_id,
+        status=state.status,
+        started_at=state.started_at,
+        ports={str(port): at for port, at in state.ports.items()},
+        grants=[
+            Grant(session_id=session_id, rank=rank, index=grant.index, uuid=grant.uuid, milli=grant.milli)
+            for grant in state.gpus
+        ],
+    )

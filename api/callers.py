@@ -59,7 +59,7 @@ async def note_use(db: AsyncSession, known: Known, at: datetime) -> None:
     await db.execute(update(table).where(table.id == known.row_id, stale).values(used_at=at))
 
 
-async def _known(db: AsyncSession, query: Select[Any], table: type[ApiKey] | type[Login]) -> Known | None:
+async def _known(db: AsyncSession, query: Select[*tuple[Any, ...]], table: type[ApiKey] | type[Login]) -> Known | None:
     """Run a query of a user and what stands for it; the user's projects come with it, a row each."""
     query = query.add_columns(Membership.project_id, Membership.part)
     query = query.outerjoin(Membership, Membership.user_id == User.id)
@@ -67,7 +67,7 @@ async def _known(db: AsyncSession, query: Select[Any], table: type[ApiKey] | typ
     return _read(rows, table) if rows else None
 
 
-def _read(rows: Sequence[Row[Any]], table: type[ApiKey] | type[Login]) -> Known:
+def _read(rows: Sequence[Row[*tuple[Any, ...]]], table: type[ApiKey] | type[Login]) -> Known:
     user_id, name, role, domain, must_change, row_id, used_at, *_ = rows[0]
     projects = {project_id: part for *_, project_id, part in rows if project_id is not None}
     identity = Identity(

@@ -24,6 +24,7 @@ from reservoir.errors import (
     NotFoundError,
     PenstockError,
     Problem,
+    ThrottledError,
     UnauthenticatedError,
     UnavailableError,
 )
@@ -36,6 +37,7 @@ STATUS: tuple[tuple[type[PenstockError], int], ...] = (
     (ForbiddenError, 403),
     (NotFoundError, 404),
     (ConflictError, 409),
+    (ThrottledError, 429),
     (UnavailableError, 503),
 )
 CURES = {
@@ -65,6 +67,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     404: {"model": ErrorBody, "description": "Unknown, or not visible to the caller"},
     409: {"model": ErrorBody, "description": "Contradicts the present state"},
     422: {"model": ErrorBody, "description": "Not valid; nothing was changed"},
+    429: {"model": ErrorBody, "description": "Tried too often; the header Retry-After says when to try again"},
 }
 
 
@@ -93,8 +96,15 @@ def install(app: FastAPI) -> None:
 
 def _penstock(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, PenstockError)  # noqa: S101 -- registered for this class only
-    status = status_of(error)
-    return answer(status, error.problems, {"WWW-Authenticate": "Bearer"} if status == 401 else None)
+    return answer(status_of(error), error.problems, _headers(error))
+
+
+def _headers(error: PenstockError) -> dict[str, str]:
+    if isinstance(error, UnauthenticatedError):
+        return {"WWW-Authenticate": "Bearer"}
+    if isinstance(error, ThrottledError):
+        return {"Retry-After": str(error.retry_after_s)}
+    return {}
 
 
 def _validation(_request: Request, error: Exception) -> JSONResponse:

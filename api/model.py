@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Path, Query
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 SPECIALS = "~!@#$%^&*<>?"
+USER_NAME_LENGTH = (3, 20)
+YEARS = (1970, 9000)
+"""Years that a moment may have: far from those that a time zone could push out of the calendar."""
 
 
 class Request(BaseModel):
@@ -54,10 +58,25 @@ def _plain(value: str) -> str:
     return value
 
 
-UserName = Annotated[str, Field(min_length=3, max_length=20), AfterValidator(_name)]
+def _utc(value: datetime) -> datetime:
+    if not YEARS[0] <= value.year <= YEARS[1]:
+        raise ValueError(f"a year from {YEARS[0]} to {YEARS[1]}")
+    return value.astimezone(UTC)
+
+
+def is_user_name(value: str) -> bool:
+    """Return whether a user may have this name."""
+    try:
+        return USER_NAME_LENGTH[0] <= len(value) <= USER_NAME_LENGTH[1] and _name(value) == value
+    except ValueError:
+        return False
+
+
+UserName = Annotated[str, Field(min_length=USER_NAME_LENGTH[0], max_length=USER_NAME_LENGTH[1]), AfterValidator(_name)]
 Name = Annotated[str, Field(min_length=1, max_length=20), AfterValidator(_name)]
 Password = Annotated[str, Field(min_length=8, max_length=20), AfterValidator(_password)]
 Text = Annotated[str, AfterValidator(_plain)]
+Moment = Annotated[AwareDatetime, AfterValidator(_utc)]
 
 UserNamePath = Annotated[str, Path(min_length=1, max_length=20, pattern=r"^[a-z0-9-]+$")]
 NamePath = Annotated[str, Path(min_length=1, max_length=63, pattern=r"^[a-z0-9-]+$")]

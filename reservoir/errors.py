@@ -102,3 +102,10 @@ class UnauthenticatedError(PenstockError):
     """The caller is not known."""
 
     exit_code = 9
+
+
+class ThrottledError(PenstockError):
+    """The caller has tried too often; trying again is right only after `retry_after_s` seconds."""
+
+    exit_code = 10
+    retry_after_s = 1

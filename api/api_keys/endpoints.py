@@ -27,13 +27,13 @@ async def list_api_keys(caller: Caller, db: Reading) -> list[ApiKeyView]:
 @action(Action.ACCOUNT_CHANGE)
 async def create_api_key(request: ApiKeyRequest, caller: Caller, db: Transaction) -> NewApiKeyView:
     """Make a key; the answer shows it this once."""
-    key, secret = await service.create(db, caller.id, request.name)
-    return NewApiKeyView(id=key.id, name=key.name, prefix=key.prefix, created_at=key.created_at, key=secret)
+    key, secret = await service.create(db, caller.id, request)
+    return NewApiKeyView(**ApiKeyView.model_validate(key).model_dump(), key=secret)
 
 
 @router.delete("/{key_id}")
 @action(Action.ACCOUNT_CHANGE)
 async def delete_api_key(key_id: UUID, caller: Caller, db: Transaction) -> Done:
     """Delete one of the caller's keys; it is worth nothing afterwards."""
-    await service.delete(db, caller.id, key_id)
+    await service.revoke(db, caller.id, key_id)
     return Done()

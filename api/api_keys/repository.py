@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+from sqlalchemy import delete as delete_rows
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.api_keys.models import ApiKey
-from api.users.models import User
 
 
 def add(db: AsyncSession, key: ApiKey) -> None:
@@ -22,12 +22,11 @@ async def of_user(db: AsyncSession, user_id: UUID) -> Sequence[ApiKey]:
     return (await db.scalars(select(ApiKey).where(ApiKey.user_id == user_id).order_by(ApiKey.created_at))).all()
 
 
-async def user_of(db: AsyncSession, fingerprint: str) -> User | None:
-    """Return who a key stands for."""
-    query = select(User).join(ApiKey, ApiKey.user_id == User.id)
-    return (await db.scalars(query.where(ApiKey.fingerprint == fingerprint))).one_or_none()
-
-
 async def delete(db: AsyncSession, key: ApiKey) -> None:
     """Delete a key."""
     await db.delete(key)
+
+
+async def delete_of_user(db: AsyncSession, user_id: UUID) -> None:
+    """Delete all keys of a user."""
+    await db.execute(delete_rows(ApiKey).where(ApiKey.user_id == user_id))

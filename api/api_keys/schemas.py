@@ -11,18 +11,21 @@ from api.model import Request, Text, View
 
 
 class ApiKeyRequest(Request):
-    """A key to make; its name says where it is used, such as the name of a machine."""
+    """A key to make; its name says where it is used, such as on which machine. It holds for `days`, or for ever."""
 
     name: Text = Field(min_length=1, max_length=64)
+    days: int | None = Field(default=None, ge=1, le=3650)
 
 
 class ApiKeyView(View):
-    """A key as it is shown later: `prefix` are its first characters."""
+    """A key as it is shown later: `prefix` are its first characters, `used_at` is right to the minute."""
 
     id: UUID
     name: str
     prefix: str
     created_at: datetime
+    expires_at: datetime | None
+    used_at: datetime | None
 
 
 class NewApiKeyView(ApiKeyView):

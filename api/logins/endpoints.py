@@ -1,31 +1,42 @@
-"""Endpoints to sign in and out."""
+"""Endpoints to sign in and out, and of the caller's own logins."""
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from fastapi import APIRouter, Request, Response
 
-from api.access import COOKIE, Caller, SettingsOf, action, csrf_token, public
-from api.database import DatabaseOf, Reading, Transaction
-from api.logins import service
-from api.logins.schemas import LoginRequest, LoginView
+from api.access import COOKIE, Caller, KnownOf, SettingsOf, action, csrf_token, public
+from api.api_keys import service as api_keys
+from api.callers import Known
+from api.database import DatabaseOf, Reading, Transaction, now
+from api.logins import check, service, throttle
+from api.logins.models import Login
+from api.logins.schemas import CsrfView, LoginRequest, LoginView, NewPasswordRequest, SignedInView
 from api.model import Done
 from api.policy import Action
 from api.users import service as users
 from api.users.schemas import UserView
+from reservoir.errors import ConflictError
 
 router = APIRouter(prefix="/auth", tags=["auth"])
 
 
 @router.post("/login")
 @public
-async def login(request: LoginRequest, response: Response, database: DatabaseOf, settings: SettingsOf) -> LoginView:
-    """Sign in with name and password; the answer sets a cookie."""
-    async with database.reading() as db:
-        known = await users.find(db, request.name)
-    # Hashing takes a while, and a crowd waits for its turn: no connection to the database is held meanwhile.
-    user = await users.check_password(known, request.password)
+async def login(
+    body: LoginRequest, request: Request, response: Response, database: DatabaseOf, settings: SettingsOf
+) -> SignedInView:
+    """Sign in with name and password; the answer sets a cookie, and has the token for changes with it."""
+    address = request.client.host if request.client else ""
+    attempt = throttle.Try(body.name, address)
     async with database.transaction() as db:
-        secret = await service.begin(db, user, settings.login_lifetime_s)
+        await throttle.begin(db, attempt, now())
+    user = await check.check(database, settings, body.name, body.password)
+    async with database.transaction() as db:
+        await throttle.succeed(db, attempt, now())
+        agent = request.headers.get("user-agent", "")
+        secret = await service.begin(db, user, settings.login_lifetime_s, address=address, agent=agent)
     response.set_cookie(
         COOKIE,
         secret,
@@ -35,16 +46,15 @@ async def login(request: LoginRequest, response: Response, database: DatabaseOf,
         httponly=True,
         samesite="lax",
     )
-    return LoginView(**UserView.model_validate(user).model_dump(), csrf_token=csrf_token(secret))
+    return SignedInView(**UserView.model_validate(user).model_dump(), csrf_token=csrf_token(secret))
 
 
 @router.post("/logout")
 @action(Action.ACCOUNT_LOGOUT)
-async def logout(request: Request, response: Response, db: Transaction) -> Done:
-    """Sign out: the cookie is worth nothing afterwards."""
-    secret = request.cookies.get(COOKIE)
-    if secret:
-        await service.end(db, secret)
+async def logout(known: KnownOf, response: Response, db: Transaction) -> Done:
+    """Sign out: the cookie is worth nothing afterwards. A key stays as it is."""
+    if known.table is Login:
+        await service.end(db, known.identity.id, known.row_id)
     response.delete_cookie(COOKIE, path="/")
     return Done()
 
@@ -54,3 +64,55 @@ async def logout(request: Request, response: Response, db: Transaction) -> Done:
 async def me(caller: Caller, db: Reading) -> UserView:
     """Say who the caller is."""
     return UserView.model_validate(await users.get(db, caller.name))
+
+
+@router.get("/csrf")
+@action(Action.ACCOUNT_READ)
+async def show_csrf_token(known: KnownOf, request: Request) -> CsrfView:
+    """Show the token that a page sends as X-CSRF-Token whenever it changes something with the cookie."""
+    if known.table is not Login:
+        raise ConflictError("an API key needs no token", cure="leave the header out")
+    return CsrfView(csrf_token=csrf_token(request.cookies[COOKIE]))
+
+
+@router.post("/password")
+@action(Action.ACCOUNT_PASSWORD)
+async def replace_given_password(body: NewPasswordRequest, known: KnownOf, db: Transaction) -> UserView:
+    """Replace the password that an administrator has made; other logins end, and keys are revoked."""
+    user = await users.get(db, known.identity.name)
+    await users.replace_given_password(user, body.password, known.identity)
+    await service.end_all(db, user.id, but=_login_of(known))
+    await api_keys.revoke_all(db, user.id)
+    return UserView.model_validate(user)
+
+
+@router.get("/logins")
+@action(Action.ACCOUNT_READ)
+async def list_logins(known: KnownOf, db: Reading) -> list[LoginView]:
+    """List the browsers in which the caller is signed in."""
+    return [_view(login, known) for login in await service.of_user(db, known.identity.id)]
+
+
+@router.delete("/logins/{login_id}")
+@action(Action.ACCOUNT_CHANGE)
+async def end_login(login_id: UUID, caller: Caller, db: Transaction) -> Done:
+    """Sign out in one browser."""
+    await service.end(db, caller.id, login_id)
+    return Done()
+
+
+@router.delete("/logins")
+@action(Action.ACCOUNT_CHANGE)
+async def end_logins(caller: Caller, db: Transaction) -> Done:
+    """Sign out everywhere; keys stay."""
+    await service.end_all(db, caller.id)
+    return Done()
+
+
+def _login_of(known: Known) -> UUID | None:
+    return known.row_id if known.table is Login else None
+
+
+def _view(login: Login, known: Known) -> LoginView:
+    fields = {name: getattr(login, name) for name in LoginView.model_fields if name != "current"}
+    return LoginView(**fields, current=login.id == _login_of(known))

@@ -28,3 +28,17 @@ class Login(Base):
     used_at: Mapped[datetime | None] = mapped_column(default=now)
     address: Mapped[str] = mapped_column(String(64), default="", server_default="")
     agent: Mapped[str] = mapped_column(String(256), default="", server_default="")
+
+
+class LoginTries(Base):
+    """How often in a row a login was tried in vain, by `subject`: a name, an address, or a name at an address.
+
+    `succeeded_at` is set for a name at an address only, when the right password came from there.
+    """
+
+    __tablename__ = "login_tries"
+
+    subject: Mapped[str] = mapped_column(String(160), primary_key=True)
+    failures: Mapped[int] = mapped_column(default=0)
+    tried_at: Mapped[datetime] = mapped_column(index=True)
+    succeeded_at: Mapped[datetime | None]

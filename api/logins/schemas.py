@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from uuid import UUID
+
 from pydantic import Field
 
-from api.model import Request, Text
+from api.model import Password, Request, Text, View
 from api.users.schemas import UserView
 
 
@@ -15,7 +18,29 @@ class LoginRequest(Request):
     password: Text = Field(max_length=256)
 
 
-class LoginView(UserView):
-    """Who has signed in. A page sends `csrf_token` as X-CSRF-Token whenever it changes something with the cookie."""
+class NewPasswordRequest(Request):
+    """The password with which a user replaces the one that an administrator has made."""
+
+    password: Password
+
+
+class CsrfView(View):
+    """What a page sends as X-CSRF-Token whenever it changes something with the cookie."""
 
     csrf_token: str
+
+
+class SignedInView(UserView, CsrfView):
+    """Who has signed in. A page sends `csrf_token` as X-CSRF-Token whenever it changes something with the cookie."""
+
+
+class LoginView(View):
+    """A browser in which the caller is signed in; `current` marks this one, `used_at` is right to the minute."""
+
+    id: UUID
+    address: str
+    agent: str
+    created_at: datetime
+    used_at: datetime | None
+    expires_at: datetime
+    current: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -12,28 +13,36 @@ from api.database import now
 from api.logins import repository
 from api.logins.models import Login
 from api.users.models import User
+from reservoir.errors import NotFoundError
 
 
-async def begin(db: AsyncSession, user: User, lifetime_s: int) -> str:
+async def begin(db: AsyncSession, user: User, lifetime_s: int, *, address: str, agent: str) -> str:
     """Begin a login and return the secret of its cookie; logins that have ended are forgotten on the way."""
     secret = passwords.new_secret()
     moment = now()
     await repository.remove_expired(db, moment)
-    expires_at = moment + timedelta(seconds=lifetime_s)
-    repository.add(db, Login(user_id=user.id, fingerprint=passwords.fingerprint(secret), expires_at=expires_at))
+    login = Login(
+        user_id=user.id,
+        fingerprint=passwords.fingerprint(secret),
+        expires_at=moment + timedelta(seconds=lifetime_s),
+        address=address[:64],
+        agent=agent.replace("\0", "")[:256],
+    )
+    repository.add(db, login)
     return secret
 
 
-async def user_of(db: AsyncSession, secret: str) -> User | None:
-    """Return who a cookie stands for now."""
-    return await repository.user_of(db, passwords.fingerprint(secret), now())
+async def of_user(db: AsyncSession, user_id: UUID) -> Sequence[Login]:
+    """Return the logins of a user, oldest first."""
+    return await repository.of_user(db, user_id, now())
 
 
-async def end(db: AsyncSession, secret: str) -> None:
-    """End the login of a cookie."""
-    await repository.remove(db, passwords.fingerprint(secret))
+async def end(db: AsyncSession, user_id: UUID, login_id: UUID) -> None:
+    """End one login of a user; raises NotFoundError."""
+    if not await repository.remove(db, user_id, login_id):
+        raise NotFoundError("you have no such login", where="id", cure="list your logins")
 
 
-async def end_all(db: AsyncSession, user_id: UUID) -> None:
-    """End all logins of a user."""
-    await repository.remove_of_user(db, user_id)
+async def end_all(db: AsyncSession, user_id: UUID, *, but: UUID | None = None) -> None:
+    """End all logins of a user, but perhaps one."""
+    await repository.remove_of_user(db, user_id, but)

@@ -1,48 +1,96 @@
-"""Endpoints of users; administrators only."""
+"""Endpoints of users, for administrators: of the site, or of the users' domain."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends
+from uuid import UUID
 
-from api.access import Admin, action, require_admin
+from fastapi import APIRouter
+
+from api.access import Caller, action
+from api.api_keys import service as api_keys
+from api.api_keys.schemas import ApiKeyView
 from api.database import Reading, Transaction
 from api.logins import service as logins
 from api.model import Done, UserNamePath
 from api.policy import Action
 from api.sessions import service as sessions
 from api.users import service
-from api.users.schemas import PasswordRequest, UserRequest, UserView
+from api.users.schemas import PasswordRequest, UserChange, UserRequest, UserView
 
-router = APIRouter(prefix="/users", tags=["users"], dependencies=[Depends(require_admin)])
+router = APIRouter(prefix="/users", tags=["users"])
 
 
 @router.get("")
 @action(Action.USER_READ)
-async def list_users(db: Reading) -> list[UserView]:
-    """List all users."""
-    return [UserView.model_validate(user) for user in await service.every(db)]
+async def list_users(caller: Caller, db: Reading) -> list[UserView]:
+    """List the users that the caller looks after."""
+    return [UserView.model_validate(user) for user in await service.visible(db, caller)]
+
+
+@router.get("/{name}")
+@action(Action.USER_READ)
+async def get_user(name: UserNamePath, caller: Caller, db: Reading) -> UserView:
+    """Show one user."""
+    return UserView.model_validate(await service.get_for(db, name, caller, Action.USER_READ))
 
 
 @router.post("", status_code=201)
 @action(Action.USER_CREATE)
-async def create_user(request: UserRequest, db: Transaction) -> UserView:
+async def create_user(request: UserRequest, caller: Caller, db: Transaction) -> UserView:
     """Create a user."""
-    return UserView.model_validate(await service.create(db, request))
+    return UserView.model_validate(await service.create(db, request, caller))
 
 
-@router.delete("/{name}")
-@action(Action.USER_DELETE)
-async def delete_user(name: UserNamePath, caller: Admin, db: Transaction) -> Done:
-    """Delete a user who has no live session."""
-    await sessions.refuse_while_live(db, user=name)
-    await service.delete(db, name, caller.name)
-    return Done()
+@router.patch("/{name}")
+@action(Action.USER_CHANGE)
+async def change_user(name: UserNamePath, request: UserChange, caller: Caller, db: Transaction) -> UserView:
+    """Change a user; a new password ends the user's logins and revokes the user's keys."""
+    user = await service.get_for(db, name, caller, Action.USER_CHANGE)
+    await service.change(db, user, request, caller)
+    if "password" in request.model_fields_set:
+        await logins.end_all(db, user.id)
+        await api_keys.revoke_all(db, user.id)
+    return UserView.model_validate(user)
 
 
 @router.put("/{name}/password")
 @action(Action.USER_CHANGE)
-async def set_password(name: UserNamePath, request: PasswordRequest, db: Transaction) -> UserView:
-    """Give a user a new password and end the user's logins."""
-    user = await service.set_password(db, name, request.password)
+async def set_password(name: UserNamePath, request: PasswordRequest, caller: Caller, db: Transaction) -> UserView:
+    """Give a user a new password, end the user's logins and revoke the user's keys."""
+    return await change_user(name, UserChange(password=request.password), caller, db)
+
+
+@router.delete("/{name}")
+@action(Action.USER_DELETE)
+async def delete_user(name: UserNamePath, caller: Caller, db: Transaction) -> Done:
+    """Delete a user who has no live session."""
+    user = await service.get_for(db, name, caller, Action.USER_DELETE)
+    await sessions.refuse_while_live(db, user=name)
+    await service.delete(db, user, caller)
+    return Done()
+
+
+@router.get("/{name}/api-keys")
+@action(Action.USER_READ)
+async def list_api_keys_of_user(name: UserNamePath, caller: Caller, db: Reading) -> list[ApiKeyView]:
+    """List a user's keys."""
+    user = await service.get_for(db, name, caller, Action.USER_READ)
+    return [ApiKeyView.model_validate(key) for key in await api_keys.of_user(db, user.id)]
+
+
+@router.delete("/{name}/api-keys/{key_id}")
+@action(Action.USER_CHANGE)
+async def delete_api_key_of_user(name: UserNamePath, key_id: UUID, caller: Caller, db: Transaction) -> Done:
+    """Revoke one of a user's keys."""
+    user = await service.get_for(db, name, caller, Action.USER_CHANGE)
+    await api_keys.revoke(db, user.id, key_id)
+    return Done()
+
+
+@router.delete("/{name}/logins")
+@action(Action.USER_CHANGE)
+async def end_logins_of_user(name: UserNamePath, caller: Caller, db: Transaction) -> Done:
+    """Sign a user out everywhere; keys stay."""
+    user = await service.get_for(db, name, caller, Action.USER_CHANGE)
     await logins.end_all(db, user.id)
-    return UserView.model_validate(user)
+    return Done()

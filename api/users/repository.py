@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import false, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from api.domains.models import Domain
+from api.identity import Reach
 from api.policy import Role
+from api.user_policies.models import UserPolicy
 from api.users.models import User
 
 
@@ -21,14 +25,28 @@ async def by_names(db: AsyncSession, names: Iterable[str]) -> Sequence[User]:
     return (await db.scalars(select(User).where(User.name.in_(list(names))).order_by(User.name))).all()
 
 
-async def every(db: AsyncSession) -> Sequence[User]:
-    """Return all users by name."""
-    return (await db.scalars(select(User).order_by(User.name))).all()
+async def within(db: AsyncSession, reach: Reach) -> Sequence[User]:
+    """Return the users within reach by name."""
+    query = select(User).order_by(User.name)
+    if not reach.everything:
+        query = query.where(User.domain == reach.domain) if reach.domain else query.where(false())
+    return (await db.scalars(query)).all()
 
 
-async def count_admins(db: AsyncSession) -> int:
-    """Return how many administrators there are."""
-    return (await db.scalar(select(func.count()).select_from(User).where(User.role == Role.ADMIN))) or 0
+async def lock_admins(db: AsyncSession) -> set[UUID]:
+    """Return the ids of the site's administrators who can sign in; nobody else changes them in the meantime."""
+    query = select(User.id).where(User.role == Role.ADMIN, User.domain.is_(None), User.disabled.is_(False))
+    return set(await db.scalars(query.order_by(User.id).with_for_update()))
+
+
+async def is_domain(db: AsyncSession, name: str) -> bool:
+    """Return whether there is a domain of that name."""
+    return await db.get(Domain, name) is not None
+
+
+async def is_policy(db: AsyncSession, name: str) -> bool:
+    """Return whether there is a user policy of that name."""
+    return await db.get(UserPolicy, name) is not None
 
 
 def add(db: AsyncSession, user: User) -> None:

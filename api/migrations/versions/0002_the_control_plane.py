@@ -47,7 +47,9 @@ def upgrade() -> None:
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("session_id", sa.Uuid(), nullable=False),
         sa.Column("session_name", sa.String(length=20), nullable=False),
+        sa.Column("user_id", sa.Uuid(), nullable=True),
         sa.Column("user_name", sa.String(length=20), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
         sa.Column("project_name", sa.String(length=20), nullable=False),
         sa.Column("domain", sa.String(length=20), nullable=True),
         sa.Column("gpu_milli", sa.BigInteger(), nullable=False),
@@ -56,8 +58,10 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_spans")),
     )
     with op.batch_alter_table("spans", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_spans_project_id"), ["project_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_spans_session_id"), ["session_id"], unique=False)
         batch_op.create_index("ix_spans_started_at", ["started_at"], unique=False)
+        batch_op.create_index(batch_op.f("ix_spans_user_id"), ["user_id"], unique=False)
         batch_op.create_index(
             "uq_spans_open",
             ["session_id"],
@@ -329,7 +333,6 @@ def upgrade() -> None:
         batch_op.add_column(sa.Column("interactive_limit_s", sa.Integer(), server_default="0", nullable=False))
         batch_op.add_column(sa.Column("interactive_extension_s", sa.Integer(), server_default="0", nullable=False))
         batch_op.create_index(batch_op.f("ix_projects_domain"), ["domain"], unique=False)
-        batch_op.create_foreign_key(batch_op.f("fk_projects_domain_domains"), "domains", ["domain"], ["name"])
         batch_op.create_foreign_key(
             batch_op.f("fk_projects_training_group_resource_groups"), "resource_groups", ["training_group"], ["name"]
         )
@@ -339,6 +342,7 @@ def upgrade() -> None:
             ["interactive_group"],
             ["name"],
         )
+        batch_op.create_foreign_key(batch_op.f("fk_projects_domain_domains"), "domains", ["domain"], ["name"])
 
     with op.batch_alter_table("sessions", schema=None) as batch_op:
         batch_op.add_column(
@@ -371,8 +375,8 @@ def upgrade() -> None:
         batch_op.add_column(sa.Column("warned_at", sa.DateTime(timezone=True), nullable=True))
         batch_op.drop_index(batch_op.f("ix_sessions_node_id"))
         batch_op.drop_constraint(batch_op.f("fk_sessions_node_id_nodes"), type_="foreignkey")
-        batch_op.drop_column("node_id")
         batch_op.drop_column("interactive")
+        batch_op.drop_column("node_id")
 
     with op.batch_alter_table("users", schema=None) as batch_op:
         batch_op.add_column(
@@ -391,8 +395,8 @@ def upgrade() -> None:
         batch_op.alter_column("password_hash", existing_type=sa.VARCHAR(length=255), nullable=True)
         batch_op.create_index(batch_op.f("ix_users_domain"), ["domain"], unique=False)
         batch_op.create_index(batch_op.f("ix_users_policy"), ["policy"], unique=False)
-        batch_op.create_foreign_key(batch_op.f("fk_users_domain_domains"), "domains", ["domain"], ["name"])
         batch_op.create_foreign_key(batch_op.f("fk_users_policy_user_policies"), "user_policies", ["policy"], ["name"])
+        batch_op.create_foreign_key(batch_op.f("fk_users_domain_domains"), "domains", ["domain"], ["name"])
 
     # ### end Alembic commands ###
 

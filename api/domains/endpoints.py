@@ -1,0 +1,36 @@
+"""Endpoints of domains. The site's administrators make them; those of a domain see theirs."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from api.access import Caller, action
+from api.database import Reading, Transaction
+from api.domains import service
+from api.domains.schemas import DomainRequest, DomainView
+from api.model import Done, NamePath
+from api.policy import Action
+
+router = APIRouter(prefix="/domains", tags=["domains"])
+
+
+@router.get("")
+@action(Action.DOMAIN_READ)
+async def list_domains(caller: Caller, db: Reading) -> list[DomainView]:
+    """List the domains that the caller may see."""
+    return [DomainView.model_validate(domain) for domain in await service.visible(db, caller)]
+
+
+@router.post("", status_code=201)
+@action(Action.DOMAIN_MANAGE)
+async def create_domain(request: DomainRequest, db: Transaction) -> DomainView:
+    """Create a domain."""
+    return DomainView.model_validate(await service.create(db, request))
+
+
+@router.delete("/{name}")
+@action(Action.DOMAIN_MANAGE)
+async def delete_domain(name: NamePath, db: Transaction) -> Done:
+    """Delete a domain that no user, project or resource group belongs to."""
+    await service.delete(db, name)
+    return Done()

@@ -1,0 +1,32 @@
+"""The endpoint of the usage report: all for administrators, a project for its managers, one's own for everybody."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from fastapi import APIRouter
+
+from api.access import Caller, action
+from api.database import Reading, now
+from api.model import Moment
+from api.policy import Action
+from api.usage import service
+from api.usage.schemas import By, UsageView
+
+router = APIRouter(prefix="/usage", tags=["usage"])
+
+DEFAULT = timedelta(days=30)
+
+
+@router.get("")
+@action(Action.USAGE_READ)
+async def report_usage(
+    caller: Caller,
+    db: Reading,
+    starts_at: Moment | None = None,
+    ends_at: Moment | None = None,
+    by: By = By.USER,
+) -> UsageView:
+    """Report what ran in a period, by default the last 30 days, and what it held of GPUs."""
+    end = ends_at or now()
+    return await service.report(db, caller, starts_at or end - DEFAULT, end, by)

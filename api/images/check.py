@@ -29,6 +29,9 @@ POLL_S = 2.0
 PULL_LIMIT = timedelta(hours=1)
 """A pull that takes longer has failed."""
 
+AT_ONCE = 4
+"""How many images are looked for at the same time; a site registers dozens of many GiB each at once."""
+
 
 class Checker:
     """Finds the images to look for; remembers when to ask for each again."""
@@ -41,7 +44,7 @@ class Checker:
 
     async def due(self, db: AsyncSession) -> list[UUID]:
         """Return the ids of the images to look for now."""
-        waiting = await repository.unsettled(db)
+        waiting = (await repository.unsettled(db))[:AT_ONCE]
         self._next = {image_id: self._next[image_id] for image_id in waiting if image_id in self._next}
         return [image_id for image_id in waiting if self._next.get(image_id, 0.0) <= time.monotonic()]
 

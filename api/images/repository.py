@@ -10,7 +10,7 @@ from sqlalchemy import delete as deletion
 from sqlalchemy import or_, select, true, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.images.models import UNSETTLED, Image, Scope, image_projects
+from api.images.models import UNSETTLED, Image, Scope, Status, image_projects
 
 
 async def usable(db: AsyncSession, projects: Collection[UUID] | None) -> Sequence[Image]:
@@ -33,8 +33,9 @@ async def of_projects(db: AsyncSession, projects: Collection[UUID], name: str, t
 
 
 async def unsettled(db: AsyncSession) -> Sequence[UUID]:
-    """Return the ids of the images of which it is not known yet whether they are there, the oldest first."""
-    query = select(Image.id).where(Image.status.in_(UNSETTLED)).order_by(Image.created_at, Image.id)
+    """Return the ids of the images that may not be there: those that are being pulled first, then the oldest."""
+    begun = Image.status != Status.PULLING
+    query = select(Image.id).where(Image.status.in_(UNSETTLED)).order_by(begun, Image.created_at, Image.id)
     return (await db.scalars(query)).all()
 
 

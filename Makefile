@@ -85,7 +85,9 @@ test: setup ## All tests, from lint to the closed lab
 	@$(MAKE) --no-print-directory molecule
 	@$(MAKE) --no-print-directory e2e
 
-bench: bundle ## Figures, one JSON line each: verify of a bundle, start of a session (starts the demo's lab)
+OPENB ?= ../shared/data/openb
+
+bench: bundle ## Figures, one JSON line each; the last ones start the demo's lab. OPENB=FOLDER holds the traces of openb
 	$(SAY) "Verify: rate beside plain hashing, memory"
 	@$(BIN)/python -m tests.bench.verify "$$(ls -dt build/bundle/penstock-*/ | head -n 1)"
 	$(SAY) "Builds: again without changes and without a network; the disk that a first one takes"
@@ -98,6 +100,15 @@ bench: bundle ## Figures, one JSON line each: verify of a bundle, start of a ses
 	@$(BIN)/python -m tests.bench.publish
 	$(SAY) "Delta: bytes that one changed wheel takes"
 	@$(BIN)/python -m tests.bench.delta
+	$(SAY) "Placement: allocation on the openb traces in $(OPENB), beside FGD's published figures"
+	@for seed in 42 43 44 45; do for pods in $(OPENB)/openb_pod_list_*.csv; do \
+	  $(BIN)/python tests/bench/openb.py --nodes $(OPENB)/openb_node_list_gpu_node.csv --pods $$pods --seed $$seed || exit 1; \
+	done; done
+	$(SAY) "Scheduler: decisions, a cycle, a reclaim at 2,000 and 10,000 nodes"
+	@$(BIN)/python tests/bench/scale.py --nodes 2000 --gpus 8 --sessions 10000
+	@$(BIN)/python tests/bench/scale.py --nodes 10000 --gpus 8 --sessions 50000
+	$(SAY) "Control API: 2,000 agents, 10,000 sessions, 50 users, on PostgreSQL"
+	@$(BIN)/python -m tests.bench.control
 	$(SAY) "Sessions: submit to RUNNING, penstock list"
 	@$(BIN)/python -m tests.bench.session_start
 

@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import AfterValidator, AwareDatetime, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from api.model import Name, Request, Text, UserName, View
+from api.model import Moment, Name, Request, Text, UserName, View
 from api.projects.models import Expiry, Part, Project
 
 MAX_QUOTA_MILLI = 32_000_000
 """2,000 nodes of 16 GPUs, the most that one manager looks after."""
 
 MAX_SECONDS = 366 * 24 * 3600
-YEARS = (1970, 9000)
-"""Years of a period: far from those that a time zone could push out of the calendar."""
 
 Quota = Annotated[int, Field(ge=0, le=MAX_QUOTA_MILLI)]
 Weight = Annotated[int, Field(ge=0, le=1_000_000)]
 Users = Annotated[list[UserName], Field(max_length=1000)]
 Description = Annotated[Text, Field(max_length=2000)]
 Seconds = Annotated[int, Field(ge=0, le=MAX_SECONDS)]
-
-
-def _utc(value: datetime) -> datetime:
-    if not YEARS[0] <= value.year <= YEARS[1]:
-        raise ValueError(f"a year from {YEARS[0]} to {YEARS[1]}")
-    return value.astimezone(UTC)
-
-
-Moment = Annotated[AwareDatetime, AfterValidator(_utc)]
 
 
 class Period(Request):

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from api.scheduler.cluster import Cluster
 from api.scheduler.decide import decide
+from api.scheduler.fairness import Claim, fair_shares
 from api.scheduler.ledger import Ledger
-from api.scheduler.snapshot import Cause, NodeState, ProjectState, Running, Snapshot, Within, Workload
+from api.scheduler.snapshot import Cause, NodeState, Placement, ProjectState, Running, Snapshot, Within, Workload
 from api.scheduler.victims import rank
-from tests.unit.api.scheduler.world import check, held, node, project, runs, work
+from tests.unit.api.scheduler.world import check, held, node, on, project, runs, work
 
 GPUS = 4
 HELD = 1_000 * 1_000_000
@@ -63,7 +64,7 @@ def smallest(
     *,
     guaranteed: bool,
 ) -> tuple[int, int] | None:
-    """The fewest milli-GPU, then the fewest victims, of every set that there is; one that goes below a line only last."""
+    """The fewest milli-GPU, then the fewest victims, of every set that there is; below a line only last."""
     candidates = [each for each in running if each.workload.preemptible and each.workload.project != new.project]
     for last_may_pass in (False, True) if guaranteed else (False,):
         found = [
@@ -161,8 +162,6 @@ def judge(snapshot: Snapshot, new: Workload, beyond: dict[str, int], guaranteed:
 
 
 def _fair(snapshot: Snapshot) -> dict[str, int]:
-    from api.scheduler.fairness import Claim, fair_shares
-
     demand = held(snapshot.running, snapshot.projects)
     for workload in snapshot.queue:
         if not Cluster(snapshot.nodes).never_fits(workload):
@@ -184,9 +183,7 @@ def test_of_equal_sets_the_youngest_of_the_lowest_priority_goes(seed: int) -> No
     assert [reclaim.victim for reclaim in decision.reclaims] == ["w7"]
 
 
-def _places(nodes: tuple[NodeState, ...]) -> list[object]:
-    from tests.unit.api.scheduler.world import on
-
+def _places(nodes: tuple[NodeState, ...]) -> list[Placement]:
     return [on(nodes[0].name, *([0] * index), 1) for index in range(4)]
 
 

@@ -56,12 +56,12 @@ async def find(db: AsyncSession, name: str) -> User | None:
     return await repository.by_name(db, name)
 
 
-async def members(db: AsyncSession, names: Iterable[str]) -> list[User]:
-    """Return users by their names; raises one InputError that lists every name that nobody has."""
+async def members(db: AsyncSession, names: Iterable[str], field: str = "members") -> list[User]:
+    """Return users by the names in a field; raises one InputError that lists every name that nobody has."""
     wanted = sorted(set(names))
     found = {user.name: user for user in await repository.by_names(db, wanted)}
     problems = [
-        Problem("members", f"there is no user {name}", "create the user first") for name in wanted if name not in found
+        Problem(field, f"there is no user {name}", "create the user first") for name in wanted if name not in found
     ]
     if problems:
         raise InputError.of(problems)

@@ -20,6 +20,7 @@ from api.groups import endpoints as groups
 from api.images import endpoints as images
 from api.logins import endpoints as logins
 from api.nodes import endpoints as nodes
+from api.nodes.fleet import Fleet
 from api.nodes.heartbeats import Heartbeats
 from api.presets import endpoints as presets
 from api.projects import endpoints as projects
@@ -65,6 +66,7 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
     app.state.database = database
     app.state.engine = engine
     app.state.heartbeats = Heartbeats()
+    app.state.fleet = Fleet()
     app.state.apps = Directory()
     app.state.manager = Manager(database, engine, app.state.heartbeats, settings)
     errors.install(app)

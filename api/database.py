@@ -31,6 +31,9 @@ IMAGES_LOCK = 0x50454E55
 CAPACITY_LOCK = 0x50454E54
 """Key of the advisory lock that a transaction holds while it decides what projects may claim of the cluster."""
 
+SERVICES_LOCK = 0x50454E56
+"""Key of the advisory lock that a transaction holds while it gives a session its addresses at the edge."""
+
 
 class UtcDateTime(TypeDecorator[datetime]):
     """A moment in UTC, aware of it in Python even where the database forgets time zones."""

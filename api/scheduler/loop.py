@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 SECOND = 1_000_000
 NOT_ACTIVE = "not-active"
-"""Why a session waits whose project is outside its period; the scheduler does not see it."""
+"""Why a session waits whose project's period has not begun; the decision knows nothing of it."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class _Read:
 
     snapshot: Snapshot
     queue: Sequence[Asked]
-    inactive: Sequence[Asked]
+    early: Sequence[Remark]
     names: dict[UUID, str]
 
 
@@ -99,19 +99,18 @@ class Loop:
         sessions_mark = await scheduling.mark(db, moment)
         if sessions_mark is None:
             return None
-        every = [
-            (project.name, projects.held_milli(project, moment), project.over_quota, project.over_quota_weight)
-            + (projects.is_active(project, moment), project.training_group, project.interactive_group)
+        every = tuple(
+            (_project(project, moment), projects.is_active(project, moment), *_affinity(project))
             for project in await projects.every(db)
-        ]
-        return sessions_mark, tuple(every), await self._fleet.refresh(db)
+        )
+        return sessions_mark, every, await self._fleet.refresh(db)
 
     async def _read(self, db: AsyncSession, moment: datetime) -> _Read:
         known = {project.id: project for project in await projects.every(db)}
         permissions = await groups.permissions(db)
         pending = await scheduling.pending(db, moment)
         active = [row for row in pending if projects.is_active(known[row.project_id], moment)]
-        inactive = [row for row in pending if not projects.is_active(known[row.project_id], moment)]
+        early = list(_early(pending, known, moment))
         await self._read_running(db, known, permissions)
         snapshot = Snapshot(
             now=micros(moment),
@@ -121,7 +120,7 @@ class Loop:
             queue=tuple(self._workload(row, known[row.project_id], permissions) for row in active),
             rules=self._rules,
         )
-        return _Read(snapshot, active, inactive, {id_: project.name for id_, project in known.items()})
+        return _Read(snapshot, active, early, {id_: project.name for id_, project in known.items()})
 
     async def _read_running(self, db: AsyncSession, known: dict[UUID, Project], permissions: Permissions) -> None:
         """Read those of the sessions that hold places which have changed since they were read."""
@@ -163,7 +162,7 @@ class Loop:
     async def _apply(self, read: _Read, decision: Decision) -> int:
         """Write what was decided; whatever has changed since it was read is left to the next cycle."""
         placed = [row for row in read.queue if str(row.id) in decision.placements]
-        remarks = [*self._waits(read.queue, decision), *_outside(read)]
+        remarks = [*self._waits(read.queue, decision), *read.early]
         if not (placed or remarks or decision.reclaims):
             return 0
         count = 0
@@ -232,8 +231,14 @@ def _project(project: Project, moment: datetime) -> ProjectState:
     )
 
 
-def _outside(read: _Read) -> Iterable[Remark]:
-    for row in read.inactive:
-        reason = f"{read.names[row.project_id]} is outside its period; an administrator may change that"
-        if (row.reason, row.cause) != (reason, NOT_ACTIVE):
+def _affinity(project: Project) -> tuple[str | None, str | None]:
+    return project.training_group, project.interactive_group
+
+
+def _early(rows: Sequence[Asked], known: dict[UUID, Project], moment: datetime) -> Iterable[Remark]:
+    """Yield what is new of those whose project's period has not begun; where it is over, `reconcilers` says so."""
+    for row in rows:
+        project = known[row.project_id]
+        reason = f"the period of {project.name} begins at {project.starts_at:%Y-%m-%d %H:%M} UTC"
+        if project.starts_at > moment and (row.reason, row.cause) != (reason, NOT_ACTIVE):
             yield Remark(row.id, row.revision, reason, NOT_ACTIVE, 0)

@@ -1,4 +1,4 @@
-"""Endpoints of sessions. Members of a project see its sessions; only their owner and administrators act on them."""
+"""Endpoints of sessions. Members of a project see its sessions; what they may do to them says the policy."""
 
 from __future__ import annotations
 
@@ -6,68 +6,155 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Annotated
+from hashlib import sha256
+from typing import Annotated, Any
+from uuid import UUID
 
-from fastapi import APIRouter, Query, WebSocket
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, Depends, Header, Query, Response, WebSocket
 from pydantic import TypeAdapter, ValidationError
+from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.requests import HTTPConnection
 
-from api.access import Caller, SettingsOf, action
-from api.database import DatabaseOf, Reading, Transaction
+from api.access import Caller, SettingsOf, action, caller_of, guard
+from api.database import Database, DatabaseOf, Reading, Transaction
 from api.engine.base import Engine
+from api.identity import Identity
 from api.model import NamePath, NameQuery, Text
 from api.policy import Action
+from api.projects import service as projects
 from api.reconcilers.manager import WakeAfterwards
-from api.sessions import relay, service
-from api.sessions.schemas import SessionRequest, SessionView
+from api.sessions import overview, relay, service, submission
+from api.sessions.models import Session, State
+from api.sessions.overview import Filters
+from api.sessions.relay import LogStream
+from api.sessions.schemas import BatchRequest, Extension, SessionChange, SessionRequest
+from api.sessions.submission import Site
+from api.sessions.views import SessionView
+from api.settings import Settings
 from reservoir.errors import InputError, PenstockError
 
 router = APIRouter(prefix="/sessions", tags=["sessions"])
 
 FIRST_PART_S = 2.0
+MAX_PAGE = 1000
+"""Most sessions of one answer."""
+
+STRING = {"type": "string"}
+NEXT_HEADERS: dict[str, Any] = {
+    "X-Next": {"description": "Send it as `after` to get what follows; absent on the last page", "schema": STRING},
+    "ETag": {"description": "Changes with the answer", "schema": STRING},
+}
+NOT_MODIFIED: dict[str, Any] = {"description": "As it was: the ETag is that of If-None-Match"}
 
 _command = TypeAdapter(list[Text])
+_views = TypeAdapter(list[SessionView])
+
+
+def site_of(connection: HTTPConnection) -> Site:
+    """Return what submissions are checked against."""
+    return Site(connection.app.state.settings, connection.app.state.fleet)
+
+
+SiteOf = Annotated[Site, Depends(site_of)]
 
 
 @router.post("", status_code=201)
 @action(Action.SESSION_SUBMIT)
 async def submit_session(
-    request: SessionRequest, caller: Caller, db: Transaction, settings: SettingsOf, _wake: WakeAfterwards
+    request: SessionRequest, caller: Caller, db: Transaction, site: SiteOf, _wake: WakeAfterwards
 ) -> SessionView:
     """Put a session into the queue."""
-    return SessionView.of(await service.submit(db, request, caller, settings))
+    return await _view(db, await submission.submit(db, request, caller, site), site.settings)
 
 
-@router.get("")
+@router.post("/batch", status_code=201)
+@action(Action.SESSION_SUBMIT)
+async def submit_sessions(
+    request: BatchRequest, caller: Caller, db: Transaction, site: SiteOf, _wake: WakeAfterwards
+) -> list[SessionView]:
+    """Put several equal sessions into the queue, all or none: `count` 3 makes NAME-1, NAME-2 and NAME-3."""
+    ids = await submission.submit_batch(db, request, caller, site)
+    return await overview.views(db, ids, site.settings.apps_url)
+
+
+@router.get("", response_model=list[SessionView], responses={200: {"headers": NEXT_HEADERS}, 304: NOT_MODIFIED})
 @action(Action.SESSION_READ)
 async def list_sessions(
+    *,
     caller: Caller,
     db: Reading,
+    settings: SettingsOf,
     project: NameQuery | None = None,
+    user: NameQuery | None = None,
+    node: Annotated[str | None, Query(min_length=1, max_length=63, pattern=r"^[a-z0-9.-]+$")] = None,
+    state: Annotated[list[State] | None, Query(max_length=len(State))] = None,
     all_: Annotated[bool, Query(alias="all")] = False,
-) -> list[SessionView]:
-    """List the sessions of a project, or of all projects that the caller may see; `all` shows terminated ones too."""
-    return [SessionView.of(item) for item in await service.visible(db, caller, project, terminated=all_)]
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = MAX_PAGE,
+    after: Annotated[str | None, Query(max_length=64, pattern=r"^[0-9]{1,16}\.[0-9a-f]{32}$")] = None,
+    if_none_match: Annotated[str | None, Header(max_length=256)] = None,
+) -> Response:
+    """List sessions, oldest first: of a project, or of all projects that the caller may see.
+
+    Of a `user`, on a `node`, in any `state` that is named; `all` shows terminated ones too. Where there are more than
+    `limit`, `X-Next` is what to send as `after` to get those that follow. An answer that is as it was is a 304 for who
+    sends its `ETag` as `If-None-Match`.
+    """
+    if project is not None:
+        await projects.get(db, project, caller)
+    filters = Filters(project=project, user=user, node=node, states=state or (), ended=all_)
+    page = await overview.page(db, caller, filters, limit=limit, after=after, apps_url=settings.apps_url)
+    body = _views.dump_json(page.sessions)
+    tag = f'"{sha256(body).hexdigest()[:32]}"'
+    headers = {"ETag": tag, "Cache-Control": "no-cache"} | ({"X-Next": page.following} if page.following else {})
+    if if_none_match == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type="application/json", headers=headers)
 
 
 @router.get("/{name}")
 @action(Action.SESSION_READ)
-async def get_session(name: NamePath, project: NameQuery, caller: Caller, db: Reading) -> SessionView:
+async def get_session(
+    name: NamePath, project: NameQuery, caller: Caller, db: Reading, settings: SettingsOf
+) -> SessionView:
     """Show the live session of a name, else the newest that has ended."""
-    return SessionView.of(await service.get(db, project, name, caller))
+    return await _view(db, (await service.get(db, project, name, caller)).id, settings)
+
+
+@router.patch("/{name}")
+@action(Action.SESSION_CHANGE)
+async def change_session(
+    *,
+    name: NamePath,
+    project: NameQuery,
+    request: SessionChange,
+    caller: Caller,
+    db: Transaction,
+    settings: SettingsOf,
+    _wake: WakeAfterwards,
+) -> SessionView:
+    """Change the priority of a session that waits; above what is usual for its kind only the project's managers."""
+    return await _view(db, await service.give_priority(db, project, name, request.priority, caller), settings)
+
+
+@router.post("/{name}/extend")
+@action(Action.SESSION_EXTEND)
+async def extend_session(
+    *, name: NamePath, project: NameQuery, request: Extension, caller: Caller, db: Transaction, settings: SettingsOf
+) -> SessionView:
+    """Put off the end of a session that has a time limit; owners as far as the project lets them."""
+    return await _view(db, await service.extend(db, project, name, request.seconds, caller), settings)
 
 
 @router.delete("/{name}", status_code=202)
 @action(Action.SESSION_END)
 async def delete_session(
-    name: NamePath, project: NameQuery, caller: Caller, db: Transaction, _wake: WakeAfterwards
+    *, name: NamePath, project: NameQuery, caller: Caller, db: Transaction, settings: SettingsOf, _wake: WakeAfterwards
 ) -> SessionView:
     """End a session, or take an ended one off the lists."""
-    return SessionView.of(await service.delete(db, project, name, caller))
+    return await _view(db, await service.delete(db, project, name, caller), settings)
 
 
-@router.get("/{name}/logs", response_class=StreamingResponse, responses={200: {"content": {"text/plain": {}}}})
+@router.get("/{name}/logs", response_class=LogStream, responses={200: {"content": {"text/plain": {}}}})
 @action(Action.SESSION_READ)
 async def session_log(
     *,
@@ -78,8 +165,8 @@ async def session_log(
     database: DatabaseOf,
     follow: bool = False,
     tail: Annotated[int | None, Query(ge=0, le=1_000_000)] = None,
-) -> StreamingResponse:
-    """Stream a session's log; it can be read after the session has ended."""
+) -> LogStream:
+    """Stream a session's log; it can be read after the session has ended. One that breaks off has no proper end."""
     async with database.reading() as db:
         session = await service.get(db, project, name, caller)
     stream = relay.log(database, _engine(connection), session.id, follow=follow, tail=tail)
@@ -89,7 +176,7 @@ async def session_log(
     await asyncio.wait([first], timeout=FIRST_PART_S)
     if first.done():
         first.result()
-    return StreamingResponse(
+    return LogStream(
         _from(first, stream),
         media_type="text/plain; charset=utf-8",
         headers={"X-Accel-Buffering": "no", "Cache-Control": "no-store"},
@@ -114,12 +201,16 @@ async def session_exec(
     await websocket.accept()
     try:
         words = _words(command)
-        async with database.reading() as db:
-            session = await service.get_own(db, project, name, caller)
+        session = await _enter(database, project, name, caller)
         target = relay.running_on(session)
-        engine = _engine(websocket)
-        async with engine.terminal(target, session.container_id(0), words, tty=tty, rows=rows, cols=cols) as terminal:
-            await relay.join(websocket, terminal)
+
+        async def may_stay() -> None:
+            await guard(websocket)
+            await _enter(database, project, name, caller_of(websocket))
+
+        terminal = _engine(websocket).terminal(target, session.container_id(0), words, tty=tty, rows=rows, cols=cols)
+        async with terminal as joined:
+            await relay.join(websocket, joined, may_stay)
     except PenstockError as error:
         await relay.say_error(websocket, str(error))
     with suppress(RuntimeError):
@@ -148,7 +239,15 @@ async def _first(stream: AsyncIterator[bytes]) -> bytes:
 
 
 async def _from(first: asyncio.Future[bytes], stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    with suppress(PenstockError):
-        yield await first
-        async for chunk in stream:
-            yield chunk
+    yield await first
+    async for chunk in stream:
+        yield chunk
+
+
+async def _enter(database: Database, project: str, name: str, caller: Identity) -> Session:
+    async with database.reading() as db:
+        return await service.get_for(db, project, name, caller, Action.SESSION_ENTER)
+
+
+async def _view(db: AsyncSession, session_id: UUID, settings: Settings) -> SessionView:
+    return (await overview.views(db, [session_id], settings.apps_url))[0]

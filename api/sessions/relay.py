@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from uuid import UUID
 
+import structlog
+from fastapi.responses import StreamingResponse
+from starlette.types import Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from api.database import Database
@@ -15,9 +18,13 @@ from api.nodes.models import Node
 from api.sessions import service
 from api.sessions.models import ENDED, Session, State
 from appliance.agent.protocol import ExecControl
-from reservoir.errors import ConflictError, NotFoundError
+from reservoir.errors import ConflictError, NotFoundError, PenstockError
+
+logger = structlog.get_logger()
 
 POLL_S = 0.5
+RECHECK_S = 10.0
+"""How often it is asked whether the user of an open terminal may still be there."""
 WITH_CONTAINER = (State.PREPARING, State.RUNNING, State.TERMINATING)
 
 
@@ -37,7 +44,7 @@ async def log(
         async with database.reading() as db:
             session = (await service.by_ids(db, [session_id])).get(session_id)
             kept = await service.log_tail(db, session_id)
-        if session is None or session.state in ENDED or kept:
+        if session is None or session.state in ENDED or (kept and not follow and not session.containers):
             yield last_lines(kept, tail)
             return
         if session.containers and session.state in WITH_CONTAINER:
@@ -49,6 +56,21 @@ async def log(
         if not follow:
             return
         await asyncio.sleep(POLL_S)
+
+
+class LogStream(StreamingResponse):
+    """A log as it comes. One that breaks off has no end, so that the client cannot take it for the whole log."""
+
+    async def stream_response(self, send: Send) -> None:
+        """Send the chunks; on an error leave the answer unfinished, for which the server closes the connection."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        try:
+            async for chunk in self.body_iterator:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        except PenstockError as error:
+            logger.warning("log breaks off", reason=str(error))
+            return
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def last_lines(text: bytes, count: int | None) -> bytes:
@@ -70,14 +92,25 @@ def running_on(session: Session) -> Target:
     return target_of(session.containers[0].node)
 
 
-async def join(user: WebSocket, terminal: Terminal) -> None:
-    """Carry frames both ways until one side ends."""
-    typing = asyncio.create_task(_carry_in(user, terminal))
-    showing = asyncio.create_task(_carry_out(user, terminal))
-    _, rest = await asyncio.wait((typing, showing), return_when=asyncio.FIRST_COMPLETED)
-    for task in rest:
-        task.cancel()
-    await asyncio.gather(*rest, return_exceptions=True)
+async def join(user: WebSocket, terminal: Terminal, may_stay: Callable[[], Awaitable[None]]) -> None:
+    """Carry frames both ways until one side ends, or the user may not stay; `may_stay` raises PenstockError then."""
+    carrying = [asyncio.create_task(_carry_in(user, terminal)), asyncio.create_task(_carry_out(user, terminal))]
+    watching = asyncio.create_task(_watch(may_stay))
+    try:
+        done, _ = await asyncio.wait((*carrying, watching), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        rest = [task for task in (*carrying, watching) if not task.done()]
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+    if watching in done:
+        watching.result()
+
+
+async def _watch(may_stay: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(RECHECK_S)
+        await may_stay()
 
 
 async def _carry_in(user: WebSocket, terminal: Terminal) -> None:

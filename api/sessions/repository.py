@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import now
 from api.projects.models import Project
+from api.sessions.addresses import Taken
 from api.sessions.models import ENDED, HOLDING, Container, Grant, Service, Session, SessionLog, State
 
 
@@ -102,6 +103,12 @@ async def remove_services(db: AsyncSession, session_id: UUID) -> None:
 def add(db: AsyncSession, row: Session | Container) -> None:
     """Add a row to the transaction."""
     db.add(row)
+
+
+async def taken_paths(db: AsyncSession) -> Taken:
+    """Return the paths that live sessions have at the edge."""
+    rows = (await db.execute(select(Service.path, Service.base_path))).all()
+    return Taken(frozenset(path for path, _ in rows), frozenset(base for _, base in rows if base))
 
 
 async def log_tail(db: AsyncSession, session_id: UUID) -> bytes:

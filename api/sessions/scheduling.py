@@ -72,15 +72,16 @@ async def mark(db: AsyncSession, at: datetime) -> Mark | None:
     return (due, *(tuple(row) for row in rows))
 
 
-async def pending(db: AsyncSession, at: datetime) -> Sequence[Asked]:
+async def pending(db: AsyncSession, at: datetime) -> list[Asked]:
     """Return the sessions that wait and whose start has come."""
-    return (await db.execute(select(*_ASKED).where(*_due(at)).order_by(Session.created_at, Session.id))).all()
+    query = select(*_ASKED).where(*_due(at)).order_by(Session.created_at, Session.id)
+    return list(await db.execute(query))
 
 
 async def holding(db: AsyncSession) -> dict[UUID, int]:
     """Return the revisions of the sessions that hold places, by their ids."""
-    rows = await db.execute(select(Session.id, Session.revision).where(Session.state.in_(HOLDING)))
-    return {id_: revision for id_, revision in rows}
+    query = select(Session.id, Session.revision).where(Session.state.in_(HOLDING))
+    return {row.id: row.revision for row in await db.execute(query)}
 
 
 async def asked(db: AsyncSession, ids: Collection[UUID]) -> list[Asked]:

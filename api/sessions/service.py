@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.access import Identity
 from api.database import now
-from api.images import service as images
-from api.nodes import service as nodes
-from api.nodes.models import Node
+from api.identity import Identity
+from api.policy import Action
 from api.projects import service as projects
+from api.projects.models import Project
 from api.sessions import repository
-from api.sessions.models import ENDED, Container, Kind, Session, State
-from api.sessions.schemas import SessionRequest
-from api.settings import Settings
-from appliance.gpu.share import MILLI, check_share, format_gpus
+from api.sessions.models import Container, Kind, Session, State
 from reservoir.errors import ConflictError, ForbiddenError, InputError, NotFoundError
 
-DELETE_TRIES = 5
+TRIES = 5
+"""How often a change is tried while others change the session, too."""
+PRIORITY = {Kind.TRAINING: 50, Kind.INTERACTIVE: 75, Kind.SERVICE: 75}
+"""The usual priority of each kind; whoever manages the project may give more."""
 
 used_by_project = repository.used_by_project
 used_by_gpu = repository.used_by_gpu
@@ -43,79 +43,82 @@ class Versioned(Protocol):
         """Its lock token."""
 
 
-async def submit(db: AsyncSession, request: SessionRequest, caller: Identity, settings: Settings) -> Session:
-    """Put a session into the queue; raises InputError for what could never run, ConflictError for a name in use."""
-    project = await projects.get(db, request.project, caller)
-    projects.check_active(project, now())
-    check_share(request.gpu_milli, settings.split)
-    await _check_size(db, request.gpu_milli)
-    image = await images.resolve(db, request.image, project.id)
-    known = await repository.by_name(db, project.id, request.name)
-    if known and known.state not in ENDED:
-        raise ConflictError(
-            f"{project.name} has a session {request.name} already, and it is {known.state}",
-            where="name",
-            cure="choose another name, or delete that session",
-        )
-    session = Session(
-        name=request.name,
-        project=project,
-        user_id=caller.id,
-        user_name=caller.name,
-        image=image.title,
-        reference=image.reference,
-        kind=Kind.INTERACTIVE if request.interactive else Kind.TRAINING,
-        preemptible=not request.interactive,
-        gpu_milli=request.gpu_milli,
-        command=request.command,
-        args=request.args,
-        environment=request.environment,
-        mounts=_mounts(request, settings),
-        reason="waits for the scheduler",
-        containers=[],
-        services=[],
-    )
-    repository.add(db, session)
-    await db.flush()
-    return session
-
-
-async def visible(db: AsyncSession, caller: Identity, project: str | None, *, terminated: bool) -> Sequence[Session]:
-    """Return the sessions of one project or of all that the caller may see; terminated ones only when asked for."""
-    seen = [await projects.get(db, project, caller)] if project else await projects.visible(db, caller)
-    return await repository.listed(db, [item.id for item in seen], terminated=terminated)
-
-
 async def get(db: AsyncSession, project: str, name: str, caller: Identity) -> Session:
     """Return the live session of a name, else the newest that has ended; raises NotFoundError."""
     seen = await projects.get(db, project, caller)
     session = await repository.by_name(db, seen.id, name)
-    if session is None:
+    if session is None or not caller.may(Action.SESSION_READ, project=seen, owner_id=session.user_id):
         raise NotFoundError(f"{project} has no session {name}", where="name", cure="list the sessions")
     return session
 
 
-async def get_own(db: AsyncSession, project: str, name: str, caller: Identity) -> Session:
-    """Return a session that the caller may act on; raises ForbiddenError for one of another user."""
+async def get_for(db: AsyncSession, project: str, name: str, caller: Identity, action: Action) -> Session:
+    """Return a session that the caller may do something to; raises ForbiddenError for one of another user."""
     session = await get(db, project, name, caller)
-    if not caller.is_admin and session.user_id != caller.id:
+    if not caller.may(action, project=session.project, owner_id=session.user_id):
         raise ForbiddenError(f"session {name} belongs to {session.user_name}", cure=f"ask {session.user_name}")
     return session
 
 
-async def delete(db: AsyncSession, project: str, name: str, caller: Identity) -> Session:
-    """End a session; its GPUs are free when its container is gone. An ended one is taken off the lists."""
-    for _ in range(DELETE_TRIES):
-        session = await get_own(db, project, name, caller)
+async def delete(db: AsyncSession, project: str, name: str, caller: Identity) -> UUID:
+    """End a session; its GPUs are free when its containers are gone. An ended one is taken off the lists."""
+    session = await get_for(db, project, name, caller, Action.SESSION_END)
+    for _ in range(TRIES):
         if session.state is State.TERMINATED:
             raise NotFoundError(f"{project} has no live session {name}", where="name", cure="list the sessions")
-        if session.state is State.TERMINATING:
-            return session
-        if await change(db, session, **_on_delete(session)):
-            await db.refresh(session)
-            return session
+        if session.state is State.TERMINATING and session.ending is not State.PENDING:
+            return session.id
+        if await _delete(db, session):
+            return session.id
         await db.refresh(session)
-    raise ConflictError(f"session {name} changes all the time", where="name", cure="try again")
+    raise _busy(name)
+
+
+async def extend(db: AsyncSession, project: str, name: str, seconds: int, caller: Identity) -> UUID:
+    """Put off the end of a session's time limit: owners as far as the project lets them, its managers as they like.
+
+    Raises ConflictError where there is nothing to put off, ForbiddenError for more than an owner may add.
+    """
+    session = await get_for(db, project, name, caller, Action.SESSION_EXTEND)
+    freely = caller.may(Action.SESSION_EXTEND, project=session.project)
+    for _ in range(TRIES):
+        if session.expires_at is None or session.state not in (State.PREPARING, State.RUNNING):
+            raise ConflictError(
+                f"session {name} is {session.state} and no time limit runs", where="name", cure="extend it as it runs"
+            )
+        if not freely:
+            _check_allowance(session, seconds)
+        values = {"expires_at": _later(session.expires_at, seconds)}
+        if await change(db, session, **values, extended_s=session.extended_s + (0 if freely else seconds)):
+            return session.id
+        await db.refresh(session)
+    raise _busy(name)
+
+
+async def give_priority(db: AsyncSession, project: str, name: str, priority: int, caller: Identity) -> UUID:
+    """Change the priority of a session that waits; raises ConflictError for one that does not."""
+    session = await get_for(db, project, name, caller, Action.SESSION_CHANGE)
+    check_priority(priority, session.kind, caller, session.project)
+    for _ in range(TRIES):
+        if session.state is not State.PENDING:
+            raise ConflictError(
+                f"session {name} is {session.state}: its turn has come", where="name", cure="change one that waits"
+            )
+        if await change(db, session, priority=priority):
+            return session.id
+        await db.refresh(session)
+    raise _busy(name)
+
+
+def check_priority(wanted: int, kind: Kind, caller: Identity, project: Project) -> None:
+    """Raise ForbiddenError where the caller may not give sessions of a kind so much."""
+    usual = PRIORITY[kind]
+    if wanted > usual and not caller.may(Action.SESSION_RAISE, project=project):
+        raise ForbiddenError(
+            f"only a manager of {project.name} gives {kind} sessions a priority above {usual}",
+            where="priority",
+            cure=f"choose at most {usual}",
+        )
 
 
 async def change(db: AsyncSession, session: Versioned, **values: Any) -> bool:
@@ -177,40 +180,32 @@ async def of_nodes(db: AsyncSession, node_ids: Collection[UUID], states: Collect
     return await in_states(db, states, node_ids)
 
 
-async def note_lost_node(db: AsyncSession, node: Node, after_s: float) -> None:
-    """Say on the sessions of a node that it is lost; they keep their states, for they may well go on."""
-    for session in await of_nodes(db, [node.id], (State.SCHEDULED, State.PREPARING, State.RUNNING)):
-        await change(db, session, reason=f"{node.name} is lost: nothing heard from it for {after_s:g} s")
-
-
-async def _check_size(db: AsyncSession, milli: int) -> None:
-    """Refuse what no node could hold even if it were empty."""
-    sizes = [len(node.gpus) * MILLI for node in await nodes.every(db)]
-    largest = max(sizes, default=0)
-    if sizes and milli > largest:
-        raise InputError(
-            f"no node can ever hold {format_gpus(milli)} GPUs",
-            where="gpu_milli",
-            cure=f"ask for at most {format_gpus(largest)} GPUs, the size of the largest node"
-            if largest
-            else "ask an administrator to add a node with GPUs",
-        )
-
-
-def _mounts(request: SessionRequest, settings: Settings) -> list[dict[str, Any]]:
-    if request.volumes and settings.volume_root is None:
-        raise InputError(
-            "this site has no shared storage for sessions", where="volumes", cure="submit the session without volumes"
-        )
-    return [
-        {"source": f"{settings.volume_root}/{request.project}/{volume.name}", "target": volume.target}
-        for volume in request.volumes
-    ]
-
-
-def _on_delete(session: Session) -> dict[str, Any]:
+async def _delete(db: AsyncSession, session: Session) -> bool:
     if session.state is State.FAILED:
-        return {"state": State.TERMINATED}
-    if not session.containers:
-        return {"state": State.TERMINATED, "reason": "deleted before it ran", "finished_at": now()}
-    return {"state": State.TERMINATING, "ending": State.TERMINATED, "reason": "deleted"}
+        return await change(db, session, state=State.TERMINATED)
+    if session.state is State.PENDING:
+        return await end(db, session, state=State.TERMINATED, reason="deleted before it ran", cause="", position=0)
+    values = {"state": State.TERMINATING, "ending": State.TERMINATED, "reason": "deleted"}
+    return await change(db, session, **values)
+
+
+def _check_allowance(session: Session, seconds: int) -> None:
+    allowed = session.project.interactive_extension_s
+    left = max(0, allowed - session.extended_s)
+    if seconds > left:
+        raise ForbiddenError(
+            f"owners add at most {allowed} s in {session.project.name}, and {session.extended_s} s are added already",
+            where="seconds",
+            cure=f"add at most {left} s" if left else "ask a manager of the project",
+        )
+
+
+def _later(moment: datetime, seconds: int) -> datetime:
+    try:
+        return moment + timedelta(seconds=seconds)
+    except OverflowError:
+        raise InputError("that is beyond the calendar", where="seconds", cure="add less") from None
+
+
+def _busy(name: str) -> ConflictError:
+    return ConflictError(f"session {name} changes all the time", where="name", cure="try again")

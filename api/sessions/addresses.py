@@ -1,0 +1,73 @@
+"""Under which paths the edge offers a session's ports. Pure: what others have taken comes in as values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from reservoir.errors import ConflictError
+
+MAX_BASE_PATH = 255
+
+BASE_URL = re.compile(r"--(?:NotebookApp|ServerApp)\.base_url=(.*)")
+BASE_PATH = re.compile(r"[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+){0,6}")
+
+
+@dataclass(frozen=True)
+class Address:
+    """A port of a session, and where the edge offers it: `/path/` and, for an app that knows it, `/base_path/`."""
+
+    port: int
+    path: str
+    base_path: str | None = None
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The paths and base paths of the sessions that live."""
+
+    paths: Collection[str] = field(default_factory=frozenset)
+    base_paths: Collection[str] = field(default_factory=frozenset)
+
+    def has_path(self, path: str) -> bool:
+        """Return whether a path would lead somewhere else, or hide another session's base path."""
+        return path in self.paths or path in {_first(base) for base in self.base_paths}
+
+    def has_base_path(self, path: str) -> bool:
+        """Return whether a base path is that of another session, or hidden behind its path."""
+        return path in self.base_paths or _first(path) in self.paths
+
+
+def addresses(project: str, name: str, ports: Sequence[int], args: Sequence[str], taken: Taken) -> list[Address]:
+    """Return the addresses of a session's ports; raises ConflictError where others have them.
+
+    The path is `NAME-PORT`, or `PROJECT-NAME-PORT` where a session of another project has that. The base path that a
+    notebook is told by its arguments goes with its first port.
+    """
+    base = base_path(args) if ports else None
+    if base and taken.has_base_path(base):
+        raise ConflictError(
+            f"another session has the base_url {base} already", where="args", cure="choose another base_url"
+        )
+    found: list[Address] = []
+    for port in ports:
+        choices = (f"{name}-{port}", f"{project}-{name}-{port}")
+        path = next((choice for choice in choices if not taken.has_path(choice)), None)
+        if path is None:
+            raise ConflictError(
+                f"another session is at {choices[-1]} already", where="name", cure="choose another name or port"
+            )
+        found.append(Address(port, path, base if not found and base != path else None))
+    return found
+
+
+def base_path(args: Sequence[str]) -> str | None:
+    """Return the base path that the arguments tell a notebook; None where it is the root, or no plain path."""
+    found = [match[1].strip("/") for match in map(BASE_URL.fullmatch, args) if match]
+    last = found[-1] if found else ""
+    return last if len(last) <= MAX_BASE_PATH and BASE_PATH.fullmatch(last) else None
+
+
+def _first(path: str) -> str:
+    return path.partition("/")[0]

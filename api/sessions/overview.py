@@ -1,0 +1,154 @@
+"""Sessions as people see them: plain columns of a few queries, for lists are long and asked for often."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Row, and_, false, or_, select, true
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.identity import Identity, Reach
+from api.nodes.models import Node
+from api.policy import Action
+from api.projects.models import Project
+from api.sessions.models import Container, Grant, Service, Session, State
+from api.sessions.views import ContainerView, GrantView, ServiceView, SessionView
+from reservoir.errors import InputError
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_MADE = {"project", "user", "node", "gpus", "containers", "services", "url", "urls"}
+_PLAIN = [getattr(Session, name) for name in SessionView.model_fields if name not in _MADE]
+_COLUMNS = (*_PLAIN, Project.name.label("project"), Session.user_name.label("user"))
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which sessions to list; None and an empty set ask for nothing. `ended` says whether those taken off count too."""
+
+    project: str | None = None
+    user: str | None = None
+    node: str | None = None
+    states: Collection[State] = ()
+    ended: bool = False
+
+
+@dataclass(frozen=True)
+class Page:
+    """Sessions, oldest first; `following` is the cursor after which the next page begins, None on the last one."""
+
+    sessions: list[SessionView]
+    following: str | None
+
+
+async def page(
+    db: AsyncSession, caller: Identity, filters: Filters, *, limit: int, after: str | None, apps_url: str
+) -> Page:
+    """Return a page of the sessions that a caller may see; raises InputError for what is no cursor."""
+    query = select(*_COLUMNS).join(Project, Project.id == Session.project_id)
+    query = query.where(_within(caller.reach(Action.SESSION_READ)), *_conditions(filters))
+    if after is not None:
+        created_at, id_ = _position(after)
+        later = and_(Session.created_at == created_at, Session.id > id_)
+        query = query.where(or_(Session.created_at > created_at, later))
+    rows = (await db.execute(query.order_by(Session.created_at, Session.id).limit(limit + 1))).all()
+    views = await _views(db, rows[:limit], apps_url)
+    return Page(views, _cursor(rows[limit - 1]) if len(rows) > limit else None)
+
+
+async def views(db: AsyncSession, ids: Sequence[UUID], apps_url: str) -> list[SessionView]:
+    """Return sessions by their ids, in that order; what the transaction has changed is in them."""
+    await db.flush()
+    query = select(*_COLUMNS).join(Project, Project.id == Session.project_id).where(Session.id.in_(ids))
+    found = {view.id: view for view in await _views(db, (await db.execute(query)).all(), apps_url)}
+    return [found[id_] for id_ in ids]
+
+
+async def _views(db: AsyncSession, rows: Sequence[Row[Any]], apps_url: str) -> list[SessionView]:
+    ids = [row.id for row in rows]
+    containers, services = await _containers(db, ids), await _services(db, ids, apps_url)
+    found = []
+    for row in rows:
+        first = next(iter(containers[row.id]), None)
+        urls = [service.url for service in services[row.id] if service.url]
+        found.append(
+            SessionView(
+                **row._mapping,
+                node=first.node if first else None,
+                gpus=first.gpus if first else [],
+                containers=containers[row.id],
+                services=services[row.id],
+                url=urls[0] if urls else None,
+                urls=urls,
+            )
+        )
+    return found
+
+
+async def _containers(db: AsyncSession, ids: Sequence[UUID]) -> defaultdict[UUID, list[ContainerView]]:
+    gpus: defaultdict[tuple[UUID, int], list[GrantView]] = defaultdict(list)
+    grants = select(Grant.session_id, Grant.rank, Grant.index, Grant.uuid, Grant.milli)
+    order = (Grant.session_id, Grant.rank, Grant.index)
+    for id_, rank, index, uuid, milli in await db.execute(grants.where(Grant.session_id.in_(ids)).order_by(*order)):
+        gpus[id_, rank].append(GrantView(index=index, uuid=uuid, milli=milli))
+    query = select(
+        Container.session_id, Container.rank, Container.status, Container.error, Container.exit_code, Node.name
+    ).join(Node, Node.id == Container.node_id)
+    found: defaultdict[UUID, list[ContainerView]] = defaultdict(list)
+    for id_, rank, status, error, exit_code, node in await db.execute(
+        query.where(Container.session_id.in_(ids)).order_by(Container.session_id, Container.rank)
+    ):
+        found[id_].append(
+            ContainerView(rank=rank, node=node, status=status, error=error, exit_code=exit_code, gpus=gpus[id_, rank])
+        )
+    return found
+
+
+async def _services(db: AsyncSession, ids: Sequence[UUID], apps_url: str) -> defaultdict[UUID, list[ServiceView]]:
+    found: defaultdict[UUID, list[ServiceView]] = defaultdict(list)
+    query = select(Service.session_id, Service.port, Service.path).where(Service.session_id.in_(ids))
+    for id_, port, path in await db.execute(query.order_by(Service.session_id, Service.port)):
+        found[id_].append(ServiceView(port=port, url=f"{apps_url}/{path}/" if apps_url else None))
+    return found
+
+
+def _within(reach: Reach) -> ColumnElement[bool]:
+    if reach.everything:
+        return true()
+    in_domain = Project.domain == reach.domain if reach.domain else false()
+    return or_(in_domain, Session.project_id.in_(reach.projects))
+
+
+def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if filters.project is not None:
+        conditions.append(Project.name == filters.project)
+    if filters.user is not None:
+        conditions.append(Session.user_name == filters.user)
+    if filters.node is not None:
+        here = select(Container.session_id).join(Node, Node.id == Container.node_id).where(Node.name == filters.node)
+        conditions.append(Session.id.in_(here))
+    if filters.states:
+        conditions.append(Session.state.in_(filters.states))
+    elif not filters.ended:
+        conditions.append(Session.state.in_([state for state in State if state is not State.TERMINATED]))
+    return conditions
+
+
+def _cursor(row: Row[Any]) -> str:
+    return f"{(row.created_at - EPOCH) // timedelta(microseconds=1)}.{row.id.hex}"
+
+
+def _position(cursor: str) -> tuple[datetime, UUID]:
+    micros, _, id_ = cursor.partition(".")
+    try:
+        return EPOCH + timedelta(microseconds=int(micros)), UUID(hex=id_)
+    except (ValueError, OverflowError):
+        raise InputError(
+            f"{cursor} is no cursor of a list", where="after", cure="take it from X-Next of the page before"
+        ) from None

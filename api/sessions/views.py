@@ -1,0 +1,89 @@
+"""Bodies of answers of the session endpoints."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from api.model import View
+from api.scheduler.snapshot import Within
+from api.sessions.models import Kind, State
+from appliance.agent.protocol import ContainerStatus
+
+
+class GrantView(View):
+    """The part of one GPU that a session holds, in milli-GPU."""
+
+    index: int
+    uuid: str
+    milli: int
+
+
+class ContainerView(View):
+    """One container of a session, and the GPUs that it holds on its node."""
+
+    rank: int
+    node: str
+    status: ContainerStatus | None
+    error: str
+    exit_code: int | None
+    gpus: list[GrantView]
+
+
+class ServiceView(View):
+    """A port of a session; `url` is where its users reach it, null at a site whose edge offers no apps."""
+
+    port: int
+    url: str | None
+
+
+class SessionView(View):
+    """A session; the sizes are for one of its `size` containers.
+
+    `reason` says why it waits, or why it failed; for programs there is `cause` while it waits, and `position`, its
+    place in the queue from 1. `node` and `gpus` are those of its first container. `attempt` counts how often it was
+    put back into the queue. `expires_at` is when its time limit ends it, which its owner has put off by `extended_s`
+    so far. `urls` are those of `services`, `url` is the first of them.
+    """
+
+    id: UUID
+    name: str
+    project: str
+    user: str
+    image: str
+    kind: Kind
+    priority: int
+    preemptible: bool
+    size: int
+    gpu_milli: int
+    cpu_milli: int
+    memory_mib: int
+    shm_mib: int
+    preset: str
+    group: str
+    models: list[str]
+    within: Within
+    within_required: bool
+    local_image: bool
+    created_by_cli: bool
+    state: State
+    reason: str
+    cause: str
+    position: int
+    attempt: int
+    command: list[str] | None
+    args: list[str]
+    created_at: datetime
+    starts_at: datetime | None
+    scheduled_at: datetime | None
+    started_at: datetime | None
+    expires_at: datetime | None
+    extended_s: int
+    finished_at: datetime | None
+    exit_code: int | None
+    node: str | None
+    gpus: list[GrantView]
+    containers: list[ContainerView]
+    services: list[ServiceView]
+    url: str | None
+    urls: list[str]

@@ -52,6 +52,9 @@ class Layout:
         }
         self.ungrouped = np.array([not node.groups for node in self.nodes], dtype=np.bool_)
         self.empty = Free.of(self)
+        limited = self.empty.cpu[self.empty.cpu < PLENTY]
+        self.most_cpu = int(limited.max(initial=1))
+        self.most_gpus = max(width, 1)
         self._usable: dict[tuple[str, ...], Flags] = {(): self.present}
 
     def usable(self, models: tuple[str, ...]) -> Flags:
@@ -93,6 +96,10 @@ class Free:
     def copy(self) -> Free:
         """Return the same in arrays of its own."""
         return Free(self.milli.copy(), self.cpu.copy(), self.memory.copy(), self.containers.copy())
+
+    def rows(self, rows: Ints) -> Free:
+        """Return some rows in arrays of their own."""
+        return Free(self.milli[rows], self.cpu[rows], self.memory[rows], self.containers[rows])
 
 
 def room(layout: Layout, free: Free, workload: Workload) -> Ints:

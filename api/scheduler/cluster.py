@@ -9,6 +9,7 @@ import numpy as np
 
 from api.scheduler import fragmentation, verdict
 from api.scheduler.capacity import Flags, Free, Ints, Layout, room
+from api.scheduler.demand import Demand
 from api.scheduler.placement import Search
 from api.scheduler.snapshot import NodeState, Placement, Workload
 from api.scheduler.topology import allowed
@@ -28,6 +29,7 @@ class Cluster:
     def __init__(self, nodes: Sequence[NodeState]) -> None:
         self.layout = Layout(nodes)
         self.state = self.layout.empty.copy()
+        self.demand = Demand(self.layout)
         self._done: list[tuple[int, Sequence[Placement], Workload]] = []
         self._trials = 0
 
@@ -39,6 +41,15 @@ class Cluster:
         """Give the places back; the exact inverse of `hold`."""
         self._apply(1, placements, workload)
 
+    def observe(self, workload: Workload) -> None:
+        """Count a workload that waits: placement leaves room for the kinds of work that run or were observed.
+
+        A trial undoes it, too.
+        """
+        self.demand.count(workload, workload.containers)
+        if self._trials:
+            self._done.append((0, (), workload))
+
     @contextmanager
     def trial(self) -> Iterator[None]:
         """Undo at the end whatever is held and freed inside; trials may lie in one another."""
@@ -49,7 +60,10 @@ class Cluster:
         finally:
             self._trials -= 1
             for sign, placements, workload in reversed(self._done[start:]):
-                self._change(-sign, placements, workload)
+                if sign:
+                    self._change(-sign, placements, workload)
+                else:
+                    self.demand.count(workload, -workload.containers)
             del self._done[start:]
 
     def find(
@@ -101,7 +115,7 @@ class Cluster:
 
     def _find(self, workload: Workload) -> tuple[Placement, ...] | None:
         search = Search(self.layout, self.state, workload, self.layout.open)
-        return search.place(lambda item, rows: fragmentation.rank(self.layout, self.state, item, rows))
+        return search.place(lambda item, rows: fragmentation.best(self.layout, self.state, self.demand, item, rows))
 
     def _takes(self, workload: Workload) -> Flags:
         return self.layout.open & allowed(self.layout, workload)
@@ -113,6 +127,7 @@ class Cluster:
 
     def _change(self, sign: int, placements: Sequence[Placement], workload: Workload) -> None:
         state, layout = self.state, self.layout
+        self.demand.count(workload, -sign * len(placements))
         for placement in placements:
             row = layout.rows.get(placement.node)
             if row is None:

@@ -1,25 +1,88 @@
-"""Which of the places that fit leaves the most for others: the lower the rank, the better."""
+"""Which of the places that fit leaves the most for others.
+
+A free GPU is lost for a kind of work that cannot use it where it is: too little of it is free, too few are free beside
+it, or the node's CPU, memory or model will not do. The fragmentation of a node is what is lost of its free GPUs on
+average over the typical kinds of work. The best place adds the least to it, or takes the most away; a small weight on
+what is left of CPU and GPUs fills up nodes that are begun (see ADR 15 for where both come from, and for figures).
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from api.scheduler.capacity import Free, Ints, Layout
+from api.scheduler.capacity import PLENTY, Free, Ints, Layout
+from api.scheduler.demand import WEIGHT, Demand, Typical
 from api.scheduler.snapshot import Workload
 from appliance.gpu.share import MILLI
 
+CANDIDATES = 256
+"""So many of the fullest nodes that fit are looked at closely."""
+FILL = 30
+"""What the CPU of the largest node left free weighs, and its GPUs as much again, in milli-GPU lost."""
 
-def rank(layout: Layout, free: Free, workload: Workload, rows: Ints) -> Ints:
-    """Return the rank of each of the rows, on all of which one container of the workload fits."""
-    whole, fraction = divmod(workload.gpu_milli, MILLI)
-    milli = free.milli[rows]
-    usable = layout.usable(workload.models)[rows]
-    free_gpus: Ints = ((milli == MILLI) & usable).sum(axis=1)
-    if not workload.gpu_milli:
-        return free.cpu[rows]
+
+def best(layout: Layout, free: Free, demand: Demand, workload: Workload, rows: Ints) -> int:
+    """Return the best of the rows, on all of which one container of the workload fits; of equal ones the first."""
+    rows = _opening_none(layout, free, workload, rows)
+    if len(rows) == 1:
+        return int(rows[0])
+    left = _left(layout, free, rows)
+    if len(rows) > CANDIDATES:
+        # a stable order, so that of equally full nodes the first by name are looked at
+        chosen = np.sort(np.argsort(left, kind="stable")[:CANDIDATES])
+        rows, left = rows[chosen], left[chosen]
+    before, after = free.rows(rows), _after(layout, free, workload, rows)
+    lost = _lost(demand.typical, after, rows) - _lost(demand.typical, before, rows)
+    return int(rows[np.argmin(lost + left)])
+
+
+def _opening_none(layout: Layout, free: Free, workload: Workload, rows: Ints) -> Ints:
+    """Leave out the rows on which a fraction would open a GPU, if there is one on which it need not."""
+    fraction = workload.gpu_milli % MILLI
     if not fraction:
-        return free_gpus
-    fitting = np.where(usable & (milli >= fraction), milli, MILLI + 1).min(axis=1)
-    opened = np.asarray(fitting == MILLI, dtype=np.int64)
-    beside = fitting - fraction
-    return np.asarray((opened * 1000 + beside) * 100 + free_gpus - whole - opened)
+        return rows
+    milli = free.milli[rows]
+    shared = ((milli >= fraction) & (milli < MILLI) & layout.usable(workload.models)[rows]).any(axis=1)
+    return rows[shared] if shared.any() else rows
+
+
+def _left(layout: Layout, free: Free, rows: Ints) -> Ints:
+    """Return the weight of what is free on each row."""
+    cpu = np.where(free.cpu[rows] < PLENTY // 2, free.cpu[rows], 0)
+    gpus = free.milli[rows].sum(axis=1)
+    weight = FILL * WEIGHT
+    return np.asarray(weight * cpu // layout.most_cpu + weight * gpus // (layout.most_gpus * MILLI))
+
+
+def _after(layout: Layout, free: Free, workload: Workload, rows: Ints) -> Free:
+    """Return the rows as they would be with one container of the workload on each."""
+    after = free.rows(rows)
+    after.cpu -= workload.cpu_milli
+    after.memory -= workload.memory_mib
+    if not workload.gpu_milli:
+        return after
+    whole, fraction = divmod(workload.gpu_milli, MILLI)
+    usable = layout.usable(workload.models)[rows]
+    if fraction:
+        fitting = np.where(usable & (after.milli >= fraction), after.milli, PLENTY)
+        after.milli[np.arange(len(rows)), fitting.argmin(axis=1)] -= fraction
+    if whole:
+        empty = usable & (after.milli == MILLI)
+        after.milli[empty & (empty.cumsum(axis=1) <= whole)] = 0
+    return after
+
+
+def _lost(typical: Typical, free: Free, rows: Ints) -> Ints:
+    """Return what is lost of the free GPUs of each row, in milli-GPU times WEIGHT."""
+    milli = np.maximum(free.milli, 0)
+    total = milli.sum(axis=1)
+    usable = np.stack([usable[rows] for usable in typical.usable])
+    enough = (milli >= typical.column) & usable
+    counts = enough.sum(axis=2)[typical.place]
+    parts = (enough * milli).sum(axis=2)[typical.place]
+    fits = (
+        (counts >= typical.count[:, None])
+        & (free.cpu >= typical.cpu[:, None])
+        & (free.memory >= typical.memory[:, None])
+    )
+    return np.asarray(typical.weight.sum() * total - typical.weight @ np.where(fits, parts, 0))

@@ -11,8 +11,8 @@ from api.scheduler.gpus import Gpu, choose
 from api.scheduler.snapshot import Placement, Share, Within, Workload
 from api.scheduler.topology import levels, merged, pools
 
-Rank = Callable[[Workload, Ints], Ints]
-"""Ranks rows of nodes that fit one container of a workload: the lower, the better; see `fragmentation`."""
+Best = Callable[[Workload, Ints], int]
+"""Chooses one of the rows of nodes that fit one container of a workload; see `fragmentation`."""
 
 
 class Search:
@@ -24,7 +24,7 @@ class Search:
         if nodes is not None:
             self.fits[~nodes] = 0
 
-    def place(self, rank: Rank) -> tuple[Placement, ...] | None:
+    def place(self, best: Best) -> tuple[Placement, ...] | None:
         """Return the best places for all containers, or None where they do not fit together.
 
         Groups are tried in the order of preference, in each the smallest domain first; equal places by name.
@@ -34,9 +34,9 @@ class Search:
         for tier in pools(self.layout, self.workload):
             for level in levels(self.workload):
                 if level in (Within.ISLAND, Within.NODE):
-                    found = self._on_one(level, merged(tier), rank)
+                    found = self._on_one(level, merged(tier), best)
                 else:
-                    found = self._on_several(level, tier, rank)
+                    found = self._on_several(level, tier, best)
                 if found:
                     return found
         return None
@@ -53,28 +53,28 @@ class Search:
                 most = max(most, *(int(each.max(initial=0)) for each in sums))
         return min(most, self.workload.containers)
 
-    def _on_one(self, level: Within, nodes: Flags, rank: Rank) -> tuple[Placement, ...] | None:
-        """Place all containers on one node: the one with the least room that suffices, then the best of rank."""
+    def _on_one(self, level: Within, nodes: Flags, best: Best) -> tuple[Placement, ...] | None:
+        """Place all containers on one node: the one with the least room that suffices, then the best."""
         sums = self._room(level, nodes)
         rows = np.flatnonzero(sums >= self.workload.containers)
         if not len(rows):
             return None
-        return self._fill(self._best(rows, sums, rank), self.workload.containers, one_island=level is Within.ISLAND)
+        return self._fill(self._row(rows, sums, best), self.workload.containers, one_island=level is Within.ISLAND)
 
-    def _on_several(self, level: Within, tier: Sequence[Flags], rank: Rank) -> tuple[Placement, ...] | None:
+    def _on_several(self, level: Within, tier: Sequence[Flags], best: Best) -> tuple[Placement, ...] | None:
         """Place the containers on as few nodes as possible of the tightest domain."""
-        best: tuple[int, Flags] | None = None
+        tightest: tuple[int, Flags] | None = None
         for pool, codes, sums in self._domains(level, tier):
             for code in np.flatnonzero(sums >= self.workload.containers):
-                if best is None or sums[code] < best[0]:
-                    best = int(sums[code]), pool & (codes == code)
-        if best is None:
+                if tightest is None or sums[code] < tightest[0]:
+                    tightest = int(sums[code]), pool & (codes == code)
+        if tightest is None:
             return None
-        left, room = self.workload.containers, np.where(best[1], self.fits, 0)
+        left, room = self.workload.containers, np.where(tightest[1], self.fits, 0)
         placements: list[Placement] = []
         while left:
             rows = np.flatnonzero(room >= min(left, room.max()))
-            row = self._best(rows, room, rank)
+            row = self._row(rows, room, best)
             count = min(left, int(room[row]))
             placements += self._fill(row, count)
             left, room[row] = left - count, 0
@@ -93,11 +93,11 @@ class Search:
             known = pool & (codes >= 0)
             yield pool, codes, np.bincount(codes[known], weights=self.fits[known]).astype(np.int64)
 
-    def _best(self, rows: Ints, room: Ints, rank: Rank) -> int:
-        """Return the row with the least room; a lone container goes by rank alone."""
+    def _row(self, rows: Ints, room: Ints, best: Best) -> int:
+        """Return the best row of those with the least room; a lone container may go to any."""
         if self.workload.containers > 1:
             rows = rows[room[rows] == room[rows].min()]
-        return int(rows[np.argmin(rank(self.workload, rows))])
+        return best(self.workload, rows)
 
     def _fill(self, row: int, count: int, *, one_island: bool = False) -> tuple[Placement, ...]:
         name = self.layout.nodes[row].name

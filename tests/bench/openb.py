@@ -1,0 +1,111 @@
+"""GPU allocation on a trace of openb, as in the FGD paper (USENIX ATC'23), by the product's own placement.
+
+Usage: python tests/bench/openb.py --nodes NODES.csv --pods PODS.csv --seed N; prints one line of JSON. Tasks are drawn
+at random from the trace, with replacement, until what they ask for comes to 130 % of the cluster's GPUs. Each is placed
+when it arrives, or skipped where it does not fit, and none ever leaves. `gpu_allocation_percent` is what is held at
+the end of all GPUs there are. Nothing is known of a trace before its tasks arrive.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import random
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from api.scheduler.cluster import Cluster
+from api.scheduler.snapshot import GpuState, NodeState, Workload
+from appliance.gpu.share import MILLI
+
+ARRIVALS_PERCENT = 130
+
+
+def read_nodes(path: Path) -> list[NodeState]:
+    """Return the nodes of the trace."""
+    with path.open(encoding="utf-8", newline="") as lines:
+        return [
+            NodeState(
+                row["sn"],
+                tuple(GpuState(i, f"{row['sn']}-{i}", row["model"]) for i in range(int(row["gpu"]))),
+                cpu_milli=int(row["cpu_milli"]),
+                memory_mib=int(row["memory_mib"]),
+            )
+            for row in csv.DictReader(lines)
+        ]
+
+
+def read_pods(path: Path) -> list[Workload]:
+    """Return the tasks of the trace; `gpu_milli` is by GPU there, and the models are parted by bars."""
+    with path.open(encoding="utf-8", newline="") as lines:
+        return [
+            Workload(
+                row["name"],
+                "openb",
+                0,
+                gpu_milli=int(row["num_gpu"]) * int(row["gpu_milli"]),
+                cpu_milli=int(row["cpu_milli"]),
+                memory_mib=int(row["memory_mib"]),
+                models=tuple(sorted({model for model in (row.get("gpu_spec") or "").split("|") if model})),
+            )
+            for row in csv.DictReader(lines)
+        ]
+
+
+def arrivals(pods: list[Workload], capacity: int, seed: int) -> Iterator[Workload]:
+    """Yield tasks drawn at random until they ask for 130 % of the capacity, in milli-GPU."""
+    draw = random.Random(seed)
+    asked = 0
+    while asked * 100 < capacity * ARRIVALS_PERCENT:
+        pod = draw.choice(pods)
+        asked += pod.gpu_milli
+        yield pod
+
+
+def replay(nodes: list[NodeState], pods: list[Workload], seed: int) -> dict[str, float | int]:
+    """Return the figures of one replay."""
+    cluster = Cluster(nodes)
+    capacity = sum(len(node.gpus) for node in nodes) * MILLI
+    held = arrived = placed = 0
+    decisions: list[float] = []
+    for pod in arrivals(pods, capacity, seed):
+        arrived += 1
+        started = time.perf_counter()
+        placements = cluster.find(pod)
+        if placements:
+            cluster.hold(placements, pod)
+        else:
+            cluster.observe(pod)
+        decisions.append(time.perf_counter() - started)
+        if placements:
+            placed += 1
+            held += pod.gpu_milli
+    decisions.sort()
+    return {
+        "gpu_allocation_percent": round(100 * held / capacity, 3),
+        "placements_per_second": round(placed / sum(decisions)),
+        "decision_p50_ms": round(decisions[len(decisions) // 2] * 1000, 3),
+        "decision_p99_ms": round(decisions[len(decisions) * 99 // 100] * 1000, 3),
+        "arrived": arrived,
+        "placed": placed,
+        "seed": seed,
+    }
+
+
+def main() -> None:
+    """Replay one trace with one seed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=Path, required=True)
+    parser.add_argument("--pods", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=42)
+    options = parser.parse_args()
+    print(json.dumps(replay(read_nodes(options.nodes), read_pods(options.pods), options.seed)))
+
+
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from typing import Any
 import argon2
 import httpx
 import pytest
+import structlog
 from argon2.profiles import CHEAPEST
 from fastapi import FastAPI
 
@@ -35,6 +37,12 @@ from appliance.agent.protocol import (
 
 PASSWORD = "Correct1horse!"
 V1 = "/api/v1"
+
+
+@pytest.fixture(autouse=True)
+def _plain_logs() -> None:
+    """Write tracebacks as they are: drawing them with every local variable takes minutes."""
+    structlog.configure(processors=[structlog.processors.format_exc_info, structlog.processors.LogfmtRenderer()])
 
 
 @pytest.fixture(autouse=True)
@@ -166,12 +174,31 @@ async def refused(answer: Any, status: int) -> dict[str, str]:
     return dict(errors[0])
 
 
+_template = b""
+
+
+async def migrated(database_url: str) -> Database:
+    """Return a database with this version's schema; the steps of a file's are taken once and copied from then on."""
+    global _template  # noqa: PLW0603 -- a cache of this process
+    scheme, _, path = database_url.partition(":///")
+    embedded = scheme.startswith("sqlite")
+    if embedded and _template:
+        await asyncio.to_thread(Path(path).write_bytes, _template)
+        return Database(database_url)
+    database = Database(database_url)
+    await schema.migrate(database)
+    if embedded:
+        await database.close()
+        _template = await asyncio.to_thread(Path(path).read_bytes)
+        database = Database(database_url)
+    return database
+
+
 @asynccontextmanager
 async def running_cluster(database_url: str, **changes: Any) -> AsyncIterator[Cluster]:
     """Give an application with an administrator; its reconcilers run when a test says so."""
     settings = Settings(database_url=database_url, trust_client_headers=True, **changes)
-    database = Database(database_url)
-    await schema.migrate(database)
+    database = await migrated(database_url)
     engine = NullEngine()
     app = create_app(settings, database, engine, reconcile=False)
     cluster = Cluster(app, database, engine, settings, httpx.AsyncClient(), itertools.count(1))

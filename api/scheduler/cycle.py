@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
@@ -41,9 +40,10 @@ Key = tuple[int, int, int, str]
 
 @dataclass(frozen=True)
 class State:
-    """What a planner knows between decisions."""
+    """What a planner knows between decisions: the cluster `now`, and `later`, once those who are leaving are gone."""
 
-    cluster: Cluster
+    now: Cluster
+    later: Cluster
     residents: Residents
     projects: Mapping[str, ProjectState]
     uses: Mapping[str, Use]
@@ -55,7 +55,7 @@ class Cycle:
     """Serves a queue once."""
 
     def __init__(self, state: State, queue: Sequence[Workload], now: int, rules: Rules) -> None:
-        self.cluster, self.residents = state.cluster, state.residents
+        self.cluster, self.later, self.residents = state.now, state.later, state.residents
         self.now, self.rules = now, rules
         self.gone = dict(state.leaving)
         self.ledger = Ledger.of(state.projects, state.uses)
@@ -79,7 +79,7 @@ class Cycle:
 
     def run(self) -> Decision:
         """Serve the queue and return the decision."""
-        with self.cluster.trial():
+        with self.cluster.trial(), self.later.trial():
             self._reserve_fair_shares()
             for workload in self._in_order():
                 self._serve(workload)
@@ -140,7 +140,7 @@ class Cycle:
         reserved = self.kept_for.pop(workload.id, None)
         self.soft.discard(workload.id)
         if reserved:
-            self.cluster.free(reserved[1], workload)
+            self._give_back(reserved[1], workload)
         if self._start(workload, fresh=reserved is not None) or self._start_on_reserved(workload):
             return
         if reserved is None and self._waited_long(workload) and self.ledger.in_quota(workload):
@@ -159,13 +159,12 @@ class Cycle:
         """
         kind = shape(workload)
         if self.ledger.may_hold(workload):
-            places = self._find(workload, self._full_now, fresh=fresh)
+            places = self._find(self.cluster, workload, self._full_now, fresh=fresh)
             if places:
                 self._place(workload, places)
                 return True
         if self.gone and self.ledger.may_keep(workload):
-            with self._later():
-                places = self._find(workload, self._full_later, fresh=fresh)
+            places = self._find(self.later, workload, self._full_later, fresh=fresh)
             if places:
                 self._promise(workload, places, waits.blockers(self.gone.values(), places))
                 return True
@@ -184,10 +183,10 @@ class Cycle:
         if not soft or not self.ledger.in_quota(workload) or known in self._not_even_unreserved:
             return False
         for item, places in soft:
-            self.cluster.free(places, item)
+            self._give_back(places, item)
         started = self._start(workload, fresh=True)
         for item, places in soft:
-            self.cluster.hold(places, item)
+            self._hold(places, item)
         if not started:
             self._not_even_unreserved.add(known)
         return started
@@ -195,9 +194,8 @@ class Cycle:
     def _make_room(self, workload: Workload) -> bool:
         """Take back the smallest set of victims that makes room, and promise it to the workload."""
         for pool in self._pools(workload):
-            with self._later():
-                victims = cheapest(self.cluster, self.residents, workload, pool)
-                places = self._places_without(victims, workload, pool) if victims else None
+            victims = cheapest(self.later, self.residents, workload, pool)
+            places = self._places_without(victims, workload, pool) if victims else None
             if victims and places:
                 self._take_back(workload, victims)
                 self._promise(workload, places, waits.names(victims))
@@ -232,15 +230,15 @@ class Cycle:
 
     def _places_without(self, victims: Collection[Running], workload: Workload, pool: Pool) -> Places | None:
         """Return where the workload goes without them; None where one that waits before it would take the room."""
-        with self.cluster.trial():
+        with self.later.trial():
             for running in victims:
-                self.cluster.free(running.placements, running.workload)
+                self.later.free(running.placements, running.workload)
             if pool.own:
                 before = {shape(item.workload): item.workload for item in self.waiting if not item.never}
                 for other in list(before.values())[:PROMISES_CHECKED]:
-                    if self.ledger.may_keep(other) and self.cluster.find(other) is not None:
+                    if self.ledger.may_keep(other) and self.later.find(other) is not None:
                         return None
-            return self.cluster.find(workload)
+            return self.later.find(workload)
 
     def _take_back(self, workload: Workload, victims: Collection[Running]) -> None:
         for running in victims:
@@ -249,12 +247,13 @@ class Cycle:
             self.reclaims.append(Reclaim(victim.id, workload.id, reason))
             self.log.append(f"taken back: {waits.title(victim)}: {reason}")
             self.gone[victim.id] = running
+            self.later.free(running.placements, victim)
         self.ledger.take_back(iter(victims))
         self._full_later.clear()
 
     def _place(self, workload: Workload, places: Places) -> None:
         self.placed[workload.id] = places
-        self.cluster.hold(places, workload)
+        self._hold(places, workload)
         self.ledger.use(workload.project).add(workload)
         self.log.append(
             f"placed: {waits.title(workload)} on {waits.nodes(places)}: {waits.holds(self.ledger, workload.project)}"
@@ -267,8 +266,16 @@ class Cycle:
         self.waiting.append(waits.Waiting(workload, promised=places, leaving=leaving))
 
     def _keep(self, workload: Workload, places: Places) -> None:
-        self.cluster.hold(places, workload)
+        self._hold(places, workload)
         self.kept_for[workload.id] = workload, places
+
+    def _hold(self, places: Places, workload: Workload) -> None:
+        self.cluster.hold(places, workload)
+        self.later.hold(places, workload)
+
+    def _give_back(self, places: Places, workload: Workload) -> None:
+        self.cluster.free(places, workload)
+        self.later.free(places, workload)
 
     def _reserve_fair_shares(self) -> None:
         """Keep places for the first of each project that waits long for its fair share beyond the quota."""
@@ -282,8 +289,7 @@ class Cycle:
                     self.soft.add(workload.id)
 
     def _reservation(self, workload: Workload) -> tuple[Workload, Places] | None:
-        with self._later():
-            places = reserve.places(self.cluster, self.residents, workload, self.gone)
+        places = reserve.places(self.later, self.residents, workload, self.gone)
         return (workload, places) if places else None
 
     def _able(self, workload: Workload) -> bool:
@@ -292,23 +298,15 @@ class Cycle:
     def _waited_long(self, workload: Workload) -> bool:
         return self.now - workload.submitted_at >= self.rules.reserve_after_s * SECOND
 
-    def _find(self, workload: Workload, full: set[Shape], *, fresh: bool) -> Places | None:
+    def _find(self, cluster: Cluster, workload: Workload, full: set[Shape], *, fresh: bool) -> Places | None:
         """Find places; a shape that found none needs no second look until places are given back."""
         kind = shape(workload)
         if kind in full and not fresh:
             return None
-        places = self.cluster.find(workload)
+        places = cluster.find(workload)
         if places is None and not fresh:
             full.add(kind)
         return places
-
-    @contextmanager
-    def _later(self) -> Iterator[None]:
-        """Look at the cluster as it will be once those who leave are gone."""
-        with self.cluster.trial():
-            for running in self.gone.values():
-                self.cluster.free(running.placements, running.workload)
-            yield
 
     def _never(self, workload: Workload) -> str:
         kind = shape(workload)

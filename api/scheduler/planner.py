@@ -35,6 +35,11 @@ class Planner:
         planner.sync(snapshot)
         return planner
 
+    @property
+    def running(self) -> tuple[Running, ...]:
+        """What runs, those that are leaving too."""
+        return tuple(self._running.values())
+
     def sync(self, snapshot: Snapshot) -> None:
         """Take over nodes, projects and running workloads of a snapshot, changing only what differs."""
         if set(snapshot.nodes) != self._nodes:
@@ -50,9 +55,9 @@ class Planner:
     def set_nodes(self, nodes: Sequence[NodeState]) -> None:
         """Replace the nodes; what runs stays."""
         self._nodes = frozenset(nodes)
-        self._cluster = Cluster(nodes)
+        self._now, self._later = Cluster(nodes), Cluster(nodes)
         for running in self._running.values():
-            self._cluster.hold(running.placements, running.workload)
+            self._hold(running)
 
     def set_projects(self, projects: Sequence[ProjectState]) -> None:
         """Replace the projects."""
@@ -63,7 +68,7 @@ class Planner:
         if running.workload.id in self._running:
             self.remove(running.workload.id)
         self._running[running.workload.id] = running
-        self._cluster.hold(running.placements, running.workload)
+        self._hold(running)
         self._use(running).add(running.workload, leaving=running.leaving)
         if not running.leaving:
             self._residents.add(running)
@@ -71,7 +76,9 @@ class Planner:
     def remove(self, workload_id: str) -> None:
         """A workload is gone and its places are free."""
         running = self._running.pop(workload_id)
-        self._cluster.free(running.placements, running.workload)
+        self._now.free(running.placements, running.workload)
+        if not running.leaving:
+            self._later.free(running.placements, running.workload)
         self._use(running).add(running.workload, -1, leaving=running.leaving)
         if not running.leaving:
             self._residents.remove(running)
@@ -79,14 +86,20 @@ class Planner:
     def decide(self, queue: Sequence[Workload], now: int, rules: Rules | None = None) -> Decision:
         """Return where each workload of the queue shall run, who is taken back for it, or why it waits."""
         leaving = {key: running for key, running in self._running.items() if running.leaving}
-        state = State(self._cluster, self._residents, self._projects, self._uses, leaving, self._capacity())
+        clusters = self._now, self._later
+        state = State(*clusters, self._residents, self._projects, self._uses, leaving, self._capacity())
         return Cycle(state, queue, now, rules or Rules()).run()
 
     def _capacity(self) -> int:
         """Return the GPUs that can be shared out: all of open nodes, and those still in use on the others."""
-        layout, free = self._cluster.layout, self._cluster.state.milli
+        layout, free = self._now.layout, self._now.state.milli
         used = np.where(layout.present, np.clip(MILLI - free, 0, MILLI), 0).sum(axis=1)
         return int(np.where(layout.open, layout.gpu_count * MILLI, used).sum())
+
+    def _hold(self, running: Running) -> None:
+        self._now.hold(running.placements, running.workload)
+        if not running.leaving:
+            self._later.hold(running.placements, running.workload)
 
     def _use(self, running: Running) -> Use:
         return self._uses.setdefault(running.workload.project, Use())

@@ -19,7 +19,7 @@ from api.scheduler.topology import allowed, pools
 from api.scheduler.victims import Pool, Rank, rank
 from appliance.gpu.share import MILLI
 
-TIES = 64
+TIES = 16
 """So many nodes are looked at that promise no less than the best set found, for the sake of whom it takes."""
 WINDOWS = (8, 32, 128, 512)
 """Nodes on which victims for a gang are looked for together: more only where fewer do not suffice."""

@@ -1,0 +1,155 @@
+"""How long decisions take on a large cluster: one JSON line.
+
+`python tests/bench/scale.py --nodes N --gpus 8 --sessions M` fills a cluster of N nodes with M sessions of many sizes,
+of 50 projects, and keeps it in one `Planner`, as the API's loop does between its cycles. The garbage collector runs as
+ever. What is counted:
+
+- `decision_p50_ms`, `decision_p99_ms`: `Planner.decide` for a queue of one new session, of mixed sizes, and `Planner.add`
+  of what it placed; in between the oldest sessions end, so that the cluster stays as full as it was (not counted).
+- `cycle_1000_pending_ms`: one decision on a queue of 1,000 sessions, with a reason for each that waits.
+- `reclaim_one_gpu_ms`: every GPU is in use, and a project within its quota asks for one; the decision names the victim.
+- `never_fits_ms`: one decision on a session that fits nowhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+
+from api.scheduler.planner import Planner
+from api.scheduler.snapshot import Cause, Decision, GpuState, NodeState, ProjectState, Running, Workload
+
+PROJECTS = 50
+SECOND = 1_000_000
+SIZES = ((100, 2), (250, 6), (500, 12), (1000, 50), (1500, 2), (2000, 14), (4000, 9), (8000, 5))
+"""Milli-GPU of a session, and how many of a hundred ask for it."""
+
+
+def cluster(count: int, gpus: int) -> list[NodeState]:
+    """Nodes of one kind, 32 on a leaf switch, in NVLink islands of four."""
+    return [
+        NodeState(
+            f"node-{at:05}",
+            tuple(GpuState(index, f"gpu-{at:05}-{index}", "H200", index // 4) for index in range(gpus)),
+            cpu_milli=gpus * 16_000,
+            memory_mib=gpus * 131_072,
+            switch=f"leaf-{at // 32:04}",
+        )
+        for at in range(count)
+    ]
+
+
+class Bench:
+    """A cluster in use."""
+
+    def __init__(self, nodes: int, gpus: int, sessions: int, seed: int = 42) -> None:
+        self.random = random.Random(seed)
+        self.gpus, self.now, self.made = gpus, 0, 0
+        quota = nodes * gpus * 1000 // PROJECTS
+        self.projects = [ProjectState(f"project-{at:02}", quota) for at in range(PROJECTS)]
+        self.planner = Planner(cluster(nodes, gpus), self.projects)
+        self.held: deque[str] = deque()
+        while len(self.held) < sessions:
+            batch = [self.session() for _ in range(min(5000, sessions - len(self.held)))]
+            if not self.do(batch, self.planner.decide(batch, self.now)):
+                break
+
+    def session(self, project: str = "", milli: int = 0) -> Workload:
+        """A new session, of a random project and size where none is named."""
+        self.made += 1
+        self.now += SECOND
+        sizes, parts = zip(*SIZES, strict=True)
+        milli = milli or min(self.random.choices(sizes, parts)[0], self.gpus * 1000)
+        name = f"s{self.made:07}"
+        owner = project or self.random.choice(self.projects).name
+        return Workload(name, owner, self.now, name, gpu_milli=milli, cpu_milli=milli * 8, memory_mib=milli * 64)
+
+    def do(self, queue: list[Workload], decision: Decision) -> int:
+        """Let what was placed run; returns how many that were."""
+        asked = {workload.id: workload for workload in queue}
+        for id_, places in decision.placements.items():
+            self.planner.add(Running(asked[id_], places, self.now))
+            self.held.append(id_)
+        return len(decision.placements)
+
+    def decisions(self, count: int = 1000) -> list[float]:
+        """Milliseconds of one decision after the other, the cluster as full before each."""
+        times: list[float] = []
+        for _ in range(count):
+            self.planner.remove(self.held.popleft())
+            workload = self.session()
+            start = time.perf_counter()
+            decision = self.planner.decide([workload], self.now)
+            self.do([workload], decision)
+            times.append((time.perf_counter() - start) * 1000)
+        return sorted(times)
+
+    def cycle(self, count: int = 1000) -> float:
+        """Milliseconds of a decision on so many."""
+        queue = [self.session() for _ in range(count)]
+        return timed(lambda: self.planner.decide(queue, self.now))[0]
+
+    def reclaim(self) -> float:
+        """Milliseconds until a victim is named, with no GPU free and one project within its quota."""
+        poor, rich = self.projects[0].name, self.projects[1].name
+        while True:  # the last free parts go to a project beyond its quota
+            queue = [self.session(rich, milli) for milli in (self.gpus * 1000, 1000, 100) for _ in range(500)]
+            if not self.do(queue, self.planner.decide(queue, self.now)):
+                break
+        mine = [each for each in self.planner.running if each.workload.project == poor]
+        for running in mine:  # it gives up what it has, and others take it
+            self.planner.remove(running.workload.id)
+            self.held.remove(running.workload.id)
+        while True:
+            queue = [self.session(rich, milli) for milli in (1000, 100) for _ in range(1500)]
+            if not self.do(queue, self.planner.decide(queue, self.now)):
+                break
+        workload = self.session(poor, 1000)
+        took, decision = timed(lambda: self.planner.decide([workload], self.now))
+        if decision.waits[workload.id].cause is not Cause.RECLAIMING:
+            raise RuntimeError(f"nobody was taken back: {decision.log}")
+        return took
+
+    def never_fits(self) -> float:
+        """Milliseconds until it is told."""
+        workload = self.session(milli=self.gpus * 1000 + 500)
+        took, decision = timed(lambda: self.planner.decide([workload], self.now))
+        if decision.waits[workload.id].cause is not Cause.NEVER_FITS:
+            raise RuntimeError(f"it does not say so: {decision.log}")
+        return took
+
+
+def timed(action: Callable[[], Decision]) -> tuple[float, Decision]:
+    """Return the milliseconds of an action and what it returned."""
+    start = time.perf_counter()
+    result = action()
+    return (time.perf_counter() - start) * 1000, result
+
+
+def main() -> None:
+    """Measure and print one line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--nodes", type=int, default=2000)
+    parser.add_argument("--gpus", type=int, default=8)
+    parser.add_argument("--sessions", type=int, default=8000)
+    arguments = parser.parse_args()
+    bench = Bench(arguments.nodes, arguments.gpus, arguments.sessions)
+    held = len(bench.held)
+    times = bench.decisions()
+    figures = {
+        "decision_p50_ms": times[len(times) // 2],
+        "decision_p99_ms": times[len(times) * 99 // 100],
+        "cycle_1000_pending_ms": bench.cycle(),
+        "reclaim_one_gpu_ms": bench.reclaim(),
+        "never_fits_ms": bench.never_fits(),
+    }
+    rounded = {name: round(value, 2) for name, value in figures.items()}
+    print(json.dumps({"nodes": arguments.nodes, "gpus": arguments.gpus, "sessions": held, **rounded}))
+
+
+if __name__ == "__main__":
+    main()

@@ -12,7 +12,7 @@ import typer
 
 from appliance.cli import config
 from appliance.cli.files import read_text
-from appliance.client import Client, NewApiKey, segment
+from appliance.client import Client
 from reservoir.errors import InputError, NotFoundError, PenstockError, UnauthenticatedError
 
 PasswordStdin = Annotated[bool, typer.Option("--password-stdin", help="Read the password from standard input.")]
@@ -25,13 +25,19 @@ def login(
     password_stdin: PasswordStdin = False,
     ca: Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="The site's certificate (PEM).")] = None,
 ) -> None:
-    """Log in to a control API and remember it: a key is made, the password is not kept."""
+    """Log in to a control API and remember it: a key is made, the password is not kept.
+
+    Where a password that was given to you has to be replaced, --password-stdin takes yours from the next line.
+    """
     client = Client(url, ca=read_text(ca) if ca else "")
     client.tls()
     before = _before()
-    client.log_in(user, read_password(password_stdin, confirm=False))
-    key: NewApiKey = client.call("POST", "/api-keys", {"name": f"penstock on {socket.gethostname()}"[:64]})
-    client.call("POST", "/auth/logout")
+    signed_in = client.account.log_in(user, read_password(password_stdin, confirm=False))
+    if signed_in["must_change_password"]:
+        print("The password that you were given has to be replaced by one of your own.", file=sys.stderr)
+        client.account.replace_password(read_password(password_stdin, confirm=True))
+    key = client.api_keys.create(name=f"penstock on {socket.gethostname()}"[:64])
+    client.account.log_out()
     same_site = before is not None and before.url == client.url
     config.save(
         config.Config(client.url, key["key"], key["id"], client.ca, before.project if before and same_site else "")
@@ -72,7 +78,7 @@ def _before() -> config.Config | None:
 
 def _try_to_revoke(remembered: config.Config) -> None:
     try:
-        remembered.client.call("DELETE", f"/api-keys/{segment(remembered.key_id)}")
+        remembered.client.api_keys.delete(remembered.key_id)
     except (UnauthenticatedError, NotFoundError):
         # a key that is not valid any more needs no revoking
         pass

@@ -9,22 +9,34 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from appliance.cli.options import HELP
 from reservoir.errors import PenstockError, UnavailableError
 
 COMMANDS = {
     # name: (module:attribute, one line of help)
     "login": ("appliance.cli.account:login", "Log in to a control API and remember it."),
     "logout": ("appliance.cli.account:logout", "Forget the control API and revoke its key."),
-    "project": ("appliance.cli.project:app", "Projects: list, show, create, delete, set the current one."),
-    "user": ("appliance.cli.user:app", "Users: list, create, delete, set a password."),
-    "submit": ("appliance.cli.session:submit", "Submit a session."),
+    "apikey": ("appliance.cli.api_key:app", "Your API keys: list, create, revoke."),
+    "submit": ("appliance.cli.submit:submit", "Submit a session."),
     "list": ("appliance.cli.session:list_sessions", "List sessions."),
     "get": ("appliance.cli.session:get", "Show one session."),
     "logs": ("appliance.cli.session:logs", "Show or follow a session's log."),
     "bash": ("appliance.cli.session:bash", "Open a shell in a running session."),
+    "extend": ("appliance.cli.session:extend", "Put off the end of a session with a time limit."),
+    "priority": ("appliance.cli.session:priority", "Change which of your project's waiting sessions goes first."),
     "delete": ("appliance.cli.session:delete", "Delete sessions."),
-    "node": ("appliance.cli.node:app", "Nodes and their GPUs."),
+    "queue": ("appliance.cli.queue:queue", "Show what waits, in its order, and why."),
+    "project": ("appliance.cli.project:app", "Projects: list, show, create, update, delete, set the current one."),
+    "group": ("appliance.cli.group:app", "Resource groups: nodes, and who may use them."),
     "image": ("appliance.cli.image:app", "Images that sessions may use."),
+    "preset": ("appliance.cli.preset:app", "Sizes of sessions by name."),
+    "node": ("appliance.cli.node:app", "Nodes and their GPUs: look, drain, maintenance."),
+    "user": ("appliance.cli.user:app", "Users: list, create, update, disable, delete, passwords."),
+    "policy": ("appliance.cli.policy:app", "What a user may have at once."),
+    "domain": ("appliance.cli.domain:app", "Domains: users and projects with administrators of their own."),
+    "usage": ("appliance.cli.usage:usage", "Who used how much."),
+    "scheduler": ("appliance.cli.scheduler:app", "The scheduler's cycles, for a look afterwards."),
+    "completion": ("appliance.cli.completion:completion", "Print what makes a shell complete our commands."),
     "reservoir": ("appliance.cli.reservoir:app", "Bundles: lock, build, verify, import, publish."),
     "site": ("appliance.cli.site:app", "The site: check, deploy, verify, report."),
     "lab": ("appliance.cli.lab:app", "Rehearse a site in containers: up, down, status."),
@@ -46,14 +58,24 @@ class LazyGroup(TyperGroup):
         module, attribute = target.split(":")
         found = getattr(importlib.import_module(module), attribute)
         if isinstance(found, typer.Typer):
-            command = typer.main.get_command(found)
+            # not get_command: it would offer to write into the files of the user's shell
+            command: Any = typer.main.get_group(found)
         else:
-            single = typer.Typer(add_completion=False)
-            single.command(cmd_name, context_settings={"help_option_names": ["-h", "--help"]})(found)
+            single = typer.Typer(add_completion=False, rich_markup_mode=None)
+            single.command(cmd_name, context_settings=HELP)(found)
             command = typer.main.get_command(single)
         command.name = cmd_name
         command.short_help = summary
         return command
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Return what a shell may complete, without importing any command."""
+        # typer brings its own click, or uses the one beside it; this name is the same for both
+        from typer.core import CompletionItem  # type: ignore[attr-defined]
+
+        return [
+            CompletionItem(name, help=summary) for name, (_, summary) in COMMANDS.items() if name.startswith(incomplete)
+        ]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the table of commands without importing any of them."""
@@ -62,11 +84,7 @@ class LazyGroup(TyperGroup):
 
 
 root = typer.Typer(
-    cls=LazyGroup,
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=LazyGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP
 )
 
 
@@ -77,6 +95,8 @@ def _root() -> None:
 
 def main() -> None:
     """Run the command line; an error of ours becomes its text on standard error and its exit code."""
+    # lets the root answer a shell that completes; the options that it returns would write into the user's files
+    typer.main.get_install_completion_arguments()
     try:
         root(prog_name="penstock")
     except PenstockError as error:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from appliance.client import Client
+from appliance.client.transport import ANSWER_S
 from appliance.settings import config_folder
 from reservoir import files
 from reservoir.errors import InputError, UnauthenticatedError, UnavailableError
@@ -25,7 +26,11 @@ class Config:
     @property
     def client(self) -> Client:
         """The control API of this login."""
-        return Client(self.url, api_key=self.api_key, ca=self.ca)
+        return self.connect()
+
+    def connect(self, answer_s: float = ANSWER_S) -> Client:
+        """Return the control API of this login; `answer_s` limits the wait for it, in seconds."""
+        return Client(self.url, api_key=self.api_key, ca=self.ca, answer_s=answer_s)
 
     def project_or(self, chosen: str | None) -> str:
         """Return the chosen project, else the current one; raises InputError where there is neither."""

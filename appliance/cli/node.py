@@ -8,7 +8,7 @@ import typer
 
 from appliance.cli import config, output
 from appliance.cli.output import Format, FormatOption
-from appliance.client import Gpu, Node, segment
+from appliance.client.views import Gpu
 from appliance.gpu.units import MILLI, format_gpus
 
 app = typer.Typer(no_args_is_help=True, help="Nodes and their GPUs.")
@@ -17,7 +17,7 @@ app = typer.Typer(no_args_is_help=True, help="Nodes and their GPUs.")
 @app.command("list")
 def list_nodes(form: FormatOption = Format.TABLE) -> None:
     """List the nodes and what of their GPUs is in use."""
-    nodes: list[Node] = config.load().client.get("/nodes")
+    nodes = config.load().client.nodes.list()
     if form is Format.JSON:
         output.print_json(nodes)
         return
@@ -45,7 +45,7 @@ def get(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the node.")], form: FormatOption = Format.TABLE
 ) -> None:
     """Show one node with each of its GPUs."""
-    node: Node = config.load().client.get(f"/nodes/{segment(name)}")
+    node = config.load().client.nodes.get(name)
     if form is Format.JSON:
         output.print_json(node)
         return

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
+
+T = TypeVar("T")
 
 GAP = "  "
 NARROWEST = 8
@@ -25,7 +28,14 @@ class Format(StrEnum):
 
 
 FormatOption = Annotated[Format, typer.Option("-o", "--output", help="table, or json for programs.")]
-ProjectOption = Annotated[str | None, typer.Option("-p", "--project", help="Project, instead of the current one.")]
+
+
+def show(value: T, form: Format, as_text: Callable[[T], None]) -> None:
+    """Print a value as JSON, or as the text that `as_text` prints."""
+    if form is Format.JSON:
+        print_json(value)
+    else:
+        as_text(value)
 
 
 def print_json(value: Any) -> None:
@@ -33,21 +43,27 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2))
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows under a head; on a terminal, the widest cells are cut so that a row stays on one line."""
-    for line in table(head, rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[str] = ()) -> None:
+    """Print rows under a head.
+
+    On a terminal that is too narrow, the columns `below` go to a second line of each row, and the widest cells are cut.
+    """
+    for line in table(head, rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None, below):
         print(line)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], width: int | None, below: Sequence[str] = ()
+) -> list[str]:
     """Return the lines of a table no wider than `width` characters, as far as readable; None means no limit."""
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    while width and sum(widths) + len(GAP) * (len(widths) - 1) > width and max(widths) > NARROWEST:
-        widths[widths.index(max(widths))] -= 1
-    return [
-        GAP.join(_cut(cell, size).ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip()
-        for row in (head, *rows)
-    ]
+    every = [head, *rows]
+    if not below or not width or _total(_widths(every)) <= width:
+        return _lines(every, width)
+    under = [head.index(name) for name in below]
+    first = [[cell for index, cell in enumerate(row) if index not in under] for row in every]
+    second = [["", *(row[index] for index in under)] for row in every]
+    pairs = zip(_lines(first, width), _lines(second, width), strict=True)
+    return [line for pair in pairs for line in pair if line]
 
 
 def print_fields(pairs: Sequence[tuple[str, str]]) -> None:
@@ -67,10 +83,60 @@ def age(since: str, now: datetime | None = None) -> str:
     return f"{seconds}s"
 
 
+def duration(seconds: int) -> str:
+    """Return a number of seconds in the largest units that hold it whole: `90s`, `2h`, `1d 12h`."""
+    parts = []
+    for size, unit in (*_STEPS, (1, "s")):
+        count, seconds = divmod(seconds, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return " ".join(parts) or "0s"
+
+
 def moment(time: str | None) -> str:
     """Return an ISO 8601 time in the user's zone, to the second; empty for None."""
     return datetime.fromisoformat(time).astimezone().isoformat(" ", "seconds") if time else ""
 
 
-def _cut(text: str, size: int) -> str:
-    return text if len(text) <= size else text[: size - 1] + "…"
+def gib(mib: int) -> str:
+    """Return MiB as GiB with one decimal place: `23.5G`."""
+    return f"{mib / 1024:.1f}G"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names with commas between them, a hyphen for none."""
+    return ", ".join(names) or "-"
+
+
+def _lines(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
+    widths = _widths(rows)
+    while width and _total(widths) > width and max(widths) > NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+    return [GAP.join(_padded(cell, size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(_cells, column)) for column in zip(*rows, strict=True)]
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(GAP) * (len(widths) - 1)
+
+
+def _padded(text: str, size: int) -> str:
+    if _cells(text) > size:
+        while _cells(text) > size - 1:
+            text = text[:-1]
+        text += "…"
+    return text + " " * (size - _cells(text))
+
+
+def _cells(text: str) -> int:
+    """Return how many columns of a terminal a text takes; those of East Asia take two a letter."""
+    return len(text) if text.isascii() else sum(_letter(char) for char in text)
+
+
+def _letter(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -2,24 +2,60 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import typer
 
-from appliance.cli import config, output
+from appliance.cli import config, output, parse
+from appliance.cli.options import complete_projects, given, group
 from appliance.cli.output import Format, FormatOption
-from appliance.client import Project, segment
+from appliance.client.views import Project
+from appliance.client.words import Expiry
 from appliance.gpu.units import format_gpus, parse_gpus
-from reservoir.errors import InputError
 
-app = typer.Typer(no_args_is_help=True, help="Projects: list, show, create, delete, set the current one.")
+app = group("Projects: list, show, create, update, delete, set the current one.")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the project.")]
+NEVER = "never"
+NONE = "none"
+
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the project.", autocompletion=complete_projects)
+]
 QuotaOption = Annotated[str | None, typer.Option("--gpus", "-g", metavar="N", help="Quota in GPUs, such as 1 or 2.5.")]
+OverQuotaOption = Annotated[
+    bool | None, typer.Option("--over-quota/--no-over-quota", help="May it use more than its quota while GPUs idle?")
+]
+WeightOption = Annotated[
+    int | None,
+    typer.Option("--weight", metavar="N", min=0, help="Its part of idle GPUs; 0: by its quota, as by default."),
+]
+FromOption = Annotated[str | None, typer.Option("--from", metavar="DATE", help="First day or moment of its period.")]
+UntilOption = Annotated[
+    str | None, typer.Option("--until", metavar="DATE|never", help="Last day or moment of its period.")
+]
+ExpiryOption = Annotated[
+    Expiry | None, typer.Option("--on-expiry", help="Its sessions at the end: stop them, or let them finish.")
+]
+ManagersOption = Annotated[
+    list[str] | None, typer.Option("--manager", metavar="USER", help="A manager; repeat for more. Replaces the list.")
+]
 MembersOption = Annotated[
     list[str] | None, typer.Option("--member", metavar="USER", help="A member; repeat for more. Replaces the list.")
+]
+TrainingOption = Annotated[
+    str | None, typer.Option("--training-group", metavar="GROUP|none", help="Resource group of its training.")
+]
+InteractiveOption = Annotated[
+    str | None,
+    typer.Option("--interactive-group", metavar="GROUP|none", help="Resource group of its interactive work."),
+]
+LimitOption = Annotated[
+    str | None, typer.Option("--interactive-limit", metavar="2h", help="Ends interactive sessions after it; 0s: never.")
+]
+ExtensionOption = Annotated[
+    str | None, typer.Option("--interactive-extension", metavar="2h", help="What owners may add to it in total.")
 ]
 DescriptionOption = Annotated[str | None, typer.Option("--description", help="What the project is for.")]
 
@@ -28,7 +64,7 @@ DescriptionOption = Annotated[str | None, typer.Option("--description", help="Wh
 def set_current(name: NameArgument) -> None:
     """Make a project the current one, which later commands use."""
     remembered = config.load()
-    project: Project = remembered.client.get(_path(name))
+    project = remembered.client.projects.get(name)
     config.save(replace(remembered, project=project["name"]))
     print(f"Current project: {project['name']}")
 
@@ -37,34 +73,13 @@ def set_current(name: NameArgument) -> None:
 def list_projects(form: FormatOption = Format.TABLE) -> None:
     """List your projects; the current one is marked with a star."""
     remembered = config.load()
-    projects: list[Project] = remembered.client.get("/projects")
-    if form is Format.JSON:
-        output.print_json(projects)
-        return
-    output.print_table(
-        ("", "NAME", "GPUs", "IN USE", "MEMBERS", "CREATED"),
-        [
-            (
-                "*" if project["name"] == remembered.project else "",
-                project["name"],
-                format_gpus(project["quota_milli"]),
-                format_gpus(project["used_milli"]),
-                ", ".join(project["members"]) or "-",
-                output.age(project["created_at"]),
-            )
-            for project in projects
-        ],
-    )
+    output.show(remembered.client.projects.list(), form, lambda projects: _table(projects, remembered.project))
 
 
 @app.command("get")
 def get(name: NameArgument, form: FormatOption = Format.TABLE) -> None:
     """Show one project."""
-    project: Project = config.load().client.get(_path(name))
-    if form is Format.JSON:
-        output.print_json(project)
-    else:
-        _show(project)
+    output.show(config.load().client.projects.get(name), form, _fields)
 
 
 @app.command("create")
@@ -72,15 +87,38 @@ def create(
     name: NameArgument,
     *,
     gpus: Annotated[str, typer.Option("--gpus", "-g", metavar="N", help="Quota in GPUs, such as 1 or 2.5.")],
+    from_: FromOption = None,
+    until: UntilOption = NEVER,
+    over_quota: OverQuotaOption = None,
+    weight: WeightOption = None,
+    on_expiry: ExpiryOption = None,
+    managers: ManagersOption = None,
     members: MembersOption = None,
+    training_group: TrainingOption = None,
+    interactive_group: InteractiveOption = None,
+    interactive_limit: LimitOption = None,
+    interactive_extension: ExtensionOption = None,
+    domain: Annotated[str | None, typer.Option("--domain", metavar="NAME", help="The domain it belongs to.")] = None,
     description: DescriptionOption = None,
-    until: Annotated[
-        str, typer.Option("--until", metavar="DATE|never", help="Last day or moment of its period.")
-    ] = "never",
+    form: FormatOption = Format.TABLE,
 ) -> None:
     """Create a project (administrators)."""
-    body = {"name": name, "period": {"ends_at": _end(until)}, **_changes(gpus, members, description)}
-    _show(config.load().client.call("POST", "/projects", body))
+    changes = _changes(
+        gpus=gpus,
+        from_=from_,
+        until=until,
+        over_quota=over_quota,
+        weight=weight,
+        on_expiry=on_expiry,
+        managers=managers,
+        members=members,
+        training_group=training_group,
+        interactive_group=interactive_group,
+        interactive_limit=interactive_limit,
+        interactive_extension=interactive_extension,
+        description=description,
+    )
+    _show(config.load().client.projects.create(name=name, **changes, **given(domain=domain)), form)
 
 
 @app.command("update")
@@ -88,57 +126,159 @@ def update(
     name: NameArgument,
     *,
     gpus: QuotaOption = None,
+    from_: FromOption = None,
+    until: UntilOption = None,
+    over_quota: OverQuotaOption = None,
+    weight: WeightOption = None,
+    on_expiry: ExpiryOption = None,
+    managers: ManagersOption = None,
     members: MembersOption = None,
+    training_group: TrainingOption = None,
+    interactive_group: InteractiveOption = None,
+    interactive_limit: LimitOption = None,
+    interactive_extension: ExtensionOption = None,
     description: DescriptionOption = None,
+    form: FormatOption = Format.TABLE,
 ) -> None:
-    """Change quota, members or description (administrators); what is left out stays."""
-    _show(config.load().client.call("PATCH", _path(name), _changes(gpus, members, description)))
+    """Change a project; what is left out stays. Its managers may change the members only."""
+    client = config.load().client
+    if from_ and until is None:
+        # the API takes a period as a whole
+        until = client.projects.get(name)["period"]["ends_at"] or NEVER
+    if until and from_ is None:
+        from_ = client.projects.get(name)["period"]["starts_at"]
+    changes = _changes(
+        gpus=gpus,
+        from_=from_,
+        until=until,
+        over_quota=over_quota,
+        weight=weight,
+        on_expiry=on_expiry,
+        managers=managers,
+        members=members,
+        training_group=training_group,
+        interactive_group=interactive_group,
+        interactive_limit=interactive_limit,
+        interactive_extension=interactive_extension,
+        description=description,
+    )
+    _show(client.projects.update(name, **changes), form)
 
 
 @app.command("delete")
 def delete(name: NameArgument) -> None:
     """Delete a project that has no live session (administrators)."""
     remembered = config.load()
-    remembered.client.call("DELETE", _path(name))
+    remembered.client.projects.delete(name)
     if remembered.project == name:
         config.save(replace(remembered, project=""))
     print(f"Deleted project {name}.")
 
 
-def _changes(gpus: str | None, members: list[str] | None, description: str | None) -> dict[str, Any]:
-    given = {
-        "quota_milli": None if gpus is None else parse_gpus(gpus, "--gpus"),
-        "members": members,
-        "description": description,
-    }
-    return {key: value for key, value in given.items() if value is not None}
+def _changes(
+    *,
+    gpus: str | None,
+    from_: str | None,
+    until: str | None,
+    over_quota: bool | None,
+    weight: int | None,
+    on_expiry: Expiry | None,
+    managers: list[str] | None,
+    members: list[str] | None,
+    training_group: str | None,
+    interactive_group: str | None,
+    interactive_limit: str | None,
+    interactive_extension: str | None,
+    description: str | None,
+) -> dict[str, Any]:
+    """Return what a request says of a project, without what was not given."""
+    changes = given(
+        quota_milli=None if gpus is None else parse_gpus(gpus, "--gpus"),
+        over_quota=over_quota,
+        over_quota_weight=weight,
+        on_expiry=on_expiry,
+        managers=_people(managers),
+        members=_people(members),
+        interactive_limit_s=_seconds(interactive_limit, "--interactive-limit"),
+        interactive_extension_s=_seconds(interactive_extension, "--interactive-extension"),
+        description=description,
+    )
+    if until:
+        ends_at = None if until == NEVER else parse.moment(until, "--until", ends=True)
+        starts_at = parse.moment(from_, "--from") if from_ else None
+        changes["period"] = {"ends_at": ends_at, **given(starts_at=starts_at)}
+    for key, name in (("training_group", training_group), ("interactive_group", interactive_group)):
+        if name is not None:
+            changes[key] = None if name == NONE else name
+    return changes
 
 
-def _end(until: str) -> str | None:
-    """Return the moment at which a period ends, None for never; a day counts to its end, in the user's zone."""
-    if until == "never":
-        return None
-    try:
-        moment = datetime.fromisoformat(until)
-    except ValueError:
-        raise InputError(
-            f"{until!r} is no date", where="--until", cure="write 2027-12-31, 2027-12-31T18:00, or never"
-        ) from None
-    return (moment if "T" in until or " " in until else moment + timedelta(days=1)).astimezone().isoformat()
+def _people(names: list[str] | None) -> list[str] | None:
+    """Return a list of users; `none` alone empties it."""
+    return [] if names == [NONE] else names
 
 
-def _show(project: Project) -> None:
+def _seconds(text: str | None, field: str) -> int | None:
+    return None if text is None else parse.duration(text, field)
+
+
+def _table(projects: list[Project], current: str) -> None:
+    head = ("", "NAME", "GPUs", "IN USE", "OVER-QUOTA", "UNTIL", "TRAINING ON", "INTERACTIVE ON", "MEMBERS", "CREATED")
+    rows = [
+        (
+            "*" if project["name"] == current else "",
+            project["name"],
+            format_gpus(project["quota_milli"]),
+            format_gpus(project["used_milli"]),
+            _over_quota(project),
+            _end(project),
+            project["training_group"] or "-",
+            project["interactive_group"] or "-",
+            output.listed(project["managers"] + project["members"]),
+            output.age(project["created_at"]),
+        )
+        for project in projects
+    ]
+    output.print_table(head, rows, below=("TRAINING ON", "INTERACTIVE ON", "MEMBERS"))
+
+
+def _show(project: Project, form: Format) -> None:
+    output.show(project, form, _fields)
+    for warning in project["warnings"]:
+        print(f"warning: {warning}", file=sys.stderr)
+
+
+def _fields(project: Project) -> None:
+    limit, extension = project["interactive_limit_s"], project["interactive_extension_s"]
     output.print_fields(
         (
             ("Name", project["name"]),
             ("Description", project["description"]),
+            ("Domain", project["domain"] or ""),
             ("GPUs", format_gpus(project["quota_milli"])),
             ("In use", format_gpus(project["used_milli"])),
+            ("Over-quota", _over_quota(project)),
+            ("From", output.moment(project["period"]["starts_at"])),
+            ("Until", output.moment(project["period"]["ends_at"]) or NEVER),
+            ("Active", "yes" if project["active"] else "no, it is outside its period"),
+            ("At the end", "sessions are stopped" if project["on_expiry"] == "stop" else "sessions may finish"),
+            ("Managers", ", ".join(project["managers"])),
             ("Members", ", ".join(project["members"])),
+            ("Training on", project["training_group"] or ""),
+            ("Interactive on", project["interactive_group"] or ""),
+            ("Interactive limit", output.duration(limit) if limit else ""),
+            ("Extension", f"{output.duration(extension)} in total" if limit and extension else ""),
             ("Created", output.moment(project["created_at"])),
         )
     )
 
 
-def _path(name: str) -> str:
-    return f"/projects/{segment(name)}"
+def _over_quota(project: Project) -> str:
+    if not project["over_quota"]:
+        return "no"
+    return f"weight {project['over_quota_weight']}" if project["over_quota_weight"] else "yes"
+
+
+def _end(project: Project) -> str:
+    end = project["period"]["ends_at"]
+    return output.moment(end)[:10] + ("" if project["active"] else " (not active)") if end else NEVER

@@ -17,7 +17,8 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from appliance.client import CONNECT_S, Client, Query
+from appliance.client import Client
+from appliance.client.transport import CONNECT_S
 from reservoir.errors import PenstockError, UnavailableError
 
 SHELL = ["sh", "-c", "if command -v bash >/dev/null; then exec bash; else exec sh; fi"]
@@ -25,13 +26,13 @@ _CHUNK = 1 << 16
 _INPUT, _OUTPUT = 0, 1
 
 
-def run(client: Client, path: str, project: str) -> int:
-    """Run a shell until it ends and return its exit code; raises PenstockError where there can be none."""
+def run(client: Client, name: str, project: str) -> int:
+    """Run a shell in a session until it ends and return its exit code; raises PenstockError where there can be none."""
     has_terminal = os.isatty(_INPUT) and os.isatty(_OUTPUT)
     rows, cols = _size() if has_terminal else (24, 80)
-    query: Query = {"project": project, "command": json.dumps(SHELL), "tty": has_terminal, "rows": rows, "cols": cols}
+    address = client.sessions.shell(name, SHELL, project=project, tty=has_terminal, rows=rows, cols=cols)
     try:
-        return asyncio.run(_converse(client, client.websocket(path, query), has_terminal))
+        return asyncio.run(_converse(client, address, has_terminal))
     except InvalidStatus as error:
         raise client.refusal(error.response.status_code, bytes(error.response.body or b"")) from error
     except InvalidHandshake as error:

@@ -14,9 +14,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-import appliance.client
+import appliance.client.transport
 from appliance.cli import config, main
-from appliance.client import Client
+from appliance.client.transport import Transport
 
 URL = "https://master1:56789"
 
@@ -62,7 +62,7 @@ class FakeApi:
     def last(self) -> Call:
         return self.calls[-1]
 
-    def connect(self, _client: Client, _timeout_s: float | None) -> FakeConnection:
+    def connect(self, _client: Transport, _timeout_s: float | None) -> FakeConnection:
         if self.trouble:
             raise self.trouble
         return FakeConnection(self)
@@ -91,7 +91,7 @@ class FakeConnection:
 def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeApi:
     """The API that every command of the test calls."""
     fake = FakeApi()
-    monkeypatch.setattr(appliance.client, "connect", fake.connect)
+    monkeypatch.setattr(appliance.client.transport, "connect", fake.connect)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("TZ", "UTC")
     return fake

@@ -7,17 +7,24 @@ import socket
 import ssl
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from appliance.cli import config
-from appliance.client import Client, Query
+from appliance.client import Client
+from appliance.client.transport import NO_NAMES, Query
 from reservoir.errors import InputError, UnauthenticatedError
+from tests.unit.appliance.cli import samples
 from tests.unit.appliance.cli.conftest import URL, FakeApi, Run
 
 
+def signed_in(**changes: Any) -> dict[str, Any]:
+    return {**samples.user(**changes), "csrf_token": "token"}
+
+
 def answer_login(api: FakeApi, key_id: str = "key-1") -> None:
-    api.on("POST", "/auth/login", {"name": "alice", "role": "member"}, Set_Cookie="penstock_session=abc; HttpOnly")
+    api.on("POST", "/auth/login", signed_in(), Set_Cookie="penstock_session=abc; HttpOnly")
     api.on("POST", "/api-keys", {"id": key_id, "name": "here", "key": "pk_secret"}, status=201)
     api.on("POST", "/auth/logout", {"done": True})
 
@@ -29,10 +36,20 @@ def test_login_trades_the_password_for_a_key_and_keeps_the_key_only(api: FakeApi
     assert [call.path.removeprefix("/api/v1") for call in api.calls] == ["/auth/login", "/api-keys", "/auth/logout"]
     assert api.calls[0].body == {"name": "alice", "password": "Turb1ne~wheel"}
     assert all(call.headers["Cookie"] == "penstock_session=abc" for call in api.calls[1:])
+    assert all(call.headers["X-CSRF-Token"] == "token" for call in api.calls[1:])
     assert config.load() == config.Config(URL, "pk_secret", "key-1")
     assert "Turb1ne" not in config.path().read_text()
     assert stat.S_IMODE(config.path().stat().st_mode) == 0o600
     assert [entry.name for entry in config.path().parent.iterdir()] == ["config.json"]
+
+
+def test_a_password_that_was_given_is_replaced_first(api: FakeApi, run: Run) -> None:
+    answer_login(api)
+    api.on("POST", "/auth/login", signed_in(must_change_password=True), Set_Cookie="penstock_session=abc")
+    api.on("POST", "/auth/password", samples.user())
+    code, _, err = run("login", URL, "--user", "alice", "--password-stdin", stdin="given\nMy0wn~word\n")
+    assert (code, api.calls[1].path, api.calls[1].body) == (0, "/api/v1/auth/password", {"password": "My0wn~word"})
+    assert err == "The password that you were given has to be replaced by one of your own.\n"
 
 
 def test_login_keeps_the_text_of_the_certificate(api: FakeApi, run: Run, tmp_path: Path) -> None:
@@ -159,8 +176,10 @@ def test_addresses_that_can_be(url: str, parts: tuple[str, int, bool]) -> None:
 
 def test_address_of_a_websocket() -> None:
     query: Query = {"tty": True, "command": '["sh"]', "none": None}
-    assert Client(URL).websocket("/x", query) == "wss://master1:56789/api/v1/x?tty=true&command=%5B%22sh%22%5D"
-    assert Client("http://[::1]:1").websocket("/x", {}) == "ws://[::1]:1/api/v1/x"
+    assert (
+        Client(URL).websocket("/x", NO_NAMES, query) == "wss://master1:56789/api/v1/x?tty=true&command=%5B%22sh%22%5D"
+    )
+    assert Client("http://[::1]:1").websocket("/x", NO_NAMES, {}) == "ws://[::1]:1/api/v1/x"
 
 
 def _untrusted() -> ssl.SSLCertVerificationError:

@@ -1,4 +1,4 @@
-"""The control API, as the command line calls it.
+"""HTTP to the control API: one call, one connection, and every answer that is no success as an error of ours.
 
 Only the standard library's HTTP is used: it loads in a few hundredths of a second, and `penstock list` is run often.
 """
@@ -9,8 +9,8 @@ import http.client
 import json
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NotRequired, TypedDict, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from reservoir.errors import (
@@ -20,6 +20,7 @@ from reservoir.errors import (
     NotFoundError,
     PenstockError,
     Problem,
+    ThrottledError,
     UnauthenticatedError,
     UnavailableError,
 )
@@ -27,167 +28,86 @@ from reservoir.errors import (
 T = TypeVar("T")
 
 PREFIX = "/api/v1"
+CSRF_HEADER = "X-CSRF-Token"
+NEXT_HEADER = "X-Next"
+PAGE = 1000
+"""How many items of a list are asked for at a time."""
 CONNECT_S = 10.0
 ANSWER_S = 60.0
-_CHUNK = 1 << 16
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_KINDS: dict[int, type[PenstockError]] = {
+KINDS: dict[int, type[PenstockError]] = {
     400: InputError,
     401: UnauthenticatedError,
     403: ForbiddenError,
     404: NotFoundError,
     409: ConflictError,
     422: InputError,
+    429: ThrottledError,
 }
+"""The error that a status stands for; every other status is an UnavailableError."""
 
-Query = Mapping[str, str | int | bool | None]
-"""Parameters of an address; those that are None are left out."""
+_CHUNK = 1 << 16
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
+Query = Mapping[str, str | int | bool | Sequence[str] | None]
+"""Parameters of an address; those that are None are left out, and a list is one parameter several times."""
 
-class Grant(TypedDict):
-    """The part of one GPU that a session holds, in milli-GPU."""
-
-    index: int
-    uuid: str
-    milli: int
+NO_NAMES: Mapping[str, str] = {}
 
 
-class Session(TypedDict):
-    """A session; times are ISO 8601, `reason` says why it waits or why it failed."""
+class Transport:
+    """A control API at `url`, called with an API key; `ca` is the PEM text of the site's authority.
 
-    id: str
-    name: str
-    project: str
-    user: str
-    image: str
-    kind: str
-    gpu_milli: int
-    state: str
-    reason: str
-    node: str | None
-    gpus: list[Grant]
-    command: list[str] | None
-    args: list[str]
-    created_at: str
-    started_at: str | None
-    finished_at: str | None
-    exit_code: int | None
-    url: str | None
+    `answer_s` limits the wait for each part of an answer, in seconds.
+    """
 
-
-class Project(TypedDict):
-    """A project; its quota and what its sessions hold, in milli-GPU."""
-
-    name: str
-    description: str
-    quota_milli: int
-    used_milli: int
-    members: list[str]
-    created_at: str
-
-
-class Gpu(TypedDict):
-    """A GPU of a node; memory in MiB, use in milli-GPU."""
-
-    index: int
-    uuid: str
-    model: str
-    memory_mib: int
-    simulated: bool
-    used_milli: int
-
-
-class Node(TypedDict):
-    """A node; `cpu_milli` in thousandths of a core, memory in MiB."""
-
-    name: str
-    address: str
-    port: int
-    state: str
-    agent_version: str
-    enforcement: str
-    cpu_milli: int
-    memory_mib: int
-    gpus: list[Gpu]
-    last_seen: str | None
-
-
-class Image(TypedDict):
-    """An image; `reference` is what Docker pulls."""
-
-    name: str
-    tag: str
-    reference: str
-    created_at: str
-
-
-class User(TypedDict):
-    """A user; `role` is admin, auditor or member. `csrf_token` is in the answer to a login only."""
-
-    name: str
-    role: str
-    created_at: str
-    csrf_token: NotRequired[str]
-
-
-class Settings(TypedDict):
-    """How GPUs are divided, in milli-GPU."""
-
-    version: str
-    fgpu_per_gpu: int
-    steps_per_fgpu: int
-    fgpu_milli: int
-    step_milli: int
-    largest_milli: int
-
-
-class NewApiKey(TypedDict):
-    """A key, shown this once."""
-
-    id: str
-    name: str
-    key: str
-
-
-class Client:
-    """A control API at `url`, called with an API key; `ca` is the PEM text of the site's authority."""
-
-    def __init__(self, url: str, *, api_key: str = "", ca: str = "") -> None:
+    def __init__(self, url: str, *, api_key: str = "", ca: str = "", answer_s: float = ANSWER_S) -> None:
         """Prepare; raises InputError where the address cannot be one."""
         self.url = url.rstrip("/")
         self.host, self.port, self.secure = _parse(self.url)
         self.ca = ca
+        self.answer_s = answer_s
         self.headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
-    def get(self, path: str, query: Query | None = None) -> Any:
-        """Return the JSON of a resource."""
-        return self.call("GET", path, query=query)
+    def call(
+        self,
+        kind: type[T],
+        method: str,
+        path: str,
+        names: Mapping[str, str] = NO_NAMES,
+        *,
+        query: Query | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> T:
+        """Call an operation and return its answer, which is of a `kind`.
 
-    def call(self, method: str, path: str, body: Any = None, query: Query | None = None) -> Any:
-        """Call the API and return the JSON of its answer; raises the PenstockError that the answer stands for."""
-        with self._answer(method, path, body, query, ANSWER_S) as answer:
-            return self._json(answer)
+        `path` is that of the API's document; `names` are put in place of what stands in braces. Raises the
+        PenstockError that the answer stands for.
+        """
+        with self._answer(method, filled(path, names), body, query, self.answer_s) as answer:
+            found: T = self._json(answer)
+            return found
 
-    def stream(self, path: str, query: Query | None = None) -> Iterator[bytes]:
+    def pages(self, kind: type[T], path: str, *, query: Query) -> Iterator[list[T]]:
+        """Yield the pages of a list whose items are of a `kind`, as many as there are."""
+        after: str | None = None
+        while True:
+            with self._answer("GET", path, None, {**query, "limit": PAGE, "after": after}, self.answer_s) as answer:
+                found: list[T] = self._json(answer)
+                after = answer.headers.get(NEXT_HEADER)
+            yield found
+            if after is None:
+                return
+
+    def stream(self, path: str, names: Mapping[str, str], query: Query | None = None) -> Iterator[bytes]:
         """Yield the bytes of an answer as they come, however long that takes."""
-        with self._answer("GET", path, None, query, None) as answer:
+        with self._answer("GET", filled(path, names), None, query, None) as answer:
             while chunk := self._read(lambda: answer.read1(_CHUNK)):
                 yield chunk
 
-    def log_in(self, name: str, password: str) -> User:
-        """Begin a login; later calls of this client carry its cookie."""
-        with self._answer("POST", "/auth/login", {"name": name, "password": password}, None, ANSWER_S) as answer:
-            cookies = answer.headers.get_all("Set-Cookie") or []
-            self.headers = {"Cookie": "; ".join(cookie.split(";", 1)[0] for cookie in cookies)}
-            user: User = self._json(answer)
-        # shows with each change that whoever sends the cookie has also read this answer
-        self.headers["X-CSRF-Token"] = user.get("csrf_token", "")
-        return user
-
-    def websocket(self, path: str, query: Query) -> str:
+    def websocket(self, path: str, names: Mapping[str, str], query: Query) -> str:
         """Return the address of a WebSocket of the API."""
         scheme = "wss" if self.secure else "ws"
-        return f"{scheme}://{_bracketed(self.host)}:{self.port}{_target(path, query)}"
+        return f"{scheme}://{_bracketed(self.host)}:{self.port}{_target(filled(path, names), query)}"
 
     def tls(self) -> ssl.SSLContext | None:
         """Return how to check the API's certificate; None for an address without TLS."""
@@ -208,7 +128,7 @@ class Client:
                 where=self.url,
                 cure=f"run `penstock login {self.url} --user NAME`",
             )
-        kind = _KINDS.get(status, UnavailableError)
+        kind = KINDS.get(status, UnavailableError)
         try:
             problems = [Problem(one["where"], one["reason"], one["cure"]) for one in json.loads(body)["errors"]]
         except (ValueError, KeyError, TypeError):
@@ -241,6 +161,10 @@ class Client:
             f"it cannot be reached: {error.strerror or error}", where=self.url, cure="check the address and the network"
         )
 
+    def keep_login(self, cookies: list[str]) -> None:
+        """Send the cookies of a login from now on; a browser's way to be known, and the way to a first API key."""
+        self.headers["Cookie"] = "; ".join(cookie.split(";", 1)[0] for cookie in cookies)
+
     def _answer(
         self, method: str, path: str, body: Any, query: Query | None, timeout_s: float | None
     ) -> http.client.HTTPResponse:
@@ -257,6 +181,8 @@ class Client:
             # the API leads nowhere else, so a redirection comes from something that is not the API
             if answer.status >= 300:
                 raise self.refusal(answer.status, answer.read())
+            if cookies := answer.headers.get_all("Set-Cookie"):
+                self.keep_login(cookies)
             return answer
 
         return self._read(ask)
@@ -280,6 +206,21 @@ class Client:
             ) from error
 
 
+class Resource:
+    """The operations of one resource."""
+
+    def __init__(self, transport: Transport) -> None:
+        """Call them by `transport`."""
+        self._api = transport
+
+
+def filled(path: str, names: Mapping[str, str]) -> str:
+    """Return a path with names in place of what stands in braces; raises InputError for an empty one."""
+    for place, name in names.items():
+        path = path.replace(f"{{{place}}}", segment(name))
+    return path
+
+
 def segment(text: str) -> str:
     """Return a name as one part of a path; raises InputError for an empty one, which would be another path."""
     if not text:
@@ -287,13 +228,14 @@ def segment(text: str) -> str:
     return quote(text, safe=":")
 
 
-def connect(client: Client, timeout_s: float | None) -> http.client.HTTPConnection:
+def connect(client: Transport, timeout_s: float | None) -> http.client.HTTPConnection:
     """Return a connection to the API that is open; `timeout_s` limits each later wait, None waits for ever."""
     connection: http.client.HTTPConnection
+    connect_s = min(CONNECT_S, client.answer_s)
     if tls := client.tls():
-        connection = http.client.HTTPSConnection(client.host, client.port, timeout=CONNECT_S, context=tls)
+        connection = http.client.HTTPSConnection(client.host, client.port, timeout=connect_s, context=tls)
     else:
-        connection = http.client.HTTPConnection(client.host, client.port, timeout=CONNECT_S)
+        connection = http.client.HTTPConnection(client.host, client.port, timeout=connect_s)
     connection.connect()
     connection.sock.settimeout(timeout_s)
     return connection
@@ -316,11 +258,17 @@ def _parse(url: str) -> tuple[str, int, bool]:
 
 
 def _target(path: str, query: Query) -> str:
-    given = {key: _text(value) for key, value in query.items() if value is not None}
+    given = [(key, _text(one)) for key, value in query.items() for one in _values(value)]
     return PREFIX + path + (f"?{urlencode(given)}" if given else "")
 
 
-def _text(value: str | int | bool | None) -> str:
+def _values(value: str | int | bool | Sequence[str] | None) -> Sequence[str | int | bool]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str | int) else value
+
+
+def _text(value: str | int | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

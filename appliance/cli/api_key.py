@@ -1,0 +1,71 @@
+"""API keys: how programs are known to the API without a password."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from appliance.cli import config, output
+from appliance.cli.options import complete_users, given, group
+from appliance.cli.output import Format, FormatOption
+from appliance.client.views import ApiKey, NewApiKey
+
+app = group("Your API keys: list, create, revoke.")
+
+UserOption = Annotated[
+    str | None,
+    typer.Option("--user", metavar="NAME", help="Of another user (administrators).", autocompletion=complete_users),
+]
+
+
+@app.command("list")
+def list_keys(*, user: UserOption = None, form: FormatOption = Format.TABLE) -> None:
+    """List the keys, without their secrets."""
+    client = config.load().client
+    output.show(client.users.api_keys(user) if user else client.api_keys.list(), form, _table)
+
+
+@app.command("create")
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Where the key is used.")],
+    *,
+    days: Annotated[int | None, typer.Option("--days", metavar="N", min=1, help="It ends after so many days.")] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Make a key and show it, this once."""
+    output.show(config.load().client.api_keys.create(name=name, **given(days=days)), form, _secret)
+
+
+@app.command("revoke")
+def revoke(
+    key: Annotated[str, typer.Argument(metavar="ID", help="Its id, as `penstock apikey list` shows it.")],
+    *,
+    user: UserOption = None,
+) -> None:
+    """Make a key worth nothing."""
+    client = config.load().client
+    if user:
+        client.users.revoke_api_key(user, key)
+    else:
+        client.api_keys.delete(key)
+    print(f"Revoked {key}.")
+
+
+def _secret(key: NewApiKey) -> None:
+    print(key["key"])
+
+
+def _table(keys: list[ApiKey]) -> None:
+    rows = [
+        (
+            key["id"],
+            key["name"],
+            key["prefix"],
+            output.age(key["created_at"]),
+            output.age(key["used_at"]) if key["used_at"] else "never",
+            output.moment(key["expires_at"])[:10] or "never",
+        )
+        for key in keys
+    ]
+    output.print_table(("ID", "NAME", "BEGINS WITH", "CREATED", "USED", "EXPIRES"), rows, below=("NAME",))

@@ -1,0 +1,46 @@
+"""Domains: users, projects and resource groups that belong together, with administrators of their own."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from appliance.cli import config, output
+from appliance.cli.options import given, group
+from appliance.cli.output import Format, FormatOption
+from appliance.client.views import Domain
+
+app = group("Domains: users and projects with administrators of their own.")
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the domain.")]
+
+
+@app.command("list")
+def list_domains(form: FormatOption = Format.TABLE) -> None:
+    """List the domains."""
+    output.show(config.load().client.domains.list(), form, _table)
+
+
+@app.command("create")
+def create(
+    name: NameArgument,
+    *,
+    description: Annotated[str | None, typer.Option("--description", help="Who it is.")] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Create a domain; users and projects are put into it when they are made."""
+    made = config.load().client.domains.create(name=name, **given(description=description))
+    output.show(made, form, lambda _: print(f"Created domain {made['name']}."))
+
+
+@app.command("delete")
+def delete(name: NameArgument) -> None:
+    """Delete a domain that nothing belongs to."""
+    config.load().client.domains.delete(name)
+    print(f"Deleted domain {name}.")
+
+
+def _table(domains: list[Domain]) -> None:
+    rows = [(domain["name"], domain["description"], output.age(domain["created_at"])) for domain in domains]
+    output.print_table(("NAME", "DESCRIPTION", "CREATED"), rows)

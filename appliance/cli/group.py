@@ -1,0 +1,200 @@
+"""Resource groups: nodes that belong together, and who may use them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from appliance.cli import config, output
+from appliance.cli.options import complete_groups, given, group
+from appliance.cli.output import Format, FormatOption
+from appliance.client.views import Group
+
+app = group("Resource groups: nodes, and who may use them.")
+
+NONE = "none"
+
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the resource group.", autocompletion=complete_groups)
+]
+NodesOption = Annotated[
+    list[str] | None,
+    typer.Option("--node", metavar="NODE|none", help="A node of it; repeat for more. Replaces the list."),
+]
+ModelOption = Annotated[
+    str | None, typer.Option("--gpu-model", metavar="TEXT", help="Every node whose GPUs are called so, such as V100.")
+]
+SwitchOption = Annotated[str | None, typer.Option("--switch", metavar="NAME", help="Every node at this leaf switch.")]
+RegionOption = Annotated[str | None, typer.Option("--region", metavar="NAME", help="Every node of this region.")]
+OpenOption = Annotated[bool | None, typer.Option("--open/--closed", help="For everybody, or for those named only.")]
+UsersOption = Annotated[
+    list[str] | None,
+    typer.Option("--user", metavar="USER|none", help="A user who may use it; repeat for more. Replaces the list."),
+]
+ProjectsOption = Annotated[
+    list[str] | None,
+    typer.Option("--project", metavar="NAME|none", help="A project that may use it; repeat for more."),
+]
+PurposeOption = Annotated[str | None, typer.Option("--purpose", metavar="WORDS", help="What it is for, in few words.")]
+DescriptionOption = Annotated[str | None, typer.Option("--description", help="More about it.")]
+
+
+@app.command("list")
+def list_groups(form: FormatOption = Format.TABLE) -> None:
+    """List the resource groups that you may use."""
+    output.show(config.load().client.groups.list(), form, _table)
+
+
+@app.command("get")
+def get(name: NameArgument, form: FormatOption = Format.TABLE) -> None:
+    """Show one resource group with its nodes."""
+    output.show(config.load().client.groups.get(name), form, _fields)
+
+
+@app.command("create")
+def create(
+    name: NameArgument,
+    *,
+    nodes: NodesOption = None,
+    gpu_model: ModelOption = None,
+    switch: SwitchOption = None,
+    region: RegionOption = None,
+    open_: OpenOption = None,
+    users: UsersOption = None,
+    projects: ProjectsOption = None,
+    purpose: PurposeOption = None,
+    description: DescriptionOption = None,
+    domain: Annotated[str | None, typer.Option("--domain", metavar="NAME", help="The domain it belongs to.")] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Create a resource group (administrators)."""
+    request = given(
+        nodes=_list(nodes),
+        gpu_model=gpu_model,
+        switch=switch,
+        region=region,
+        open=open_,
+        users=_list(users),
+        projects=_list(projects),
+        purpose=purpose,
+        description=description,
+        domain=domain,
+    )
+    output.show(config.load().client.groups.create(name=name, **request), form, _fields)
+
+
+@app.command("update")
+def update(
+    name: NameArgument,
+    *,
+    nodes: NodesOption = None,
+    gpu_model: ModelOption = None,
+    switch: SwitchOption = None,
+    region: RegionOption = None,
+    open_: OpenOption = None,
+    users: UsersOption = None,
+    projects: ProjectsOption = None,
+    purpose: PurposeOption = None,
+    description: DescriptionOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Change a resource group (administrators); what is left out stays. Sessions that run in it go on."""
+    changes = given(
+        nodes=_list(nodes),
+        gpu_model=gpu_model,
+        switch=switch,
+        region=region,
+        open=open_,
+        users=_list(users),
+        projects=_list(projects),
+        purpose=purpose,
+        description=description,
+    )
+    output.show(config.load().client.groups.update(name, **changes), form, _fields)
+
+
+@app.command("allow")
+def allow(
+    name: NameArgument,
+    *,
+    users: Annotated[list[str] | None, typer.Option("--user", metavar="USER", help="Repeat for more.")] = None,
+    projects: Annotated[list[str] | None, typer.Option("--project", metavar="NAME", help="Repeat for more.")] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Let users and projects use a resource group, beside those that may already."""
+    client = config.load().client
+    now = client.groups.get(name)
+    changes: dict[str, Any] = {"users": _with(now["users"], users), "projects": _with(now["projects"], projects)}
+    output.show(client.groups.update(name, **changes), form, _fields)
+
+
+@app.command("deny")
+def deny(
+    name: NameArgument,
+    *,
+    users: Annotated[list[str] | None, typer.Option("--user", metavar="USER", help="Repeat for more.")] = None,
+    projects: Annotated[list[str] | None, typer.Option("--project", metavar="NAME", help="Repeat for more.")] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Take users and projects off a resource group; their sessions that run in it go on."""
+    client = config.load().client
+    now = client.groups.get(name)
+    changes: dict[str, Any] = {
+        "users": [user for user in now["users"] if user not in (users or ())],
+        "projects": [project for project in now["projects"] if project not in (projects or ())],
+    }
+    output.show(client.groups.update(name, **changes), form, _fields)
+
+
+@app.command("delete")
+def delete(name: NameArgument) -> None:
+    """Delete a resource group that no project keeps to (administrators)."""
+    config.load().client.groups.delete(name)
+    print(f"Deleted resource group {name}.")
+
+
+def _list(names: list[str] | None) -> list[str] | None:
+    """Return a list of names; `none` alone empties it."""
+    return [] if names == [NONE] else names
+
+
+def _with(present: list[str], more: list[str] | None) -> list[str]:
+    return list(dict.fromkeys([*present, *(more or ())]))
+
+
+def _table(groups: list[Group]) -> None:
+    rows = [
+        (
+            group["name"],
+            str(len(group["present"])),
+            _selected(group) or "-",
+            "everybody" if group["open"] else output.listed([*group["users"], *group["projects"]]),
+            group["purpose"] or "-",
+        )
+        for group in groups
+    ]
+    output.print_table(("NAME", "NODES", "ALL WITH", "FOR", "PURPOSE"), rows)
+
+
+def _fields(group: Group) -> None:
+    output.print_fields(
+        (
+            ("Name", group["name"]),
+            ("Purpose", group["purpose"]),
+            ("Description", group["description"]),
+            ("Domain", group["domain"] or ""),
+            ("Nodes", output.listed(group["present"])),
+            ("Named nodes", ", ".join(group["nodes"])),
+            ("All with", _selected(group)),
+            ("For", "everybody" if group["open"] else "those named"),
+            ("Users", ", ".join(group["users"])),
+            ("Projects", ", ".join(group["projects"])),
+            ("Created", output.moment(group["created_at"])),
+        )
+    )
+
+
+def _selected(group: Group) -> str:
+    chosen = (("GPU", group["gpu_model"]), ("switch", group["switch"]), ("region", group["region"]))
+    return ", ".join(f"{kind} {value}" for kind, value in chosen if value)

@@ -1,0 +1,79 @@
+"""What the groups of commands share: how they are made, options, and the names that a shell completes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from appliance.cli import config
+from appliance.client import Client
+from reservoir.errors import PenstockError
+
+HELP = {"help_option_names": ["-h", "--help"]}
+COMPLETE_S = 1.0
+"""How long a shell's completion waits for the API, in seconds."""
+
+
+def group(summary: str) -> typer.Typer:
+    """Return a group of commands."""
+    return typer.Typer(
+        help=summary, no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP
+    )
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """Return the options that were given."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def complete_sessions(ctx: typer.Context) -> Sequence[str]:
+    """Return the names of the project's sessions."""
+    project = ctx.params.get("project")
+    return _names(lambda client, current: [one["name"] for one in client.sessions.list(project or current or None)])
+
+
+def complete_projects() -> Sequence[str]:
+    """Return the names of the projects."""
+    return _names(lambda client, _: [project["name"] for project in client.projects.list()])
+
+
+def complete_images() -> Sequence[str]:
+    """Return the images, each a name with a tag."""
+    return _names(lambda client, _: [f"{image['name']}:{image['tag']}" for image in client.images.list()])
+
+
+def complete_nodes() -> Sequence[str]:
+    """Return the names of the nodes."""
+    return _names(lambda client, _: [node["name"] for node in client.nodes.list()])
+
+
+def complete_groups() -> Sequence[str]:
+    """Return the names of the resource groups."""
+    return _names(lambda client, _: [group["name"] for group in client.groups.list()])
+
+
+def complete_users() -> Sequence[str]:
+    """Return the names of the users."""
+    return _names(lambda client, _: [user["name"] for user in client.users.list()])
+
+
+def complete_presets() -> Sequence[str]:
+    """Return the names of the presets."""
+    return _names(lambda client, _: [preset["name"] for preset in client.presets.list()])
+
+
+def _names(ask: Callable[[Client, str], list[str]]) -> Sequence[str]:
+    """Return what the API answers in a moment; a completion that knows nothing says nothing."""
+    try:
+        remembered = config.load()
+        return ask(remembered.connect(COMPLETE_S), remembered.project)
+    except PenstockError:
+        return []
+
+
+ProjectOption = Annotated[
+    str | None,
+    typer.Option("-p", "--project", help="Project, instead of the current one.", autocompletion=complete_projects),
+]

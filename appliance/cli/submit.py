@@ -1,0 +1,236 @@
+"""Submit sessions."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from appliance.cli import config, output, parse
+from appliance.cli.options import ProjectOption, complete_groups, complete_images, complete_presets, given
+from appliance.cli.output import Format, FormatOption
+from appliance.cli.session import status
+from appliance.client import Client
+from appliance.client.requests import HostMountRequest, VolumeRequest
+from appliance.client.views import Session
+from appliance.client.words import Kind
+from appliance.gpu.units import MILLI, format_gpus, parse_gpus
+from reservoir.errors import InputError, Problem
+
+WAIT_STEP_S = 0.5
+UNDER_WAY = ("PENDING", "SCHEDULED", "PREPARING")
+
+
+class ServiceType(StrEnum):
+    """How the ports of a session are reached."""
+
+    INGRESS = "ingress"
+
+
+class Domain(StrEnum):
+    """The part of the network that the containers of a session share."""
+
+    ISLAND = "island"
+    NODE = "node"
+    SWITCH = "switch"
+
+
+def submit(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the session.")],
+    *,
+    image: Annotated[
+        str,
+        typer.Option("-i", "--image", help="Image, such as python or python:3.11.", autocompletion=complete_images),
+    ],
+    gpus: Annotated[str | None, typer.Option("-g", "--gpus", metavar="N", help="GPUs, such as 0.5, 1 or 2.5.")] = None,
+    fgpu: Annotated[str | None, typer.Option("--fgpu", metavar="N", help="The same in units of fGPU.")] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option("--preset", metavar="NAME", help="A size by its name.", autocompletion=complete_presets),
+    ] = None,
+    cpu: Annotated[str | None, typer.Option("--cpu", metavar="N", help="Cores, such as 4 or 0.5.")] = None,
+    memory: Annotated[str | None, typer.Option("--memory", metavar="SIZE", help="Memory, such as 8G.")] = None,
+    shm: Annotated[str | None, typer.Option("--shm", metavar="SIZE", help="Size of /dev/shm, such as 1G.")] = None,
+    large_shm: Annotated[bool, typer.Option("--large-shm", help="A large /dev/shm.")] = False,
+    project: ProjectOption = None,
+    interactive: Annotated[bool, typer.Option("--interactive", help="It runs until you delete it.")] = False,
+    kind: Annotated[
+        Kind | None, typer.Option("--kind", help="What it is for; training unless it is said otherwise.")
+    ] = None,
+    command: Annotated[str | None, typer.Option("--command", help="Command, instead of the image's own.")] = None,
+    args: Annotated[list[str] | None, typer.Option("--args", help="Argument of the command; may be repeated.")] = None,
+    environment: Annotated[
+        list[str] | None, typer.Option("-e", "--env", metavar="KEY=VALUE", help="A variable; may be repeated.")
+    ] = None,
+    service_type: Annotated[
+        ServiceType | None, typer.Option("--service-type", help="How the ports are reached: by the site's address.")
+    ] = None,
+    ports: Annotated[
+        list[int] | None,
+        typer.Option("--port", metavar="N", min=1, max=65535, help="A port that gets an address; may be repeated."),
+    ] = None,
+    pvc: Annotated[
+        list[str] | None,
+        typer.Option("--pvc", metavar="NAME:PATH[:ro]", help="A volume of the project; may be repeated."),
+    ] = None,
+    volumes: Annotated[
+        list[str] | None,
+        typer.Option("-v", "--volume", metavar="HOST:PATH[:ro]", help="A folder of the node; may be repeated."),
+    ] = None,
+    local_image: Annotated[bool, typer.Option("--local-image", help="The image is on the node; pull nothing.")] = False,
+    count: Annotated[
+        int | None, typer.Option("--count", metavar="N", min=1, help="So many sessions: NAME-1, NAME-2 ...")
+    ] = None,
+    containers: Annotated[
+        int | None, typer.Option("--containers", metavar="N", min=1, help="Containers that start and end together.")
+    ] = None,
+    models: Annotated[
+        list[str] | None, typer.Option("--model", metavar="TEXT", help="Only on GPUs called so; may be repeated.")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", metavar="NAME", help="Resource group to run in.", autocompletion=complete_groups),
+    ] = None,
+    within: Annotated[
+        Domain | None, typer.Option("--within", help="Containers close together: NVLink island, node, leaf switch.")
+    ] = None,
+    required: Annotated[
+        bool, typer.Option("--within-required", help="Wait rather than run farther apart than --within.")
+    ] = False,
+    priority: Annotated[
+        int | None, typer.Option("--priority", metavar="N", min=0, max=100, help="Higher goes first in the project.")
+    ] = None,
+    preemptible: Annotated[
+        bool | None,
+        typer.Option("--preemptible/--no-preemptible", help="May it use idle GPUs of others and be taken back?"),
+    ] = None,
+    start_at: Annotated[
+        str | None, typer.Option("--start-at", metavar="TIME", help="Not before: 2027-01-31T22:00, or +2h.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when it runs, or has ended.")] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Submit a session: containers with shares of GPUs."""
+    remembered = config.load()
+    client = remembered.client
+    if service_type and not ports:
+        raise InputError(f"{service_type} needs a port", where="--port", cure="add the port, such as --port 8888")
+    options = given(
+        gpu_milli=_share(client, gpus, fgpu, otherwise=bool(preset or cpu)),
+        preset=preset,
+        cpu_milli=None if cpu is None else parse.cpu_milli(cpu, "--cpu"),
+        memory_mib=None if memory is None else parse.size_mib(memory, "--memory"),
+        shm_mib=None if shm is None else parse.size_mib(shm, "--shm"),
+        large_shm=large_shm or None,
+        kind=kind,
+        interactive=interactive or None,
+        command=_words(command),
+        args=args,
+        environment=_environment(environment),
+        ports=ports,
+        volumes=None if pvc is None else [_volume(text) for text in pvc],
+        host_mounts=None if volumes is None else [_host_mount(text) for text in volumes],
+        local_image=local_image or None,
+        size=containers,
+        models=models,
+        group=group,
+        within=within,
+        within_required=required or None,
+        priority=priority,
+        preemptible=preemptible,
+        starts_at=None if start_at is None else parse.moment(start_at, "--start-at"),
+    )
+    if cpu is not None and preset is None:
+        options.setdefault("gpu_milli", 0)
+    wanted = {"name": name, "project": remembered.project_or(project), "image": image, "created_by_cli": True}
+    submitted = _submit(client, {**wanted, **options}, count)
+    if wait:
+        submitted = [_settled(client, session) for session in submitted]
+    output.show(submitted if count else submitted[0], form, lambda _: _tell(submitted))
+
+
+def _submit(client: Client, request: dict[str, Any], count: int | None) -> list[Session]:
+    if count is None:
+        return [client.sessions.submit(**request)]
+    return client.sessions.submit_batch(**request, count=count)
+
+
+def _settled(client: Client, session: Session) -> Session:
+    """Return a session when it has left the queue and its containers were started."""
+    while session["state"] in UNDER_WAY:
+        time.sleep(WAIT_STEP_S)
+        session = client.sessions.get(session["name"], project=session["project"])
+    return session
+
+
+def _tell(sessions: list[Session]) -> None:
+    for session in sessions:
+        share = format_gpus(session["gpu_milli"])
+        print(f"{session['name']}: {status(session)}, {share} GPU, project {session['project']}")
+
+
+def _share(client: Client, gpus: str | None, fgpu: str | None, *, otherwise: bool) -> int | None:
+    """Return the milli-GPU that `-g` or `--fgpu` asks for; None where neither does and there is a size `otherwise`."""
+    if gpus is None and fgpu is None and otherwise:
+        return None
+    if (gpus is None) == (fgpu is None):
+        raise InputError(
+            "the share is given twice" if gpus else "no share of GPUs is given",
+            where="-g",
+            cure="write `-g 0.5`, `--fgpu 1` to count in fGPU, `--preset NAME`, or `--cpu 4` for none",
+        )
+    if fgpu is None:
+        return parse_gpus(gpus or "", "-g")
+    settings = client.site.settings()
+    milli, rest = divmod(parse_gpus(fgpu, "--fgpu") * settings["fgpu_milli"], MILLI)
+    if rest:
+        step = format_gpus(settings["step_milli"])
+        raise InputError(
+            f"{fgpu} fGPU is not a whole number of milli-GPU",
+            where="--fgpu",
+            cure=f"ask for a multiple of {step} GPU; one fGPU is {format_gpus(settings['fgpu_milli'])} GPU here",
+        )
+    return milli
+
+
+def _words(command: str | None) -> Sequence[str] | None:
+    if command is None:
+        return None
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise InputError.of(
+            [Problem("--command", f"{command!r} cannot be split into words: {error}", "close the quotes")]
+        ) from error
+
+
+def _environment(texts: list[str] | None) -> dict[str, str] | None:
+    return None if texts is None else dict(_variable(text) for text in texts)
+
+
+def _variable(text: str) -> tuple[str, str]:
+    key, found, value = text.partition("=")
+    if key and found:
+        return key, value
+    raise InputError(f"{text!r} is no variable", where="--env", cure="write it like EPOCHS=10")
+
+
+def _volume(text: str) -> VolumeRequest:
+    name, target, read_only = _mount(text, "--pvc", "data:/data, or data:/data:ro")
+    return {"name": name, "target": target, "read_only": read_only}
+
+
+def _host_mount(text: str) -> HostMountRequest:
+    source, target, read_only = _mount(text, "-v", "/srv/data:/data, or /srv/data:/data:ro")
+    return {"source": source, "target": target, "read_only": read_only}
+
+
+def _mount(text: str, field: str, like: str) -> tuple[str, str, bool]:
+    parts = text.split(":")
+    if len(parts) in (2, 3) and all(parts) and parts[2:] in ([], ["ro"], ["rw"]):
+        return parts[0], parts[1], parts[2:] == ["ro"]
+    raise InputError(f"{text!r} is no mount", where=field, cure=f"write it like {like}")

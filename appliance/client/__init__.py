@@ -1,0 +1,44 @@
+"""The control API as Python: `Client(url, api_key=..., ca=...).sessions.submit(name="train1", ...)`.
+
+Every operation for people and programs has a method, with the types of the API's own OpenAPI document. Light to
+import, because the command line starts with it.
+"""
+
+from __future__ import annotations
+
+from appliance.client.account import Account, ApiKeys
+from appliance.client.images import Images
+from appliance.client.nodes import Nodes
+from appliance.client.oversight import Domains, Policies, Reports
+from appliance.client.people import Users
+from appliance.client.projects import Groups, Projects
+from appliance.client.sessions import Presets, Sessions
+from appliance.client.site import Site
+from appliance.client.transport import ANSWER_S, Transport
+
+__all__ = ["Client"]
+
+
+class Client(Transport):
+    """A control API at `url`, called with an API key; `ca` is the PEM text of the site's authority.
+
+    Calls raise the PenstockError that an answer stands for, with field, reason and cure. Shares are in milli-GPU:
+    1,000 are one GPU.
+    """
+
+    def __init__(self, url: str, *, api_key: str = "", ca: str = "", answer_s: float = ANSWER_S) -> None:
+        """Prepare; raises InputError where the address cannot be one."""
+        super().__init__(url, api_key=api_key, ca=ca, answer_s=answer_s)
+        self.account = Account(self)
+        self.api_keys = ApiKeys(self)
+        self.users = Users(self)
+        self.policies = Policies(self)
+        self.domains = Domains(self)
+        self.usage = Reports(self)
+        self.projects = Projects(self)
+        self.groups = Groups(self)
+        self.images = Images(self)
+        self.nodes = Nodes(self)
+        self.sessions = Sessions(self)
+        self.presets = Presets(self)
+        self.site = Site(self)

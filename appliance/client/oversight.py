@@ -1,0 +1,59 @@
+"""What limits users, what they belong to, and what they used."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Unpack
+
+from appliance.client.requests import DomainRequest, PolicyChange, PolicyRequest
+from appliance.client.transport import Resource
+from appliance.client.views import Domain, Done, Policy, Usage
+from appliance.client.words import By
+
+
+class Policies(Resource):
+    """User policies: what a user's live sessions may hold together."""
+
+    def list(self) -> builtins.list[Policy]:
+        """Return all user policies."""
+        return self._api.call(list[Policy], "GET", "/user-policies")
+
+    def get(self, name: str) -> Policy:
+        """Return one user policy."""
+        return self._api.call(Policy, "GET", "/user-policies/{name}", {"name": name})
+
+    def create(self, **request: Unpack[PolicyRequest]) -> Policy:
+        """Create a user policy."""
+        return self._api.call(Policy, "POST", "/user-policies", body=request)
+
+    def update(self, name: str, /, **changes: Unpack[PolicyChange]) -> Policy:
+        """Change a user policy; it holds for what is submitted from now on."""
+        return self._api.call(Policy, "PATCH", "/user-policies/{name}", {"name": name}, body=changes)
+
+    def delete(self, name: str) -> Done:
+        """Delete a user policy that no user has."""
+        return self._api.call(Done, "DELETE", "/user-policies/{name}", {"name": name})
+
+
+class Domains(Resource):
+    """Users, projects and resource groups that belong together."""
+
+    def list(self) -> builtins.list[Domain]:
+        """Return the domains that the caller may see."""
+        return self._api.call(list[Domain], "GET", "/domains")
+
+    def create(self, **request: Unpack[DomainRequest]) -> Domain:
+        """Create a domain."""
+        return self._api.call(Domain, "POST", "/domains", body=request)
+
+    def delete(self, name: str) -> Done:
+        """Delete a domain that nothing belongs to."""
+        return self._api.call(Done, "DELETE", "/domains/{name}", {"name": name})
+
+
+class Reports(Resource):
+    """What was used."""
+
+    def report(self, *, starts_at: str | None = None, ends_at: str | None = None, by: By = "user") -> Usage:
+        """Report what ran in a period, by default the last 30 days, and what it held of GPUs."""
+        return self._api.call(Usage, "GET", "/usage", query={"starts_at": starts_at, "ends_at": ends_at, "by": by})

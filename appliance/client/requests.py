@@ -1,0 +1,314 @@
+"""Bodies that the API takes; times are ISO 8601 with a zone. Written by `python -m tools.client_types`."""
+
+from __future__ import annotations
+
+from typing import NotRequired, TypedDict
+
+from appliance.client.words import Expiry, Kind, Role, Within
+
+
+class ApiKeyRequest(TypedDict):
+    """A key to make; its name says where it is used, such as on which machine. It holds for `days`, or for ever."""
+
+    name: str
+    days: NotRequired[int | None]
+
+
+class BatchRequest(TypedDict):
+    """Equal sessions to submit, all or none: `count` 3 makes NAME-1, NAME-2 and NAME-3."""
+
+    name: str
+    project: str
+    image: str
+    kind: NotRequired[Kind | None]
+    interactive: NotRequired[bool]
+    preset: NotRequired[str | None]
+    gpu_milli: NotRequired[int | None]
+    cpu_milli: NotRequired[int | None]
+    memory_mib: NotRequired[int | None]
+    shm_mib: NotRequired[int | None]
+    large_shm: NotRequired[bool]
+    size: NotRequired[int]
+    models: NotRequired[list[str]]
+    group: NotRequired[str | None]
+    within: NotRequired[Within]
+    within_required: NotRequired[bool]
+    priority: NotRequired[int | None]
+    preemptible: NotRequired[bool | None]
+    starts_at: NotRequired[str | None]
+    local_image: NotRequired[bool]
+    command: NotRequired[list[str] | None]
+    args: NotRequired[list[str]]
+    environment: NotRequired[dict[str, str]]
+    ports: NotRequired[list[int]]
+    volumes: NotRequired[list[VolumeRequest]]
+    host_mounts: NotRequired[list[HostMountRequest]]
+    created_by_cli: NotRequired[bool]
+    count: int
+
+
+class DomainRequest(TypedDict):
+    """A domain to create."""
+
+    name: str
+    description: NotRequired[str]
+
+
+class Extension(TypedDict):
+    """How many seconds to put off the end of a session that has a time limit."""
+
+    seconds: int
+
+
+class GroupChange(TypedDict):
+    """What to change of a resource group; what is left out stays. Lists replace those that are."""
+
+    description: NotRequired[str | None]
+    purpose: NotRequired[str | None]
+    nodes: NotRequired[list[str] | None]
+    gpu_model: NotRequired[str | None]
+    switch: NotRequired[str | None]
+    region: NotRequired[str | None]
+    open: NotRequired[bool | None]
+    users: NotRequired[list[str] | None]
+    projects: NotRequired[list[str] | None]
+
+
+class GroupRequest(TypedDict):
+    """A resource group to create.
+
+    Its nodes are `nodes`, and every one that is all of what is given of `gpu_model` (words of the model's name,
+    such as `v100`), `switch` and `region`; new nodes join by themselves. An `open` group is for everybody,
+    another one for `users` and the members of `projects`; one of a `domain` is for its users only.
+    """
+
+    name: str
+    description: NotRequired[str]
+    purpose: NotRequired[str]
+    nodes: NotRequired[list[str]]
+    gpu_model: NotRequired[str]
+    switch: NotRequired[str]
+    region: NotRequired[str]
+    open: NotRequired[bool]
+    users: NotRequired[list[str]]
+    projects: NotRequired[list[str]]
+    domain: NotRequired[str | None]
+
+
+class HostMountRequest(TypedDict):
+    """A folder of the node that the administrator has opened to sessions, seen in the session at `target`."""
+
+    source: str
+    target: str
+    read_only: NotRequired[bool]
+
+
+class ImageRequest(TypedDict):
+    """An image to offer: `name` and `tag` are what people write, `reference` is what the container engine pulls.
+
+    It is for `projects` only, or global where there are none, which takes an administrator.
+    """
+
+    name: str
+    tag: str
+    reference: str
+    description: NotRequired[str]
+    projects: NotRequired[list[str]]
+
+
+class LoginRequest(TypedDict):
+    """Who signs in. The rules of names and passwords are not applied here: a wrong one is simply wrong."""
+
+    name: str
+    password: str
+
+
+class NewPasswordRequest(TypedDict):
+    """The password with which a user replaces the one that an administrator has made."""
+
+    password: str
+
+
+class PasswordRequest(TypedDict):
+    """A new password."""
+
+    password: str
+
+
+class Period(TypedDict):
+    """When a project may be used: from `starts_at` (left out: now) up to `ends_at`; null there is an open end."""
+
+    starts_at: NotRequired[str | None]
+    ends_at: str | None
+
+
+class PolicyChange(TypedDict):
+    """What to change of a policy; what is left out stays, null takes a limit away."""
+
+    description: NotRequired[str]
+    max_sessions: NotRequired[int | None]
+    max_gpu_milli: NotRequired[int | None]
+    max_cpu_milli: NotRequired[int | None]
+    max_memory_mib: NotRequired[int | None]
+
+
+class PolicyRequest(TypedDict):
+    """A policy to create: what a user's live sessions may hold together; what is left out or null has no limit."""
+
+    description: NotRequired[str]
+    max_sessions: NotRequired[int | None]
+    max_gpu_milli: NotRequired[int | None]
+    max_cpu_milli: NotRequired[int | None]
+    max_memory_mib: NotRequired[int | None]
+    name: str
+
+
+class PresetChange(TypedDict):
+    """What to change of a preset; what is left out stays, and so do the sessions that were submitted with it."""
+
+    description: NotRequired[str | None]
+    cpu_milli: NotRequired[int | None]
+    memory_mib: NotRequired[int | None]
+    shm_mib: NotRequired[int | None]
+    gpu_milli: NotRequired[int | None]
+
+
+class PresetRequest(TypedDict):
+    """A preset to create, for one container: thousandths of a core, MiB, milli-GPU; no CPU or memory is no limit."""
+
+    name: str
+    description: NotRequired[str]
+    cpu_milli: NotRequired[int]
+    memory_mib: NotRequired[int]
+    shm_mib: NotRequired[int]
+    gpu_milli: NotRequired[int]
+
+
+class ProjectChange(TypedDict):
+    """What to change of a project; what is left out stays. `managers` and `members` replace their lists.
+
+    null takes a resource group away.
+    """
+
+    quota_milli: NotRequired[int | None]
+    period: NotRequired[Period | None]
+    description: NotRequired[str | None]
+    managers: NotRequired[list[str] | None]
+    members: NotRequired[list[str] | None]
+    over_quota: NotRequired[bool | None]
+    over_quota_weight: NotRequired[int | None]
+    on_expiry: NotRequired[Expiry | None]
+    training_group: NotRequired[str | None]
+    interactive_group: NotRequired[str | None]
+    interactive_limit_s: NotRequired[int | None]
+    interactive_extension_s: NotRequired[int | None]
+
+
+class ProjectRequest(TypedDict):
+    """A project to create; `quota_milli` is in milli-GPU, and a hard cap unless `over_quota`.
+
+    `over_quota_weight` is its part of what is spare, 0 its quota. `training_group` and `interactive_group` are
+    resource groups that its sessions keep to. `interactive_limit_s` ends interactive sessions after so many
+    seconds (0: never), `interactive_extension_s` is how much an owner may add in total.
+    """
+
+    name: str
+    quota_milli: int
+    period: Period
+    description: NotRequired[str]
+    managers: NotRequired[list[str]]
+    members: NotRequired[list[str]]
+    over_quota: NotRequired[bool]
+    over_quota_weight: NotRequired[int]
+    on_expiry: NotRequired[Expiry]
+    training_group: NotRequired[str | None]
+    interactive_group: NotRequired[str | None]
+    interactive_limit_s: NotRequired[int]
+    interactive_extension_s: NotRequired[int]
+    domain: NotRequired[str | None]
+
+
+class SessionChange(TypedDict):
+    """What to change of a session that waits."""
+
+    priority: int
+
+
+class SessionRequest(TypedDict):
+    """A session to submit: one or more equal containers that start together.
+
+    `kind` is training unless it is said; `interactive` is short for that kind. `gpu_milli` (milli-GPU; 0: none,
+    then `cpu_milli` is needed), `cpu_milli` (thousandths of a core), `memory_mib` and `shm_mib` (`/dev/shm`)
+    are for one of the `size` containers; 0 CPU or memory is no limit. What is left out comes from the `preset`.
+    `large_shm` gives half of the memory, or the site's large size where memory has no limit. Only on GPUs of
+    one of the `models` it runs; a `group` is a resource group that it keeps to. `within` is the part of the
+    network that the containers share where they can, with `within_required` in any case. A higher `priority`
+    goes first within the project. A `preemptible` session may use what other projects leave idle, and is put
+    back into the queue when they ask for it. It waits at least until `starts_at`. `command` None means the
+    image's own, and `args` follow it. Each of `ports` gets an address at the site's edge. `image` is one that
+    the project may use, or with `local_image` a reference that is on the node already. The command line says so
+    by `created_by_cli`.
+    """
+
+    name: str
+    project: str
+    image: str
+    kind: NotRequired[Kind | None]
+    interactive: NotRequired[bool]
+    preset: NotRequired[str | None]
+    gpu_milli: NotRequired[int | None]
+    cpu_milli: NotRequired[int | None]
+    memory_mib: NotRequired[int | None]
+    shm_mib: NotRequired[int | None]
+    large_shm: NotRequired[bool]
+    size: NotRequired[int]
+    models: NotRequired[list[str]]
+    group: NotRequired[str | None]
+    within: NotRequired[Within]
+    within_required: NotRequired[bool]
+    priority: NotRequired[int | None]
+    preemptible: NotRequired[bool | None]
+    starts_at: NotRequired[str | None]
+    local_image: NotRequired[bool]
+    command: NotRequired[list[str] | None]
+    args: NotRequired[list[str]]
+    environment: NotRequired[dict[str, str]]
+    ports: NotRequired[list[int]]
+    volumes: NotRequired[list[VolumeRequest]]
+    host_mounts: NotRequired[list[HostMountRequest]]
+    created_by_cli: NotRequired[bool]
+
+
+class UserChange(TypedDict):
+    """What to change of a user; what is left out stays. Only `domain`, `policy` and `email` may be null: none.
+
+    A new password ends the user's logins and revokes the user's keys.
+    """
+
+    password: NotRequired[str]
+    role: NotRequired[Role]
+    disabled: NotRequired[bool]
+    must_change_password: NotRequired[bool]
+    domain: NotRequired[str | None]
+    policy: NotRequired[str | None]
+    email: NotRequired[str | None]
+
+
+class UserRequest(TypedDict):
+    """A user to create. Whom an administrator of a domain creates belongs to that domain."""
+
+    name: str
+    password: str
+    role: NotRequired[Role]
+    domain: NotRequired[str | None]
+    policy: NotRequired[str | None]
+    email: NotRequired[str | None]
+    must_change_password: NotRequired[bool]
+
+
+class VolumeRequest(TypedDict):
+    """A folder of the project on the shared storage, seen in the session at `target`."""
+
+    name: str
+    target: str
+    read_only: NotRequired[bool]

@@ -1,0 +1,100 @@
+"""Sessions, and the sizes that they are offered in."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from collections.abc import Iterator, Sequence
+from typing import Unpack
+
+from appliance.client.requests import (
+    BatchRequest,
+    Extension,
+    PresetChange,
+    PresetRequest,
+    SessionChange,
+    SessionRequest,
+)
+from appliance.client.transport import Query, Resource
+from appliance.client.views import Done, Preset, Session
+from appliance.client.words import State
+
+
+class Sessions(Resource):
+    """Containers with shares of GPUs; a name is one of a project."""
+
+    def list(
+        self,
+        project: str | None = None,
+        *,
+        user: str | None = None,
+        node: str | None = None,
+        state: Sequence[State] | None = None,
+        all_: bool = False,
+    ) -> builtins.list[Session]:
+        """Return sessions, oldest first: of a project, or of all that the caller may see.
+
+        Of a `user`, on a `node`, in any `state` that is named; `all_` has those that were taken off the list too.
+        """
+        query: Query = {"project": project, "user": user, "node": node, "state": state, "all": all_}
+        return [session for page in self._api.pages(Session, "/sessions", query=query) for session in page]
+
+    def submit(self, **request: Unpack[SessionRequest]) -> Session:
+        """Put a session into the queue."""
+        return self._api.call(Session, "POST", "/sessions", body=request)
+
+    def submit_batch(self, **request: Unpack[BatchRequest]) -> builtins.list[Session]:
+        """Put equal sessions into the queue, all or none: `count` 3 makes NAME-1, NAME-2 and NAME-3."""
+        return self._api.call(list[Session], "POST", "/sessions/batch", body=request)
+
+    def get(self, name: str, *, project: str) -> Session:
+        """Return the live session of a name, else the newest that has ended."""
+        return self._api.call(Session, "GET", "/sessions/{name}", {"name": name}, query={"project": project})
+
+    def update(self, name: str, /, *, project: str, **changes: Unpack[SessionChange]) -> Session:
+        """Change the priority of a session that waits."""
+        query = {"project": project}
+        return self._api.call(Session, "PATCH", "/sessions/{name}", {"name": name}, query=query, body=changes)
+
+    def extend(self, name: str, /, *, project: str, **request: Unpack[Extension]) -> Session:
+        """Put off the end of a session that has a time limit."""
+        query = {"project": project}
+        return self._api.call(Session, "POST", "/sessions/{name}/extend", {"name": name}, query=query, body=request)
+
+    def delete(self, name: str, *, project: str) -> Session:
+        """End a session, or take an ended one off the lists."""
+        return self._api.call(Session, "DELETE", "/sessions/{name}", {"name": name}, query={"project": project})
+
+    def log(self, name: str, *, project: str, follow: bool = False, tail: int | None = None) -> Iterator[bytes]:
+        """Yield a session's log as it comes; `follow` goes on until the session ends."""
+        query: Query = {"project": project, "follow": follow, "tail": tail}
+        return self._api.stream("/sessions/{name}/logs", {"name": name}, query)
+
+    def shell(self, name: str, command: builtins.list[str], *, project: str, tty: bool, rows: int, cols: int) -> str:
+        """Return the address of the WebSocket that runs a command in a session; its frames are the agent's."""
+        query: Query = {"project": project, "command": json.dumps(command), "tty": tty, "rows": rows, "cols": cols}
+        return self._api.websocket("/sessions/{name}/exec", {"name": name}, query)
+
+
+class Presets(Resource):
+    """Sizes of sessions by name."""
+
+    def list(self) -> builtins.list[Preset]:
+        """Return the presets, the smallest first."""
+        return self._api.call(list[Preset], "GET", "/presets")
+
+    def get(self, name: str) -> Preset:
+        """Return one preset."""
+        return self._api.call(Preset, "GET", "/presets/{name}", {"name": name})
+
+    def create(self, **request: Unpack[PresetRequest]) -> Preset:
+        """Create a preset."""
+        return self._api.call(Preset, "POST", "/presets", body=request)
+
+    def update(self, name: str, /, **changes: Unpack[PresetChange]) -> Preset:
+        """Change a preset; what is left out stays."""
+        return self._api.call(Preset, "PATCH", "/presets/{name}", {"name": name}, body=changes)
+
+    def delete(self, name: str) -> Done:
+        """Delete a preset; sessions that were submitted with it go on."""
+        return self._api.call(Done, "DELETE", "/presets/{name}", {"name": name})

@@ -1,0 +1,355 @@
+"""What the API answers; times are ISO 8601. Written by `python -m tools.client_types`."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from appliance.client.words import (
+    By,
+    ContainerStatus,
+    Expiry,
+    Kind,
+    NodeState,
+    Role,
+    Scope,
+    Source,
+    State,
+    Status,
+    Within,
+)
+
+
+class ApiKey(TypedDict):
+    """A key as it is shown later: `prefix` are its first characters, `used_at` is right to the minute."""
+
+    id: str
+    name: str
+    prefix: str
+    created_at: str
+    expires_at: str | None
+    used_at: str | None
+
+
+class Container(TypedDict):
+    """One container of a session, and the GPUs that it holds on its node."""
+
+    rank: int
+    node: str
+    status: ContainerStatus | None
+    error: str
+    exit_code: int | None
+    gpus: list[Grant]
+
+
+class Csrf(TypedDict):
+    """What a page sends as X-CSRF-Token whenever it changes something with the cookie."""
+
+    csrf_token: str
+
+
+class Domain(TypedDict):
+    """A domain; users, projects and resource groups name it."""
+
+    name: str
+    description: str
+    created_at: str
+
+
+class Done(TypedDict):
+    """Answer of an action that returns nothing else."""
+
+    done: bool
+
+
+class Gpu(TypedDict):
+    """A GPU of a node; `used_milli` is what sessions hold of its 1,000 milli-GPU."""
+
+    index: int
+    uuid: str
+    model: str
+    memory_mib: int
+    simulated: bool
+    used_milli: int
+
+
+class Grant(TypedDict):
+    """The part of one GPU that a session holds, in milli-GPU."""
+
+    index: int
+    uuid: str
+    milli: int
+
+
+class Group(TypedDict):
+    """A resource group; `nodes` are named for it, `present` are all that belong to it now.
+
+    Who may not see other people finds only their own name and projects in it.
+    """
+
+    id: str
+    name: str
+    description: str
+    purpose: str
+    domain: str | None
+    nodes: list[str]
+    present: list[str]
+    gpu_model: str
+    switch: str
+    region: str
+    open: bool
+    users: list[str]
+    projects: list[str]
+    created_at: str
+
+
+class Health(TypedDict):
+    """The API answers and so does its database."""
+
+    status: str
+    version: str
+
+
+class Image(TypedDict):
+    """An image that sessions may use; `projects` are those of its projects that the caller sees.
+
+    `status` says whether a node could pull it, since when, and `error` why not; `digest` is its id at the container
+    engine, `size` in bytes.
+    """
+
+    id: str
+    name: str
+    tag: str
+    reference: str
+    description: str
+    scope: Scope
+    projects: list[str]
+    status: Status
+    since: str
+    error: str
+    digest: str
+    size: int
+    created_by: str
+    created_at: str
+
+
+class Login(TypedDict):
+    """A browser in which the caller is signed in; `current` marks this one, `used_at` is right to the minute."""
+
+    id: str
+    address: str
+    agent: str
+    created_at: str
+    used_at: str | None
+    expires_at: str
+    current: bool
+
+
+class NewApiKey(TypedDict):
+    """A key as it is shown once, when it is made."""
+
+    id: str
+    name: str
+    prefix: str
+    created_at: str
+    expires_at: str | None
+    used_at: str | None
+    key: str
+
+
+class Node(TypedDict):
+    """A node; `enforcement` is how GPU shares are held on it."""
+
+    id: str
+    name: str
+    address: str
+    port: int
+    state: NodeState
+    agent_version: str
+    engine_version: str
+    os: str
+    enforcement: str
+    cpu_milli: int
+    memory_mib: int
+    gpus: list[Gpu]
+    last_seen: str | None
+
+
+class PeriodView(TypedDict):
+    """From when to when a project may be used; an end of null is open."""
+
+    starts_at: str
+    ends_at: str | None
+
+
+class Policy(TypedDict):
+    """A policy; GPUs in milli-GPU, CPU in thousandths of a core, memory in MiB."""
+
+    name: str
+    description: str
+    max_sessions: int | None
+    max_gpu_milli: int | None
+    max_cpu_milli: int | None
+    max_memory_mib: int | None
+    created_at: str
+
+
+class Preset(TypedDict):
+    """A preset."""
+
+    name: str
+    description: str
+    cpu_milli: int
+    memory_mib: int
+    shm_mib: int
+    gpu_milli: int
+
+
+class Project(TypedDict):
+    """A project; `used_milli` is what its sessions hold now.
+
+    `active` says whether it is in its period: outside it nothing can be submitted and its quota counts as 0.
+    `warnings` says where the quotas of the site's projects come to more than its GPUs.
+    """
+
+    id: str
+    name: str
+    description: str
+    domain: str | None
+    quota_milli: int
+    used_milli: int
+    over_quota: bool
+    over_quota_weight: int
+    period: PeriodView
+    active: bool
+    on_expiry: Expiry
+    managers: list[str]
+    members: list[str]
+    training_group: str | None
+    interactive_group: str | None
+    interactive_limit_s: int
+    interactive_extension_s: int
+    warnings: list[str]
+    created_at: str
+
+
+class Service(TypedDict):
+    """A port of a session; `url` is where its users reach it, null at a site whose edge offers no apps."""
+
+    port: int
+    url: str | None
+
+
+class Session(TypedDict):
+    """A session; the sizes are for one of its `size` containers.
+
+    `reason` says why it waits, or why it failed; for programs there is `cause` while it waits, and `position`, its
+    place in the queue from 1. `node` and `gpus` are those of its first container. `attempt` counts how often it
+    was put back into the queue. `expires_at` is when its time limit ends it, which its owner has put off by
+    `extended_s` so far. `urls` are those of `services`, `url` is the first of them.
+    """
+
+    id: str
+    name: str
+    project: str
+    user: str
+    image: str
+    kind: Kind
+    priority: int
+    preemptible: bool
+    size: int
+    gpu_milli: int
+    cpu_milli: int
+    memory_mib: int
+    shm_mib: int
+    preset: str
+    group: str
+    models: list[str]
+    within: Within
+    within_required: bool
+    local_image: bool
+    created_by_cli: bool
+    state: State
+    reason: str
+    cause: str
+    position: int
+    attempt: int
+    command: list[str] | None
+    args: list[str]
+    created_at: str
+    starts_at: str | None
+    scheduled_at: str | None
+    started_at: str | None
+    expires_at: str | None
+    extended_s: int
+    finished_at: str | None
+    exit_code: int | None
+    node: str | None
+    gpus: list[Grant]
+    containers: list[Container]
+    services: list[Service]
+    url: str | None
+    urls: list[str]
+
+
+class Settings(TypedDict):
+    """How GPUs are divided here, in milli-GPU."""
+
+    version: str
+    fgpu_per_gpu: int
+    steps_per_fgpu: int
+    fgpu_milli: int
+    step_milli: int
+    largest_milli: int
+
+
+class SignedIn(TypedDict):
+    """Who has signed in. A page sends `csrf_token` as X-CSRF-Token whenever it changes something with the cookie."""
+
+    csrf_token: str
+    id: str
+    name: str
+    role: Role
+    source: Source
+    domain: str | None
+    policy: str | None
+    email: str | None
+    disabled: bool
+    must_change_password: bool
+    created_at: str
+
+
+class UsageRow(TypedDict):
+    """What ran for one user, project or domain ("" for the site itself); `sessions` counts each session once.
+
+    `session_seconds` is how long they ran, `gpu_seconds` that time multiplied by the GPUs that they held.
+    """
+
+    name: str
+    sessions: int
+    session_seconds: float
+    gpu_seconds: float
+
+
+class Usage(TypedDict):
+    """Usage in a period: what ran before and after it does not count, what still runs counts up to now."""
+
+    starts_at: str
+    ends_at: str
+    by: By
+    rows: list[UsageRow]
+    total: UsageRow
+
+
+class User(TypedDict):
+    """A user; the password never leaves the database."""
+
+    id: str
+    name: str
+    role: Role
+    source: Source
+    domain: str | None
+    policy: str | None
+    email: str | None
+    disabled: bool
+    must_change_password: bool
+    created_at: str

@@ -1,0 +1,38 @@
+"""Words of the API that have a few values. Written by `python -m tools.client_types`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+By = Literal["user", "project", "domain"]
+"""What a report adds up by."""
+
+ContainerStatus = Literal["pulling", "creating", "running", "exited", "failed"]
+"""Where a container stands, as its agent sees it."""
+
+Expiry = Literal["stop", "finish"]
+"""What happens to the sessions that run when a project's period ends: they are stopped, or may finish."""
+
+Kind = Literal["interactive", "training", "service"]
+"""What a session is for: a person at work, a program that runs to its end, or one that answers others."""
+
+NodeState = Literal["new", "ready", "lost"]
+"""Whether a node's agent reports: `new` has never done so, `lost` not for a while."""
+
+Role = Literal["admin", "auditor", "member"]
+"""What a user is everywhere: an admin changes, an auditor reads, a member does what the projects allow."""
+
+Scope = Literal["global", "projects"]
+"""Who may use an image: every project, or those that it was registered for."""
+
+Source = Literal["local", "ldap"]
+"""Who knows a user's password: this site, or its directory (LDAP)."""
+
+State = Literal["PENDING", "SCHEDULED", "PREPARING", "RUNNING", "TERMINATING", "TERMINATED", "FAILED"]
+"""Where a session stands."""
+
+Status = Literal["unchecked", "pulling", "ready", "failed"]
+"""Whether an image is known to be there: a node tries to pull it."""
+
+Within = Literal["anywhere", "switch", "node", "island"]
+"""The smallest part of the network that the containers of one workload must, or should, share."""

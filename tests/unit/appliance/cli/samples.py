@@ -1,0 +1,196 @@
+"""What the API answers, as whole as its types want it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from appliance.client.views import ApiKey, Container, Domain, Group, Image, Policy, Preset, Project, Session, User
+
+AGO = (datetime.now(UTC) - timedelta(hours=3, minutes=5)).isoformat()
+
+
+def container(**changes: Any) -> Container:
+    base: Container = {
+        "rank": 0,
+        "node": "worker1",
+        "status": "running",
+        "error": "",
+        "exit_code": None,
+        "gpus": [{"index": 0, "uuid": "SIM-worker1-0", "milli": 500}],
+    }
+    return cast("Container", {**base, **changes})
+
+
+def session(**changes: Any) -> Session:
+    base: Session = {
+        "id": "5c7b",
+        "name": "first",
+        "project": "team-a",
+        "user": "alice",
+        "image": "python:3.11",
+        "kind": "training",
+        "priority": 50,
+        "preemptible": True,
+        "size": 1,
+        "gpu_milli": 500,
+        "cpu_milli": 0,
+        "memory_mib": 0,
+        "shm_mib": 64,
+        "preset": "",
+        "group": "",
+        "models": [],
+        "within": "anywhere",
+        "within_required": False,
+        "local_image": False,
+        "created_by_cli": True,
+        "state": "RUNNING",
+        "reason": "",
+        "cause": "",
+        "position": 0,
+        "attempt": 0,
+        "command": ["python3"],
+        "args": ["train.py", "--name=a b"],
+        "created_at": (datetime.now(UTC) - timedelta(seconds=125)).isoformat(),
+        "starts_at": None,
+        "scheduled_at": None,
+        "started_at": "2026-01-02T03:04:05.678+00:00",
+        "expires_at": None,
+        "extended_s": 0,
+        "finished_at": None,
+        "exit_code": None,
+        "node": "worker1",
+        "gpus": [{"index": 0, "uuid": "SIM-worker1-0", "milli": 500}],
+        "containers": [container()],
+        "services": [],
+        "url": None,
+        "urls": [],
+    }
+    return cast("Session", {**base, **changes})
+
+
+def waiting(**changes: Any) -> Session:
+    nowhere: dict[str, Any] = {"node": None, "gpus": [], "containers": [], "started_at": None}
+    return session(**{"name": "third", "state": "PENDING", "position": 1, **nowhere, **changes})
+
+
+def project(**changes: Any) -> Project:
+    base: Project = {
+        "id": "1",
+        "name": "team-a",
+        "description": "",
+        "domain": None,
+        "quota_milli": 1000,
+        "used_milli": 500,
+        "over_quota": True,
+        "over_quota_weight": 0,
+        "period": {"starts_at": "2026-01-02T03:04:05+00:00", "ends_at": None},
+        "active": True,
+        "on_expiry": "stop",
+        "managers": [],
+        "members": ["alice", "bob"],
+        "training_group": None,
+        "interactive_group": None,
+        "interactive_limit_s": 0,
+        "interactive_extension_s": 0,
+        "warnings": [],
+        "created_at": AGO,
+    }
+    return cast("Project", {**base, **changes})
+
+
+def group(**changes: Any) -> Group:
+    base: Group = {
+        "id": "1",
+        "name": "v100",
+        "description": "",
+        "purpose": "training",
+        "domain": None,
+        "nodes": [],
+        "present": ["worker1", "worker2"],
+        "gpu_model": "V100",
+        "switch": "",
+        "region": "",
+        "open": False,
+        "users": ["alice"],
+        "projects": ["team-b"],
+        "created_at": AGO,
+    }
+    return cast("Group", {**base, **changes})
+
+
+def image(**changes: Any) -> Image:
+    base: Image = {
+        "id": "1",
+        "name": "python",
+        "tag": "3.11",
+        "reference": "reservoir:5000/penstock/python:3.11",
+        "description": "",
+        "scope": "global",
+        "projects": [],
+        "status": "ready",
+        "since": AGO,
+        "error": "",
+        "digest": "sha256:0",
+        "size": 1,
+        "created_by": "admin",
+        "created_at": AGO,
+    }
+    return cast("Image", {**base, **changes})
+
+
+def user(**changes: Any) -> User:
+    base: User = {
+        "id": "1",
+        "name": "alice",
+        "role": "member",
+        "source": "local",
+        "domain": None,
+        "policy": None,
+        "email": None,
+        "disabled": False,
+        "must_change_password": False,
+        "created_at": AGO,
+    }
+    return cast("User", {**base, **changes})
+
+
+def preset(**changes: Any) -> Preset:
+    base: Preset = {
+        "name": "small",
+        "description": "",
+        "cpu_milli": 1000,
+        "memory_mib": 4096,
+        "shm_mib": 64,
+        "gpu_milli": 0,
+    }
+    return cast("Preset", {**base, **changes})
+
+
+def policy(**changes: Any) -> Policy:
+    base: Policy = {
+        "name": "guests",
+        "description": "",
+        "max_sessions": 2,
+        "max_gpu_milli": 1500,
+        "max_cpu_milli": None,
+        "max_memory_mib": 65536,
+        "created_at": AGO,
+    }
+    return cast("Policy", {**base, **changes})
+
+
+def domain(**changes: Any) -> Domain:
+    return cast("Domain", {"name": "physics", "description": "", "created_at": AGO, **changes})
+
+
+def api_key(**changes: Any) -> ApiKey:
+    base: ApiKey = {
+        "id": "key-7",
+        "name": "ci",
+        "prefix": "pk_ab",
+        "created_at": AGO,
+        "expires_at": None,
+        "used_at": AGO,
+    }
+    return cast("ApiKey", {**base, **changes})

@@ -92,6 +92,7 @@ class Session(Base):
     environment: Mapped[dict[str, str]] = mapped_column(JSON)
     mounts: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
     local_image: Mapped[bool] = mapped_column(default=False)
+    created_by_cli: Mapped[bool] = mapped_column(default=False)
     state: Mapped[State] = mapped_column(_state, default=State.PENDING)
     since: Mapped[datetime] = mapped_column(default=now)
     reason: Mapped[str] = mapped_column(Text, default="")

@@ -1,4 +1,4 @@
-"""Run `python -m api serve | migrate | create-admin | register-images | list-nodes`; the environment has settings."""
+"""Run `python -m api serve | migrate | create-admin | register-images | replay | list-nodes`; settings by environment."""
 
 from __future__ import annotations
 
@@ -87,13 +87,37 @@ def register_images(
 
 
 @app.command()
+def replay(file: Annotated[Path, typer.Argument(help="A cycle of the scheduler that was saved.")]) -> None:
+    """Decide a saved cycle of the scheduler again, print the decision, and say whether it is the one that was saved."""
+    from api.scheduler import record
+    from api.scheduler.decide import decide
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        cure = "name the file of a saved cycle"
+        raise InputError(f"the cycle cannot be read: {error}", where=str(file), cure=cure) from error
+    snapshot, saved = record.load(text, str(file))
+    again = decide(snapshot)
+    differences = record.differences(saved, again)
+    for line in (*again.log, *differences):
+        typer.echo(line)
+    typer.echo("differs from the saved decision" if differences else "equal to the saved decision")
+    if differences:
+        raise typer.Exit(1)
+
+
+@app.command()
 def list_nodes() -> None:
     """Print the nodes as the API lists them; whoever may read the database needs no password for it."""
-    from api.nodes.endpoints import list_nodes as every
+    from api.nodes.endpoints import MAX_PAGE
+    from api.nodes.listing import Filters, Listing
+    from api.nodes.schemas import NodeView
 
     async def read(database: Database) -> str:
         async with database.reading() as db:
-            return json.dumps([node.model_dump(mode="json") for node in await every(db)])
+            page = await Listing().page(db, Filters(), limit=MAX_PAGE)
+            return json.dumps([NodeView.model_validate(node).model_dump(mode="json") for node in page.nodes])
 
     typer.echo(_with_database(read))
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import Depends, FastAPI
 
 from api import docs, errors, system
 from api.access import PREFIX, check_routes, guard
@@ -25,6 +25,7 @@ from api.nodes.heartbeats import Heartbeats
 from api.presets import endpoints as presets
 from api.projects import endpoints as projects
 from api.reconcilers.manager import Manager
+from api.scheduler import endpoints as scheduler
 from api.sessions import endpoints as sessions
 from api.settings import Settings
 from api.usage import endpoints as usage
@@ -48,8 +49,8 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await running
-        await engine.close()
-        await database.close()
+        await app.state.engine.close()
+        await app.state.database.close()
 
     app = FastAPI(
         title="Penstock control API",
@@ -62,6 +63,16 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
         redoc_url=None,
         openapi_url=None,
     )
+    set_up(app, settings, database, engine)
+    errors.install(app)
+    _include_routes(app)
+    docs.mount_static(app)
+    check_routes(app)
+    return app
+
+
+def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine) -> None:
+    """Give an application what it works with, and nothing that it may have remembered from before."""
     app.state.settings = settings
     app.state.database = database
     app.state.engine = engine
@@ -69,16 +80,9 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
     app.state.fleet = Fleet()
     app.state.apps = Directory()
     app.state.manager = Manager(database, engine, app.state.heartbeats, settings)
-    errors.install(app)
-    app.include_router(_routes())
-    docs.mount_static(app)
-    check_routes(app)
-    return app
 
 
-def _routes() -> APIRouter:
-    everything = APIRouter()
-    resources = APIRouter(prefix=PREFIX)
+def _include_routes(app: FastAPI) -> None:
     for router in (
         logins.router,
         api_keys.router,
@@ -92,11 +96,11 @@ def _routes() -> APIRouter:
         images.router,
         presets.router,
         sessions.router,
+        scheduler.router,
         apps.router,
         system.router,
         system.health,
     ):
-        resources.include_router(router)
-    for router in (resources, system.health, nodes.agents, docs.router):
-        everything.include_router(router)
-    return everything
+        app.include_router(router, prefix=PREFIX)
+    for router in (system.health, nodes.agents, docs.router):
+        app.include_router(router)

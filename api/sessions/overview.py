@@ -17,7 +17,7 @@ from api.nodes.models import Node
 from api.policy import Action
 from api.projects.models import Project
 from api.sessions.models import Container, Grant, Service, Session, State
-from api.sessions.views import ContainerView, GrantView, ServiceView, SessionView
+from api.sessions.views import ContainerView, GrantView, ServiceView, SessionView, WaitingView
 from reservoir.errors import InputError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -67,6 +67,16 @@ async def views(db: AsyncSession, ids: Sequence[UUID], apps_url: str) -> list[Se
     query = select(*_COLUMNS).join(Project, Project.id == Session.project_id).where(Session.id.in_(ids))
     found = {view.id: view for view in await _views(db, (await db.execute(query)).all(), apps_url)}
     return [found[id_] for id_ in ids]
+
+
+async def waiting(db: AsyncSession) -> list[WaitingView]:
+    """Return the sessions that wait, in the order of the queue; those that are in none come last."""
+    made = {"project", "user"}
+    plain = [getattr(Session, name) for name in WaitingView.model_fields if name not in made]
+    query = select(*plain, Project.name.label("project"), Session.user_name.label("user"))
+    query = query.join(Project, Project.id == Session.project_id).where(Session.state == State.PENDING)
+    order = (Session.position == 0, Session.position, Session.created_at, Session.id)
+    return [WaitingView(**row._mapping) for row in await db.execute(query.order_by(*order))]
 
 
 async def _views(db: AsyncSession, rows: Sequence[Row[Any]], apps_url: str) -> list[SessionView]:

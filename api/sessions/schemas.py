@@ -6,9 +6,8 @@ from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from api.model import Name, Request, Text
+from api.model import Moment, Name, Request, Text
 from api.presets.schemas import CpuMilli, MemoryMib, ShmMib
-from api.projects.schemas import Moment
 from api.scheduler.snapshot import Within
 from api.sessions.models import MAX_CONTAINERS, Kind
 

@@ -31,6 +31,8 @@ from api.sessions.mounts import mounts
 from api.sessions.schemas import BatchRequest, SessionRequest
 from api.sessions.service import PRIORITY, check_priority
 from api.settings import Settings
+from api.user_policies import service as user_policies
+from api.user_policies.service import Extra
 from appliance.gpu.share import check_share
 from reservoir.errors import ConflictError, InputError
 
@@ -94,6 +96,7 @@ async def _submit(
     allowed = await groups.allowed(db, caller.id, project, kind, request.group)
     await _check_fits(db, request, size, allowed, site.fleet)
     title, reference = await _image(db, request, project)
+    await user_policies.check(db, caller.id, _extra(len(names), request.size, size))
     mounted = mounts(request, site.settings)
     priority = PRIORITY[kind] if request.priority is None else request.priority
     check_priority(priority, kind, caller, project)
@@ -160,6 +163,11 @@ async def _size(db: AsyncSession, request: SessionRequest, settings: Settings) -
     else:
         shm_mib = request.shm_mib or (preset.shm_mib if preset else SHM_MIB)
     return Size(gpu_milli, cpu_milli, memory_mib, shm_mib)
+
+
+def _extra(count: int, containers: int, size: Size) -> Extra:
+    every = count * containers
+    return Extra(count, every * size.gpu_milli, every * size.cpu_milli, every * size.memory_mib)
 
 
 async def _check_fits(db: AsyncSession, request: SessionRequest, size: Size, allowed: Groups, fleet: Fleet) -> None:

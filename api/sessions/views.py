@@ -37,6 +37,24 @@ class ServiceView(View):
     url: str | None
 
 
+class WaitingView(View):
+    """A session that waits for the scheduler; `gpu_milli` is for one of its `size` containers."""
+
+    id: UUID
+    name: str
+    project: str
+    user: str
+    kind: Kind
+    priority: int
+    size: int
+    gpu_milli: int
+    position: int
+    cause: str
+    reason: str
+    created_at: datetime
+    starts_at: datetime | None
+
+
 class SessionView(View):
     """A session; the sizes are for one of its `size` containers.
 

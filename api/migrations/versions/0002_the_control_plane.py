@@ -395,8 +395,8 @@ def upgrade() -> None:
         batch_op.alter_column("password_hash", existing_type=sa.VARCHAR(length=255), nullable=True)
         batch_op.create_index(batch_op.f("ix_users_domain"), ["domain"], unique=False)
         batch_op.create_index(batch_op.f("ix_users_policy"), ["policy"], unique=False)
-        batch_op.create_foreign_key(batch_op.f("fk_users_policy_user_policies"), "user_policies", ["policy"], ["name"])
         batch_op.create_foreign_key(batch_op.f("fk_users_domain_domains"), "domains", ["domain"], ["name"])
+        batch_op.create_foreign_key(batch_op.f("fk_users_policy_user_policies"), "user_policies", ["policy"], ["name"])
 
     # ### end Alembic commands ###
 

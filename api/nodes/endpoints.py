@@ -2,36 +2,106 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from hashlib import sha256
+from typing import Annotated, Any
 
-from api.access import Agent, SettingsOf, action, for_agents
-from api.database import Reading, now
-from api.model import NamePath
-from api.nodes import service
+from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import TypeAdapter
+
+from api.access import Agent, Caller, SettingsOf, action, for_agents
+from api.database import DatabaseOf, Reading, Transaction, now
+from api.engine.base import Engine
+from api.model import Done, NamePath, NameQuery
+from api.nodes import administration
 from api.nodes.heartbeats import Heartbeats
-from api.nodes.schemas import NodeView
+from api.nodes.listing import Filters, Listing
+from api.nodes.models import NodeMode, NodeState
+from api.nodes.schemas import ModeRequest, NodeView
 from api.policy import Action
-from api.sessions import service as sessions
+from api.reconcilers.manager import WakeAfterwards
 from appliance.agent.protocol import HEARTBEAT_PATH, Heartbeat, HeartbeatReply
 from reservoir.errors import ForbiddenError
 
 router = APIRouter(prefix="/nodes", tags=["nodes"])
 agents = APIRouter(tags=["agents"])
 
+MAX_PAGE = 2000
+"""Most nodes of one answer, and of one site."""
 
-@router.get("")
+STRING = {"type": "string"}
+HEADERS: dict[str, Any] = {
+    "X-Next": {"description": "Send it as `after` to get what follows; absent on the last page", "schema": STRING},
+    "ETag": {"description": "Changes with the answer", "schema": STRING},
+}
+NOT_MODIFIED: dict[str, Any] = {"description": "As it was: the ETag is that of If-None-Match"}
+
+_rows = TypeAdapter(list[dict[str, Any]])
+_listing = Listing()
+
+
+@router.get("", response_model=list[NodeView], responses={200: {"headers": HEADERS}, 304: NOT_MODIFIED})
 @action(Action.NODE_READ)
-async def list_nodes(db: Reading) -> list[NodeView]:
-    """List the nodes and what of their GPUs is in use."""
-    used = await sessions.used_by_gpu(db)
-    return [NodeView.of(node, used) for node in await service.every(db)]
+async def list_nodes(
+    *,
+    db: Reading,
+    state: NodeState | None = None,
+    mode: NodeMode | None = None,
+    group: NameQuery | None = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = MAX_PAGE,
+    after: Annotated[str | None, Query(max_length=63, pattern=r"^[A-Za-z0-9._-]+$")] = None,
+    if_none_match: Annotated[str | None, Header(max_length=256)] = None,
+) -> Response:
+    """List the nodes by name, and what of their GPUs is in use.
+
+    Where there are more than `limit`, `X-Next` is what to send as `after` to get those that follow. An answer that is
+    as it was is a 304 for who sends its `ETag` as `If-None-Match`.
+    """
+    page = await _listing.page(db, Filters(state, mode, group), limit=limit, after=after)
+    body = _rows.dump_json(page.nodes)
+    tag = f'"{sha256(body).hexdigest()[:32]}"'
+    headers = {"ETag": tag, "Cache-Control": "no-cache"} | ({"X-Next": page.following} if page.following else {})
+    if if_none_match == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type="application/json", headers=headers)
 
 
 @router.get("/{name}")
 @action(Action.NODE_READ)
 async def get_node(name: NamePath, db: Reading) -> NodeView:
     """Show one node."""
-    return NodeView.of(await service.get(db, name), await sessions.used_by_gpu(db))
+    return NodeView.model_validate(await _listing.one(db, name))
+
+
+@router.patch("/{name}/mode")
+@action(Action.NODE_CHANGE)
+async def set_mode(
+    name: NamePath, request: ModeRequest, caller: Caller, db: Transaction, _wake: WakeAfterwards
+) -> NodeView:
+    """Take a node out of service or back.
+
+    In `maintenance` it takes nothing new and what runs stays. `draining` moves trainings elsewhere at once, warns
+    people and ends their sessions after `drain_timeout_s`; then the node is in maintenance.
+    """
+    await administration.set_mode(db, name, request, caller)
+    return NodeView.model_validate(await _listing.one(db, name))
+
+
+@router.delete("/{name}")
+@action(Action.NODE_DELETE)
+async def delete_node(name: NamePath, caller: Caller, db: Transaction, _wake: WakeAfterwards) -> Done:
+    """Delete a node that is lost, or in maintenance and empty."""
+    await administration.remove(db, name, caller)
+    return Done()
+
+
+@router.delete("/{name}/unknown-containers")
+@action(Action.NODE_CHANGE)
+async def end_unknown_containers(name: NamePath, caller: Caller, database: DatabaseOf, request: Request) -> Done:
+    """End the containers of a node that belong to sessions which the database does not know."""
+    engine: Engine = request.app.state.engine
+    heartbeats: Heartbeats = request.app.state.heartbeats
+    await administration.end_unknown(database, engine, heartbeats, name, caller)
+    return Done()
 
 
 @agents.post(HEARTBEAT_PATH)

@@ -31,6 +31,13 @@ async def due(db: AsyncSession, draining: Sequence[Node], at: datetime) -> Seque
     return changes
 
 
+async def call_off(db: AsyncSession, node: Node) -> None:
+    """Take the warning from the sessions of a node that is not drained any more."""
+    for session in await sessions.of_nodes(db, [node.id], [State.RUNNING]):
+        if session.cause == DRAINING:
+            await sessions.change(db, session, reason="", cause="")
+
+
 def _after(session: Session, node: Node, at: datetime) -> dict[str, Any]:
     until = node.drain_until or at
     if starts_again(session):

@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import and_, exists, or_, select
+from sqlalchemy import and_, delete, distinct, exists, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.sessions import repository
-from api.sessions.models import Container, Grant, Session, State
+from api.sessions.models import HOLDING, Container, Grant, Session, State
 from appliance.agent.protocol import ContainerState
 
 IN_PREPARATION = (State.SCHEDULED, State.PREPARING)
@@ -42,6 +42,29 @@ async def of_projects(db: AsyncSession, ids: Collection[UUID], states: Collectio
     """Return the sessions of projects in any of some states."""
     query = select(Session).where(Session.project_id.in_(ids), Session.state.in_(states))
     return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
+
+
+async def used_by_gpu(db: AsyncSession, node_ids: Collection[UUID]) -> dict[tuple[UUID, str], int]:
+    """Return the milli-GPU that sessions hold on some nodes, by node and GPU."""
+    query = select(Container.node_id, Grant.uuid, func.sum(Grant.milli)).join(Container.grants)
+    query = query.join(Session, Session.id == Container.session_id)
+    query = query.where(Session.state.in_(HOLDING), Container.node_id.in_(node_ids))
+    rows = await db.execute(query.group_by(Container.node_id, Grant.uuid))
+    return {(node_id, uuid): int(milli) for node_id, uuid, milli in rows}
+
+
+async def count_by_node(db: AsyncSession, node_ids: Collection[UUID]) -> dict[UUID, int]:
+    """Return how many sessions hold places on each of some nodes."""
+    query = select(Container.node_id, func.count(distinct(Session.id))).join(
+        Session, Session.id == Container.session_id
+    )
+    query = query.where(Session.state.in_(HOLDING), Container.node_id.in_(node_ids)).group_by(Container.node_id)
+    return {row.node_id: row.live for row in await db.execute(query)}
+
+
+async def forget_places(db: AsyncSession, node_id: UUID) -> None:
+    """Take away the places on a node that is deleted, those of ended sessions too."""
+    await db.execute(delete(Container).where(Container.node_id == node_id))
 
 
 async def adopt(

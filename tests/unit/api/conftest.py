@@ -18,7 +18,7 @@ from argon2.profiles import CHEAPEST
 from fastapi import FastAPI
 
 from api import passwords, schema
-from api.app import create_app
+from api.app import create_app, set_up
 from api.database import Database
 from api.engine.null import NullEngine
 from api.policy import Role
@@ -175,6 +175,15 @@ async def refused(answer: Any, status: int) -> dict[str, str]:
 
 
 _template = b""
+_applications: list[FastAPI] = []
+
+
+def application(settings: Settings, database: Database, engine: NullEngine) -> FastAPI:
+    """Return the application, new in all but its routes: to make those takes longer than most tests."""
+    if not _applications:
+        _applications.append(create_app(settings, database, engine, reconcile=False))
+    set_up(_applications[0], settings, database, engine)
+    return _applications[0]
 
 
 async def migrated(database_url: str) -> Database:
@@ -200,7 +209,7 @@ async def running_cluster(database_url: str, **changes: Any) -> AsyncIterator[Cl
     settings = Settings(database_url=database_url, trust_client_headers=True, **changes)
     database = await migrated(database_url)
     engine = NullEngine()
-    app = create_app(settings, database, engine, reconcile=False)
+    app = application(settings, database, engine)
     cluster = Cluster(app, database, engine, settings, httpx.AsyncClient(), itertools.count(1))
     cluster.admin = await cluster.user("admin", Role.ADMIN)
     try:

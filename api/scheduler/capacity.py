@@ -103,13 +103,14 @@ class Free:
 
 
 def room(layout: Layout, free: Free, workload: Workload) -> Ints:
-    """Return how many containers of the workload fit on each node, its GPUs anywhere on it; exact."""
+    """Return how many containers of the workload fit on each node, its GPUs anywhere on it; exact up to all of them."""
     room = bare_room(free, workload)
     if workload.gpu_milli:
         usable = layout.usable(workload.models)
         if workload.gpu_milli % MILLI:
             usable = usable & layout.fractions[:, None]
-        np.minimum(room, gpu_room(free.milli, usable, workload.gpu_milli), out=room)
+        in_gpus = gpu_fits if workload.containers == 1 else gpu_room
+        np.minimum(room, in_gpus(free.milli, usable, workload.gpu_milli), out=room)
     return room
 
 
@@ -130,6 +131,18 @@ def bare_room(free: Free, workload: Workload) -> Ints:
     if workload.memory_mib:
         np.minimum(room, free.memory // workload.memory_mib, out=room)
     return np.maximum(room, 0, out=room)
+
+
+def gpu_fits(milli: Ints, usable: Flags, wanted: int) -> Flags:
+    """Return whether a share fits into each row of GPUs; the same as `gpu_room` above 0, and faster."""
+    whole, fraction = divmod(wanted, MILLI)
+    if not whole:
+        return np.asarray(((milli >= fraction) & usable).any(axis=1))
+    free_gpus: Ints = np.count_nonzero((milli == MILLI) & usable, axis=1)
+    if not fraction:
+        return free_gpus >= whole
+    in_shared = ((milli >= fraction) & (milli < MILLI) & usable).any(axis=1)
+    return np.asarray(free_gpus + in_shared > whole)
 
 
 def gpu_room(milli: Ints, usable: Flags, wanted: int) -> Ints:

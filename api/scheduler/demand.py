@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import gcd
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +25,7 @@ USUAL = (7, 10)
 """The part of a GPU's share of the cluster's CPU and memory that work usually asks for with it."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Kind:
+class Kind(NamedTuple):
     """A container as far as it matters for packing."""
 
     gpu_milli: int
@@ -53,10 +54,22 @@ class Typical:
     """For each kind its row in `needs`, the distinct pairs of need and models."""
     needs: Ints
 
+    fractions: tuple[tuple[int, int], ...]
+    """The sizes below one GPU, in milli-GPU, each with how many containers come for one of it."""
+
     @cached_property
-    def column(self) -> Ints:
-        """The needs as a column, to be held against the GPUs of nodes."""
-        return self.needs[:, None, None]
+    def waste(self) -> Ints:
+        """What a GPU with so much left, in milli-GPU, is likely to lose in the end, by what is left.
+
+        The fractions that are asked for fill it as well as they can. To wait for one costs as much as it is rare: one
+        milli-GPU for each container that comes meanwhile.
+        """
+        lost = list(range(MILLI + 1))
+        step = gcd(MILLI, *(size for size, _ in self.fractions))
+        for left in range(0, MILLI + 1, step):
+            filled = [lost[left - size] + rarity for size, rarity in self.fractions if size <= left]
+            lost[left] = min(left, *filled) if filled else left
+        return np.array(lost, dtype=np.int64)
 
 
 class Demand:
@@ -104,6 +117,10 @@ def _arrays(layout: Layout, frequent: Sequence[tuple[Kind, int]]) -> Typical:
     total = max(sum(count for _, count in frequent), 1)
     pairs = [(min(kind.gpu_milli, MILLI), kind.models) for kind in kinds]
     places = {pair: row for row, pair in enumerate(dict.fromkeys(pairs))}
+    sizes: Counter[int] = Counter()
+    for kind, containers in frequent:
+        if kind.gpu_milli < MILLI:
+            sizes[kind.gpu_milli] += containers
     return Typical(
         weight=np.array([count * WEIGHT // total for _, count in frequent], dtype=np.int64),
         cpu=np.array([kind.cpu_milli for kind in kinds], dtype=np.int64),
@@ -113,4 +130,5 @@ def _arrays(layout: Layout, frequent: Sequence[tuple[Kind, int]]) -> Typical:
         usable=tuple(layout.usable(models) for _, models in places),
         place=np.array([places[pair] for pair in pairs], dtype=np.int64),
         needs=np.array([need for need, _ in places], dtype=np.int64),
+        fractions=tuple((size, total // containers) for size, containers in sorted(sizes.items())),
     )

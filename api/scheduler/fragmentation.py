@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from api.scheduler.capacity import PLENTY, Free, Ints, Layout
+from api.scheduler.capacity import PLENTY, Flags, Free, Ints, Layout
 from api.scheduler.demand import WEIGHT, Demand, Typical
 from api.scheduler.snapshot import Workload
 from appliance.gpu.share import MILLI
 
 CANDIDATES = 256
 """So many of the fullest nodes that fit are looked at closely."""
+WASTE = 2
+"""What is likely to be lost of a GPU in the end weighs so much beside what is lost of the node now."""
 FILL = 30
 """What the CPU of the largest node left free weighs, and its GPUs as much again, in milli-GPU lost."""
 
@@ -31,9 +33,7 @@ def best(layout: Layout, free: Free, demand: Demand, workload: Workload, rows: I
         # a stable order, so that of equally full nodes the first by name are looked at
         chosen = np.sort(np.argsort(left, kind="stable")[:CANDIDATES])
         rows, left = rows[chosen], left[chosen]
-    before, after = free.rows(rows), _after(layout, free, workload, rows)
-    lost = _lost(demand.typical, after, rows) - _lost(demand.typical, before, rows)
-    return int(rows[np.argmin(lost + left)])
+    return int(rows[np.argmin(_added(layout, free.rows(rows), demand.typical, workload, rows) + left)])
 
 
 def _opening_none(layout: Layout, free: Free, workload: Workload, rows: Ints) -> Ints:
@@ -54,35 +54,36 @@ def _left(layout: Layout, free: Free, rows: Ints) -> Ints:
     return np.asarray(weight * cpu // layout.most_cpu + weight * gpus // (layout.most_gpus * MILLI))
 
 
-def _after(layout: Layout, free: Free, workload: Workload, rows: Ints) -> Free:
-    """Return the rows as they would be with one container of the workload on each."""
-    after = free.rows(rows)
+def _added(layout: Layout, before: Free, typical: Typical, workload: Workload, rows: Ints) -> Ints:
+    """Return what one container of the workload adds on each row to what is lost, in milli-GPU times WEIGHT."""
+    after = before.copy()
     after.cpu -= workload.cpu_milli
     after.memory -= workload.memory_mib
-    if not workload.gpu_milli:
-        return after
     whole, fraction = divmod(workload.gpu_milli, MILLI)
     usable = layout.usable(workload.models)[rows]
+    added = np.zeros(len(rows), dtype=np.int64)
     if fraction:
-        fitting = np.where(usable & (after.milli >= fraction), after.milli, PLENTY)
-        after.milli[np.arange(len(rows)), fitting.argmin(axis=1)] -= fraction
+        fullest = np.where(usable & (before.milli >= fraction), before.milli, PLENTY).argmin(axis=1)
+        each = np.arange(len(rows))
+        after.milli[each, fullest] -= fraction
+        wasted = typical.waste[after.milli[each, fullest]] - typical.waste[before.milli[each, fullest]]
+        added += WASTE * WEIGHT * wasted
     if whole:
         empty = usable & (after.milli == MILLI)
         after.milli[empty & (empty.cumsum(axis=1) <= whole)] = 0
-    return after
+    usable_by = np.stack([usable[rows].T for usable in typical.usable], axis=1)
+    return added + _lost(typical, after, usable_by) - _lost(typical, before, usable_by)
 
 
-def _lost(typical: Typical, free: Free, rows: Ints) -> Ints:
-    """Return what is lost of the free GPUs of each row, in milli-GPU times WEIGHT."""
-    milli = np.maximum(free.milli, 0)
-    total = milli.sum(axis=1)
-    usable = np.stack([usable[rows] for usable in typical.usable])
-    enough = (milli >= typical.column) & usable
-    counts = enough.sum(axis=2)[typical.place]
-    parts = (enough * milli).sum(axis=2)[typical.place]
+def _lost(typical: Typical, free: Free, usable: Flags) -> Ints:
+    """Return what is lost of the free GPUs of each row; `usable` tells it by column, distinct need, and row."""
+    milli = np.maximum(free.milli, 0).T.astype(np.int32)
+    enough = (milli[:, None, :] >= typical.needs[:, None].astype(np.int32)) & usable
+    counts = enough.sum(axis=0, dtype=np.int32)[typical.place]
+    parts = np.where(enough, milli[:, None, :], 0).sum(axis=0, dtype=np.int32)[typical.place]
     fits = (
         (counts >= typical.count[:, None])
         & (free.cpu >= typical.cpu[:, None])
         & (free.memory >= typical.memory[:, None])
     )
-    return np.asarray(typical.weight.sum() * total - typical.weight @ np.where(fits, parts, 0))
+    return np.asarray(typical.weight.sum() * milli.sum(axis=0) - typical.weight @ np.where(fits, parts, 0))

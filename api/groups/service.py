@@ -64,9 +64,8 @@ async def by_node(db: AsyncSession) -> dict[str, tuple[str, ...]]:
 
 async def mark(db: AsyncSession) -> int:
     """Return what is another number whenever nodes, users or projects come to a group or leave it."""
-    named = {(node, frozenset(found)) for node, found in (await repository.named_nodes(db)).items()}
-    kinds = (await repository.permissions(db), await repository.selectors(db), named)
-    return hash(tuple(map(frozenset, kinds)))
+    named = frozenset((node, frozenset(found)) for node, found in (await repository.named_nodes(db)).items())
+    return hash((frozenset(await repository.permissions(db)), frozenset(await repository.selectors(db)), named))
 
 
 async def present(db: AsyncSession) -> Mapping[str, list[str]]:

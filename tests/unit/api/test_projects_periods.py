@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 
 from api import database
-from api.database import exclusively
 from api.projects import service
 from api.projects.models import Expiry, Project
 from tests.unit.api.conftest import V1, Cluster, ok, refused
@@ -214,19 +212,6 @@ async def test_soft_quotas_above_the_cluster_are_told(cluster: Cluster, clock: C
 async def test_without_a_node_nothing_is_refused_but_told(cluster: Cluster) -> None:
     made = await create(cluster, "team-a", 100, over_quota=False)
     assert made["warnings"] == ["no node is known yet: nothing says whether the quotas fit the cluster"]
-
-
-async def test_two_that_ask_at_once_do_not_get_the_same_gpus(cluster: Cluster) -> None:
-    await cluster.add_node("worker1", 4)
-    answers = await asyncio.gather(
-        *(cluster.admin.post(PROJECTS, json=body(f"team-{n}", 3, over_quota=False)) for n in range(6))
-    )
-    assert sorted(answer.status_code for answer in answers) == [201, 409, 409, 409, 409, 409]
-
-
-async def test_the_lock_of_an_embedded_database_is_its_writer(cluster: Cluster) -> None:
-    async with cluster.database.transaction() as db:
-        await exclusively(db, 1)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, TypeVar
 
+import structlog
 import typer
 from pydantic import ValidationError
 
@@ -132,6 +133,8 @@ def _with_database(action: Callable[[Database], Awaitable[T]], *, prepare: bool 
     from api import schema
 
     loaded: Settings = environment.load()
+    # Standard output has the answer and nothing else.
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
 
     async def run() -> T:
         database = Database(loaded.database_url)

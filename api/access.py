@@ -178,7 +178,7 @@ def _check_page(connection: HTTPConnection, cookie: str) -> None:
     is_websocket = connection.scope["type"] == "websocket"
     if origin is None and is_websocket:
         raise ForbiddenError("a login's cookie is for browsers, which send an Origin", cure="send an API key")
-    if origin is not None and origin.partition("://")[2] != connection.headers.get("host"):
+    if origin is not None and origin != _own_origin(connection):
         raise ForbiddenError(f"a page of {origin} may not use this login", cure="use the site's own pages")
     if fetched_by not in ("same-origin", "none"):
         raise ForbiddenError("a page of another origin may not use this login", cure="use the site's own pages")
@@ -191,6 +191,12 @@ def _check_page(connection: HTTPConnection, cookie: str) -> None:
             where=CSRF_HEADER,
             cure="send the csrf_token of the login, which GET /api/v1/auth/csrf shows too",
         )
+
+
+def _own_origin(connection: HTTPConnection) -> str:
+    """Return the origin of our own pages, as the browser that calls knows it."""
+    scheme = "https" if connection.url.scheme in ("https", "wss") else "http"
+    return f"{scheme}://{connection.headers.get('host', '')}"
 
 
 def _agent(connection: HTTPConnection) -> str:

@@ -24,6 +24,8 @@ async def begin(db: AsyncSession, user: User, lifetime_s: int, *, address: str, 
     login = Login(
         user_id=user.id,
         fingerprint=passwords.fingerprint(secret),
+        created_at=moment,
+        used_at=moment,
         expires_at=moment + timedelta(seconds=lifetime_s),
         address=address[:64],
         agent=agent.replace("\0", "")[:256],

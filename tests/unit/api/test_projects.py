@@ -113,6 +113,7 @@ async def test_a_higher_quota_lets_a_waiting_session_run(cluster: Cluster) -> No
     await cluster.add_node()
     await cluster.add_image()
     await cluster.add_project("team-a", 500)
+    await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"over_quota": False}))
     await cluster.submit("one")
     await cluster.submit("two")
     await cluster.manager.settle()

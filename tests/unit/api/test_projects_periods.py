@@ -38,7 +38,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     frozen, real = Clock(), database.now
     for name, module in list(sys.modules.items()):
-        if name.startswith("api.") and getattr(module, "now", None) is real:
+        if name.startswith(("api.projects", "api.sessions")) and getattr(module, "now", None) is real:
             monkeypatch.setattr(module, "now", frozen)
     return frozen
 

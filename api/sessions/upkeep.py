@@ -59,7 +59,7 @@ async def count_by_node(db: AsyncSession, node_ids: Collection[UUID]) -> dict[UU
         Session, Session.id == Container.session_id
     )
     query = query.where(Session.state.in_(HOLDING), Container.node_id.in_(node_ids)).group_by(Container.node_id)
-    return {row.node_id: row.live for row in await db.execute(query)}
+    return {node_id: count for node_id, count in await db.execute(query)}
 
 
 async def forget_places(db: AsyncSession, node_id: UUID) -> None:

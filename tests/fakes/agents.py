@@ -66,12 +66,13 @@ class Way:
 class Behaviour:
     """What a test may set of an agent, at any time; seconds.
 
-    A container is `pull_s` pulling and `start_s` creating before it runs. `deaf` agents do not answer, `mute` ones do
-    not report. `copies` of every heartbeat are sent; with `late` an older one is sent after each.
+    A container is `pull_s` pulling and `start_s` creating before it runs, and takes `remove_s` to go away. `deaf` agents
+    do not answer, `mute` ones do not report. `copies` of every heartbeat are sent; with `late` an older one follows each.
     """
 
     pull_s: float = 0.0
     start_s: float = 0.0
+    remove_s: float = 0.0
     deaf: bool = False
     mute: bool = False
     copies: int = 1
@@ -175,6 +176,7 @@ class FakeAgent:
             case ("PUT", ["v1", "containers", identity]):
                 return self._launch(identity, request.body)
             case ("DELETE", ["v1", "containers", identity]):
+                await asyncio.sleep(self.behaviour.remove_s)
                 return self._remove(identity)
             case ("GET", ["v1", "containers", identity, "logs"]):
                 if identity not in self.containers:

@@ -6,58 +6,143 @@ from typing import Annotated
 
 import typer
 
-from appliance.cli import config, output
+from appliance.cli import config, output, parse
+from appliance.cli.options import complete_groups, complete_nodes, given, group
 from appliance.cli.output import Format, FormatOption
-from appliance.client.views import Gpu
+from appliance.client.views import Gpu, Node
+from appliance.client.words import NodeMode, NodeState
 from appliance.gpu.units import MILLI, format_gpus
 
-app = typer.Typer(no_args_is_help=True, help="Nodes and their GPUs.")
+app = group("Nodes and their GPUs: look, drain, maintenance.")
+
+HEAD = (
+    *("NAME", "STATUS", "ENDPOINT", "REGION", "STARTED", "CPUs", "MEMORY", "GPUs", "IN USE", "MODEL", "GROUPS"),
+    *("AGENT", "DRIVER", "CUDA", "FGPU", "SEEN"),
+)
+BELOW = ("ENDPOINT", "REGION", "STARTED", "GROUPS", "AGENT", "DRIVER", "CUDA", "FGPU")
+STATES = {"lost": "Error"}
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the node.", autocompletion=complete_nodes)]
 
 
 @app.command("list")
-def list_nodes(form: FormatOption = Format.TABLE) -> None:
-    """List the nodes and what of their GPUs is in use."""
-    nodes = config.load().client.nodes.list()
-    if form is Format.JSON:
-        output.print_json(nodes)
-        return
-    output.print_table(
-        ("NAME", "STATUS", "ADDRESS", "CPUs", "MEMORY", "GPUs", "IN USE", "MODEL", "SEEN"),
-        [
-            (
-                node["name"],
-                node["state"].capitalize(),
-                node["address"],
-                f"{node['cpu_milli'] / MILLI:g}",
-                _gib(node["memory_mib"]),
-                str(len(node["gpus"])),
-                format_gpus(sum(gpu["used_milli"] for gpu in node["gpus"])),
-                ", ".join(dict.fromkeys(_model(gpu) for gpu in node["gpus"])) or "-",
-                output.age(node["last_seen"]) if node["last_seen"] else "never",
-            )
-            for node in nodes
-        ],
-    )
+def list_nodes(
+    *,
+    state: Annotated[NodeState | None, typer.Option("--state", help="Only those in this state.")] = None,
+    mode: Annotated[NodeMode | None, typer.Option("--mode", help="Only those in this mode.")] = None,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", metavar="NAME", help="Only those of this group.", autocompletion=complete_groups),
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """List the nodes and what of their GPUs is in use; what is wrong with one stands below."""
+    output.show(config.load().client.nodes.list(state=state, mode=mode, group=group), form, _table)
 
 
 @app.command("get")
-def get(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the node.")], form: FormatOption = Format.TABLE
-) -> None:
+def get(name: NameArgument, form: FormatOption = Format.TABLE) -> None:
     """Show one node with each of its GPUs."""
-    node = config.load().client.nodes.get(name)
-    if form is Format.JSON:
-        output.print_json(node)
-        return
+    output.show(config.load().client.nodes.get(name), form, _fields)
+
+
+@app.command("maintenance")
+def maintenance(name: NameArgument, form: FormatOption = Format.TABLE) -> None:
+    """Let a node take nothing new (administrators); what runs on it stays."""
+    _set_mode(name, "maintenance", None, form)
+
+
+@app.command("drain")
+def drain(
+    name: NameArgument,
+    *,
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", metavar="10m", help="How long people have to save their work.")
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Empty a node (administrators): training moves at once, people are warned, then it is in maintenance."""
+    _set_mode(name, "draining", timeout, form)
+
+
+@app.command("activate")
+def activate(name: NameArgument, form: FormatOption = Format.TABLE) -> None:
+    """Take a node back into service (administrators)."""
+    _set_mode(name, "active", None, form)
+
+
+@app.command("delete")
+def delete(name: NameArgument) -> None:
+    """Delete a node that is lost, or in maintenance and empty (administrators)."""
+    config.load().client.nodes.delete(name)
+    print(f"Deleted node {name}.")
+
+
+@app.command("end-unknown")
+def end_unknown(name: NameArgument) -> None:
+    """End the containers on a node whose sessions the database does not know (administrators)."""
+    config.load().client.nodes.end_unknown_containers(name)
+    print(f"The unknown containers of {name} are ended.")
+
+
+def _set_mode(name: str, mode: NodeMode, timeout: str | None, form: Format) -> None:
+    seconds = None if timeout is None else parse.duration(timeout, "--timeout")
+    node = config.load().client.nodes.set_mode(name, mode=mode, **given(drain_timeout_s=seconds))
+    output.show(node, form, lambda _: print(f"{name}: {_status(node)}"))
+
+
+def _table(nodes: list[Node]) -> None:
+    output.print_table(HEAD, [_row(node) for node in nodes], BELOW)
+    for node in nodes:
+        if node["message"]:
+            print(f"{node['name']}: {node['message']}")
+
+
+def _row(node: Node) -> tuple[str, ...]:
+    return (
+        node["name"],
+        _status(node),
+        node["endpoint"],
+        node["region"] or "-",
+        output.moment(node["started_at"]) or "-",
+        f"{node['cpu_milli'] / MILLI:g}",
+        output.gib(node["memory_mib"]),
+        str(len(node["gpus"])),
+        format_gpus(node["used_milli"]),
+        output.listed(_models(node)),
+        output.listed(node["groups"]),
+        node["agent_version"],
+        node["driver_version"] or "-",
+        node["cuda_version"] or "-",
+        "on" if node["fractions"] else "off",
+        output.age(node["last_seen"]) if node["last_seen"] else "never",
+    )
+
+
+def _fields(node: Node) -> None:
     output.print_fields(
         (
             ("Name", node["name"]),
-            ("Status", node["state"].capitalize()),
-            ("Agent", f"{node['agent_version']} at {node['address']}:{node['port']}"),
+            ("Status", _status(node)),
+            ("Message", node["message"]),
+            ("Drained by", output.moment(node["drain_until"])),
+            ("Endpoint", node["endpoint"]),
+            ("Region", node["region"]),
+            ("Leaf switch", node["switch"]),
+            ("Resource groups", ", ".join(node["groups"])),
+            ("Started", output.moment(node["started_at"])),
             ("Seen", output.moment(node["last_seen"]) or "never"),
+            ("Agent", node["agent_version"]),
+            ("System", f"{node['os']}, container engine {node['engine_version']}"),
+            ("Driver", node["driver_version"]),
+            ("CUDA", node["cuda_version"]),
             ("CPUs", f"{node['cpu_milli'] / MILLI:g}"),
-            ("Memory", _gib(node["memory_mib"])),
+            ("Memory", output.gib(node["memory_mib"])),
+            ("fGPU", "on" if node["fractions"] else "off"),
             ("Enforcement", node["enforcement"]),
+            ("NVLink", "yes" if node["nvlink"] else ""),
+            ("Sessions", str(node["sessions"])),
+            ("Unknown containers", str(node["unknown_containers"] or "")),
         )
     )
     if node["gpus"]:
@@ -69,10 +154,16 @@ def get(
         output.print_table(("GPU", "UUID", "MODEL", "MEMORY", "IN USE"), rows)
 
 
+def _status(node: Node) -> str:
+    """Return a node's state as people know it, with its mode where that is not the usual one."""
+    state = STATES.get(node["state"], node["state"].capitalize())
+    return state if node["mode"] == "active" else f"{state}, {node['mode']}"
+
+
+def _models(node: Node) -> list[str]:
+    return list(dict.fromkeys(_model(gpu) for gpu in node["gpus"]))
+
+
 def _model(gpu: Gpu) -> str:
     marked = gpu["simulated"] and "simulated" not in gpu["model"].lower()
     return f"{gpu['model']} (simulated)" if marked else gpu["model"]
-
-
-def _gib(mib: int) -> str:
-    return f"{mib / 1024:.1f}G"

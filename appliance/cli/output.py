@@ -62,7 +62,8 @@ def table(
     under = [head.index(name) for name in below]
     first = [[cell for index, cell in enumerate(row) if index not in under] for row in every]
     second = [["", *(row[index] for index in under)] for row in every]
-    pairs = zip(_lines(first, width), _lines(second, width), strict=True)
+    # what is below is not cut: a half address is of no use
+    pairs = zip(_lines(first, width), _lines(second, None), strict=True)
     return [line for pair in pairs for line in pair if line]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from appliance.cli import config, output
 from appliance.cli.options import ProjectOption
 from appliance.cli.output import Format, FormatOption
-from appliance.client.views import Session
+from appliance.client.views import Session, Waiting
 from appliance.gpu.units import format_gpus
 
 LAST = 10**9
@@ -14,7 +16,7 @@ LAST = 10**9
 def queue(*, project: ProjectOption = None, form: FormatOption = Format.TABLE) -> None:
     """Show the sessions that wait, in the order of the queue, and why each does; of all your projects by default."""
     waiting = config.load().client.sessions.list(project, state=["PENDING"])
-    output.show(sorted(waiting, key=_place), form, _table)
+    output.show(sorted(waiting, key=_place), form, print_queue)
 
 
 def _place(session: Session) -> tuple[int, str]:
@@ -22,7 +24,8 @@ def _place(session: Session) -> tuple[int, str]:
     return session["position"] or LAST, session["created_at"]
 
 
-def _table(waiting: list[Session]) -> None:
+def print_queue(waiting: Sequence[Session] | Sequence[Waiting]) -> None:
+    """Print sessions that wait."""
     rows = [
         (
             str(session["position"] or "-"),

@@ -11,7 +11,7 @@ import typer
 from appliance.cli import config, output, parse
 from appliance.cli.options import ProjectOption, complete_sessions
 from appliance.cli.output import Format, FormatOption
-from appliance.client.views import Session
+from appliance.client.views import Container, Session
 from appliance.gpu.units import MILLI, format_gpus
 from reservoir.errors import PenstockError
 
@@ -139,7 +139,7 @@ def _row(session: Session) -> tuple[str, ...]:
         session["name"],
         status(session),
         output.age(session["created_at"]),
-        output.listed(_nodes(session)),
+        _place(session),
         session["image"],
         session["kind"].capitalize(),
         session["project"],
@@ -150,36 +150,80 @@ def _row(session: Session) -> tuple[str, ...]:
     )
 
 
+def _place(session: Session) -> str:
+    nodes = _nodes(session)
+    return f"{nodes[0]} +{len(nodes) - 1}" if len(nodes) > 1 else output.listed(nodes)
+
+
 def _nodes(session: Session) -> list[str]:
     return list(dict.fromkeys(container["node"] for container in session["containers"]))
 
 
 def _fields(session: Session) -> None:
     exit_code = session["exit_code"]
-    position = session["position"]
+    containers = session["containers"]
     output.print_fields(
         (
             ("Name", session["name"]),
             ("Status", status(session)),
             ("Reason", session["reason"]),
-            ("Queue position", str(position) if position else ""),
+            ("Queue position", str(session["position"] or "")),
+            ("Attempt", str(session["attempt"] + 1) if session["attempt"] else ""),
             ("Project", session["project"]),
             ("User", session["user"]),
-            ("Type", session["kind"]),
-            ("Image", session["image"]),
+            ("Type", f"{session['kind']}, priority {session['priority']}"),
+            ("Image", session["image"] + (", of the node" if session["local_image"] else "")),
             ("Command", shlex.join([*(session["command"] or []), *session["args"]])),
-            ("Containers", str(session["size"]) if session["size"] > 1 else ""),
+            ("Containers", _gang(session)),
+            ("Preset", session["preset"]),
             ("GPUs", format_gpus(session["gpu_milli"])),
+            ("GPU models", ", ".join(session["models"])),
             ("CPUs", f"{session['cpu_milli'] / MILLI:g}" if session["cpu_milli"] else ""),
             ("Memory", output.gib(session["memory_mib"]) if session["memory_mib"] else ""),
             ("Shared memory", f"{session['shm_mib']} MiB"),
-            ("Node", output.listed(_nodes(session)) if session["containers"] else ""),
-            ("URL", "\n".join(session["urls"])),
+            ("Resource group", session["group"]),
+            ("Nodes" if len(_nodes(session)) > 1 else "Node", ", ".join(_nodes(session))),
+            ("On", ", ".join(_grants(containers[0])) if len(containers) == 1 else ""),
+            *(("URL", url) for url in session["urls"]),
             ("Created", output.moment(session["created_at"])),
             ("Starts at", output.moment(session["starts_at"])),
             ("Started", output.moment(session["started_at"])),
-            ("Time limit", output.moment(session["expires_at"])),
+            ("Time limit", _limit(session)),
             ("Finished", output.moment(session["finished_at"])),
             ("Exit code", "" if exit_code is None else str(exit_code)),
         )
     )
+    if len(containers) > 1:
+        print()
+        head = ("CONTAINER", "NODE", "STATUS", "GPUS", "EXIT CODE", "ERROR")
+        output.print_table(head, [_container(container) for container in containers], below=("ERROR",))
+
+
+def _gang(session: Session) -> str:
+    if session["size"] == 1:
+        return ""
+    where = "" if session["within"] == "anywhere" else f", within a {session['within']}"
+    return (
+        f"{session['size']}{where}{' where it can be' if where and not session['within_required'] else ''}, each with:"
+    )
+
+
+def _limit(session: Session) -> str:
+    extended = f", extended by {output.duration(session['extended_s'])}" if session["extended_s"] else ""
+    return output.moment(session["expires_at"]) + extended if session["expires_at"] else ""
+
+
+def _container(container: Container) -> tuple[str, ...]:
+    exit_code = container["exit_code"]
+    return (
+        str(container["rank"]),
+        container["node"],
+        (container["status"] or "waits").capitalize(),
+        output.listed(_grants(container)),
+        "-" if exit_code is None else str(exit_code),
+        container["error"],
+    )
+
+
+def _grants(container: Container) -> list[str]:
+    return [f"{format_gpus(gpu['milli'])} of {gpu['uuid']}" for gpu in container["gpus"]]

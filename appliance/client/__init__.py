@@ -12,6 +12,7 @@ from appliance.client.nodes import Nodes
 from appliance.client.oversight import Domains, Policies, Reports
 from appliance.client.people import Users
 from appliance.client.projects import Groups, Projects
+from appliance.client.scheduler import Scheduler
 from appliance.client.sessions import Presets, Sessions
 from appliance.client.site import Site
 from appliance.client.transport import ANSWER_S, Transport
@@ -41,4 +42,5 @@ class Client(Transport):
         self.nodes = Nodes(self)
         self.sessions = Sessions(self)
         self.presets = Presets(self)
+        self.scheduler = Scheduler(self)
         self.site = Site(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from appliance.client.words import Expiry, Kind, Role, Within
+from appliance.client.words import Expiry, Kind, NodeMode, Role, Within
 
 
 class ApiKeyRequest(TypedDict):
@@ -121,6 +121,13 @@ class LoginRequest(TypedDict):
 
     name: str
     password: str
+
+
+class ModeRequest(TypedDict):
+    """What is wanted of a node. While it is `draining`, people have `drain_timeout_s` to save their work."""
+
+    mode: NodeMode
+    drain_timeout_s: NotRequired[int]
 
 
 class NewPasswordRequest(TypedDict):

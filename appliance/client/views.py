@@ -9,6 +9,7 @@ from appliance.client.words import (
     ContainerStatus,
     Expiry,
     Kind,
+    NodeMode,
     NodeState,
     Role,
     Scope,
@@ -69,6 +70,7 @@ class Gpu(TypedDict):
     model: str
     memory_mib: int
     simulated: bool
+    island: int
     used_milli: int
 
 
@@ -157,20 +159,41 @@ class NewApiKey(TypedDict):
 
 
 class Node(TypedDict):
-    """A node; `enforcement` is how GPU shares are held on it."""
+    """A node. `endpoint` is where its agent answers, `message` what is wrong with the node or what became of it.
+
+    `fractions` says whether its GPUs may be shared (fGPU), `enforcement` how the shares are held. `gpu_milli` is
+    what its GPUs are together, `used_milli` what sessions hold of them. `unknown_containers` are of sessions
+    that the database does not know: they are left alone, and the node takes nothing new.
+    """
 
     id: str
     name: str
+    endpoint: str
     address: str
     port: int
+    region: str
+    switch: str
     state: NodeState
+    mode: NodeMode
+    drain_until: str | None
+    message: str
+    unknown_containers: int
+    groups: list[str]
     agent_version: str
     engine_version: str
+    driver_version: str
+    cuda_version: str
     os: str
     enforcement: str
+    fractions: bool
+    nvlink: bool
     cpu_milli: int
     memory_mib: int
+    gpu_milli: int
+    used_milli: int
     gpus: list[Gpu]
+    sessions: int
+    started_at: str | None
     last_seen: str | None
 
 
@@ -353,3 +376,21 @@ class User(TypedDict):
     disabled: bool
     must_change_password: bool
     created_at: str
+
+
+class Waiting(TypedDict):
+    """A session that waits for the scheduler; `gpu_milli` is for one of its `size` containers."""
+
+    id: str
+    name: str
+    project: str
+    user: str
+    kind: Kind
+    priority: int
+    size: int
+    gpu_milli: int
+    position: int
+    cause: str
+    reason: str
+    created_at: str
+    starts_at: str | None

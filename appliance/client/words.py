@@ -16,6 +16,9 @@ Expiry = Literal["stop", "finish"]
 Kind = Literal["interactive", "training", "service"]
 """What a session is for: a person at work, a program that runs to its end, or one that answers others."""
 
+NodeMode = Literal["active", "maintenance", "draining"]
+"""What an administrator wants of a node: `draining` ends what runs on it, `maintenance` only takes nothing new."""
+
 NodeState = Literal["new", "ready", "lost"]
 """Whether a node's agent reports: `new` has never done so, `lost` not for a while."""
 

@@ -48,12 +48,17 @@ class FakeApi:
     """Answers by method and path; everything else is an error of the test."""
 
     answers: dict[tuple[str, str], tuple[int, Any, dict[str, str]]] = field(default_factory=dict)
+    later: dict[str, tuple[int, Any, dict[str, str]]] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     trouble: OSError | None = None
 
     def on(self, method: str, path: str, body: Any = None, status: int = 200, **headers: str) -> None:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         self.answers[method, "/api/v1" + path] = status, body, named
+
+    def then(self, method: str, path: str, body: Any = None) -> None:
+        """Answer the call after the next one so, and every later one."""
+        self.later["/api/v1" + path] = 200, body, {}
 
     def refuse(self, method: str, path: str, status: int, where: str, reason: str, cure: str) -> None:
         self.on(method, path, {"errors": [{"where": where, "reason": reason, "cure": cure}]}, status)
@@ -82,7 +87,10 @@ class FakeConnection:
         self.api.calls.append(self.call)
 
     def getresponse(self) -> Answer:
-        status, body, headers = self.api.answers[self.call.method, self.call.path]
+        place = self.call.method, self.call.path
+        status, body, headers = self.api.answers[place]
+        if self.call.path in self.api.later:
+            self.api.answers[place] = self.api.later.pop(self.call.path)
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         return Answer(status, content, headers)
 

@@ -5,7 +5,20 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from appliance.client.views import ApiKey, Container, Domain, Group, Image, Policy, Preset, Project, Session, User
+from appliance.client.views import (
+    ApiKey,
+    Container,
+    Domain,
+    Gpu,
+    Group,
+    Image,
+    Node,
+    Policy,
+    Preset,
+    Project,
+    Session,
+    User,
+)
 
 AGO = (datetime.now(UTC) - timedelta(hours=3, minutes=5)).isoformat()
 
@@ -194,3 +207,51 @@ def api_key(**changes: Any) -> ApiKey:
         "used_at": AGO,
     }
     return cast("ApiKey", {**base, **changes})
+
+
+def node(**changes: Any) -> Node:
+    base: Node = {
+        "id": "1",
+        "name": "worker1",
+        "endpoint": "tcp://10.0.0.2:6001",
+        "address": "10.0.0.2",
+        "port": 6001,
+        "region": "room-1",
+        "switch": "leaf-1",
+        "state": "ready",
+        "mode": "active",
+        "drain_until": None,
+        "message": "",
+        "unknown_containers": 0,
+        "groups": ["v100"],
+        "agent_version": "0.1.0",
+        "engine_version": "20.10.24",
+        "driver_version": "615.1",
+        "cuda_version": "13.0",
+        "os": "Debian 12",
+        "enforcement": "none",
+        "fractions": True,
+        "nvlink": False,
+        "cpu_milli": 2500,
+        "memory_mib": 24064,
+        "gpu_milli": 2000,
+        "used_milli": 1250,
+        "gpus": [gpu(used_milli=1000), gpu(index=1, uuid="SIM-2", used_milli=250)],
+        "sessions": 2,
+        "started_at": None,
+        "last_seen": AGO,
+    }
+    return cast("Node", {**base, **changes})
+
+
+def gpu(**changes: Any) -> Gpu:
+    base: Gpu = {
+        "index": 0,
+        "uuid": "SIM-1",
+        "model": "Lab GPU",
+        "memory_mib": 16384,
+        "simulated": True,
+        "island": 0,
+        "used_milli": 0,
+    }
+    return cast("Gpu", {**base, **changes})

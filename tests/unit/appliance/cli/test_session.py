@@ -3,112 +3,90 @@
 from __future__ import annotations
 
 import json
-import shlex
 from http.client import IncompleteRead
-from typing import Any
 
 import pytest
 
-from appliance.cli import config
+from appliance.cli import config, output
 from tests.unit.appliance.cli.conftest import URL, Answer, FakeApi, Run
-from tests.unit.appliance.cli.samples import session, waiting
+from tests.unit.appliance.cli.samples import container, session, waiting
 
 REASON = "project team-a holds 1 of 1 GPU"
 
 
-def submit(run: Run, api: FakeApi, line: str) -> Any:
-    api.on("POST", "/sessions", session(), status=201)
-    code, _, err = run(*shlex.split(line))
-    assert (code, err) == (0, "")
-    return api.last.body
+def test_get_golden(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "moment", lambda time: time or "")
+    found = session(
+        created_at="2026-01-02T03:04:00+00:00",
+        expires_at="2026-01-02T05:04:05+00:00",
+        extended_s=3600,
+        cpu_milli=2500,
+        memory_mib=6144,
+        kind="interactive",
+        size=2,
+        within="switch",
+        containers=[container(), container(rank=1, node="worker2", status="failed", error="no GPU", exit_code=1)],
+        urls=["https://edge:8443/first-8888/", "https://edge:8443/first-6006/"],
+    )
+    logged_in.on("GET", "/sessions/first", found)
+    code, out, _ = run("get", "first")
+    assert code == 0
+    assert out == (
+        "Name:          first\n"
+        "Status:        Running\n"
+        "Project:       team-a\n"
+        "User:          alice\n"
+        "Type:          interactive, priority 50\n"
+        "Image:         python:3.11\n"
+        "Command:       python3 train.py '--name=a b'\n"
+        "Containers:    2, within a switch where it can be, each with:\n"
+        "GPUs:          0.5\n"
+        "CPUs:          2.5\n"
+        "Memory:        6.0G\n"
+        "Shared memory: 64 MiB\n"
+        "Nodes:         worker1, worker2\n"
+        "URL:           https://edge:8443/first-8888/\n"
+        "URL:           https://edge:8443/first-6006/\n"
+        "Created:       2026-01-02T03:04:00+00:00\n"
+        "Started:       2026-01-02T03:04:05.678+00:00\n"
+        "Time limit:    2026-01-02T05:04:05+00:00, extended by 1h\n"
+        "\n"
+        "CONTAINER  NODE     STATUS   GPUS                  EXIT CODE  ERROR\n"
+        "0          worker1  Running  0.5 of SIM-worker1-0  -\n"
+        "1          worker2  Failed   0.5 of SIM-worker1-0  1          no GPU\n"
+    )
+    assert logged_in.last.query == {"project": "team-a"}
 
 
-def test_submit_sends_what_was_asked_and_shows_the_state(logged_in: FakeApi, run: Run) -> None:
-    logged_in.on("POST", "/sessions", session(state="PENDING"), status=201)
-    code, out, _ = run("submit", "first", "-i", "python", "-g", "0.5")
-    assert (code, out) == (0, "first: Pending, 0.5 GPU, project team-a\n")
-    assert logged_in.last.body == {
-        "name": "first",
-        "project": "team-a",
-        "image": "python",
-        "gpu_milli": 500,
-        "created_by_cli": True,
-    }
-    assert logged_in.last.headers["Authorization"] == "Bearer pk_secret"
+def test_get_says_why_a_session_waits_and_its_place_in_the_queue(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("GET", "/sessions/third", waiting(reason=REASON, position=2, attempt=1, starts_at="2027-01-02T03:00Z"))
+    out = run("get", "third")[1]
+    assert f"Reason:         {REASON}\n" in out
+    assert "Queue position: 2\n" in out
+    assert "Attempt:        2\n" in out
+    assert "Starts at:      2027-01-0" in out
+    assert "CONTAINER" not in out
 
 
-@pytest.mark.parametrize(
-    ("line", "wanted"),
-    [
-        ("submit hyper1 -i quickstart -g 1", {"image": "quickstart", "gpu_milli": 1000}),
-        (
-            "submit build1 -i python -g 1 --interactive --command sleep --args infinity",
-            {"interactive": True, "command": ["sleep"], "args": ["infinity"]},
-        ),
-        ("submit b-1-g06 -i quickstart -g 0.6 --interactive -p team-b", {"gpu_milli": 600, "project": "team-b"}),
-        (
-            "submit netapp1 -i tensorflow:20.01.0 --command python --args /scripts/run.py --args --num_mounts=2 -g 1",
-            {
-                "command": ["python"],
-                "args": ["/scripts/run.py", "--num_mounts=2"],
-            },
-        ),
-        (
-            'submit x -i y -g 1 --args="--base_url=z" --command=start.sh',
-            {"command": ["start.sh"], "args": ["--base_url=z"]},
-        ),
-        ("submit x -i y -g 1 --command 'sh -c' --args 'a; b'", {"command": ["sh", "-c"], "args": ["a; b"]}),
-        ("submit x -i y -g -1", {"gpu_milli": -1000}),
-    ],
-)
-def test_the_reference_s_lines(logged_in: FakeApi, run: Run, line: str, wanted: dict[str, Any]) -> None:
-    body = submit(run, logged_in, line)
-    assert {key: body[key] for key in wanted} == wanted
+def test_get_says_why_a_session_failed(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("GET", "/sessions/first", session(state="FAILED", reason="exit code 0?", exit_code=0))
+    out = run("get", "first")[1]
+    assert "Reason:        exit code 0?\n" in out
+    assert "Exit code:     0\n" in out
 
 
-@pytest.mark.parametrize(("units", "milli"), [("1", 200), ("2.5", 500), ("0.5", 100), ("-1", -200)])
-def test_fgpu_counts_in_units_of_the_administrator_s_split(
-    logged_in: FakeApi, run: Run, units: str, milli: int
-) -> None:
-    logged_in.on("GET", "/settings", {"fgpu_milli": 200, "step_milli": 100})
-    assert submit(run, logged_in, f"submit x -i y --fgpu {units}")["gpu_milli"] == milli
+def test_extend_puts_off_the_end(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "moment", lambda time: time or "")
+    logged_in.on("POST", "/sessions/first/extend", session(expires_at="2026-01-02T05:04:05+00:00"))
+    assert run("extend", "first", "1h30m") == (0, "first: runs until 2026-01-02T05:04:05+00:00\n", "")
+    assert (logged_in.last.body, logged_in.last.query) == ({"seconds": 5400}, {"project": "team-a"})
+    assert run("extend", "first", "soon")[0] == 2
 
 
-@pytest.mark.parametrize(
-    ("options", "where", "reason"),
-    [
-        ("", "-g", "no share of GPUs is given"),
-        ("-g 1 --fgpu 1", "-g", "the share is given twice"),
-        ("-g half", "-g", "'half' is not a number of GPUs"),
-        ("-g 0.0001", "-g", "finer than a thousandth"),
-        ("--fgpu 0.001", "--fgpu", "not a whole number of milli-GPU"),
-        ("-g 1 --command 'a \"b'", "--command", "cannot be split into words"),
-    ],
-)
-def test_bad_options_are_refused_before_anything_is_asked(
-    logged_in: FakeApi, run: Run, options: str, where: str, reason: str
-) -> None:
-    logged_in.on("GET", "/settings", {"fgpu_milli": 200, "step_milli": 100})
-    code, out, err = run("submit", "x", "-i", "y", *shlex.split(options))
-    assert (code, out) == (2, "")
-    assert err.startswith(f"error: {where}: ")
-    assert reason in err
-    assert "Cure: " in err
-    assert not [call for call in logged_in.calls if call.method == "POST"]
-
-
-def test_list_of_another_project_with_the_ended_ones_as_json(logged_in: FakeApi, run: Run) -> None:
-    logged_in.on("GET", "/sessions", [third := waiting(reason=REASON)])
-    code, out, _ = run("list", "-p", "team-b", "--all", "-o", "json")
-    assert (code, json.loads(out)) == (0, [third])
-    assert logged_in.last.query == {"project": "team-b", "all": "true", "limit": "1000"}
-
-
-def test_list_without_a_project_shows_all_that_the_user_may_see(api: FakeApi, run: Run) -> None:
-    config.save(config.Config(URL, "k", "1"))
-    api.on("GET", "/sessions", [])
-    assert run("list")[0] == 0
-    assert api.last.query == {"all": "false", "limit": "1000"}
+def test_priority_among_those_of_the_project(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("PATCH", "/sessions/third", waiting(priority=80))
+    assert run("priority", "third", "80") == (0, "third: priority 80\n", "")
+    assert (logged_in.last.body, logged_in.last.query) == ({"priority": 80}, {"project": "team-a"})
 
 
 def test_get_as_json(logged_in: FakeApi, run: Run) -> None:

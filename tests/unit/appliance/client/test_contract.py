@@ -9,6 +9,7 @@ from typing import (
     Any,
     Literal,
     NotRequired,
+    Union,
     Unpack,
     get_args,
     get_origin,
@@ -110,7 +111,7 @@ def noted(recorder: Recorder, method: Callable[..., Any]) -> Call:
 
 def something(hint: Any) -> Any:
     """Return a value of a type."""
-    if get_origin(hint) is types.UnionType:
+    if get_origin(hint) in (types.UnionType, Union):
         return something(get_args(hint)[0])
     if get_origin(hint) is Literal:
         return get_args(hint)[0]
@@ -171,7 +172,7 @@ class TestEveryMethod:
         assert len(answers) == 1
         content = answers[0]["content"]
         if call.kind is bytes:
-            assert list(content) == ["text/plain"]
+            assert all("schema" not in described for described in content.values())
             return
         check(call.kind, content["application/json"]["schema"])
         returned = call.hints["return"]

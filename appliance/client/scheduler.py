@@ -1,0 +1,20 @@
+"""What the scheduler decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from appliance.client.transport import NO_NAMES, Resource
+from appliance.client.views import Waiting
+
+
+class Scheduler(Resource):
+    """The scheduler's last decisions, for administrators and auditors."""
+
+    def queue(self) -> list[Waiting]:
+        """Return the sessions that wait, in the order in which they were served last, with the reason of each."""
+        return self._api.call(list[Waiting], "GET", "/scheduler/queue")
+
+    def cycle(self) -> Iterator[bytes]:
+        """Yield the last cycle, what the scheduler saw and decided, as it is kept in a file."""
+        return self._api.stream("/scheduler/cycle", NO_NAMES)

@@ -1,0 +1,141 @@
+"""The commands of users, policies, domains, API keys and usage."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from appliance.cli import output
+from tests.unit.appliance.cli.conftest import FakeApi, Run
+from tests.unit.appliance.cli.samples import api_key, domain, policy, user
+
+
+def test_users_golden(logged_in: FakeApi, run: Run) -> None:
+    users = [user(), user(name="bob", role="admin", domain="physics", policy="guests", disabled=True)]
+    logged_in.on("GET", "/users", users)
+    assert run("user", "list")[1] == (
+        "NAME   ROLE    DOMAIN   POLICY  STATUS    CREATED\n"
+        "alice  member  -        -       active    3h\n"
+        "bob    admin   physics  guests  disabled  3h\n"
+    )
+    assert json.loads(run("user", "list", "-o", "json")[1]) == users
+    logged_in.on("GET", "/users/alice", user(must_change_password=True))
+    assert "Password:    has to be changed\n" in run("user", "get", "alice")[1]
+
+
+def test_a_user_is_created(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("POST", "/users", user(), status=201)
+    assert run("user", "create", "alice", "--password-stdin", stdin="pass word\n")[1] == "Created member alice.\n"
+    assert logged_in.last.body == {"name": "alice", "password": "pass word", "role": "member"}
+    options = ("--role", "auditor", "--domain", "physics", "--policy", "guests", "--must-change-password")
+    run("user", "create", "alice", *options, "--password-stdin", stdin="x\n")
+    assert logged_in.last.body == {
+        "name": "alice",
+        "password": "x",
+        "role": "auditor",
+        "domain": "physics",
+        "policy": "guests",
+        "must_change_password": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("command", "body"),
+    [
+        (("update", "alice", "--role", "admin"), {"role": "admin"}),
+        (("update", "alice", "--policy", "none", "--domain", "physics"), {"policy": None, "domain": "physics"}),
+        (("disable", "alice"), {"disabled": True}),
+        (("enable", "alice"), {"disabled": False}),
+    ],
+)
+def test_a_user_is_changed(logged_in: FakeApi, run: Run, command: tuple[str, ...], body: Any) -> None:
+    logged_in.on("PATCH", "/users/alice", user())
+    assert run("user", *command)[0] == 0
+    assert logged_in.last.body == body
+
+
+def test_passwords_logins_and_the_end_of_a_user(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("PUT", "/users/alice/password", user())
+    assert run("user", "password", "alice", "--password-stdin", stdin="new\n")[0] == 0
+    assert logged_in.last.body == {"password": "new"}
+    logged_in.on("DELETE", "/users/alice/logins", {"done": True})
+    assert run("user", "logout", "alice")[1] == "User alice is signed out.\n"
+    logged_in.on("DELETE", "/users/alice", {"done": True})
+    assert run("user", "delete", "alice")[1] == "Deleted user alice.\n"
+
+
+def test_policies(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("GET", "/user-policies", [policy()])
+    assert run("policy", "list")[1] == (
+        "NAME    SESSIONS  GPUs  CPUs      MEMORY  DESCRIPTION\nguests  2         1.5   no limit  64.0G\n"
+    )
+    logged_in.on("POST", "/user-policies", policy(), status=201)
+    assert run("policy", "create", "guests", "--sessions", "2", "-g", "1.5", "--memory", "64G")[0] == 0
+    assert logged_in.last.body == {
+        "name": "guests",
+        "max_sessions": 2,
+        "max_gpu_milli": 1500,
+        "max_memory_mib": 65536,
+    }
+    logged_in.on("PATCH", "/user-policies/guests", policy())
+    assert run("policy", "update", "guests", "--sessions", "none", "--cpu", "8")[0] == 0
+    assert logged_in.last.body == {"max_sessions": None, "max_cpu_milli": 8000}
+    assert run("policy", "update", "guests", "--sessions", "few")[0] == 2
+    logged_in.on("DELETE", "/user-policies/guests", {"done": True})
+    assert run("policy", "delete", "guests")[1] == "Deleted policy guests.\n"
+
+
+def test_domains(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("GET", "/domains", [domain(description="the third floor")])
+    assert run("domain", "list")[1] == "NAME     DESCRIPTION      CREATED\nphysics  the third floor  3h\n"
+    logged_in.on("POST", "/domains", domain(), status=201)
+    assert run("domain", "create", "physics")[1] == "Created domain physics.\n"
+    logged_in.on("DELETE", "/domains/physics", {"done": True})
+    assert run("domain", "delete", "physics")[1] == "Deleted domain physics.\n"
+
+
+def test_api_keys(logged_in: FakeApi, run: Run) -> None:
+    keys = [api_key(), api_key(id="key-8", name="night", used_at=None, expires_at="2027-01-02T00:00:00+00:00")]
+    logged_in.on("GET", "/api-keys", keys)
+    assert run("apikey", "list")[1] == (
+        "ID     NAME   BEGINS WITH  CREATED  USED   EXPIRES\n"
+        "key-7  ci     pk_ab        3h       3h     never\n"
+        "key-8  night  pk_ab        3h       never  2027-01-02\n"
+    )
+    logged_in.on("POST", "/api-keys", {**api_key(), "key": "pk_abcdef"}, status=201)
+    assert run("apikey", "create", "ci", "--days", "30")[1] == "pk_abcdef\n"
+    assert logged_in.last.body == {"name": "ci", "days": 30}
+    logged_in.on("DELETE", "/api-keys/key-7", {"done": True})
+    assert run("apikey", "revoke", "key-7")[1] == "Revoked key-7.\n"
+    logged_in.on("GET", "/users/bob/api-keys", keys)
+    assert run("apikey", "list", "--user", "bob")[0] == 0
+    logged_in.on("DELETE", "/users/bob/api-keys/key-7", {"done": True})
+    assert run("apikey", "revoke", "key-7", "--user", "bob")[0] == 0
+
+
+def test_usage(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "moment", lambda time: time or "")
+    row = {"name": "team-a", "sessions": 3, "session_seconds": 5400.0, "gpu_seconds": 10800.0}
+    report = {
+        "starts_at": "2026-01-01T00:00:00+00:00",
+        "ends_at": "2026-02-01T00:00:00+00:00",
+        "by": "project",
+        "rows": [row],
+        "total": {**row, "name": ""},
+    }
+    logged_in.on("GET", "/usage", report)
+    options = ("--by", "project", "--from", "2026-01-01", "--until", "2026-01-31")
+    assert run("usage", *options)[1] == (
+        "PROJECT       SESSIONS  HOURS  GPU HOURS\n"
+        "team-a        3         1.5    3.0\n"
+        "all together  3         1.5    3.0\n"
+        "from 2026-01-01T00:00:00+00:00 until 2026-02-01T00:00:00+00:00\n"
+    )
+    assert logged_in.last.query == {
+        "starts_at": "2026-01-01T00:00:00+00:00",
+        "ends_at": "2026-02-01T00:00:00+00:00",
+        "by": "project",
+    }
+    assert json.loads(run("usage", "-o", "json")[1]) == report

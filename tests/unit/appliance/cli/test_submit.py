@@ -1,0 +1,145 @@
+"""`penstock submit`: what each option asks of the API."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+
+from tests.unit.appliance.cli.conftest import FakeApi, Run
+from tests.unit.appliance.cli.samples import session
+
+
+def submit(run: Run, api: FakeApi, line: str) -> Any:
+    api.on("POST", "/sessions", session(), status=201)
+    code, _, err = run("submit", *shlex.split(line))
+    assert (code, err) == (0, "")
+    return api.last.body
+
+
+def test_what_was_asked_is_sent_and_the_state_is_shown(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("POST", "/sessions", session(state="PENDING"), status=201)
+    code, out, _ = run("submit", "first", "-i", "python", "-g", "0.5")
+    assert (code, out) == (0, "first: Pending, 0.5 GPU, project team-a\n")
+    assert logged_in.last.body == {
+        "name": "first",
+        "project": "team-a",
+        "image": "python",
+        "gpu_milli": 500,
+        "created_by_cli": True,
+    }
+    assert logged_in.last.headers["Authorization"] == "Bearer pk_secret"
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ("-g 1 --interactive", {"gpu_milli": 1000, "interactive": True}),
+        ("-g 1 --kind service", {"kind": "service"}),
+        ("-g 0.6 -p team-b", {"gpu_milli": 600, "project": "team-b"}),
+        ("-g -1", {"gpu_milli": -1000}),
+        ("-g 1 --command sleep --args infinity", {"command": ["sleep"], "args": ["infinity"]}),
+        ("-g 1 --command 'sh -c' --args 'a; b'", {"command": ["sh", "-c"], "args": ["a; b"]}),
+        ('-g 1 --args="--base_url=z" --command=start.sh', {"command": ["start.sh"], "args": ["--base_url=z"]}),
+        ("-g 1 --args --a=1 --args --b", {"args": ["--a=1", "--b"]}),
+        ("-g 1 -e EPOCHS=10 --env EMPTY=", {"environment": {"EPOCHS": "10", "EMPTY": ""}}),
+        ("-g 1 --service-type=ingress --port 8888 --port 6006", {"ports": [8888, 6006]}),
+        ("-g 1 --port 8888", {"ports": [8888]}),
+        (
+            "-g 1 --pvc test:/tmp/pvc1mount --pvc data:/data:ro",
+            {
+                "volumes": [
+                    {"name": "test", "target": "/tmp/pvc1mount", "read_only": False},
+                    {"name": "data", "target": "/data", "read_only": True},
+                ]
+            },
+        ),
+        (
+            "-g 1 -v /mnt:/mnt -v /tmp:/data:ro",
+            {
+                "host_mounts": [
+                    {"source": "/mnt", "target": "/mnt", "read_only": False},
+                    {"source": "/tmp", "target": "/data", "read_only": True},
+                ]
+            },
+        ),
+        ("-g 1 --local-image --large-shm", {"local_image": True, "large_shm": True}),
+        ("--preset medium-gpu", {"preset": "medium-gpu"}),
+        ("--preset small --cpu 4 --memory 8G --shm 1G", {"cpu_milli": 4000, "memory_mib": 8192, "shm_mib": 1024}),
+        ("--cpu 0.5", {"cpu_milli": 500, "gpu_milli": 0}),
+        ("-g 1 --containers 4 --within switch --within-required", {"size": 4, "within": "switch"}),
+        ("-g 1 --model V100 --model P100 --group fast", {"models": ["V100", "P100"], "group": "fast"}),
+        ("-g 1 --priority 80 --no-preemptible", {"priority": 80, "preemptible": False}),
+        ("-g 1 --start-at 2027-01-31T22:00+09:00", {"starts_at": "2027-01-31T13:00:00+00:00"}),
+    ],
+)
+def test_options(logged_in: FakeApi, run: Run, options: str, wanted: dict[str, Any]) -> None:
+    body = submit(run, logged_in, f"x -i y {options}")
+    assert {key: body[key] for key in wanted} == wanted
+
+
+def test_what_is_not_asked_for_is_not_sent(logged_in: FakeApi, run: Run) -> None:
+    assert set(submit(run, logged_in, "x -i y --preset small")) == {
+        *("name", "project", "image", "created_by_cli", "preset"),
+    }
+
+
+@pytest.mark.parametrize(("units", "milli"), [("1", 200), ("2.5", 500), ("0.5", 100), ("-1", -200)])
+def test_fgpu_counts_in_units_of_the_administrator_s_split(
+    logged_in: FakeApi, run: Run, units: str, milli: int
+) -> None:
+    logged_in.on("GET", "/settings", {"fgpu_milli": 200, "step_milli": 100})
+    assert submit(run, logged_in, f"x -i y --fgpu {units}")["gpu_milli"] == milli
+
+
+def test_several_equal_sessions_in_one_request(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("POST", "/sessions/batch", [session(name=f"x-{number}") for number in (1, 2)], status=201)
+    code, out, _ = run("submit", "x", "-i", "y", "-g", "1", "--count", "2")
+    assert (code, out.splitlines()) == (0, [f"x-{number}: Running, 0.5 GPU, project team-a" for number in (1, 2)])
+    assert logged_in.last.body["count"] == 2
+    assert [
+        one["name"] for one in json.loads(run("submit", "x", "-i", "y", "-g", "1", "--count", "2", "-o", "json")[1])
+    ]
+
+
+def test_wait_returns_when_it_runs(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appliance.cli.submit.WAIT_STEP_S", 0)
+    logged_in.on("POST", "/sessions", session(state="PENDING"), status=201)
+    logged_in.on("GET", "/sessions/first", session(state="PREPARING"))
+    logged_in.then("GET", "/sessions/first", session())
+    code, out, _ = run("submit", "first", "-i", "y", "-g", "1", "--wait", "-o", "json")
+    assert (code, json.loads(out)["state"]) == (0, "RUNNING")
+    assert len(logged_in.calls) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "where", "reason"),
+    [
+        ("", "-g", "no share of GPUs is given"),
+        ("-g 1 --fgpu 1", "-g", "the share is given twice"),
+        ("-g half", "-g", "'half' is not a number of GPUs"),
+        ("-g 0.0001", "-g", "finer than a thousandth"),
+        ("--fgpu 0.001", "--fgpu", "not a whole number of milli-GPU"),
+        ("-g 1 --command 'a \"b'", "--command", "cannot be split into words"),
+        ("-g 1 --service-type ingress", "--port", "ingress needs a port"),
+        ("-g 1 --pvc data", "--pvc", "'data' is no mount"),
+        ("-g 1 -v /a:/b:rx", "-v", "'/a:/b:rx' is no mount"),
+        ("-g 1 -v :/b", "-v", "':/b' is no mount"),
+        ("-g 1 --env =3", "--env", "'=3' is no variable"),
+        ("-g 1 --memory much", "--memory", "'much' is no amount of memory"),
+        ("-g 1 --cpu -1", "--cpu", "'-1' is no number of cores"),
+        ("-g 1 --start-at tomorrow", "--start-at", "'tomorrow' is no date"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_is_asked(
+    logged_in: FakeApi, run: Run, options: str, where: str, reason: str
+) -> None:
+    logged_in.on("GET", "/settings", {"fgpu_milli": 200, "step_milli": 100})
+    code, out, err = run("submit", "x", "-i", "y", *shlex.split(options))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {where}: ")
+    assert reason in err
+    assert "Cure: " in err
+    assert not [call for call in logged_in.calls if call.method == "POST"]

@@ -55,11 +55,10 @@ async def used_by_gpu(db: AsyncSession, node_ids: Collection[UUID]) -> dict[tupl
 
 async def count_by_node(db: AsyncSession, node_ids: Collection[UUID]) -> dict[UUID, int]:
     """Return how many sessions hold places on each of some nodes."""
-    query = select(Container.node_id, func.count(distinct(Session.id))).join(
-        Session, Session.id == Container.session_id
-    )
+    query = select(Container.node_id, func.count(distinct(Session.id)).label("live"))
+    query = query.join(Session, Session.id == Container.session_id)
     query = query.where(Session.state.in_(HOLDING), Container.node_id.in_(node_ids)).group_by(Container.node_id)
-    return {node_id: count for node_id, count in await db.execute(query)}
+    return {row.node_id: row.live for row in await db.execute(query)}
 
 
 async def forget_places(db: AsyncSession, node_id: UUID) -> None:

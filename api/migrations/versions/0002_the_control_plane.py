@@ -227,6 +227,8 @@ def upgrade() -> None:
     with op.batch_alter_table("grants", schema=None) as batch_op:
         batch_op.add_column(sa.Column("rank", sa.Integer(), autoincrement=False, nullable=False))
         batch_op.drop_constraint(batch_op.f("fk_grants_session_id_sessions"), type_="foreignkey")
+        batch_op.drop_constraint(batch_op.f("pk_grants"), type_="primary")
+        batch_op.create_primary_key(batch_op.f("pk_grants"), ["session_id", "rank", "index"])
         batch_op.create_foreign_key(
             batch_op.f("fk_grants_session_id_rank_containers"),
             "containers",
@@ -333,16 +335,16 @@ def upgrade() -> None:
         batch_op.add_column(sa.Column("interactive_limit_s", sa.Integer(), server_default="0", nullable=False))
         batch_op.add_column(sa.Column("interactive_extension_s", sa.Integer(), server_default="0", nullable=False))
         batch_op.create_index(batch_op.f("ix_projects_domain"), ["domain"], unique=False)
-        batch_op.create_foreign_key(
-            batch_op.f("fk_projects_training_group_resource_groups"), "resource_groups", ["training_group"], ["name"]
-        )
+        batch_op.create_foreign_key(batch_op.f("fk_projects_domain_domains"), "domains", ["domain"], ["name"])
         batch_op.create_foreign_key(
             batch_op.f("fk_projects_interactive_group_resource_groups"),
             "resource_groups",
             ["interactive_group"],
             ["name"],
         )
-        batch_op.create_foreign_key(batch_op.f("fk_projects_domain_domains"), "domains", ["domain"], ["name"])
+        batch_op.create_foreign_key(
+            batch_op.f("fk_projects_training_group_resource_groups"), "resource_groups", ["training_group"], ["name"]
+        )
 
     with op.batch_alter_table("sessions", schema=None) as batch_op:
         batch_op.add_column(
@@ -395,8 +397,8 @@ def upgrade() -> None:
         batch_op.alter_column("password_hash", existing_type=sa.VARCHAR(length=255), nullable=True)
         batch_op.create_index(batch_op.f("ix_users_domain"), ["domain"], unique=False)
         batch_op.create_index(batch_op.f("ix_users_policy"), ["policy"], unique=False)
-        batch_op.create_foreign_key(batch_op.f("fk_users_domain_domains"), "domains", ["domain"], ["name"])
         batch_op.create_foreign_key(batch_op.f("fk_users_policy_user_policies"), "user_policies", ["policy"], ["name"])
+        batch_op.create_foreign_key(batch_op.f("fk_users_domain_domains"), "domains", ["domain"], ["name"])
 
     # ### end Alembic commands ###
 

@@ -98,9 +98,10 @@ def image(engine: docker.DockerClient) -> Iterator[str]:  # noqa: F811
     reference = f"penstock-test/web:{uuid.uuid4().hex[:12]}"
     repository, tag = reference.split(":")
     buffer = io.BytesIO()
-    libraries = subprocess.run(["ldd", PYTHON], capture_output=True, text=True, check=True).stdout
-    needed = {Path(word) for word in libraries.split() if word.startswith("/")}
     modules = Path(f"/usr/lib/{PYTHON.name}")
+    programs = [PYTHON, *modules.glob("lib-dynload/*.so")]
+    libraries = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=True).stdout
+    needed = {Path(word) for word in libraries.split() if word.startswith("/") and not word.endswith(":")}
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for path in (PYTHON, *needed):
             archive.add(path.resolve(), str(path))

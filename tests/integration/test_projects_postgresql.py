@@ -12,6 +12,7 @@ from tests.unit.api.conftest import _cheap_hashes, anyio_backend, cluster  # noq
 from tests.unit.api.test_groups import *  # noqa: F403
 from tests.unit.api.test_images import *  # noqa: F403
 from tests.unit.api.test_images_check import *  # noqa: F403
+from tests.unit.api.test_projects_domains import *  # noqa: F403
 from tests.unit.api.test_projects_people import *  # noqa: F403
 from tests.unit.api.test_projects_periods import *  # noqa: F403
 from tests.unit.api.test_projects_races import *  # noqa: F403

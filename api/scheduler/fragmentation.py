@@ -28,12 +28,13 @@ def best(layout: Layout, free: Free, demand: Demand, workload: Workload, rows: I
     rows = _opening_none(layout, free, workload, rows)
     if len(rows) == 1:
         return int(rows[0])
-    left = _left(layout, free, rows)
+    typical = demand.typical
+    cost = _left(layout, free, rows) + _wasted(layout, free, typical, workload, rows)
     if len(rows) > CANDIDATES:
-        # a stable order, so that of equally full nodes the first by name are looked at
-        chosen = np.sort(np.argsort(left, kind="stable")[:CANDIDATES])
-        rows, left = rows[chosen], left[chosen]
-    return int(rows[np.argmin(_added(layout, free.rows(rows), demand.typical, workload, rows) + left)])
+        # a stable order, so that of equal nodes the first by name are looked at
+        chosen = np.sort(np.argsort(cost, kind="stable")[:CANDIDATES])
+        rows, cost = rows[chosen], cost[chosen]
+    return int(rows[np.argmin(cost + _added(layout, free.rows(rows), typical, workload, rows))])
 
 
 def _opening_none(layout: Layout, free: Free, workload: Workload, rows: Ints) -> Ints:
@@ -54,6 +55,15 @@ def _left(layout: Layout, free: Free, rows: Ints) -> Ints:
     return np.asarray(weight * cpu // layout.most_cpu + weight * gpus // (layout.most_gpus * MILLI))
 
 
+def _wasted(layout: Layout, free: Free, typical: Typical, workload: Workload, rows: Ints) -> Ints:
+    """Return what the GPU that a fraction takes is likely to lose in the end because of it, weighted."""
+    fraction = workload.gpu_milli % MILLI
+    if not fraction:
+        return np.zeros(len(rows), dtype=np.int64)
+    fitting = _fitting(free.milli[rows], layout.usable(workload.models)[rows], fraction).min(axis=1)
+    return np.asarray(WASTE * WEIGHT * (typical.waste[fitting - fraction] - typical.waste[fitting]))
+
+
 def _added(layout: Layout, before: Free, typical: Typical, workload: Workload, rows: Ints) -> Ints:
     """Return what one container of the workload adds on each row to what is lost, in milli-GPU times WEIGHT."""
     after = before.copy()
@@ -61,18 +71,19 @@ def _added(layout: Layout, before: Free, typical: Typical, workload: Workload, r
     after.memory -= workload.memory_mib
     whole, fraction = divmod(workload.gpu_milli, MILLI)
     usable = layout.usable(workload.models)[rows]
-    added = np.zeros(len(rows), dtype=np.int64)
     if fraction:
-        fullest = np.where(usable & (before.milli >= fraction), before.milli, PLENTY).argmin(axis=1)
-        each = np.arange(len(rows))
-        after.milli[each, fullest] -= fraction
-        wasted = typical.waste[after.milli[each, fullest]] - typical.waste[before.milli[each, fullest]]
-        added += WASTE * WEIGHT * wasted
+        fullest = _fitting(before.milli, usable, fraction).argmin(axis=1)
+        after.milli[np.arange(len(rows)), fullest] -= fraction
     if whole:
         empty = usable & (after.milli == MILLI)
         after.milli[empty & (empty.cumsum(axis=1) <= whole)] = 0
     usable_by = np.stack([usable[rows].T for usable in typical.usable], axis=1)
-    return added + _lost(typical, after, usable_by) - _lost(typical, before, usable_by)
+    return _lost(typical, after, usable_by) - _lost(typical, before, usable_by)
+
+
+def _fitting(milli: Ints, usable: Flags, fraction: int) -> Ints:
+    """Return what is free of each GPU that the fraction fits on, and more than there can be of each other."""
+    return np.where(usable & (milli >= fraction), milli, PLENTY)
 
 
 def _lost(typical: Typical, free: Free, usable: Flags) -> Ints:

@@ -53,8 +53,11 @@ class Forwarder:
     async def open(self, identity: str, address: str, ports: Sequence[int]) -> dict[int, int]:
         """Offer the ports of a container that has an address; return which port of ours leads to which of its ports.
 
-        What is open already stays. Raises UnavailableError where no port of the range is free.
+        What is open already stays. Raises UnavailableError where the container has no address (an empty one would lead to
+        this machine itself), or no port of the range is free.
         """
+        if not address:
+            raise _refusal(identity, ports[0], "the container has no address")
         doors = self._doors.setdefault(identity, _Doors(address))
         doors.address = address
         for port in ports:
@@ -157,5 +160,5 @@ def _refusal(identity: str, port: int, reason: str) -> UnavailableError:
     return UnavailableError(
         f"port {port} of {identity} cannot be offered to the edge: {reason}",
         where="ports",
-        cure="widen PENSTOCK_AGENT_PORT_RANGE, or free ports of the node",
+        cure="look at the container's network, and at PENSTOCK_AGENT_PORT_RANGE",
     )

@@ -71,7 +71,7 @@ class Cycle:
         self.kept_for: dict[str, tuple[Workload, Places]] = {}
         self.soft: set[str] = set()
         self.waiting: list[waits.Waiting] = []
-        self.log: list[str] = []
+        self.log: list[str | waits.Waiting] = []
         self._full_now: set[Shape] = set()
         self._full_later: set[Shape] = set()
         self._no_victims: set[tuple[object, ...]] = set()
@@ -84,8 +84,8 @@ class Cycle:
             for workload in self._in_order():
                 self._serve(workload)
             explained = waits.explain(self.cluster, self.waiting, self.kept_for.values())
-        lines = [f"waits: {waits.title(item.workload)}: {explained[item.workload.id].reason}" for item in self.waiting]
-        return Decision(self.placed, tuple(self.reclaims), explained, (*self.log, *lines))
+        lines = (waits.line(item, explained) if isinstance(item, waits.Waiting) else item for item in self.log)
+        return Decision(self.placed, tuple(self.reclaims), explained, tuple(lines))
 
     def _claims(self) -> list[Claim]:
         """Return what each project has and asks for; what can never run asks for nothing."""
@@ -135,7 +135,7 @@ class Cycle:
         """Place a workload, make room for it, keep room for it, or let it wait."""
         never = self._never(workload)
         if never:
-            self.waiting.append(waits.Waiting(workload, never=never))
+            self._wait(waits.Waiting(workload, never=never))
             return
         reserved = self.kept_for.pop(workload.id, None)
         self.soft.discard(workload.id)
@@ -150,7 +150,7 @@ class Cycle:
             self._keep(workload, reserved[1])
             self.ledger.use(workload.project).add(workload)
         places = reserved[1] if reserved else ()
-        self.waiting.append(waits.Waiting(workload, refusal=refusal, beyond=beyond, reserved=places))
+        self._wait(waits.Waiting(workload, refusal=refusal, beyond=beyond, reserved=places))
 
     def _start(self, workload: Workload, *, fresh: bool = False) -> bool:
         """Place a workload now, on places that become free, or on places that others are made to leave.
@@ -263,11 +263,15 @@ class Cycle:
         """Keep places for a workload until those who hold them are gone."""
         self._keep(workload, places)
         self.ledger.use(workload.project).add(workload)
-        self.waiting.append(waits.Waiting(workload, promised=places, leaving=leaving))
+        self._wait(waits.Waiting(workload, promised=places, leaving=leaving))
 
     def _keep(self, workload: Workload, places: Places) -> None:
         self._hold(places, workload)
         self.kept_for[workload.id] = workload, places
+
+    def _wait(self, waiting: waits.Waiting) -> None:
+        self.waiting.append(waiting)
+        self.log.append(waiting)
 
     def _hold(self, places: Places, workload: Workload) -> None:
         self.cluster.hold(places, workload)

@@ -79,11 +79,11 @@ class Ledger:
 
     def in_quota(self, workload: Workload) -> bool:
         """Return whether the project stays within its guaranteed quota with the workload."""
-        return self.after(workload) <= self.project(workload.project).quota_milli
+        return not workload.total_milli or self.after(workload) <= self.project(workload.project).quota_milli
 
     def within_fair_share(self, workload: Workload) -> bool:
         """Return whether the project stays within its fair share with the workload."""
-        return self.after(workload) <= self.fair.get(workload.project, 0)
+        return not workload.total_milli or self.after(workload) <= self.fair.get(workload.project, 0)
 
     def after(self, workload: Workload) -> int:
         """Return what the project has with the workload."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from api.scheduler.cluster import Cluster
@@ -44,6 +44,11 @@ def explain(cluster: Cluster, waiting: Sequence[Waiting], kept: Collection[Kept]
         cause, reason = _cause(item, rooms)
         found[item.workload.id] = Wait(cause, reason, position)
     return found
+
+
+def line(item: Waiting, explained: Mapping[str, Wait]) -> str:
+    """Return the line of the log."""
+    return f"waits: {title(item.workload)}: {explained[item.workload.id].reason}"
 
 
 def _cause(item: Waiting, rooms: _Rooms) -> tuple[Cause, str]:

@@ -1,0 +1,171 @@
+"""What people are told: why a workload waits, in numbers, with what would help; and the decision log."""
+
+from __future__ import annotations
+
+import pytest
+
+from api.scheduler.decide import decide
+from api.scheduler.snapshot import Cause, NodeState, ProjectState, Rules, Running, Snapshot, Wait, Workload
+from tests.unit.api.scheduler.world import SECOND, node, on, project, runs, work
+
+NOW = 1000
+
+
+def waits(
+    nodes: tuple[NodeState, ...],
+    projects: tuple[ProjectState, ...],
+    queue: tuple[Workload, ...],
+    running: tuple[Running, ...] = (),
+) -> dict[str, Wait]:
+    return dict(decide(Snapshot(NOW * SECOND, nodes, projects, running, queue, Rules())).waits)
+
+
+two = (node("n", 2),)
+full = (runs(work("r", "a", 2), on("n", 1, 1)),)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "projects", "queue", "running", "cause", "reason"),
+    [
+        pytest.param(
+            two,
+            (project("a", 1, over_quota=False),),
+            work("1", "a", 0.5),
+            (runs(work("r", "a", 1), on("n", 1)),),
+            Cause.QUOTA,
+            "a holds 1 GPU of its 1 GPU and may not go beyond; stop one of its sessions, or ask for a larger quota",
+            id="a hard cap",
+        ),
+        pytest.param(
+            two,
+            (project("a", 1, over_quota=False),),
+            work("1", "a", 2),
+            (),
+            Cause.QUOTA,
+            "a may hold 1 GPU, and 2 GPUs are asked for; ask for fewer or for a larger quota",
+            id="more than the whole quota",
+        ),
+        pytest.param(
+            two,
+            (project("a", 1),),
+            work("1", "a", 0.5, preemptible=False),
+            (runs(work("r", "a", 1, preemptible=False), on("n", 1)),),
+            Cause.QUOTA,
+            "a holds 1 GPU of its quota of 1 GPU by work that cannot be taken back, and 0.5 GPU more are asked for; "
+            "stop one of those, or submit it as preemptible",
+            id="work that cannot be taken back",
+        ),
+        pytest.param(
+            two,
+            (project("a", 1),),
+            work("1", "gone", 1),
+            (),
+            Cause.QUOTA,
+            "the project gone is not active; ask its manager or the administrator",
+            id="a project that is no more",
+        ),
+        pytest.param(
+            two,
+            (project("a", 1),),
+            work("1", "a", 1),
+            full,
+            Cause.FAIR_SHARE,
+            "no node has 1 GPU free; every GPU is in use; a holds 2 GPUs, its fair share is 2 GPUs (quota 1 GPU), "
+            "more only while others leave GPUs idle",
+            id="beyond the fair share",
+        ),
+        pytest.param(
+            two,
+            (project("a", 2), project("b", 2)),
+            work("1", "b", 1, NOW),
+            (runs(work("r", "a", 0.75), on("n", 0.75)), runs(work("s", "a", 1), on("n", 0, 1))),
+            Cause.NO_ROOM,
+            "no node has 1 GPU free; largest free piece is 0.25 GPU on n",
+            id="no room",
+        ),
+        pytest.param(
+            two,
+            (project("a", 2), project("b", 2)),
+            work("1", "b", 1, 0),
+            (runs(work("r", "a", 0.75), on("n", 0.75)), runs(work("s", "a", 1), on("n", 0, 1))),
+            Cause.NO_ROOM,
+            "no node has 1 GPU free; every GPU is in use; n is kept for it until it is free",
+            id="no room, but places kept",
+        ),
+        pytest.param(
+            (node("m", 1), node("n", 1)),
+            (project("a", 2), project("b", 2)),
+            work("1", "b", 1, NOW, containers=2),
+            (runs(work("r", "a", 1), on("n", 1)),),
+            Cause.NO_ROOM,
+            "2 times 1 GPU are not free together; largest free piece is 1 GPU on m",
+            id="a gang",
+        ),
+        pytest.param(
+            (node("n", 2, open=False),),
+            (project("a", 2),),
+            work("1", "a"),
+            (),
+            Cause.NO_NODE,
+            "no node is ready; ask the administrator when nodes come back",
+            id="no node",
+        ),
+        pytest.param((), (project("a", 2),), work("1", "a"), (), Cause.NO_NODE, "", id="no nodes at all"),
+        pytest.param(
+            two,
+            (project("a", 2), project("b", 1)),
+            work("1", "a", 2),
+            (runs(work("r", "b", 2), on("n", 1, 1)),),
+            Cause.RECLAIMING,
+            "r of b is still being stopped; n is kept for it",
+            id="taken back",
+        ),
+    ],
+)
+def test_reasons(
+    nodes: tuple[NodeState, ...],
+    projects: tuple[ProjectState, ...],
+    queue: Workload,
+    running: tuple[Running, ...],
+    cause: Cause,
+    reason: str,
+) -> None:
+    wait = waits(nodes, projects, (queue,), running)[queue.id]
+    assert wait.cause is cause
+    assert reason in wait.reason
+    assert wait.position == 1
+
+
+def test_what_can_never_run_says_so_at_once_with_its_cure() -> None:
+    wait = waits(two, (project("a", 9),), (work("1", "a", 3),), full)["1"]
+    assert wait.cause is Cause.NEVER_FITS
+    assert "ask for at most" in wait.reason
+
+
+def test_room_that_is_kept_names_whom_for() -> None:
+    queue = (work("large", "a", 2, 0), work("small", "b", 1, NOW))
+    running = (runs(work("r", "c", 1, preemptible=False), on("n", 1)),)
+    found = waits(two, (project("a", 2), project("b", 2), project("c", 1)), queue, running)
+    assert found["small"] == Wait(
+        Cause.RESERVED, "the room that is free is kept for large of a, which is served first", 2
+    )
+
+
+def test_the_position_is_the_order_in_which_they_are_served() -> None:
+    queue = tuple(work(id_, owner, 2, at) for id_, owner, at in [("x", "b", 1), ("y", "a", 2), ("z", "a", 0)])
+    found = waits(two, (project("a", 0), project("b", 0)), queue, full)
+    assert {id_: wait.position for id_, wait in found.items()} == {"x": 1, "z": 2, "y": 3}, "who has least is first"
+
+
+def test_each_decision_has_one_line_with_its_reason() -> None:
+    nodes = (node("n", 2),)
+    projects = (project("a", 1), project("b", 1))
+    running = (runs(work("r", "b", 1), on("n", 1), since=1), runs(work("s", "b", 1), on("n", 0, 1), since=2))
+    queue = (work("1", "a"), work("2", "a", 1, 1), work("cpu", "b", 0))
+    idle = "a holds 1 GPU, its fair share is 1 GPU (quota 1 GPU), more only while others leave GPUs idle"
+    assert decide(Snapshot(NOW * SECOND, nodes, projects, running, queue)).log == (
+        "taken back: s of b: b holds 2 GPUs, 1 GPU of them beyond its quota; 1 of a is within its quota",
+        "waits: 1 of a: s of b is still being stopped; n is kept for it",
+        "placed: cpu of b on n: b holds 1 GPU of its quota of 1 GPU",
+        f"waits: 2 of a: no node has 1 GPU free; every GPU is in use; {idle}",
+    )

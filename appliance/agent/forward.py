@@ -53,8 +53,8 @@ class Forwarder:
     async def open(self, identity: str, address: str, ports: Sequence[int]) -> dict[int, int]:
         """Offer the ports of a container that has an address; return which port of ours leads to which of its ports.
 
-        What is open already stays. Raises UnavailableError where the container has no address (an empty one would lead to
-        this machine itself), or no port of the range is free.
+        What is open already stays. Raises UnavailableError where no port of the range is free, or the container has no
+        address: an empty one would lead to this machine itself.
         """
         if not address:
             raise _refusal(identity, ports[0], "the container has no address")

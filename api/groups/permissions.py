@@ -48,20 +48,16 @@ class Permissions:
         """Remember the groups by name."""
         self._groups = sorted(groups, key=lambda group: (group.open, group.name))
         self._domains = domains
-        self._usable: dict[tuple[UUID | None, frozenset[UUID]], tuple[str, ...]] = {}
+        self._in_project: dict[tuple[UUID | None, UUID], tuple[str, ...]] = {}
 
     def usable(self, user_id: UUID | None, projects: frozenset[UUID]) -> tuple[str, ...]:
         """Return the groups that a user may use in any of some projects: those for few first, then the open ones."""
-        key = (user_id, projects)
-        if key not in self._usable:
-            domain = self._domains.get(user_id) if user_id else None
-            self._usable[key] = tuple(
-                group.name
-                for group in self._groups
-                if group.domain in (None, domain)
-                and (group.open or user_id in group.users or bool(group.projects & projects))
-            )
-        return self._usable[key]
+        domain = self._domains.get(user_id) if user_id else None
+        return tuple(
+            group.name
+            for group in self._groups
+            if group.domain in (None, domain) and (group.open or user_id in group.users or group.projects & projects)
+        )
 
     def allowed(self, user_id: UUID | None, project: Affinity, kind: Kind, wanted: str | None = None) -> Groups:
         """Return where a session may run. Where nothing is left, as after a group was closed, that is no group at all.
@@ -72,7 +68,10 @@ class Permissions:
         kept_to = affinity(project, kind)
         if kept_to:
             return (kept_to,) if wanted in (None, "", kept_to) else (), True
-        usable = self.usable(user_id, frozenset([project.id]))
+        key = (user_id, project.id)
+        if key not in self._in_project:
+            self._in_project[key] = self.usable(user_id, frozenset([project.id]))
+        usable = self._in_project[key]
         if wanted:
             return (wanted,) if wanted in usable else (), True
         return usable if self._groups else None, False

@@ -11,8 +11,10 @@ from sqlalchemy import update
 from api.groups import service
 from api.nodes.models import Gpu, Node
 from api.policy import Role
+from api.projects import service as projects
 from api.projects.models import Project
 from api.sessions.models import Kind, Session
+from api.users import service as users
 from reservoir.errors import InputError
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 
@@ -36,14 +38,14 @@ async def create(cluster: Cluster, name: str, **fields: Any) -> dict[str, Any]:
 
 async def project_row(cluster: Cluster, name: str) -> Project:
     async with cluster.database.reading() as db:
-        return next(project for project in await service.projects.every(db) if project.name == name)
+        return next(project for project in await projects.every(db) if project.name == name)
 
 
 async def test_a_group_from_its_creation_to_its_end(cluster: Cluster) -> None:
     await cluster.user("alice")
     await cluster.add_project()
     await add_node(cluster, "n1", "Tesla V100")
-    body = {
+    body: dict[str, Any] = {
         "name": "vision",
         "description": "Cameras",
         "purpose": "training",
@@ -84,7 +86,7 @@ async def test_where_a_session_may_run(cluster: Cluster) -> None:
         await create(cluster, "all", open=True)
         project = await project_row(cluster, "team-a")
         async with cluster.database.reading() as db:
-            user_id = (await service.users.get(db, "alice")).id
+            user_id = (await users.get(db, "alice")).id
             assert await service.allowed(db, user_id, project, Kind.TRAINING) == (("a", "all"), False)
             assert await service.allowed(db, user_id, project, Kind.TRAINING, "a") == (("a",), True)
             for wanted in ("b", "unknown"):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from api.images import service
 from api.images.versions import key, newest
+from api.projects import service as projects
 from api.projects.models import Project
 from reservoir.errors import InputError
 from tests.unit.api.conftest import V1, Cluster, ok, refused
@@ -124,7 +125,7 @@ async def test_a_project_takes_the_images_with_it_that_only_it_may_use(site: Sit
 
 async def resolved(site: Site, wanted: str, project: str | None) -> str:
     async with site.cluster.database.reading() as db:
-        rows = {row.name: row for row in await service.projects.every(db)}
+        rows = {row.name: row for row in await projects.every(db)}
         owner: Project | None = rows[project] if project else None
         return (await service.resolve(db, wanted, owner.id if owner else None)).reference
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ldap3 import ANONYMOUS, BASE, NONE, SIMPLE, SUBTREE, Connection, Server, Tls
-from ldap3.core.exceptions import LDAPException, LDAPInvalidDnError
+from ldap3.core.exceptions import LDAPBindError, LDAPException, LDAPStartTLSError
 from ldap3.utils.conv import escape_filter_chars
 from ldap3.utils.dn import escape_rdn
 
@@ -64,7 +66,7 @@ def _dn_of(settings: Settings, name: str) -> str | None:
     secret = Path(password).read_text("utf-8").rstrip("\n") if password else None
     with _connection(settings, settings.ldap_bind_dn, secret) as connection:
         if not connection.bind():
-            raise LDAPInvalidDnError("the directory does not let the site's own account in")
+            raise LDAPBindError("the directory does not let the site's own account in")
         wanted = settings.ldap_search_filter.replace("{name}", escape_filter_chars(name))
         base = settings.ldap_search_base or ""
         connection.search(base, wanted, SUBTREE, attributes=[], size_limit=2, time_limit=TIMEOUT_S)
@@ -84,11 +86,12 @@ def _check_denied(connection: Connection) -> None:
     """Raise where a bind failed, but not for a wrong name or password."""
     code = connection.result["result"]
     if code not in _DENIED:
-        raise LDAPInvalidDnError(f"the directory answers {connection.result['description']}")
+        raise LDAPBindError(f"the directory answers {connection.result['description']}")
 
 
-def _connection(settings: Settings, dn: str | None, password: str | None) -> Connection:
-    """Return a connection that is open and encrypted, but bound to nobody yet."""
+@contextmanager
+def _connection(settings: Settings, dn: str | None, password: str | None) -> Iterator[Connection]:
+    """Give a connection that is open and encrypted, but bound to nobody yet."""
     tls = Tls(validate=ssl.CERT_REQUIRED, version=ssl.PROTOCOL_TLS_CLIENT, ca_certs_file=settings.ldap_ca)
     server = Server(settings.ldap_url or "", tls=tls, get_info=NONE, connect_timeout=TIMEOUT_S)
     connection = Connection(
@@ -100,7 +103,10 @@ def _connection(settings: Settings, dn: str | None, password: str | None) -> Con
         read_only=True,
         raise_exceptions=False,
     )
-    connection.open()
-    if not server.ssl:
-        connection.start_tls()
-    return connection
+    try:
+        connection.open()
+        if not server.ssl and not connection.start_tls():
+            raise LDAPStartTLSError("the directory does not encrypt the connection")
+        yield connection
+    finally:
+        connection.unbind()

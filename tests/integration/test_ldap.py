@@ -94,17 +94,20 @@ class Slapd:
     authority: Authority
     port: int
     tls_port: int
+    encrypts: bool = True
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def urls(self) -> str:
-        return f"ldap://127.0.0.1:{self.port} ldaps://127.0.0.1:{self.tls_port}"
+        return f"ldap://127.0.0.1:{self.port}" + (f" ldaps://127.0.0.1:{self.tls_port}" if self.encrypts else "")
 
     def fill(self) -> None:
         """Write its configuration and its entries."""
         (self.folder / "data").mkdir(parents=True)
         certificate, key = self.authority.issue("directory")
         text = CONFIG.format(folder=self.folder, ca=self.authority.ca, certificate=certificate, key=key)
+        if not self.encrypts:
+            text = "".join(line for line in text.splitlines(True) if not line.startswith(("TLS", "security")))
         (self.folder / "slapd.conf").write_text(text)
         (self.folder / "entries.ldif").write_text(entries())
         words = ["slapadd", "-f", str(self.folder / "slapd.conf"), "-l", str(self.folder / "entries.ldif")]
@@ -308,3 +311,14 @@ async def test_a_server_under_another_name_hears_no_password(slapd: Slapd, schem
     port = slapd.port if scheme == "ldap" else slapd.tls_port
     with pytest.raises(directory.UnavailableError):
         await ask(slapd, "carol", ldap_url=f"{scheme}://localhost:{port}")
+
+
+async def test_a_server_that_does_not_encrypt_hears_no_password(authority: Authority, tmp_path: Path) -> None:  # noqa: F811
+    plain = Slapd(tmp_path / "plain", authority, free_port(), free_port(), encrypts=False)
+    plain.fill()
+    plain.start()
+    try:
+        with pytest.raises(directory.UnavailableError):
+            await ask(plain, "carol", ldap_url=f"ldap://127.0.0.1:{plain.port}")
+    finally:
+        plain.stop()

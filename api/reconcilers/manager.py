@@ -63,7 +63,7 @@ class Manager:
         self._engine = engine
         self._heartbeats = heartbeats
         self._observer = Observer(database, heartbeats, settings)
-        self._operator = Operator(database, engine, settings)
+        self._operator = Operator(database, engine, settings, self._observer.look_at)
         self._rules = Rules(database, settings, clock)
         self._checker = Checker(database, engine)
         self.loop = Loop(database, settings)

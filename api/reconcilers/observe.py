@@ -54,6 +54,10 @@ class Observer:
         self._looked: dict[str, float] = {}
         self._strangers = Strangers(settings.unknown_containers_keep_s)
 
+    def look_at(self, name: str) -> None:
+        """Look at a node's next heartbeat in full: something was begun there of which the last one could not tell."""
+        self._open.add(name)
+
     async def apply(self) -> list[Ghost]:
         """Write what has come in since the last call; returns the containers that nobody wants."""
         reports = self._heartbeats.take()

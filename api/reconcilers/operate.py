@@ -7,7 +7,7 @@ still as it was loaded. One session has at most one operation at a time; its con
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -37,11 +37,12 @@ LOG_TAIL_LINES = 20_000
 class Operator:
     """Launches and terminates; remembers which containers certainly never reached their agents."""
 
-    def __init__(self, database: Database, engine: Engine, settings: Settings) -> None:
-        """Start with nothing known: after a restart any container may exist."""
+    def __init__(self, database: Database, engine: Engine, settings: Settings, launched: Callable[[str], None]) -> None:
+        """Start with nothing known: after a restart any container may exist. `launched` is told the node's name."""
         self._database = database
         self._engine = engine
         self._settings = settings
+        self._launched = launched
         self._unsent: set[str] = set()
 
     async def operate(self, session_id: UUID, tries: int = 0) -> State | None:
@@ -96,6 +97,7 @@ class Operator:
             self._unsent.discard(spec.id)
             return _refusal(target.name, error)
         self._unsent.discard(spec.id)
+        self._launched(target.name)
         return state
 
     async def _terminate(self, session: Session, tries: int) -> bool:

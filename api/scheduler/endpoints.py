@@ -20,7 +20,7 @@ router = APIRouter(prefix="/scheduler", tags=["scheduler"])
 
 def loop_of(connection: HTTPConnection) -> Loop:
     """Return the application's scheduler."""
-    loop: Loop = connection.app.state.manager.scheduler
+    loop: Loop = connection.app.state.manager.loop
     return loop
 
 

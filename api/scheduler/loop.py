@@ -7,7 +7,7 @@ What does not change is not read again either: the nodes, and the sessions that 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 SECOND = 1_000_000
 NOT_ACTIVE = "not-active"
-"""Why a session waits whose project's period has not begun; the decision knows nothing of it."""
+"""Why a session waits whose project is outside its period; the decision knows nothing of it."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class _Read:
 
     snapshot: Snapshot
     queue: Sequence[Asked]
-    early: Sequence[Remark]
+    outside: Sequence[Remark]
     names: dict[UUID, str]
 
 
@@ -110,7 +110,7 @@ class Loop:
         permissions = await groups.permissions(db)
         pending = await scheduling.pending(db, moment)
         active = [row for row in pending if projects.is_active(known[row.project_id], moment)]
-        early = list(_early(pending, known, moment))
+        outside = list(_outside(pending, known, moment))
         await self._read_running(db, known, permissions)
         snapshot = Snapshot(
             now=micros(moment),
@@ -120,7 +120,7 @@ class Loop:
             queue=tuple(self._workload(row, known[row.project_id], permissions) for row in active),
             rules=self._rules,
         )
-        return _Read(snapshot, active, early, {id_: project.name for id_, project in known.items()})
+        return _Read(snapshot, active, outside, {id_: project.name for id_, project in known.items()})
 
     async def _read_running(self, db: AsyncSession, known: dict[UUID, Project], permissions: Permissions) -> None:
         """Read those of the sessions that hold places which have changed since they were read."""
@@ -162,7 +162,7 @@ class Loop:
     async def _apply(self, read: _Read, decision: Decision) -> int:
         """Write what was decided; whatever has changed since it was read is left to the next cycle."""
         placed = [row for row in read.queue if str(row.id) in decision.placements]
-        remarks = [*self._waits(read.queue, decision), *read.early]
+        remarks = [*self._waits(read.queue, decision), *read.outside]
         if not (placed or remarks or decision.reclaims):
             return 0
         count = 0
@@ -235,10 +235,14 @@ def _affinity(project: Project) -> tuple[str | None, str | None]:
     return project.training_group, project.interactive_group
 
 
-def _early(rows: Sequence[Asked], known: dict[UUID, Project], moment: datetime) -> Iterable[Remark]:
-    """Yield what is new of those whose project's period has not begun; where it is over, `reconcilers` says so."""
+def _outside(rows: Iterable[Asked], known: Mapping[UUID, Project], moment: datetime) -> Iterable[Remark]:
+    """Yield what is new of those whose project is outside its period."""
     for row in rows:
         project = known[row.project_id]
-        reason = f"the period of {project.name} begins at {project.starts_at:%Y-%m-%d %H:%M} UTC"
-        if project.starts_at > moment and (row.reason, row.cause) != (reason, NOT_ACTIVE):
+        if projects.is_active(project, moment):
+            continue
+        ended = project.ends_at if project.ends_at and project.ends_at <= moment else None
+        what = f"ended at {ended:%Y-%m-%d %H:%M}" if ended else f"begins at {project.starts_at:%Y-%m-%d %H:%M}"
+        reason = f"the period of {project.name} {what} UTC; an administrator may change that"
+        if (row.reason, row.cause) != (reason, NOT_ACTIVE):
             yield Remark(row.id, row.revision, reason, NOT_ACTIVE, 0)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlencode
@@ -11,6 +12,7 @@ from urllib.parse import urlencode
 import pytest
 
 from api.engine.base import UnreachableError
+from api.sessions import relay
 from tests.unit.api.conftest import V1, Cluster, ok
 
 pytestmark = pytest.mark.anyio
@@ -23,8 +25,12 @@ async def talk(
     command: str = '["sh"]',
     client: Any = None,
     project: str = "team-a",
+    then: Callable[[], Awaitable[Any]] | None = None,
 ) -> list[dict[str, Any]]:
-    """Open a terminal in the session demo, send frames, and return what the application sends."""
+    """Open a terminal in the session demo, send frames, and return what the application sends.
+
+    With `then` the user stays when that has been done.
+    """
     query = urlencode({"project": project, "command": command})
     key = (client or cluster.admin).headers.get("authorization", "")
     scope = {
@@ -43,7 +49,11 @@ async def talk(
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
-        return next(incoming, {"type": "websocket.disconnect", "code": 1000})
+        frame = next(incoming, None)
+        if frame is None and then is not None:
+            await then()
+            await asyncio.Event().wait()
+        return frame or {"type": "websocket.disconnect", "code": 1000}
 
     async def send(message: Any) -> None:
         sent.append(dict(message))
@@ -114,6 +124,25 @@ async def test_terminals_are_for_the_owner(cluster: Cluster) -> None:
         await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"members": ["alice"]}))
         assert "belongs to admin" in error_of(await talk(cluster, [], client=alice))
     assert not [call for call in cluster.engine.calls if call[0] == "terminal"]
+
+
+async def test_who_loses_the_right_loses_the_terminal(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "RECHECK_S", 0.01)
+    async with await cluster.user("alice") as alice:
+        await cluster.add_node()
+        await cluster.add_image()
+        await cluster.add_project("team-a", 1000, "alice")
+        request = {"name": "demo", "project": "team-a", "image": "python", "gpu_milli": 500}
+        await ok(alice.post(f"{V1}/sessions", json=request))
+        await cluster.manager.settle()
+
+        async def remove() -> None:
+            await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"members": []}))
+
+        async with asyncio.timeout(20):
+            sent = await talk(cluster, [typed(b"ls")], client=alice, then=remove)
+    assert "no project team-a" in json.loads(sent[-2]["text"])["reason"]
+    assert sent[-1]["type"] == "websocket.close"
 
 
 async def test_a_stranger_is_refused_before_the_terminal_opens(cluster: Cluster) -> None:

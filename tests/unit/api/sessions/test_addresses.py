@@ -1,0 +1,67 @@
+"""Where the edge offers the ports of sessions (N7), and what keeps them apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from api.sessions.addresses import Taken, addresses, base_path
+from reservoir.errors import ConflictError
+
+
+def test_the_path_is_name_and_port() -> None:
+    found = addresses("team-a", "test-ingress", [8888, 6006], [], Taken())
+    assert [(address.port, address.path) for address in found] == [
+        (8888, "test-ingress-8888"),
+        (6006, "test-ingress-6006"),
+    ]
+
+
+def test_where_it_is_taken_the_project_stands_before_it() -> None:
+    (address,) = addresses("team-b", "lab", [8888], [], Taken(paths={"lab-8888"}))
+    assert address.path == "team-b-lab-8888"
+
+
+def test_where_that_is_taken_too_nobody_loses_a_path() -> None:
+    with pytest.raises(ConflictError, match="another session is at team-b-lab-8888"):
+        addresses("team-b", "lab", [8888], [], Taken(paths={"lab-8888", "team-b-lab-8888"}))
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["--NotebookApp.base_url=test-ingress"], "test-ingress"),
+        (["--ServerApp.base_url=/team-a-test-ingress/"], "team-a-test-ingress"),
+        (["--ServerApp.base_url=/user/alice"], "user/alice"),
+        (["--ip=0.0.0.0", "--NotebookApp.base_url=a", "--NotebookApp.base_url=b"], "b"),
+        (["--NotebookApp.base_url=/"], None),
+        (["--NotebookApp.base_url=../etc passwd"], None),
+        (["--NotebookApp.base_url=" + "a" * 256], None),
+        (["base_url=a"], None),
+        ([], None),
+    ],
+)
+def test_the_base_path_of_a_notebook(args: list[str], expected: str | None) -> None:
+    assert base_path(args) == expected
+
+
+def test_the_base_path_goes_with_the_first_port() -> None:
+    found = addresses("team-a", "lab", [8888, 6006], ["--NotebookApp.base_url=lab"], Taken())
+    assert [address.base_path for address in found] == ["lab", None]
+
+
+def test_a_base_path_that_is_the_path_is_stored_once() -> None:
+    (address,) = addresses("team-a", "lab", [8888], ["--NotebookApp.base_url=lab-8888"], Taken())
+    assert (address.path, address.base_path) == ("lab-8888", None)
+
+
+@pytest.mark.parametrize(
+    "taken", [Taken(base_paths={"lab"}), Taken(paths={"lab"})], ids=["another base path", "another path"]
+)
+def test_nobody_takes_the_base_path_of_another(taken: Taken) -> None:
+    with pytest.raises(ConflictError, match="base_url lab already"):
+        addresses("team-a", "mine", [8888], ["--NotebookApp.base_url=lab"], taken)
+
+
+def test_a_path_hides_no_base_path() -> None:
+    (address,) = addresses("team-a", "lab", [8888], [], Taken(base_paths={"lab-8888/deep"}))
+    assert address.path == "team-a-lab-8888"

@@ -115,3 +115,8 @@ async def _by_group(db: AsyncSession, members: Table) -> defaultdict[UUID, set[A
     for group_id, member_id in await db.execute(select(*members.c)):
         groups[group_id].add(member_id)
     return groups
+
+
+async def names_of_domain(db: AsyncSession, domain: str) -> set[str]:
+    """Return the names of a domain's groups."""
+    return set(await db.scalars(select(ResourceGroup.name).where(ResourceGroup.domain == domain)))

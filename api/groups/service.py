@@ -62,6 +62,11 @@ async def by_node(db: AsyncSession) -> dict[str, tuple[str, ...]]:
     return groups
 
 
+async def names_of_domain(db: AsyncSession, domain: str) -> set[str]:
+    """Return the names of a domain's groups."""
+    return await repository.names_of_domain(db, domain)
+
+
 async def mark(db: AsyncSession) -> int:
     """Return what is another number whenever nodes, users or projects come to a group or leave it."""
     named = frozenset((node, frozenset(found)) for node, found in (await repository.named_nodes(db)).items())

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.database import Database, now
 from api.engine.base import Engine
 from api.identity import Identity
-from api.nodes import service
+from api.nodes import rights, service
 from api.nodes.heartbeats import Heartbeats
 from api.nodes.models import Node, NodeMode, NodeState
 from api.nodes.schemas import ModeRequest
@@ -30,7 +30,7 @@ GRACE_S = 5
 
 async def set_mode(db: AsyncSession, name: str, request: ModeRequest, caller: Identity) -> Node:
     """Change what is wanted of a node; the reconcilers do the rest of a drain."""
-    caller.check(Action.NODE_CHANGE)
+    await rights.check(db, name, caller, Action.NODE_CHANGE)
     until = now() + timedelta(seconds=request.drain_timeout_s) if request.mode is NodeMode.DRAINING else None
     node = await service.set_mode(db, name, request.mode, until)
     if request.mode is not NodeMode.DRAINING:
@@ -62,8 +62,8 @@ async def remove(db: AsyncSession, name: str, caller: Identity) -> None:
 
 async def end_unknown(database: Database, engine: Engine, heartbeats: Heartbeats, name: str, caller: Identity) -> int:
     """End the containers of a node whose sessions the database does not know; returns how many there were."""
-    caller.check(Action.NODE_CHANGE)
     async with database.reading() as db:
+        await rights.check(db, name, caller, Action.NODE_CHANGE)
         node = await service.get(db, name)
         reported = heartbeats.latest(name)
         if reported is None:

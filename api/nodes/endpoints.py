@@ -12,7 +12,7 @@ from api.access import Agent, Caller, SettingsOf, action, for_agents
 from api.database import DatabaseOf, Reading, Transaction, now
 from api.engine.base import Engine
 from api.model import Done, NamePath, NameQuery
-from api.nodes import administration
+from api.nodes import administration, rights
 from api.nodes.heartbeats import Heartbeats
 from api.nodes.listing import Filters, Listing
 from api.nodes.models import NodeMode, NodeState
@@ -43,6 +43,7 @@ _listing = Listing()
 @action(Action.NODE_READ)
 async def list_nodes(
     *,
+    caller: Caller,
     db: Reading,
     state: NodeState | None = None,
     mode: NodeMode | None = None,
@@ -56,7 +57,9 @@ async def list_nodes(
     Where there are more than `limit`, `X-Next` is what to send as `after` to get those that follow. An answer that is
     as it was is a 304 for who sends its `ETag` as `If-None-Match`.
     """
-    page = await _listing.page(db, Filters(state, mode, group), limit=limit, after=after)
+    page = await _listing.page(
+        db, Filters(state, mode, group, await rights.within(db, caller)), limit=limit, after=after
+    )
     body = _rows.dump_json(page.nodes)
     tag = f'"{sha256(body).hexdigest()[:32]}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"} | ({"X-Next": page.following} if page.following else {})
@@ -67,8 +70,9 @@ async def list_nodes(
 
 @router.get("/{name}")
 @action(Action.NODE_READ)
-async def get_node(name: NamePath, db: Reading) -> NodeView:
+async def get_node(name: NamePath, caller: Caller, db: Reading) -> NodeView:
     """Show one node."""
+    await rights.check(db, name, caller, Action.NODE_READ)
     return NodeView.model_validate(await _listing.one(db, name))
 
 

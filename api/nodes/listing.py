@@ -37,6 +37,8 @@ class Filters:
     state: NodeState | None = None
     mode: NodeMode | None = None
     group: str | None = None
+    within: frozenset[str] | None = None
+    """Resource groups; only nodes of any of them."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,9 @@ class Listing:
         conditions += [Node.mode == filters.mode] if filters.mode else []
         if filters.group:
             conditions.append(Node.name.in_([name for name, names in by_node.items() if filters.group in names]))
+        if filters.within is not None:
+            own = [name for name, names in by_node.items() if not filters.within.isdisjoint(names)]
+            conditions.append(Node.name.in_(own))
         rows = (await db.execute(select(*_COLUMNS).where(*conditions).order_by(Node.name).limit(limit + 1))).all()
         found = await _complete(db, [dict(row._mapping) for row in rows[:limit]], by_node)
         return Page(found, found[-1]["name"] if len(rows) > limit else None)

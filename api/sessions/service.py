@@ -16,6 +16,7 @@ from api.projects import service as projects
 from api.projects.models import Project
 from api.sessions import repository
 from api.sessions.models import Container, Kind, Session, State
+from api.usage import service as usage
 from reservoir.errors import ConflictError, ForbiddenError, InputError, NotFoundError
 
 TRIES = 5
@@ -123,7 +124,11 @@ def check_priority(wanted: int, kind: Kind, caller: Identity, project: Project) 
 
 async def change(db: AsyncSession, session: Versioned, **values: Any) -> bool:
     """Change a session unless somebody else has done so since it was read; returns whether it was changed."""
-    return await repository.update_guarded(db, session.id, session.revision, values)
+    if not await repository.update_guarded(db, session.id, session.revision, values):
+        return False
+    if "state" in values:
+        await usage.follow(db, session.id, values)
+    return True
 
 
 async def schedule(db: AsyncSession, session: Versioned, containers: Sequence[Container]) -> bool:

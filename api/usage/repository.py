@@ -11,6 +11,7 @@ from sqlalchemy import Row, false, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.identity import Reach
+from api.sessions.models import Session
 from api.usage.models import Span
 
 
@@ -19,10 +20,14 @@ def add(db: AsyncSession, span: Span) -> None:
     db.add(span)
 
 
-async def has_open(db: AsyncSession, session_id: UUID) -> bool:
-    """Return whether a session has a span that has not ended."""
-    query = select(Span.id).where(Span.session_id == session_id, Span.ended_at.is_(None))
-    return (await db.scalar(query)) is not None
+async def ends_of(db: AsyncSession, session_id: UUID) -> Sequence[datetime | None]:
+    """Return when the spans of a session ended; None for the one that has not."""
+    return (await db.scalars(select(Span.ended_at).where(Span.session_id == session_id))).all()
+
+
+async def session_of(db: AsyncSession, session_id: UUID) -> Session | None:
+    """Return a session."""
+    return await db.get(Session, session_id)
 
 
 async def close(db: AsyncSession, session_id: UUID, at: datetime) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -13,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.database import now
 from api.identity import Identity
 from api.policy import Action
-from api.sessions.models import Session
+from api.sessions.models import ENDED, Session, State
 from api.usage import repository
 from api.usage.models import Span
 from api.usage.schemas import By, UsageRow, UsageView
@@ -38,12 +39,27 @@ class _Sum:
         )
 
 
-async def begin(db: AsyncSession, session: Session, at: datetime | None = None) -> None:
-    """Note that a session runs from a moment on (now); whoever brings a session to RUNNING calls this with it.
+async def follow(db: AsyncSession, session_id: UUID, values: Mapping[str, Any]) -> None:
+    """Note what a change of a session, by its new values, means for its spans: it runs, or it holds nothing any more.
 
-    A session that has a span already keeps it: a node that comes back reports what we know.
+    A session that came and went between two looks at it ends with the moment when it started among the values.
     """
-    if await repository.has_open(db, session.id):
+    state, started_at = values.get("state"), values.get("started_at")
+    if state is State.RUNNING or (state in ENDED and started_at):
+        session = await repository.session_of(db, session_id)
+        if session:
+            await begin(db, session, started_at)
+    if state is State.PENDING or state in ENDED:
+        await end(db, session_id, values.get("finished_at"))
+
+
+async def begin(db: AsyncSession, session: Session, at: datetime | None = None) -> None:
+    """Note that a session runs from a moment on (now). One that has a span already keeps it.
+
+    Where it runs again, because a lost node came back with it, no time counts twice.
+    """
+    ends = await repository.ends_of(db, session.id)
+    if None in ends:
         return
     span = Span(
         session_id=session.id,
@@ -54,17 +70,15 @@ async def begin(db: AsyncSession, session: Session, at: datetime | None = None) 
         project_name=session.project.name,
         domain=session.project.domain,
         gpu_milli=session.total_milli,
-        started_at=at or now(),
+        started_at=max([at or now(), *(end for end in ends if end)]),
     )
     repository.add(db, span)
+    await db.flush()
 
 
-async def end(db: AsyncSession, session: Session, at: datetime | None = None) -> None:
-    """Note that a session holds nothing from a moment on (now): its containers are gone, by whatever way.
-
-    Whoever brings it to PENDING again, to TERMINATED or to FAILED calls this; for one that never ran it does nothing.
-    """
-    await repository.close(db, session.id, at or now())
+async def end(db: AsyncSession, session_id: UUID, at: datetime | None = None) -> None:
+    """Note that a session holds nothing from a moment on (now); for one that never ran it does nothing."""
+    await repository.close(db, session_id, at or now())
 
 
 async def report(db: AsyncSession, caller: Identity, starts_at: datetime, ends_at: datetime, by: By) -> UsageView:

@@ -85,3 +85,19 @@ async def test_the_sites_affairs_are_not_its_administrators(cluster: Cluster) ->
     await refused(dora.post(f"{V1}/domains", json={"name": "third"}), 403)
     await refused(dora.delete(f"{V1}/domains/globex"), 403)
     await refused(dora.post(f"{V1}/user-policies", json={"name": "students"}), 403)
+
+
+async def test_its_nodes_are_those_of_its_groups(cluster: Cluster) -> None:
+    dora, gil = await two_companies(cluster)
+    for name in ("worker1", "worker2"):
+        await cluster.add_node(name)
+    body = {"name": "rockets", "domain": "acme", "nodes": ["worker1"]}
+    await ok(cluster.admin.post(f"{V1}/resource-groups", json=body))
+    assert [node["name"] for node in await ok(dora.get(f"{V1}/nodes"))] == ["worker1"]
+    assert await ok(gil.get(f"{V1}/nodes")) == []
+    assert len(await ok(cluster.admin.get(f"{V1}/nodes"))) == 2
+    await ok(dora.get(f"{V1}/nodes/worker1"))
+    await ok(dora.patch(f"{V1}/nodes/worker1/mode", json={"mode": "maintenance"}))
+    for name in ("worker2", "nothing"):
+        await refused(dora.get(f"{V1}/nodes/{name}"), 404)
+        await refused(dora.patch(f"{V1}/nodes/{name}/mode", json={"mode": "maintenance"}), 404)

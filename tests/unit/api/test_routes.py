@@ -99,12 +99,18 @@ EXPECTED = {
     f"GET {V1}/nodes/{{name}}": KNOWN,
     f"PATCH {V1}/nodes/{{name}}/mode": ADMINS,
     f"DELETE {V1}/nodes/{{name}}": SITE,
+    f"DELETE {V1}/nodes/{{name}}/unknown-containers": ADMINS,
     f"GET {V1}/sessions": KNOWN,
     f"POST {V1}/sessions": WORKERS,
     f"GET {V1}/sessions/{{name}}": KNOWN,
     f"DELETE {V1}/sessions/{{name}}": WORKERS,
     f"GET {V1}/sessions/{{name}}/logs": KNOWN,
     f"WEBSOCKET {V1}/sessions/{{name}}/exec": WORKERS,
+    f"POST {V1}/sessions/batch": WORKERS,
+    f"PATCH {V1}/sessions/{{name}}": WORKERS,
+    f"POST {V1}/sessions/{{name}}/extend": WORKERS,
+    f"GET {V1}/scheduler/queue": SITE_READERS,
+    f"GET {V1}/scheduler/cycle": SITE,
     f"GET {V1}/apps/authorize": WORKERS,
 }
 

@@ -36,7 +36,7 @@ async def run(cluster: Cluster, who: Session, *spans: tuple[float, float | None]
             await service.begin(db, who, at(start))
         if end is not None:
             async with cluster.database.transaction() as db:
-                await service.end(db, who, at(end))
+                await service.end(db, who.id, at(end))
 
 
 async def report(client: Any, by: str = "user", start: float = 0, end: float = 24) -> dict[str, Any]:
@@ -91,8 +91,41 @@ async def test_a_beginning_or_an_end_that_comes_twice_counts_once(cluster: Clust
     who = session("alice", "team-a", 1000)
     await run(cluster, who, (1, None), (2, 3))
     async with cluster.database.transaction() as db:
-        await service.end(db, who, at(9))
+        await service.end(db, who.id, at(9))
     assert figures(await report(cluster.admin)) == {"alice": (1, 2 * 3600.0, 2 * 3600.0)}
+
+
+async def test_no_time_counts_twice_where_a_lost_session_comes_back(cluster: Cluster) -> None:
+    await run(cluster, session("alice", "team-a", 1000), (1, 5), (3, 7))
+    assert figures(await report(cluster.admin)) == {"alice": (1, 6 * 3600.0, 6 * 3600.0)}
+
+
+async def test_the_sums_are_those_of_the_sessions(cluster: Cluster) -> None:
+    await cluster.add_node()
+    await cluster.add_image()
+    await cluster.add_project("team-a", 4000)
+    for name, milli in (("one", 500), ("two", 2000)):
+        await cluster.submit(name, milli)
+    await cluster.manager.settle()
+    await cluster.heartbeat()
+    await cluster.manager.settle()
+    rows = [await cluster.session(name) for name in ("one", "two")]
+    assert [row["state"] for row in rows] == ["RUNNING", "RUNNING"]
+    for row in rows:
+        cluster.exit_container(row, 0)
+    await cluster.heartbeat()
+    await cluster.manager.settle()
+    rows = [await cluster.session(name) for name in ("one", "two")]
+    expected = sum(seconds(row) * milli / 1000 for row, milli in zip(rows, (500, 2000), strict=True))
+    [row] = (await ok(cluster.admin.get(f"{V1}/usage", params={"by": "project"})))["rows"]
+    assert (row["name"], row["sessions"]) == ("team-a", 2)
+    assert row["session_seconds"] == pytest.approx(sum(map(seconds, rows)), abs=0.01)
+    assert row["gpu_seconds"] == pytest.approx(expected, abs=0.01)
+
+
+def seconds(row: dict[str, Any]) -> float:
+    """Return how long a session ran, as the session says."""
+    return (datetime.fromisoformat(row["finished_at"]) - datetime.fromisoformat(row["started_at"])).total_seconds()
 
 
 async def test_who_sees_whose_usage(cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import and_, delete, distinct, exists, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.sessions import repository
+from api.sessions import repository, service
 from api.sessions.models import HOLDING, Container, Grant, Session, State
 from appliance.agent.protocol import ContainerState
 
@@ -70,9 +70,7 @@ async def adopt(
     db: AsyncSession, session: Session, node_id: UUID, found: Mapping[int, ContainerState], values: dict[str, Any]
 ) -> bool:
     """Give a waiting session the containers of its attempt before back, which still run on a node."""
-    changed = await repository.update_guarded(
-        db, session.id, session.revision, {**values, "attempt": session.attempt - 1, "position": 0}
-    )
+    changed = await service.change(db, session, **values, attempt=session.attempt - 1, position=0)
     if changed:
         for rank, state in found.items():
             repository.add(db, _container(session.id, rank, node_id, state))

@@ -17,7 +17,7 @@ from api.scheduler.fairness import Claim, fair_shares
 from api.scheduler.ledger import NO_SHARE, Ledger, Use
 from api.scheduler.reclaim import cheapest
 from api.scheduler.residents import Residents
-from api.scheduler.shape import Shape, shape
+from api.scheduler.shape import Shape, Verdicts, shape
 from api.scheduler.snapshot import (
     Decision,
     Placement,
@@ -49,6 +49,7 @@ class State:
     uses: Mapping[str, Use]
     leaving: Mapping[str, Running]
     capacity: int
+    verdicts: Verdicts
 
 
 class Cycle:
@@ -60,7 +61,7 @@ class Cycle:
         self.gone = dict(state.leaving)
         self.ledger = Ledger.of(state.projects, state.uses)
         self.lanes: dict[str, list[Workload]] = defaultdict(list)
-        self.never: dict[Shape, str] = {}
+        self.verdicts = state.verdicts
         for workload in sorted(queue, key=lambda item: (-item.priority, item.submitted_at, item.id)):
             self.lanes[workload.project].append(workload)
         claims = self._claims()
@@ -93,7 +94,9 @@ class Cycle:
         claims: list[Claim] = []
         for name in names:
             project, use = self.ledger.project(name), self.ledger.use(name)
-            able = [item for item in self.lanes.get(name, ()) if item.total_milli and not self._never(item)]
+            able = [
+                item for item in self.lanes.get(name, ()) if item.total_milli and not self.verdicts.never_fits(item)
+            ]
             fixed = sum(item.total_milli for item in able if not item.preemptible)
             room = max(0, project.quota_milli - use.fixed_kept)
             asked = min(fixed, room) + sum(item.total_milli for item in able if item.preemptible)
@@ -133,7 +136,7 @@ class Cycle:
 
     def _serve(self, workload: Workload) -> None:
         """Place a workload, make room for it, keep room for it, or let it wait."""
-        never = self._never(workload)
+        never = self.verdicts.never_fits(workload)
         if never:
             self._wait(waits.Waiting(workload, never=never))
             return
@@ -297,7 +300,7 @@ class Cycle:
         return (workload, places) if places else None
 
     def _able(self, workload: Workload) -> bool:
-        return self.ledger.may_keep(workload) and not self._never(workload)
+        return self.ledger.may_keep(workload) and not self.verdicts.never_fits(workload)
 
     def _waited_long(self, workload: Workload) -> bool:
         return self.now - workload.submitted_at >= self.rules.reserve_after_s * SECOND
@@ -311,9 +314,3 @@ class Cycle:
         if places is None and not fresh:
             full.add(kind)
         return places
-
-    def _never(self, workload: Workload) -> str:
-        kind = shape(workload)
-        if kind not in self.never:
-            self.never[kind] = self.cluster.never_fits(workload)
-        return self.never[kind]

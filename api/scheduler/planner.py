@@ -14,6 +14,7 @@ from api.scheduler.cluster import Cluster
 from api.scheduler.cycle import Cycle, State
 from api.scheduler.ledger import Use
 from api.scheduler.residents import Residents
+from api.scheduler.shape import Verdicts
 from api.scheduler.snapshot import Decision, NodeState, ProjectState, Rules, Running, Snapshot, Workload
 from appliance.gpu.share import MILLI
 
@@ -56,6 +57,7 @@ class Planner:
         """Replace the nodes; what runs stays."""
         self._nodes = frozenset(nodes)
         self._now, self._later = Cluster(nodes), Cluster(nodes)
+        self._verdicts = Verdicts(self._now)
         for running in self._running.values():
             self._hold(running)
 
@@ -87,14 +89,15 @@ class Planner:
         """Return where each workload of the queue shall run, who is taken back for it, or why it waits."""
         leaving = {key: running for key, running in self._running.items() if running.leaving}
         clusters = self._now, self._later
-        state = State(*clusters, self._residents, self._projects, self._uses, leaving, self._capacity())
+        state = State(*clusters, self._residents, self._projects, self._uses, leaving, self._capacity(), self._verdicts)
         return Cycle(state, queue, now, rules or Rules()).run()
 
     def _capacity(self) -> int:
         """Return the GPUs that can be shared out: all of open nodes, and those still in use on the others."""
-        layout, free = self._now.layout, self._now.state.milli
-        used = np.where(layout.present, np.clip(MILLI - free, 0, MILLI), 0).sum(axis=1)
-        return int(np.where(layout.open, layout.gpu_count * MILLI, used).sum())
+        layout, closed = self._now.layout, np.flatnonzero(~self._now.layout.open)
+        free = np.where(layout.present[closed], self._now.state.milli[closed], MILLI)
+        used = np.clip(MILLI - free, 0, MILLI)
+        return int(layout.gpu_count[layout.open].sum()) * MILLI + int(used.sum())
 
     def _hold(self, running: Running) -> None:
         self._now.hold(running.placements, running.workload)

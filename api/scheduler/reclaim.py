@@ -1,7 +1,7 @@
 """The smallest set of running workloads that has to go so that a waiting one fits.
 
 Fewest milli-GPU first, then fewest workloads, then the lowest priority and the youngest. Exact where a search stays
-within its limits (`region.STEPS`, and `TIES` nodes of equal promise), which small clusters always do.
+within its limits (`region.STEPS`, and `LOOKS` nodes after the first on which there is a set), as small clusters do.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from api.scheduler.topology import allowed, pools
 from api.scheduler.victims import Pool, Rank, rank
 from appliance.gpu.share import MILLI
 
-TIES = 16
-"""So many nodes are looked at that promise no less than the best set found, for the sake of whom it takes."""
+LOOKS = 32
+"""So many more nodes are looked at, the most promising first, once there is a set."""
 WINDOWS = (8, 32, 128, 512)
 """Nodes on which victims for a gang are looked for together: more only where fewer do not suffice."""
 
@@ -40,18 +40,18 @@ def _on_one(cluster: Cluster, residents: Residents, workload: Workload, pool: Po
     rows = _rows(cluster, residents, pool, cluster.layout.open & allowed(cluster.layout, workload))
     bounds = least(cluster, workload, rows)
     best: tuple[Rank, tuple[Running, ...]] | None = None
-    ties = 0
+    looks = 0
     elsewhere = list(_everywhere(residents, pool)) if pool.due > 0 else []
     for bound, row in sorted(zip(bounds.tolist(), rows.tolist(), strict=True)):
-        if bound >= NO_ROOM or (best and (bound > best[0][0] or (bound == best[0][0] and ties >= TIES))):
+        if bound >= NO_ROOM or (best and (bound > best[0][0] or looks >= LOOKS)):
             break
-        ties += 1 if best else 0
         running = [each for each in residents.on(cluster.layout.nodes[row].name) if pool.has(each)]
         if sum(each.workload.total_milli for each in running) < bound:
             continue
+        looks += 1 if best else 0
         found = Region.of(cluster, workload, (row,), [*running, *elsewhere], pool).search(best[0] if best else None)
         if found:
-            best, ties = (rank(found), found), 0 if best is None or rank(found)[0] < best[0][0] else ties
+            best = rank(found), found
     return best[1] if best else None
 
 

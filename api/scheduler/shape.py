@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from api.scheduler.cluster import Cluster
 from api.scheduler.snapshot import Workload
 
 Shape = tuple[object, ...]
+KNOWN = 10_000
+"""So many verdicts are remembered."""
 
 
 def shape(workload: Workload) -> Shape:
@@ -20,3 +23,20 @@ def shape(workload: Workload) -> Shape:
         workload.within,
         workload.within_required,
     )
+
+
+class Verdicts:
+    """What can never run on the nodes, remembered by shape for as long as the nodes stay the same."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._known: dict[Shape, str] = {}
+
+    def never_fits(self, workload: Workload) -> str:
+        """Return why the workload could not run even on the empty cluster, or nothing."""
+        kind = shape(workload)
+        if kind not in self._known:
+            if len(self._known) >= KNOWN:
+                self._known.clear()
+            self._known[kind] = self._cluster.never_fits(workload)
+        return self._known[kind]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from api.scheduler.snapshot import Running
+from api.scheduler.snapshot import Running, Workload
 
 Rank = tuple[int, int, tuple[tuple[int, int, str], ...]]
 """How much a set of victims costs, the lower the better: milli-GPU, how many they are, and who they are."""
@@ -50,12 +50,11 @@ class Pool:
     def has(self, running: Running) -> bool:
         """Return whether this one may be taken at all."""
         workload = running.workload
-        if workload.id in self.taken or (self.preemptible_only and not workload.preemptible):
+        if (self.preemptible_only and not workload.preemptible) or workload.id in self.taken:
             return False
-        if self.everyone:
-            return True
-        if running.since > self.until:
-            return False
+        return self.everyone or (running.since <= self.until and self._concerns(workload))
+
+    def _concerns(self, workload: Workload) -> bool:
         if workload.project == self.own:
             return workload.priority < self.below
         surplus = self.surplus.get(workload.project, 0)

@@ -40,7 +40,13 @@ def migrate() -> None:
 
 
 @app.command()
-def create_admin(name: Annotated[str, typer.Option(help="Name of the administrator.")]) -> None:
+def create_admin(
+    name: Annotated[str, typer.Option(help="Name of the administrator.")],
+    *,
+    change_at_first_login: Annotated[
+        bool, typer.Option("--change-at-first-login", help="The password is only good for choosing another one.")
+    ] = False,
+) -> None:
     """Create an administrator; the password is read from standard input. An existing user is left as it is."""
     from api.policy import Role
     from api.users import service
@@ -53,7 +59,9 @@ def create_admin(name: Annotated[str, typer.Option(help="Name of the administrat
             if await service.find(db, name):
                 return False
         try:
-            request = UserRequest(name=name, password=password, role=Role.ADMIN)
+            request = UserRequest(
+                name=name, password=password, role=Role.ADMIN, must_change_password=change_at_first_login
+            )
         except ValidationError as error:
             raise InputError.of(
                 [Problem(str(i["loc"][0]), str(i["msg"]), "correct the value") for i in error.errors()]

@@ -83,7 +83,6 @@ class Action(StrEnum):
     PRESET_READ = "see presets"
     PRESET_MANAGE = "create, change and delete presets"
     SCHEDULER_READ = "see the scheduler's decisions"
-    SCHEDULER_RECORD = "save the scheduler's cycles"
     SETTINGS_READ = "see the site's settings"
 
 
@@ -145,7 +144,6 @@ TABLE: Mapping[Action, Row] = {
     Action.PRESET_READ:      _row(_S,    _S,           _S,      _S,      _S),
     Action.PRESET_MANAGE:    _row(_S,    None,         None,    None,    None),
     Action.SCHEDULER_READ:   _row(_S,    None,         _S,      None,    None),
-    Action.SCHEDULER_RECORD: _row(_S,    None,         None,    None,    None),
     Action.SETTINGS_READ:    _row(_S,    _S,           _S,      _S,      _S),
 }
 # fmt: on

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from pathlib import Path
@@ -11,6 +12,8 @@ from typer.testing import CliRunner
 
 from api import __main__ as program
 from api import settings
+from api.database import Database
+from api.users import service as users
 from reservoir.errors import InputError, PenstockError, UnavailableError
 
 
@@ -34,6 +37,20 @@ def test_migrate_and_the_first_administrator(run: CliRunner) -> None:
     assert changed(run, "create-admin", "--name", "admin", stdin="Correct1horse!\n")
     assert not changed(run, "create-admin", "--name", "admin", stdin="Correct1horse!\n")
     assert not changed(run, "create-admin", "--name", "admin", stdin="")
+
+
+def test_the_first_administrators_password_may_be_for_once(run: CliRunner, database_url: str) -> None:
+    changed(run, "migrate")
+    assert changed(run, "create-admin", "--name", "admin", "--change-at-first-login", stdin="Correct1horse!\n")
+
+    async def must_change() -> bool:
+        database = Database(database_url)
+        async with database.reading() as db:
+            admin = await users.get(db, "admin")
+        await database.close()
+        return admin.must_change_password
+
+    assert asyncio.run(must_change())
 
 
 def test_a_weak_password_is_refused(run: CliRunner) -> None:

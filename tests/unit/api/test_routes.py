@@ -110,7 +110,7 @@ EXPECTED = {
     f"PATCH {V1}/sessions/{{name}}": WORKERS,
     f"POST {V1}/sessions/{{name}}/extend": WORKERS,
     f"GET {V1}/scheduler/queue": SITE_READERS,
-    f"GET {V1}/scheduler/cycle": SITE,
+    f"GET {V1}/scheduler/cycle": SITE_READERS,
     f"GET {V1}/apps/authorize": WORKERS,
 }
 

@@ -66,6 +66,8 @@ def _wasted(layout: Layout, free: Free, typical: Typical, workload: Workload, ro
 
 def _added(layout: Layout, before: Free, typical: Typical, workload: Workload, rows: Ints) -> Ints:
     """Return what one container of the workload adds on each row to what is lost, in milli-GPU times WEIGHT."""
+    if not typical.usable:
+        return np.zeros(len(rows), dtype=np.int64)  # nothing is known of any work with a GPU
     after = before.copy()
     after.cpu -= workload.cpu_milli
     after.memory -= workload.memory_mib

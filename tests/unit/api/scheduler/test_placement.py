@@ -108,6 +108,12 @@ def test_work_without_a_gpu(nodes: list[Used], wanted: dict[str, Any], expected:
     assert where(cluster(*nodes).find(work(0, cpu_milli=1000, **wanted))) == expected
 
 
+def test_a_cluster_without_a_gpu_takes_work_without_one() -> None:
+    whole = cluster(node("a", cpu_milli=4000), node("b", cpu_milli=2000))
+    assert where(whole.find(work(0, cpu_milli=1000))) == ["b"]
+    assert fill(whole, work(0, cpu_milli=1000)) == 6
+
+
 def test_gpu_work_goes_to_gpu_nodes() -> None:
     assert where(cluster(node("cpu"), node("gpu", 0)).find(work(500))) == ["gpu-0:500"]
 

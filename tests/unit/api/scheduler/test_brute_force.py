@@ -87,7 +87,7 @@ others_of = st.lists(
 
 
 def cluster_of(count: int) -> tuple[NodeState, ...]:
-    return tuple(node(f"n{index}", GPUS, switch=f"s{index // 2}") for index in range(count))
+    return tuple(node(f"n{index}", GPUS, island=2, switch=f"s{index // 2}") for index in range(count))
 
 
 def run_of(rows: list[tuple[str, int, int, bool]]) -> list[Workload]:
@@ -104,7 +104,7 @@ def run_of(rows: list[tuple[str, int, int, bool]]) -> list[Workload]:
     quotas=st.tuples(st.integers(0, 8), st.integers(0, 8)),
     milli=shares_of,
     containers=st.integers(1, 3),
-    level=st.sampled_from([None, Within.NODE, Within.SWITCH]),
+    level=st.sampled_from([None, Within.ISLAND, Within.NODE, Within.SWITCH]),
 )
 def test_quota_is_taken_back_with_the_smallest_set(
     count: int,

@@ -52,7 +52,7 @@ nodes_of = st.lists(
     max_size=4,
 ).map(
     lambda rows: tuple(
-        node(f"n{at}", gpus, cpu_milli=cpu, memory_mib=memory, switch=switch, open=is_open)
+        node(f"n{at}", gpus, island=2, cpu_milli=cpu, memory_mib=memory, switch=switch, open=is_open)
         for at, (gpus, cpu, memory, switch, is_open) in enumerate(rows)
     )
 )
@@ -89,7 +89,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     return Snapshot(NOW * SECOND, nodes, draw(projects_of), tuple(running), tuple(queue), draw(rules_of))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(snapshot=snapshots(), seed=st.integers(0, 9))
 def test_what_holds_for_every_decision(snapshot: Snapshot, seed: int) -> None:
     decision = decide(snapshot)
@@ -107,7 +107,7 @@ def test_what_holds_for_every_decision(snapshot: Snapshot, seed: int) -> None:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(snapshot=snapshots())
 def test_reclaim_is_never_for_nothing(snapshot: Snapshot) -> None:
     decision = decide(snapshot)
@@ -124,7 +124,7 @@ def test_reclaim_is_never_for_nothing(snapshot: Snapshot) -> None:
         assert cluster.find(queued[beneficiary]) is not None, "who is waited for fits once they are gone"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(snapshot=snapshots())
 def test_a_planner_that_is_told_of_changes_decides_as_one_that_starts_anew(snapshot: Snapshot) -> None:
     planner = Planner.of(replace(snapshot, running=snapshot.running[::2], nodes=snapshot.nodes[:1]))

@@ -23,9 +23,10 @@ from api.scheduler.snapshot import (
 SECOND = 1_000_000
 
 
-def node(name: str, gpus: int = 8, **more: object) -> NodeState:
-    """A node with so many GPUs."""
-    return NodeState(name, tuple(GpuState(index, f"{name}-{index}") for index in range(gpus)), **more)  # type: ignore[arg-type]
+def node(name: str, gpus: int = 8, *, island: int = 16, **more: object) -> NodeState:
+    """A node with so many GPUs, in islands of so many."""
+    states = tuple(GpuState(index, f"{name}-{index}", island=index // island) for index in range(gpus))
+    return NodeState(name, states, **more)  # type: ignore[arg-type]
 
 
 def project(name: str, gpus: float, **more: object) -> ProjectState:

@@ -66,8 +66,9 @@ class Way:
 class Behaviour:
     """What a test may set of an agent, at any time; seconds.
 
-    A container is `pull_s` pulling and `start_s` creating before it runs, and takes `remove_s` to go away. `deaf` agents
-    do not answer, `mute` ones do not report. `copies` of every heartbeat are sent; with `late` an older one follows each.
+    A container is `pull_s` pulling and `start_s` creating before it runs, and takes `remove_s` to go away. `deaf`
+    agents do not answer, `mute` ones do not report. `copies` of every heartbeat are sent; with `late` an older one
+    follows each.
     """
 
     pull_s: float = 0.0
@@ -116,8 +117,10 @@ class FakeAgent:
 
     async def stop(self) -> None:
         """Go away; the containers stay."""
-        for task in [*self._starting, *([self._reporting] if self._reporting else [])]:
+        tasks = [*self._starting, *([self._reporting] if self._reporting else [])]
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._server.close()
         self._reporting = None
 

@@ -44,7 +44,7 @@ class FaultySite:
             "PENSTOCK_API_AGENT_CERT": str(certificate),
             "PENSTOCK_API_AGENT_KEY": str(key),
             "PENSTOCK_API_HEARTBEAT_INTERVAL_S": "0.5",
-            "PENSTOCK_API_NODE_LOST_S": "4",
+            "PENSTOCK_API_NODE_LOST_S": "6",
             "PENSTOCK_API_MIN_RUNTIME_S": "0",
             "PENSTOCK_API_RECLAIM_GRACE_S": "1",
         }
@@ -83,7 +83,7 @@ class FaultySite:
             programs() / "pg_ctl", "-D", data, "-w", "-m", "immediate", "restart", "-l", self.postgresql / "log"
         )
 
-    def until(self, condition: Callable[[], Any], timeout_s: float = 60) -> Any:
+    def until(self, condition: Callable[[], Any], timeout_s: float = 90) -> Any:
         deadline = time.monotonic() + timeout_s
         while not (value := condition()):
             assert time.monotonic() < deadline, (self.folder / "api.log").read_text()[-5000:]
@@ -108,7 +108,7 @@ class FaultySite:
     def sessions(self) -> list[dict[str, Any]]:
         return list(self.call("GET", "/sessions"))
 
-    def reaches(self, name: str, *states: str, project: str = "team-a", timeout_s: float = 60) -> dict[str, Any]:
+    def reaches(self, name: str, *states: str, project: str = "team-a", timeout_s: float = 90) -> dict[str, Any]:
         def reached() -> Any:
             session = self.session(name, project)
             return session if session["state"] in states else None
@@ -116,9 +116,10 @@ class FaultySite:
         return dict(self.until(reached, timeout_s))
 
     def state_in_database(self, name: str) -> str:
-        """Return a session's state without the API."""
+        """Return the state of the newest session of a name without the API."""
+        query = "SELECT state FROM sessions WHERE name = %s ORDER BY created_at DESC LIMIT 1"
         with psycopg.connect(self.url.replace("postgresql+psycopg", "postgresql")) as connection:
-            row = connection.execute("SELECT state FROM sessions WHERE name = %s", [name]).fetchone()
+            row = connection.execute(query, [name]).fetchone()
         return str(row[0]) if row else ""
 
     def allocation(self) -> dict[tuple[str, str], int]:

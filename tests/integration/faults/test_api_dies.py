@@ -15,8 +15,7 @@ def kill_in(site: FaultySite, name: str, *states: str) -> None:
     site.start()
 
 
-@pytest.mark.parametrize("pull_s", [0.0, 1.5])
-@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize(("pull_s", "size"), [(0.0, 1), (1.5, 2)])
 def test_while_it_is_launched(site: FaultySite, pull_s: float, size: int) -> None:
     site.fleet.fleet.behaviour.pull_s, site.fleet.fleet.behaviour.start_s = pull_s, 1.5
     site.submit("launched", gpu_milli=3000, size=size)
@@ -28,11 +27,11 @@ def test_while_it_is_launched(site: FaultySite, pull_s: float, size: int) -> Non
 
 def test_right_after_its_submission(site: FaultySite) -> None:
     """It may be PENDING, SCHEDULED or PREPARING: whatever the moment, it comes to run, once."""
-    for number in range(5):
+    for number in range(3):
         site.submit(f"eager-{number}", gpu_milli=500)
         site.kill()
         site.start()
-    for number in range(5):
+    for number in range(3):
         assert site.reaches(f"eager-{number}", "RUNNING")["attempt"] == 0
     site.check()
 

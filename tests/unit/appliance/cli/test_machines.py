@@ -14,9 +14,20 @@ from tests.unit.appliance.cli.samples import image, node, preset, waiting
 
 def test_nodes_golden(logged_in: FakeApi, run: Run) -> None:
     bare = node(
-        name="worker2", state="lost", mode="draining", gpus=[], last_seen=None, cpu_milli=16000,
-        message="no word from its agent for 20 s", region="", groups=[], fractions=False,
-        used_milli=0, driver_version="", cuda_version="", endpoint="tcp://10.0.0.3:6001",
+        name="worker2",
+        state="lost",
+        mode="draining",
+        gpus=[],
+        last_seen=None,
+        cpu_milli=16000,
+        message="no word from its agent for 20 s",
+        region="",
+        groups=[],
+        fractions=False,
+        used_milli=0,
+        driver_version="",
+        cuda_version="",
+        endpoint="tcp://10.0.0.3:6001",
     )
     logged_in.on("GET", "/nodes", [node(), bare])
     lines = run("node", "list")[1].splitlines()

@@ -118,6 +118,27 @@ async def test_a_project_keeps_to_its_groups(cluster: Cluster) -> None:
     assert problem["where"] == "training_group"
 
 
+async def test_a_session_waits_for_the_group_that_its_project_keeps_to(cluster: Cluster) -> None:
+    """Row C10: whatever is free elsewhere; interactive work of the same project goes there."""
+    await cluster.add_image()
+    for node in ("worker1", "worker2"):
+        await cluster.add_node(node, 1)
+    await create(cluster, "night", nodes=["worker1"])
+    await create(cluster, "day", nodes=["worker2"])
+    await cluster.add_project("team-a", 4000)
+    groups = {"training_group": "night", "interactive_group": "day"}
+    await ok(cluster.admin.patch(f"{V1}/projects/team-a", json=groups))
+    for name, interactive in (("first", False), ("second", False), ("desk", True)):
+        await cluster.submit(name, 1000, interactive=interactive)
+    await cluster.manager.settle()
+    assert await cluster.states() == {"first": "RUNNING", "second": "PENDING", "desk": "RUNNING"}
+    assert (await cluster.session("first"))["node"] == "worker1"
+    assert (await cluster.session("desk"))["node"] == "worker2"
+    await ok(cluster.admin.delete(f"{V1}/sessions/first", params={"project": "team-a"}))
+    await cluster.manager.settle()
+    assert (await cluster.session("second"))["node"] == "worker1"
+
+
 async def test_members_see_only_the_groups_that_they_may_use(cluster: Cluster) -> None:
     async with await cluster.user("alice") as alice, await cluster.user("bob", Role.AUDITOR) as auditor:
         await cluster.add_project("team-a", 1000, "alice")

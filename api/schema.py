@@ -12,6 +12,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 # Every table has to be known before Base.metadata is complete.
 import api.api_keys.models
@@ -35,7 +36,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 async def migrate(database: Database) -> bool:
     """Bring the schema to the newest step; returns whether anything changed."""
-    async with _reaching(), database.engine.begin() as connection:
+    async with _reaching(), _changing(database) as connection:
         return await connection.run_sync(_upgrade)
 
 
@@ -58,6 +59,24 @@ async def prepare(database: Database) -> None:
             where="PENSTOCK_API_DATABASE_URL",
             cure="run `python -m api migrate`",
         )
+
+
+@asynccontextmanager
+async def _changing(database: Database) -> AsyncIterator[AsyncConnection]:
+    """Give a connection on which tables may be made anew: in a file, what refers to one would be deleted with it."""
+    async with database.engine.connect() as connection:
+        await _foreign_keys(database, connection, "OFF")
+        async with connection.begin():
+            yield connection
+        await _foreign_keys(database, connection, "ON")
+
+
+async def _foreign_keys(database: Database, connection: AsyncConnection, switch: str) -> None:
+    if database.embedded:
+        # a file takes this only outside of a transaction, which SQLAlchemy would begin
+        driver = (await connection.get_raw_connection()).driver_connection
+        assert driver is not None  # noqa: S101 -- it is connected
+        await driver.execute(f"PRAGMA foreign_keys={switch}")
 
 
 @asynccontextmanager

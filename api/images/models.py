@@ -58,7 +58,7 @@ class Image(Base):
     name: Mapped[str] = mapped_column(String(128))
     tag: Mapped[str] = mapped_column(String(128))
     reference: Mapped[str] = mapped_column(String(512))
-    description: Mapped[str] = mapped_column(Text, default="", server_default="")
+    description: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
     scope: Mapped[Scope] = mapped_column(
         Enum(Scope, native_enum=False, length=16, values_callable=lambda scopes: [scope.value for scope in scopes]),
         default=Scope.GLOBAL,
@@ -71,11 +71,11 @@ class Image(Base):
         index=True,
     )
     since: Mapped[datetime] = mapped_column(default=now, server_default="2000-01-01 00:00:00+00:00")
-    error: Mapped[str] = mapped_column(Text, default="", server_default="")
-    digest: Mapped[str] = mapped_column(Text, default="", server_default="")
+    error: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
+    digest: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
     size: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     user_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"), index=True)
-    user_name: Mapped[str] = mapped_column(String(20), default="", server_default="")
+    user_name: Mapped[str] = mapped_column(String(20), default="", server_default=text("''"))
     created_at: Mapped[datetime] = mapped_column(default=now)
 
     projects: Mapped[list[Project]] = relationship(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID, uuid4
 
-from sqlalchemy import ForeignKey, String
+from sqlalchemy import ForeignKey, String, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from api.database import Base, now
@@ -26,8 +26,8 @@ class Login(Base):
     created_at: Mapped[datetime] = mapped_column(default=now)
     expires_at: Mapped[datetime] = mapped_column(index=True)
     used_at: Mapped[datetime | None] = mapped_column(default=now)
-    address: Mapped[str] = mapped_column(String(64), default="", server_default="")
-    agent: Mapped[str] = mapped_column(String(256), default="", server_default="")
+    address: Mapped[str] = mapped_column(String(64), default="", server_default=text("''"))
+    agent: Mapped[str] = mapped_column(String(256), default="", server_default=text("''"))
 
 
 class LoginTries(Base):

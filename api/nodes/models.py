@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID, uuid4
 
-from sqlalchemy import BigInteger, Enum, ForeignKey, String, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Enum, ForeignKey, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from api.database import Base, now
@@ -49,20 +49,21 @@ class Node(Base):
     mode: Mapped[NodeMode] = mapped_column(
         Enum(NodeMode, native_enum=False, length=16, values_callable=lambda modes: [mode.value for mode in modes]),
         default=NodeMode.ACTIVE,
+        server_default=NodeMode.ACTIVE.value,
     )
     drain_until: Mapped[datetime | None]
-    message: Mapped[str] = mapped_column(Text, default="")
+    message: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
     unknown_containers: Mapped[int] = mapped_column(default=0, server_default="0")
     agent_version: Mapped[str] = mapped_column(Text, default="")
     engine_version: Mapped[str] = mapped_column(Text, default="")
     os: Mapped[str] = mapped_column(Text, default="")
     enforcement: Mapped[str] = mapped_column(Text, default="none")
-    fractions: Mapped[bool] = mapped_column(default=True)
-    nvlink: Mapped[bool] = mapped_column(default=False)
-    driver_version: Mapped[str] = mapped_column(Text, default="")
-    cuda_version: Mapped[str] = mapped_column(Text, default="")
-    region: Mapped[str] = mapped_column(Text, default="")
-    switch: Mapped[str] = mapped_column(Text, default="")
+    fractions: Mapped[bool] = mapped_column(default=True, server_default="1")
+    nvlink: Mapped[bool] = mapped_column(default=False, server_default="0")
+    driver_version: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
+    cuda_version: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
+    region: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
+    switch: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
     started_at: Mapped[datetime | None]
     cpu_milli: Mapped[int] = mapped_column(BigInteger, default=0)
     memory_mib: Mapped[int] = mapped_column(BigInteger, default=0)
@@ -86,4 +87,4 @@ class Gpu(Base):
     model: Mapped[str] = mapped_column(Text)
     memory_mib: Mapped[int] = mapped_column(BigInteger)
     simulated: Mapped[bool]
-    island: Mapped[int] = mapped_column(default=0)
+    island: Mapped[int] = mapped_column(default=0, server_default="0")

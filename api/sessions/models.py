@@ -75,38 +75,38 @@ class Session(Base):
     image: Mapped[str] = mapped_column(String(257))
     reference: Mapped[str] = mapped_column(String(512))
     kind: Mapped[Kind] = mapped_column(_kind)
-    priority: Mapped[int] = mapped_column(default=50)
+    priority: Mapped[int] = mapped_column(default=50, server_default="50")
     preemptible: Mapped[bool]
-    size: Mapped[int] = mapped_column(default=1)
+    size: Mapped[int] = mapped_column(default=1, server_default="1")
     gpu_milli: Mapped[int]
-    cpu_milli: Mapped[int] = mapped_column(default=0)
-    memory_mib: Mapped[int] = mapped_column(default=0)
-    shm_mib: Mapped[int] = mapped_column(default=64)
-    preset: Mapped[str] = mapped_column(String(64), default="")
-    group: Mapped[str] = mapped_column("resource_group", String(63), default="")
+    cpu_milli: Mapped[int] = mapped_column(default=0, server_default="0")
+    memory_mib: Mapped[int] = mapped_column(default=0, server_default="0")
+    shm_mib: Mapped[int] = mapped_column(default=64, server_default="64")
+    preset: Mapped[str] = mapped_column(String(64), default="", server_default=text("''"))
+    group: Mapped[str] = mapped_column("resource_group", String(63), default="", server_default=text("''"))
     models: Mapped[list[str]] = mapped_column(JSON, default=list)
-    within: Mapped[str] = mapped_column(String(16), default="anywhere")
-    within_required: Mapped[bool] = mapped_column(default=False)
+    within: Mapped[str] = mapped_column(String(16), default="anywhere", server_default="anywhere")
+    within_required: Mapped[bool] = mapped_column(default=False, server_default="0")
     command: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     args: Mapped[list[str]] = mapped_column(JSON)
     environment: Mapped[dict[str, str]] = mapped_column(JSON)
     mounts: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
-    local_image: Mapped[bool] = mapped_column(default=False)
-    created_by_cli: Mapped[bool] = mapped_column(default=False)
+    local_image: Mapped[bool] = mapped_column(default=False, server_default="0")
+    created_by_cli: Mapped[bool] = mapped_column(default=False, server_default="0")
     state: Mapped[State] = mapped_column(_state, default=State.PENDING)
     since: Mapped[datetime] = mapped_column(default=now)
     reason: Mapped[str] = mapped_column(Text, default="")
-    cause: Mapped[str] = mapped_column(String(16), default="")
-    position: Mapped[int] = mapped_column(default=0)
+    cause: Mapped[str] = mapped_column(String(16), default="", server_default=text("''"))
+    position: Mapped[int] = mapped_column(default=0, server_default="0")
     ending: Mapped[State | None] = mapped_column(_state)
-    attempt: Mapped[int] = mapped_column(default=0)
+    attempt: Mapped[int] = mapped_column(default=0, server_default="0")
     revision: Mapped[int] = mapped_column(default=0)
     created_at: Mapped[datetime] = mapped_column(default=now)
     starts_at: Mapped[datetime | None]
     scheduled_at: Mapped[datetime | None]
     started_at: Mapped[datetime | None]
     expires_at: Mapped[datetime | None]
-    extended_s: Mapped[int] = mapped_column(default=0)
+    extended_s: Mapped[int] = mapped_column(default=0, server_default="0")
     warned_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
     exit_code: Mapped[int | None]

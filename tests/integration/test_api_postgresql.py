@@ -13,10 +13,15 @@ from api.database import Database
 from reservoir.errors import UnavailableError
 from tests.integration.api_postgresql import new_database, running_server
 from tests.unit.api.conftest import _cheap_hashes, anyio_backend, cluster  # noqa: F401
+from tests.unit.api.test_domains import *  # noqa: F403
+from tests.unit.api.test_logins import *  # noqa: F403
 from tests.unit.api.test_nodes import *  # noqa: F403
 from tests.unit.api.test_projects import *  # noqa: F403
 from tests.unit.api.test_schema import *  # noqa: F403
-from tests.unit.api.test_sessions import *  # noqa: F403
+from tests.unit.api.test_upgrade import *  # noqa: F403
+from tests.unit.api.test_usage import *  # noqa: F403
+from tests.unit.api.test_user_changes import *  # noqa: F403
+from tests.unit.api.test_user_policies import *  # noqa: F403
 from tests.unit.api.test_users import *  # noqa: F403
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, Select, or_, select, update
+from sqlalchemy import FromClause, Row, Select, bindparam, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.api_keys.models import ApiKey
@@ -20,7 +20,24 @@ from api.users.models import User
 USED_EVERY = timedelta(minutes=1)
 """How old the note of the last use may be: not every request writes."""
 
-_CALLER = (User.id, User.name, User.role, User.domain, User.must_change_password)
+# Tables, not classes, and statements that are made once: building one takes longer than the database does.
+_users, _keys, _logins, _memberships = (model.__table__ for model in (User, ApiKey, Login, Membership))
+
+
+def _callers(table: FromClause) -> Select[*tuple[Any, ...]]:
+    """Return the query of users with what stands for them; the user's projects come with it, a row each."""
+    joined = table.join(_users, table.c.user_id == _users.c.id)
+    joined = joined.outerjoin(_memberships, _memberships.c.user_id == _users.c.id)
+    caller = (_users.c.id, _users.c.name, _users.c.role, _users.c.domain, _users.c.must_change_password)
+    columns = (*caller, table.c.id, table.c.used_at, _memberships.c.project_id, _memberships.c.part)
+    found = table.c.fingerprint == bindparam("fingerprint")
+    return select(*columns).select_from(joined).where(found, _users.c.disabled.is_(False))
+
+
+_BY_KEY = _callers(_keys).where(or_(_keys.c.expires_at.is_(None), _keys.c.expires_at > bindparam("at")))
+_BY_COOKIE = _callers(_logins).where(
+    _logins.c.expires_at > bindparam("at"), or_(_logins.c.used_at.is_(None), _logins.c.used_at > bindparam("since"))
+)
 
 
 @dataclass(frozen=True)
@@ -40,16 +57,15 @@ class Known:
 
 async def by_key(db: AsyncSession, fingerprint: str, at: datetime) -> Known | None:
     """Return who a key stands for at a moment."""
-    query = select(*_CALLER, ApiKey.id, ApiKey.used_at).join(ApiKey, ApiKey.user_id == User.id)
-    holds = or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > at)
-    return await _known(db, query.where(ApiKey.fingerprint == fingerprint, holds), ApiKey)
+    rows = (await db.execute(_BY_KEY, {"fingerprint": fingerprint, "at": at})).all()
+    return _read(rows, ApiKey) if rows else None
 
 
 async def by_cookie(db: AsyncSession, fingerprint: str, at: datetime, idle_s: int) -> Known | None:
     """Return who a login stands for at a moment; not for one that was not used for `idle_s`."""
-    query = select(*_CALLER, Login.id, Login.used_at).join(Login, Login.user_id == User.id)
-    used = or_(Login.used_at.is_(None), Login.used_at > at - timedelta(seconds=idle_s))
-    return await _known(db, query.where(Login.fingerprint == fingerprint, Login.expires_at > at, used), Login)
+    since = at - timedelta(seconds=idle_s)
+    rows = (await db.execute(_BY_COOKIE, {"fingerprint": fingerprint, "at": at, "since": since})).all()
+    return _read(rows, Login) if rows else None
 
 
 async def note_use(db: AsyncSession, known: Known, at: datetime) -> None:
@@ -57,14 +73,6 @@ async def note_use(db: AsyncSession, known: Known, at: datetime) -> None:
     table = known.table
     stale = or_(table.used_at.is_(None), table.used_at <= at - USED_EVERY)
     await db.execute(update(table).where(table.id == known.row_id, stale).values(used_at=at))
-
-
-async def _known(db: AsyncSession, query: Select[*tuple[Any, ...]], table: type[ApiKey] | type[Login]) -> Known | None:
-    """Run a query of a user and what stands for it; the user's projects come with it, a row each."""
-    query = query.add_columns(Membership.project_id, Membership.part)
-    query = query.outerjoin(Membership, Membership.user_id == User.id)
-    rows = (await db.execute(query.where(User.disabled.is_(False)))).all()
-    return _read(rows, table) if rows else None
 
 
 def _read(rows: Sequence[Row[*tuple[Any, ...]]], table: type[ApiKey] | type[Login]) -> Known:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 
 from api.scheduler import fragmentation, verdict
-from api.scheduler.capacity import Flags, Free, Ints, Layout, room
+from api.scheduler.capacity import Ints, Layout, room
 from api.scheduler.demand import Demand
 from api.scheduler.placement import Search
 from api.scheduler.snapshot import NodeState, Placement, Workload
 from api.scheduler.topology import allowed
-
-Held = tuple[Sequence[Placement], Workload]
-"""Places, and the workload that has them: one placement for each container."""
 
 
 class Cluster:
@@ -30,25 +28,23 @@ class Cluster:
         self.layout = Layout(nodes)
         self.state = self.layout.empty.copy()
         self.demand = Demand(self.layout)
-        self._done: list[tuple[int, Sequence[Placement], Workload]] = []
+        self._done: list[Callable[[], None]] = []
         self._trials = 0
 
     def hold(self, placements: Sequence[Placement], workload: Workload) -> None:
         """Take the places: one container of the workload on each."""
-        self._apply(-1, placements, workload)
+        self._do(lambda sign: self._change(-sign, placements, workload))
 
     def free(self, placements: Sequence[Placement], workload: Workload) -> None:
         """Give the places back; the exact inverse of `hold`."""
-        self._apply(1, placements, workload)
+        self._do(lambda sign: self._change(sign, placements, workload))
 
     def observe(self, workload: Workload) -> None:
         """Count a workload that waits: placement leaves room for the kinds of work that run or were observed.
 
         A trial undoes it, too.
         """
-        self.demand.count(workload, workload.containers)
-        if self._trials:
-            self._done.append((0, (), workload))
+        self._do(lambda sign: self.demand.count(workload, sign * workload.containers))
 
     @contextmanager
     def trial(self) -> Iterator[None]:
@@ -59,46 +55,22 @@ class Cluster:
             yield
         finally:
             self._trials -= 1
-            for sign, placements, workload in reversed(self._done[start:]):
-                if sign:
-                    self._change(-sign, placements, workload)
-                else:
-                    self.demand.count(workload, -workload.containers)
+            for undo in reversed(self._done[start:]):
+                undo()
             del self._done[start:]
 
-    def find(
-        self, workload: Workload, *, avoid: Sequence[Held] = (), leaving: Sequence[Held] = ()
-    ) -> tuple[Placement, ...] | None:
-        """Return the best places for all containers of the workload on open nodes, or None; changes nothing.
-
-        It looks as if all of `avoid` were held and all of `leaving` were free.
-        """
-        if not avoid and not leaving:
-            return self._find(workload)
-        with self.trial():
-            for places, holder in leaving:
-                self.free(places, holder)
-            for places, holder in avoid:
-                self.hold(places, holder)
-            return self._find(workload)
+    def find(self, workload: Workload) -> tuple[Placement, ...] | None:
+        """Return the best places for all containers of the workload on open nodes, or None; changes nothing."""
+        search = Search(self.layout, self.state, workload, self.layout.open)
+        return search.place(lambda item, rows: fragmentation.best(self.layout, self.state, self.demand, item, rows))
 
     def room(self, workload: Workload) -> Ints:
         """Return how many containers of the workload each node has room for now: 0 where it may not go.
 
         Rows are the nodes in the order of `names`.
         """
-        return np.where(self._takes(workload), room(self.layout, self.state, workload), 0)
-
-    def room_with(self, workload: Workload, extra: Free) -> Ints:
-        """Return the same as if `extra` were free beside what is free: rows and columns as in `state`."""
-        state = self.state
-        more = Free(
-            state.milli + extra.milli,
-            state.cpu + extra.cpu,
-            state.memory + extra.memory,
-            state.containers + extra.containers,
-        )
-        return np.where(self._takes(workload), room(self.layout, more, workload), 0)
+        takes = self.layout.open & allowed(self.layout, workload)
+        return np.where(takes, room(self.layout, self.state, workload), 0)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -113,17 +85,11 @@ class Cluster:
         """Return the largest piece that is free now where the workload may go, for people."""
         return verdict.largest_piece(self.layout, self.state, workload)
 
-    def _find(self, workload: Workload) -> tuple[Placement, ...] | None:
-        search = Search(self.layout, self.state, workload, self.layout.open)
-        return search.place(lambda item, rows: fragmentation.best(self.layout, self.state, self.demand, item, rows))
-
-    def _takes(self, workload: Workload) -> Flags:
-        return self.layout.open & allowed(self.layout, workload)
-
-    def _apply(self, sign: int, placements: Sequence[Placement], workload: Workload) -> None:
-        self._change(sign, placements, workload)
+    def _do(self, change: Callable[[int], None]) -> None:
+        """Make a change, and note how to undo it while there is a trial: by the same with the other sign."""
+        change(1)
         if self._trials:
-            self._done.append((sign, placements, workload))
+            self._done.append(partial(change, -1))
 
     def _change(self, sign: int, placements: Sequence[Placement], workload: Workload) -> None:
         state, layout = self.state, self.layout

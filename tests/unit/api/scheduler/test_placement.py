@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.scheduler.snapshot import Workload
+from api.scheduler.snapshot import Placement, Share
 from tests.unit.api.scheduler.lab import Used, cluster, fill, node, where, work
 
 FGPU = 500
@@ -177,15 +177,12 @@ def test_looking_changes_nothing() -> None:
     assert fill(whole, gang) == 1
 
 
-def held(*names: str, workload: Workload) -> tuple[Any, Workload]:
-    whole = cluster(*(node(name, 0) for name in names))
-    return whole.find(workload), workload
-
-
-def test_a_look_can_avoid_places_and_count_on_those_that_leave() -> None:
+def test_a_trial_asks_what_would_be_if_others_left() -> None:
     whole = cluster(node("a", 0), node("b", 1000))
-    on_a, on_b = held("a", workload=work()), held("b", workload=work())
-    assert where(whole.find(work())) == ["a-0"]
-    assert whole.find(work(), avoid=[on_a]) is None
-    assert where(whole.find(work(), avoid=[on_a], leaving=[on_b])) == ["b-0"]
-    assert where(whole.find(work())) == ["a-0"], "it was a look only"
+    on_a, on_b = (Placement(name, (Share(0, f"{name}-0", 1000),)) for name in "ab")
+    with whole.trial():
+        whole.hold([on_a], work())
+        assert whole.find(work()) is None
+        whole.free([on_b], work())
+        assert where(whole.find(work())) == ["b-0"]
+    assert where(whole.find(work())) == ["a-0"], "it was a question only"

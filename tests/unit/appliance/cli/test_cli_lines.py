@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import argon2
 import pytest
@@ -84,8 +85,8 @@ async def prepare(running: Cluster) -> str:
     await running.add_node("worker1", gpus=8)
     await running.add_node("worker2", gpus=8)
     for name in EARLIER:
-        body = {"name": name, "project": "team-d", "image": "python", "gpu_milli": 500, "interactive": True}
-        await ok(alice.post(f"{V1}/sessions", json=body))
+        earlier = {"name": name, "project": "team-d", "image": "python", "gpu_milli": 500, "interactive": True}
+        await ok(alice.post(f"{V1}/sessions", json=earlier))
     await running.manager.settle()
     return str(alice.headers["Authorization"].removeprefix("Bearer "))
 
@@ -113,7 +114,7 @@ def test_every_line_of_the_reference_works(cluster: Cluster, run: Run, monkeypat
 
 def test_the_lines_ask_for_what_they_say(cluster: Cluster, run: Run) -> None:
     run("project", "set", "team-a")
-    wanted = {
+    wanted: dict[str, dict[str, Any]] = {
         "test-ingress": {
             "kind": "interactive",
             "command": ["start-notebook.sh"],
@@ -134,7 +135,7 @@ def test_the_lines_ask_for_what_they_say(cluster: Cluster, run: Run) -> None:
         name = rest[0] if rest else ""
         if verb == "submit" and name in wanted:
             assert run(verb, *rest)[0] == 0, line
-            project = str(wanted[name].get("project", "team-a"))
+            project = wanted[name].get("project", "team-a")
             found = config.load().client.sessions.get(name, project=project)
             assert {key: found[key] for key in wanted[name]} == wanted[name]  # type: ignore[literal-required]
             assert found["created_by_cli"]

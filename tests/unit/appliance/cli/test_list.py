@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from appliance.cli import config, output
+from appliance.cli import config
 from appliance.cli.session import BELOW, HEAD
 from appliance.client.views import Session
 from tests.unit.appliance.cli.conftest import URL, FakeApi, Run
@@ -64,7 +64,7 @@ third waits: project team-a holds 1 of 1 GPU
 
 def on_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setattr(output.shutil, "get_terminal_size", lambda: os.terminal_size((columns, 24)))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((columns, 24)))
 
 
 def test_in_a_pipe_every_session_is_one_line_with_every_column(logged_in: FakeApi, run: Run) -> None:

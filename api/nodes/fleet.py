@@ -20,7 +20,6 @@ READ_ANYWAY_S = 60
 """The nodes are read again after so long, whatever their mark says."""
 
 _DESCRIBED = (
-    Node.id,
     Node.name,
     Node.state,
     Node.mode,
@@ -29,7 +28,6 @@ _DESCRIBED = (
     Node.memory_mib,
     Node.switch,
     Node.fractions,
-    Node.started_at,
 )
 
 
@@ -49,7 +47,9 @@ class Fleet:
         rows = [tuple(row) for row in await db.execute(select(*_DESCRIBED).order_by(Node.name))]
         sums = (func.count(), func.sum(Gpu.index), func.sum(Gpu.island), func.sum(func.length(Gpu.model)))
         gpus = tuple((await db.execute(select(*sums, func.min(Gpu.uuid), func.max(Gpu.uuid)).select_from(Gpu))).one())
-        mark = (hash(tuple(rows)), gpus, await groups.mark(db), int(time.monotonic()) // READ_ANYWAY_S)
+        # Which GPUs a node has changes with a start of its agent only.
+        started = await db.scalar(select(func.max(Node.started_at)))
+        mark = (hash(tuple(rows)), gpus, started, await groups.mark(db), int(time.monotonic()) // READ_ANYWAY_S)
         if mark != self.mark:
             await self._read(db)
             self.mark = mark
@@ -72,7 +72,7 @@ class Fleet:
         for node_id, index, uuid, model, island in await db.execute(known):
             gpus[node_id].append(GpuState(index, uuid, model, island))
         by_node = await groups.by_node(db)
-        rows = (await db.execute(select(*_DESCRIBED).order_by(Node.name))).all()
+        rows = (await db.execute(select(Node.id, *_DESCRIBED).order_by(Node.name))).all()
         nodes = tuple(
             NodeState(
                 name=row.name,

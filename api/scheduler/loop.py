@@ -106,12 +106,15 @@ class Loop:
         return sessions_mark, every, await self._fleet.refresh(db)
 
     async def _read(self, db: AsyncSession, moment: datetime) -> _Read:
+        waiting = await scheduling.pending(db, moment)
+        holding = await scheduling.holding(db)
+        # The projects are read last, so that none of these sessions is of one that came later.
         known = {project.id: project for project in await projects.every(db)}
         permissions = await groups.permissions(db)
-        pending = await scheduling.pending(db, moment)
+        pending = [row for row in waiting if row.project_id in known]
         active = [row for row in pending if projects.is_active(known[row.project_id], moment)]
         outside = list(_outside(pending, known, moment))
-        await self._read_running(db, known, permissions)
+        await self._read_running(db, holding, known, permissions)
         snapshot = Snapshot(
             now=micros(moment),
             nodes=self._fleet.nodes,
@@ -122,13 +125,16 @@ class Loop:
         )
         return _Read(snapshot, active, outside, {id_: project.name for id_, project in known.items()})
 
-    async def _read_running(self, db: AsyncSession, known: dict[UUID, Project], permissions: Permissions) -> None:
+    async def _read_running(
+        self, db: AsyncSession, holding: Mapping[UUID, int], known: Mapping[UUID, Project], permissions: Permissions
+    ) -> None:
         """Read those of the sessions that hold places which have changed since they were read."""
-        holding = await scheduling.holding(db)
         kept = {id_: self._running[id_] for id_ in holding if self._running.get(id_, (-1,))[0] == holding[id_]}
         changed = holding.keys() - kept.keys()
+        rows = [row for row in await scheduling.asked(db, changed) if row.project_id in known]
+        # Read after the revisions: a change in between is noticed by the next cycle.
         places = await scheduling.places(db, changed)
-        for row in await scheduling.asked(db, changed):
+        for row in rows:
             workload = self._workload(row, known[row.project_id], permissions)
             since = row.started_at or row.scheduled_at or row.created_at
             leaving = row.state is State.TERMINATING

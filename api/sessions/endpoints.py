@@ -36,8 +36,9 @@ from reservoir.errors import InputError, PenstockError
 router = APIRouter(prefix="/sessions", tags=["sessions"])
 
 FIRST_PART_S = 2.0
+PAGE = 200
 MAX_PAGE = 1000
-"""Most sessions of one answer."""
+"""How many sessions an answer has unless it is said, and at most."""
 
 STRING = {"type": "string"}
 NEXT_HEADERS: dict[str, Any] = {
@@ -89,7 +90,7 @@ async def list_sessions(
     node: Annotated[str | None, Query(min_length=1, max_length=63, pattern=r"^[a-z0-9.-]+$")] = None,
     state: Annotated[list[State] | None, Query(max_length=len(State))] = None,
     all_: Annotated[bool, Query(alias="all")] = False,
-    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = MAX_PAGE,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = PAGE,
     after: Annotated[str | None, Query(max_length=64, pattern=r"^[0-9]{1,16}\.[0-9a-f]{32}$")] = None,
     if_none_match: Annotated[str | None, Header(max_length=256)] = None,
 ) -> Response:

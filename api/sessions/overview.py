@@ -101,21 +101,23 @@ async def _views(db: AsyncSession, rows: Sequence[Row[Any]], apps_url: str) -> l
 
 
 async def _containers(db: AsyncSession, ids: Sequence[UUID]) -> defaultdict[UUID, list[ContainerView]]:
-    gpus: defaultdict[tuple[UUID, int], list[GrantView]] = defaultdict(list)
-    grants = select(Grant.session_id, Grant.rank, Grant.index, Grant.uuid, Grant.milli)
-    order = (Grant.session_id, Grant.rank, Grant.index)
-    for id_, rank, index, uuid, milli in await db.execute(grants.where(Grant.session_id.in_(ids)).order_by(*order)):
-        gpus[id_, rank].append(GrantView(index=index, uuid=uuid, milli=milli))
-    query = select(
-        Container.session_id, Container.rank, Container.status, Container.error, Container.exit_code, Node.name
-    ).join(Node, Node.id == Container.node_id)
+    held = and_(Grant.session_id == Container.session_id, Grant.rank == Container.rank)
+    query = (
+        select(Container.session_id, Container.rank, Container.status, Container.error, Container.exit_code)
+        .add_columns(Node.name, Grant.index, Grant.uuid, Grant.milli)
+        .join(Node, Node.id == Container.node_id)
+        .outerjoin(Grant, held)
+        .where(Container.session_id.in_(ids))
+        .order_by(Container.session_id, Container.rank, Grant.index)
+    )
     found: defaultdict[UUID, list[ContainerView]] = defaultdict(list)
-    for id_, rank, status, error, exit_code, node in await db.execute(
-        query.where(Container.session_id.in_(ids)).order_by(Container.session_id, Container.rank)
-    ):
-        found[id_].append(
-            ContainerView(rank=rank, node=node, status=status, error=error, exit_code=exit_code, gpus=gpus[id_, rank])
-        )
+    for id_, rank, status, error, exit_code, node, index, uuid, milli in await db.execute(query):
+        containers = found[id_]
+        if not containers or containers[-1].rank != rank:
+            view = ContainerView(rank=rank, node=node, status=status, error=error, exit_code=exit_code, gpus=[])
+            containers.append(view)
+        if uuid is not None:
+            containers[-1].gpus.append(GrantView(index=index, uuid=uuid, milli=milli))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import ssl
@@ -95,8 +96,9 @@ class Site:
     def get(self, path: str, **query: Any) -> Any:
         return self.call("GET", path, **query)
 
-    def submit(self, name: str, *command: str, gpu_milli: int = 500) -> None:
-        body = {"name": name, "project": "team-a", "image": "busybox", "gpu_milli": gpu_milli, "command": command}
+    def submit(self, name: str, *command: str, gpu_milli: int = 500, interactive: bool = False) -> None:
+        body: dict[str, Any] = {"name": name, "project": "team-a", "image": "busybox", "command": command}
+        body |= {"gpu_milli": gpu_milli, "interactive": interactive}
         self.call("POST", "/sessions", body)
 
     def delete(self, name: str) -> None:
@@ -129,7 +131,8 @@ def site(
         try:
             running.start()
             running.agent.start()
-            running.call("POST", "/auth/login", {"name": "admin", "password": PASSWORD})
+            login = running.call("POST", "/auth/login", {"name": "admin", "password": PASSWORD})
+            running.client.headers["X-CSRF-Token"] = login["csrf_token"]
             running.call("POST", "/images", {"name": "busybox", "tag": "1", "reference": image})
             running.call("POST", "/projects", {"name": "team-a", "quota_milli": 2000, "period": {"ends_at": None}})
             running.until(lambda: running.get("/nodes"))
@@ -224,39 +227,89 @@ def test_the_api_ends_in_order(site: Site) -> None:
 
 
 def test_an_agent_that_goes_away_and_comes_back(site: Site) -> None:
-    site.submit("stays", "sleep", "600")
-    site.until_state("stays", "RUNNING")
+    site.submit("stays", "sleep", "600", interactive=True)
+    site.submit("again", "sleep", "600")
+    before = site.until_state("stays", "RUNNING")
+    trained = site.until_state("again", "RUNNING")
     site.agent.stop()
     site.until(lambda: site.node_state() == "lost")
     session = site.get("/sessions/stays", project="team-a")
     assert (session["state"], session["reason"]) == ("RUNNING", "worker1 is lost: nothing heard from it for 2 s")
-    site.submit("waits", "sleep", "600")
-    site.until(lambda: site.get("/sessions/waits", project="team-a")["reason"] == "no node is ready")
+    assert site.until_state("again", "PENDING")["attempt"] == 1
+    site.submit("gone", "sleep", "600")
+    site.delete("gone")
+    site.agent.start()
+    site.until(lambda: site.get("/sessions/stays", project="team-a")["reason"] == "")
+    assert site.get("/sessions/stays", project="team-a")["started_at"] == before["started_at"]
+    after = site.until_state("again", "RUNNING")
+    assert (after["attempt"], after["started_at"]) == (0, trained["started_at"]), "its container ran on"
+
+
+def test_a_deletion_waits_for_the_agent(site: Site) -> None:
+    site.submit("stays", "sleep", "600", interactive=True)
+    site.until_state("stays", "RUNNING")
+    site.agent.stop()
     site.delete("stays")
     site.until(lambda: "GPUs are freed when" in site.get("/sessions/stays", project="team-a")["reason"])
     site.agent.start()
-    site.until_state("waits", "RUNNING")
     site.until_state("stays", "TERMINATED")
 
 
-def test_a_ghost_is_removed(site: Site, engine: docker.DockerClient) -> None:  # noqa: F811
-    """A container of the agent that no session wants, as after a restored backup of the database."""
+def test_a_ghost_is_removed_and_a_stranger_is_not(site: Site, engine: docker.DockerClient) -> None:  # noqa: F811
+    """Two containers that no session wants; of one the database does not know the session, as after a restore."""
     site.submit("model", "sleep", "600")
     session = site.until_state("model", "RUNNING")
-    real = engine.containers.get(f"penstock-session-{session['id']}-0-0")
+    wanted = f"session-{session['id']}-0-0"
+    real = engine.containers.get(f"penstock-{wanted}")
+    spec = {
+        "session_name": "ghost",
+        "project": "team-a",
+        "user": "admin",
+        "image": real.attrs["Config"]["Image"],
+        "command": ["sleep", "600"],
+    }
+    unknown = "00000000-0000-4000-8000-000000000000"
     with site.agent.client() as client:
-        spec = {
-            "id": "session-ghost",
-            "session_id": "00000000-0000-4000-8000-000000000000",
-            "session_name": "ghost",
-            "project": "team-a",
-            "user": "admin",
-            "image": real.attrs["Config"]["Image"],
-            "command": ["sleep", "600"],
-        }
-        client.put("/v1/containers/session-ghost", json=spec).raise_for_status()
-        site.until(
-            lambda: [item["id"] for item in client.get("/v1/containers").json()] == [f"session-{session['id']}-0-0"]
-        )
+        for id_, session_id in (("session-ghost", session["id"]), ("session-stranger", unknown)):
+            body = {**spec, "id": id_, "session_id": session_id}
+            client.put(f"/v1/containers/{id_}", json=body).raise_for_status()
+
+        def containers() -> set[str]:
+            return {item["id"] for item in client.get("/v1/containers").json()}
+
+        site.until(lambda: containers() == {wanted, "session-stranger"})
+        site.until(lambda: site.get("/nodes/worker1")["unknown_containers"] == 1)
+        site.call("DELETE", "/nodes/worker1/unknown-containers")
+        site.until(lambda: containers() == {wanted})
+        site.until(lambda: site.get("/nodes/worker1")["unknown_containers"] == 0)
     real.reload()
     assert real.status == "running"
+
+
+def test_whatever_dies_the_allocation_is_what_docker_runs(site: Site, engine: docker.DockerClient) -> None:  # noqa: F811
+    """API and agent are killed while sessions start, run and end; then both sides agree on every milli-GPU."""
+    for name in ("first", "second", "third"):
+        site.submit(name, "sleep", "600", gpu_milli=500)
+    site.stop(signal.SIGKILL)
+    site.start()
+    site.until_state("first", "RUNNING")
+    site.delete("first")
+    site.agent.stop()
+    site.stop(signal.SIGKILL)
+    site.agent.start()
+    site.start()
+    site.submit("fourth", "sleep", "600", gpu_milli=500)
+    for name in ("second", "third", "fourth"):
+        site.until_state(name, "RUNNING")
+    site.until_state("first", "TERMINATED")
+
+    def by_docker() -> dict[str, int]:
+        held: dict[str, int] = {}
+        for container in engine.containers.list(filters={"label": "io.penstock.project=team-a"}):
+            for grant in json.loads(container.labels["io.penstock.gpus"]):
+                held[grant["uuid"]] = held.get(grant["uuid"], 0) + grant["milli"]
+        return held
+
+    used = {gpu["uuid"]: gpu["used_milli"] for gpu in site.get("/nodes/worker1")["gpus"] if gpu["used_milli"]}
+    assert used == by_docker()
+    assert sum(used.values()) == 1500

@@ -70,8 +70,9 @@ async def test_a_node_may_report_a_hundred_containers_of_sixteen_gpus(cluster: C
     await cluster.add_node("worker1", 16)
     await cluster.add_image()
     await cluster.add_project("team-a", 16_000)
-    for number in range(101):
-        await cluster.submit(f"one-{number}", gpu_milli=100)
+    for name, count in (("a", 50), ("b", 51)):
+        body = {"name": name, "project": "team-a", "image": "python", "gpu_milli": 100, "count": count}
+        await ok(cluster.admin.post(f"{V1}/sessions/batch", json=body))
     await cluster.manager.settle()
     states = list((await cluster.states()).values())
     assert (states.count("RUNNING"), states.count("PENDING")) == (100, 1), "the 101st waits"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from api.engine.base import UnreachableError
-from appliance.agent.protocol import ContainerState
+from appliance.agent.protocol import ContainerState, ContainerStatus
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 from tests.unit.api.reconcilers.conftest import delete, lose, pass_time, run
 
@@ -146,7 +146,9 @@ async def test_only_a_lost_or_empty_node_can_be_deleted(ready: Cluster) -> None:
 async def test_a_message_of_an_unknown_session_does_not_disturb_the_return(ready: Cluster) -> None:
     await run(ready, interactive=True)
     await lose(ready)
-    stranger = ContainerState(id="session-x", session_id="00000000-0000-4000-8000-000000000000", status="running")
+    stranger = ContainerState(
+        id="session-x", session_id="00000000-0000-4000-8000-000000000000", status=ContainerStatus.RUNNING
+    )
     await ready.heartbeat(containers=[*ready.engine.containers.values(), stranger])
     await ready.manager.settle()
     assert (await ready.session("demo"))["reason"] == ""

@@ -22,11 +22,11 @@ from api.nodes.fleet import Fleet
 from api.projects import service as projects
 from api.projects.models import Project
 from api.scheduler.planner import Planner
-from api.scheduler.snapshot import Decision, Placement, ProjectState, Rules, Running, Snapshot, Within, Workload
+from api.scheduler.snapshot import Decision, ProjectState, Rules, Running, Snapshot, Within, Workload
 from api.sessions import scheduling
 from api.sessions import service as sessions
-from api.sessions.models import Container, Grant, State
-from api.sessions.scheduling import Asked, Remark
+from api.sessions.models import State
+from api.sessions.scheduling import Asked, Placed, Remark
 from api.settings import Settings
 
 log = structlog.get_logger()
@@ -167,18 +167,18 @@ class Loop:
 
     async def _apply(self, read: _Read, decision: Decision) -> int:
         """Write what was decided; whatever has changed since it was read is left to the next cycle."""
-        placed = [row for row in read.queue if str(row.id) in decision.placements]
+        placed = {
+            row.id: Placed(row.revision, decision.placements[str(row.id)])
+            for row in read.queue
+            if str(row.id) in decision.placements
+        }
         remarks = [*self._waits(read.queue, decision), *read.outside]
         if not (placed or remarks or decision.reclaims):
             return 0
-        count = 0
         async with self._database.transaction() as db:
             await self._take_back(db, read, decision)
-            for row in placed:
-                containers = self._containers(row.id, decision.placements[str(row.id)])
-                count += await sessions.schedule(db, row, containers)
             await scheduling.remark(db, remarks)
-        return count
+            return await scheduling.start(db, placed, self._fleet.ids)
 
     async def _take_back(self, db: AsyncSession, read: _Read, decision: Decision) -> None:
         names = {str(row.id): f"{read.names[row.project_id]}/{row.name}" for row in read.queue}
@@ -186,20 +186,6 @@ class Loop:
             victim = UUID(reclaim.victim)
             reason = f"taken back for {names[reclaim.beneficiary]}: {reclaim.reason}"
             await sessions.take_back(db, victim, self._running[victim][0], reason)
-
-    def _containers(self, session_id: UUID, placements: Iterable[Placement]) -> list[Container]:
-        return [
-            Container(
-                session_id=session_id,
-                rank=rank,
-                node_id=self._fleet.ids[placement.node],
-                grants=[
-                    Grant(session_id=session_id, rank=rank, index=share.index, uuid=share.uuid, milli=share.milli)
-                    for share in placement.shares
-                ],
-            )
-            for rank, placement in enumerate(placements)
-        ]
 
     def _waits(self, queue: Sequence[Asked], decision: Decision) -> Iterable[Remark]:
         """Yield what is new of those who wait."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, bindparam, func, or_, select, update
+from sqlalchemy import Row, bindparam, func, insert, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from api.database import now
 from api.nodes.models import Node
 from api.scheduler.snapshot import Placement, Share
 from api.sessions.models import ENDED, HOLDING, Container, Grant, Session, State
@@ -62,6 +63,14 @@ class Remark:
     position: int
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where the containers of a session shall run, and the revision of it for which that was decided."""
+
+    revision: int
+    placements: Sequence[Placement]
+
+
 async def mark(db: AsyncSession, at: datetime) -> Mark | None:
     """Return what changes whenever a session does; None where nothing waits that could start."""
     if not await db.scalar(select(func.count()).where(*_due(at))):
@@ -108,6 +117,32 @@ async def places(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, tuple[Pl
         ):
             found[id_].append(Placement(node, tuple(held[id_, rank])))
     return {id_: tuple(placements) for id_, placements in found.items()}
+
+
+async def start(db: AsyncSession, placed: Mapping[UUID, Placed], node_ids: Mapping[str, UUID]) -> int:
+    """Give waiting sessions their places; returns how many got them. One that has changed since is left alone."""
+    started: list[UUID] = []
+    moment = now()
+    for part in _chunks(placed):
+        as_read = tuple_(Session.id, Session.revision).in_([(id_, placed[id_].revision) for id_ in part])
+        query = update(Session).where(as_read, Session.state == State.PENDING).returning(Session.id)
+        values = {"state": State.SCHEDULED, "since": moment, "scheduled_at": moment, "reason": "", "cause": ""}
+        query = query.values(**values, position=0, revision=Session.revision + 1)
+        started += await db.scalars(query, execution_options={"synchronize_session": False})
+    if started:
+        places = [(id_, rank, place) for id_ in started for rank, place in enumerate(placed[id_].placements)]
+        await db.execute(
+            insert(Container),
+            [{"session_id": id_, "rank": rank, "node_id": node_ids[place.node]} for id_, rank, place in places],
+        )
+        grants = [
+            {"session_id": id_, "rank": rank, "index": share.index, "uuid": share.uuid, "milli": share.milli}
+            for id_, rank, place in places
+            for share in place.shares
+        ]
+        if grants:
+            await db.execute(insert(Grant), grants)
+    return len(started)
 
 
 async def remark(db: AsyncSession, remarks: Sequence[Remark]) -> None:

@@ -15,7 +15,7 @@ from api.policy import Action
 from api.projects import service as projects
 from api.projects.models import Project
 from api.sessions import repository
-from api.sessions.models import Container, Kind, Session, State
+from api.sessions.models import Kind, Session, State
 from api.usage import service as usage
 from reservoir.errors import ConflictError, ForbiddenError, InputError, NotFoundError
 
@@ -129,15 +129,6 @@ async def change(db: AsyncSession, session: Versioned, **values: Any) -> bool:
     if "state" in values:
         await usage.follow(db, session.id, values)
     return True
-
-
-async def schedule(db: AsyncSession, session: Versioned, containers: Sequence[Container]) -> bool:
-    """Give a pending session its places."""
-    changed = await change(db, session, state=State.SCHEDULED, scheduled_at=now(), reason="", cause="", position=0)
-    if changed:
-        for container in containers:
-            repository.add(db, container)
-    return changed
 
 
 async def take_back(db: AsyncSession, session_id: UUID, revision: int, reason: str) -> bool:

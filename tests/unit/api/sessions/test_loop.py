@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import event
 
 from api.database import now
+from api.policy import Role
 from api.scheduler.loop import Loop, micros
 from api.scheduler.planner import Planner
 from api.scheduler.record import load
 from api.sessions import scheduling, service
 from api.sessions.models import State
-from api.users.models import Role
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 from tests.unit.api.sessions.conftest import body, delete, run
 

@@ -59,11 +59,14 @@ class Cycle:
         self.cluster, self.later, self.residents = state.now, state.later, state.residents
         self.now, self.rules = now, rules
         self.gone = dict(state.leaving)
+        self.verdicts = state.verdicts
         self.ledger = Ledger.of(state.projects, state.uses)
         self.lanes: dict[str, list[Workload]] = defaultdict(list)
-        self.verdicts = state.verdicts
+        self.hopeless: list[Workload] = []
+        self.aside: set[str] = set()
         for workload in sorted(queue, key=lambda item: (-item.priority, item.submitted_at, item.id)):
-            self.lanes[workload.project].append(workload)
+            never = self.verdicts.never_fits(workload)
+            (self.hopeless if never else self.lanes[workload.project]).append(workload)
         claims = self._claims()
         self.ledger.fair = fair_shares(state.capacity, claims)
         self.guarantees_fit = sum(claim.guaranteed for claim in claims) <= state.capacity
@@ -104,9 +107,34 @@ class Cycle:
         return claims
 
     def _in_order(self) -> Iterator[Workload]:
-        """Yield the queue: each time the first of the project that is furthest below its share."""
-        lanes = {name: iter(lane) for name, lane in self.lanes.items()}
-        heads = {name: next(lane) for name, lane in lanes.items()}
+        """Yield the queue: what is guaranteed first, also past larger ones of its project that are not."""
+        rest: dict[str, list[Workload]] = defaultdict(list)
+        lanes = {name: self._guaranteed(lane, rest[name]) for name, lane in self.lanes.items()}
+        yield from self._by_share(lanes)
+        yield from self._by_share({name: iter(lane) for name, lane in rest.items()})
+        yield from self.hopeless
+
+    def _guaranteed(self, lane: Sequence[Workload], rest: list[Workload]) -> Iterator[Workload]:
+        """Yield what is within the quota when its turn comes; the rest is put aside.
+
+        For one that could be within the quota and waits for long the quota is kept: it does not starve behind others.
+        """
+        for workload in lane:
+            if self.ledger.in_quota(workload):
+                yield workload
+                continue
+            rest.append(workload)
+            quota = self.ledger.project(workload.project).quota_milli
+            if workload.total_milli <= quota and self._waited_long(workload):
+                self._set_aside(workload)
+
+    def _set_aside(self, workload: Workload) -> None:
+        self.aside.add(workload.id)
+        self.ledger.use(workload.project).plan(workload)
+
+    def _by_share(self, lanes: Mapping[str, Iterator[Workload]]) -> Iterator[Workload]:
+        """Yield from the lanes, each time the first of the project that is furthest below its share."""
+        heads = {name: head for name, lane in lanes.items() if (head := next(lane, None))}
         heap = [(self._key(head), name) for name, head in heads.items()]
         heapify(heap)
         while heap:
@@ -130,8 +158,10 @@ class Cycle:
         if in_quota and (self.guarantees_fit or self._waited_long(workload)):
             return 0 if self._waited_long(workload) else 1, 0, workload.submitted_at, workload.id
         fair = self.ledger.fair.get(workload.project, 0)
-        ratio = max(0, self.ledger.use(workload.project).kept) * SCALE // fair if fair else NO_SHARE
-        tier = 1 if in_quota else 2 if self.ledger.within_fair_share(workload) else 3
+        own = workload.total_milli if workload.id in self.aside else 0
+        kept = max(0, self.ledger.use(workload.project).kept - own)
+        ratio = kept * SCALE // fair if fair else NO_SHARE
+        tier = 1 if in_quota else 2 if kept + workload.total_milli <= fair else 3
         return tier, ratio, workload.submitted_at, workload.id
 
     def _serve(self, workload: Workload) -> None:
@@ -140,6 +170,9 @@ class Cycle:
         if never:
             self._wait(waits.Waiting(workload, never=never))
             return
+        aside = workload.id in self.aside
+        if aside:
+            self.ledger.use(workload.project).plan(workload, -1)
         reserved = self.kept_for.pop(workload.id, None)
         self.soft.discard(workload.id)
         if reserved:
@@ -151,7 +184,8 @@ class Cycle:
         refusal, beyond = waits.refusal(self.ledger, workload), waits.beyond(self.ledger, workload)
         if reserved:
             self._keep(workload, reserved[1])
-            self.ledger.use(workload.project).add(workload)
+        if reserved or aside:
+            self.ledger.use(workload.project).plan(workload)
         places = reserved[1] if reserved else ()
         self._wait(waits.Waiting(workload, refusal=refusal, beyond=beyond, reserved=places))
 
@@ -265,7 +299,7 @@ class Cycle:
     def _promise(self, workload: Workload, places: Places, leaving: str) -> None:
         """Keep places for a workload until those who hold them are gone."""
         self._keep(workload, places)
-        self.ledger.use(workload.project).add(workload)
+        self.ledger.use(workload.project).plan(workload)
         self._wait(waits.Waiting(workload, promised=places, leaving=leaving))
 
     def _keep(self, workload: Workload, places: Places) -> None:
@@ -286,10 +320,9 @@ class Cycle:
 
     def _reserve_fair_shares(self) -> None:
         """Keep places for the first of each project that waits long for its fair share beyond the quota."""
-        heads = [head for lane in self.lanes.values() if (head := next((w for w in lane if self._able(w)), None))]
+        heads = [head for lane in self.lanes.values() if (head := next(filter(self._goes_beyond, lane), None))]
         for workload in sorted(heads, key=lambda item: (item.submitted_at, item.id)):
-            entitled = self.ledger.within_fair_share(workload) and not self.ledger.in_quota(workload)
-            if entitled and self._waited_long(workload):
+            if self.ledger.within_fair_share(workload) and self._waited_long(workload):
                 reservation = self._reservation(workload)
                 if reservation:
                     self._keep(workload, reservation[1])
@@ -299,8 +332,8 @@ class Cycle:
         places = reserve.places(self.later, self.residents, workload, self.gone)
         return (workload, places) if places else None
 
-    def _able(self, workload: Workload) -> bool:
-        return self.ledger.may_keep(workload) and not self.verdicts.never_fits(workload)
+    def _goes_beyond(self, workload: Workload) -> bool:
+        return not self.ledger.in_quota(workload) and self.ledger.may_keep(workload)
 
     def _waited_long(self, workload: Workload) -> bool:
         return self.now - workload.submitted_at >= self.rules.reserve_after_s * SECOND

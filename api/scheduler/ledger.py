@@ -16,10 +16,11 @@ NO_SHARE = 1 << 62
 
 @dataclass(slots=True)
 class Use:
-    """What a project has; `fixed` is the part that can not be taken back."""
+    """What a project has; `fixed` is the part that can not be taken back, `planned` the part that does not run yet."""
 
     held: int = 0
     kept: int = 0
+    planned: int = 0
     fixed_held: int = 0
     fixed_kept: int = 0
 
@@ -32,6 +33,11 @@ class Use:
         if not leaving:
             self.kept += milli
             self.fixed_kept += fixed
+
+    def plan(self, workload: Workload, sign: int = 1) -> None:
+        """Count a workload that is promised or kept something, or with -1 count it no more."""
+        self.add(workload, sign)
+        self.planned += sign * workload.total_milli
 
     def leave(self, workload: Workload) -> None:
         """Note that a workload is being stopped."""
@@ -108,7 +114,7 @@ class Ledger:
             self.use(running.workload.project).leave(running.workload)
 
     def _beyond(self, but: str, lines: Mapping[str, int]) -> dict[str, int]:
-        beyond = {name: use.kept - lines.get(name, 0) for name, use in self.uses.items() if name != but}
+        beyond = {name: use.kept - use.planned - lines.get(name, 0) for name, use in self.uses.items() if name != but}
         return {name: milli for name, milli in beyond.items() if milli > 0}
 
     def _may(self, workload: Workload, total: int, fixed: int) -> bool:

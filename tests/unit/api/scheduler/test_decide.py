@@ -1,0 +1,68 @@
+"""What several decisions come to: nobody is stopped in turn, nobody starves, and rows of the product's list."""
+
+from __future__ import annotations
+
+from api.scheduler.snapshot import Cause, Rules
+from tests.unit.api.scheduler.world import World, node, project, work
+
+
+def test_three_times_a_half_of_one_gpu_two_run_and_the_third_runs_when_one_is_deleted() -> None:
+    lab = World((node("n", 1),), (project("a", 1),))
+    lab.submit(*(work(f"s{at}", "a", 0.5, at) for at in range(3)))
+    lab.settle()
+    assert (set(lab.running), set(lab.queue)) == ({"s0", "s1"}, {"s2"})
+    lab.delete("s0")
+    lab.settle()
+    assert (set(lab.running), set(lab.queue)) == ({"s1", "s2"}, set())
+
+
+def test_a_larger_one_that_is_not_guaranteed_does_not_hold_back_the_guarantee_behind_it() -> None:
+    lab = World((node("n", 4),), (project("a", 2), project("b", 0)))
+    lab.submit(work("too-large", "a", 3, 0), work("small", "a", 2, 1), work("idle", "b", 2, 2))
+    lab.submit(work("other", "b", 2, 3))
+    assert lab.settle() == [], "what would be taken back at once is not started"
+    assert set(lab.running) == {"small", "idle"}
+
+
+def test_one_that_never_fits_does_not_hold_back_those_behind_it() -> None:
+    lab = World((node("n", 2),), (project("a", 2), project("b", 0)))
+    lab.submit(work("never", "a", 3, 0), work("small", "a", 2, 1), work("idle", "b", 1, 0))
+    assert lab.settle() == []
+    assert set(lab.running) == {"small"}
+
+
+def test_under_a_hard_cap_a_large_one_does_not_starve_behind_small_ones_of_its_own_project() -> None:
+    lab = World((node("n", 4),), (project("a", 4, over_quota=False),), Rules(reserve_after_s=5))
+    for at in range(40):
+        lab.submit(work(f"small{at}", "a", 1, at))
+        if at == 3:
+            lab.submit(work("large", "a", 4, at))
+        for id_ in lab.step().placements:
+            if id_ == "large":
+                return
+        lab.delete(
+            *(id_ for id_, each in lab.running.items() if not each.leaving and lab.now - each.since // 10**6 > 3)
+        )
+    raise AssertionError("the large one starved")
+
+
+def test_two_projects_do_not_stop_each_other_in_turn() -> None:
+    lab = World((node("n", 3),), (project("a", 0, weight=1), project("b", 0, weight=1)))
+    lab.submit(*(work(f"{name}{at}", name, 1, at) for name in "ab" for at in range(4)))
+    assert len(lab.settle()) == 0
+    for _ in range(5):
+        assert not lab.step().reclaims
+    assert lab.held() == {"a": 2000, "b": 1000}
+
+
+def test_victims_go_back_to_the_queue_and_run_again_when_there_is_room() -> None:
+    lab = World((node("n", 4),), (project("a", 2), project("b", 0)))
+    lab.submit(*(work(f"b{at}", "b", 1, at) for at in range(4)))
+    lab.settle()
+    lab.submit(work("a0", "a", 2, 10))
+    assert sorted(lab.settle()) == ["b2", "b3"] or len(lab.queue) == 2
+    assert lab.held() == {"a": 2000, "b": 2000}
+    assert {wait.cause for wait in lab.step().waits.values()} == {Cause.FAIR_SHARE}
+    lab.delete("a0")
+    lab.settle()
+    assert lab.held() == {"a": 0, "b": 4000}

@@ -55,15 +55,17 @@ class Layout:
         limited = self.empty.cpu[self.empty.cpu < PLENTY]
         self.most_cpu = int(limited.max(initial=1))
         self.most_gpus = max(width, 1)
-        self._usable: dict[tuple[str, ...], Flags] = {(): self.present}
+        self._usable: dict[frozenset[int], Flags] = {}
 
     def usable(self, models: tuple[str, ...]) -> Flags:
         """Return which GPUs are of one of the models; every GPU where none is named."""
-        found = self._usable.get(models)
-        if found is None:
-            found = np.isin(self.model, [self.models[name] for name in models if name in self.models])
-            self._usable[models] = found
-        return found
+        if not models:
+            return self.present
+        # by what there is of them, so that made-up names take no memory
+        codes = frozenset(self.models[name] for name in models if name in self.models)
+        if codes not in self._usable:
+            self._usable[codes] = np.isin(self.model, list(codes))
+        return self._usable[codes]
 
     def column(self, row: int, uuid: str, index: int) -> int | None:
         """Return the column of a GPU of a node, or None where the node has it no more."""

@@ -43,7 +43,9 @@ def _empty(journey: Journey) -> None:
 
 def _sessions(journey: Journey) -> list[dict[str, Any]]:
     return [
-        session for project in journey.json("project", "list") for session in journey.json("list", "-p", project["name"])
+        session
+        for project in journey.json("project", "list")
+        for session in journey.json("list", "-p", project["name"])
     ]
 
 

@@ -88,7 +88,7 @@ async def guard(connection: HTTPConnection) -> None:
     if endpoint in _public:
         return
     if endpoint in _for_agents:
-        connection.state.agent = _agent(connection)
+        connection.state.agent = agent_of_certificate(connection)
         return
     known = await _identify(connection)
     wanted = action_of(endpoint)
@@ -199,7 +199,8 @@ def _own_origin(connection: HTTPConnection) -> str:
     return f"{scheme}://{connection.headers.get('host', '')}"
 
 
-def _agent(connection: HTTPConnection) -> str:
+def agent_of_certificate(connection: HTTPConnection) -> str:
+    """Return the name in an agent's certificate; raises UnauthenticatedError where there is none."""
     name = getattr(connection.state, "certificate_name", "")
     headers = connection.headers
     if not name and settings_of(connection).trusts_client_headers and headers.get("x-client-verify") == "SUCCESS":

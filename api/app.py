@@ -22,6 +22,7 @@ from api.logins import endpoints as logins
 from api.nodes import endpoints as nodes
 from api.nodes.fleet import Fleet
 from api.nodes.heartbeats import Heartbeats
+from api.nodes.repeats import Repeats
 from api.presets import endpoints as presets
 from api.projects import endpoints as projects
 from api.reconcilers.manager import Manager
@@ -65,6 +66,7 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
     )
     set_up(app, settings, database, engine)
     errors.install(app)
+    app.add_middleware(Repeats)
     _include_routes(app)
     docs.mount_static(app)
     check_routes(app)

@@ -53,6 +53,16 @@ class Heartbeats:
         self._keep(agent.latest)
         return True
 
+    def repeat(self, name: str, sequence: int, received_at: datetime) -> bool:
+        """Take a heartbeat that is as the last one of its agent, but for its number; returns False for an old one."""
+        agent = self._agents.get(name)
+        if agent is None or sequence <= agent.latest.heartbeat.sequence:
+            return False
+        heartbeat = agent.latest.heartbeat.model_copy(update={"sequence": sequence})
+        agent.latest = Report(heartbeat, received_at, news=False)
+        self._keep(agent.latest)
+        return True
+
     def latest(self, name: str) -> Heartbeat | None:
         """Return the last heartbeat of an agent that this process has heard."""
         agent = self._agents.get(name)

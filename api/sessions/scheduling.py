@@ -73,11 +73,11 @@ class Placed:
 
 async def mark(db: AsyncSession, at: datetime) -> Mark | None:
     """Return what changes whenever a session does; None where nothing waits that could start."""
-    if not await db.scalar(select(func.count()).where(*_due(at))):
+    due = await db.scalar(select(func.count()).where(*_due(at)))
+    if not due:
         return None
     sums = select(Session.state, func.count(), func.sum(Session.revision), func.max(Session.since))
     rows = await db.execute(sums.where(Session.state.not_in(ENDED)).group_by(Session.state).order_by(Session.state))
-    due = await db.scalar(select(func.count()).where(*_due(at)))
     return (due, *(tuple(row) for row in rows))
 
 

@@ -18,6 +18,7 @@ from ldap3.core.exceptions import LDAPException
 from api.logins import directory
 from api.policy import Role
 from api.settings import Settings
+from reservoir.errors import UnavailableError
 from tests.integration.agent.conftest import Authority, authority, free_port, make_authority  # noqa: F401
 from tests.unit.api.conftest import (  # noqa: F401
     PASSWORD,
@@ -281,7 +282,7 @@ async def test_people_are_found_by_a_search(slapd: Slapd, tmp_path: Path) -> Non
 async def test_the_sites_own_account_that_is_refused_is_no_wrong_password(slapd: Slapd, tmp_path: Path) -> None:
     how = searching(tmp_path)
     how["ldap_bind_password_file"].write_text("wrong")
-    with pytest.raises(directory.UnavailableError):
+    with pytest.raises(UnavailableError):
         await ask(slapd, "carol", **how)
 
 
@@ -302,14 +303,14 @@ async def test_a_server_with_a_certificate_of_somebody_else_hears_no_password(
 ) -> None:
     port = slapd.port if scheme == "ldap" else slapd.tls_port
     other = make_authority(tmp_path / "other")
-    with pytest.raises(directory.UnavailableError):
+    with pytest.raises(UnavailableError):
         await ask(slapd, "carol", ldap_url=f"{scheme}://127.0.0.1:{port}", ldap_ca=other.ca)
 
 
 @pytest.mark.parametrize("scheme", ["ldap", "ldaps"])
 async def test_a_server_under_another_name_hears_no_password(slapd: Slapd, scheme: str) -> None:
     port = slapd.port if scheme == "ldap" else slapd.tls_port
-    with pytest.raises(directory.UnavailableError):
+    with pytest.raises(UnavailableError):
         await ask(slapd, "carol", ldap_url=f"{scheme}://localhost:{port}")
 
 
@@ -318,7 +319,7 @@ async def test_a_server_that_does_not_encrypt_hears_no_password(authority: Autho
     plain.fill()
     plain.start()
     try:
-        with pytest.raises(directory.UnavailableError):
+        with pytest.raises(UnavailableError):
             await ask(plain, "carol", ldap_url=f"ldap://127.0.0.1:{plain.port}")
     finally:
         plain.stop()

@@ -24,6 +24,7 @@ class Planner:
 
     def __init__(self, nodes: Sequence[NodeState] = (), projects: Sequence[ProjectState] = ()) -> None:
         self._running: dict[str, Running] = {}
+        self._leaving: dict[str, Running] = {}
         self._uses: dict[str, Use] = {}
         self._residents = Residents()
         self.set_nodes(nodes)
@@ -72,7 +73,9 @@ class Planner:
         self._running[running.workload.id] = running
         self._hold(running)
         self._use(running).add(running.workload, leaving=running.leaving)
-        if not running.leaving:
+        if running.leaving:
+            self._leaving[running.workload.id] = running
+        else:
             self._residents.add(running)
 
     def remove(self, workload_id: str) -> None:
@@ -82,14 +85,17 @@ class Planner:
         if not running.leaving:
             self._later.free(running.placements, running.workload)
         self._use(running).add(running.workload, -1, leaving=running.leaving)
-        if not running.leaving:
+        if running.leaving:
+            del self._leaving[workload_id]
+        else:
             self._residents.remove(running)
 
     def decide(self, queue: Sequence[Workload], now: int, rules: Rules | None = None) -> Decision:
         """Return where each workload of the queue shall run, who is taken back for it, or why it waits."""
-        leaving = {key: running for key, running in self._running.items() if running.leaving}
         clusters = self._now, self._later
-        state = State(*clusters, self._residents, self._projects, self._uses, leaving, self._capacity(), self._verdicts)
+        state = State(
+            *clusters, self._residents, self._projects, self._uses, self._leaving, self._capacity(), self._verdicts
+        )
         return Cycle(state, queue, now, rules or Rules()).run()
 
     def _capacity(self) -> int:

@@ -50,7 +50,7 @@ class Site:
             "PENSTOCK_API_AGENT_CERT": str(certificate),
             "PENSTOCK_API_AGENT_KEY": str(key),
             "PENSTOCK_API_HEARTBEAT_INTERVAL_S": "0.3",
-            "PENSTOCK_API_NODE_LOST_S": "2",
+            "PENSTOCK_API_NODE_LOST_S": "5",
         }
         self.agent: Agent = make_agent(pki, self.port, folder)
         self.process: subprocess.Popen[bytes] | None = None
@@ -66,14 +66,14 @@ class Site:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "api", "serve"], env=self.environment, stdout=log, stderr=log
             )
-        self.until(self._answers)
+        self.until(self._answers, 60)
 
     def stop(self, kind: signal.Signals = signal.SIGTERM) -> int:
         assert self.process is not None
         self.process.send_signal(kind)
         return self.process.wait(20)
 
-    def until(self, condition: Callable[[], Any], timeout_s: float = 20) -> Any:
+    def until(self, condition: Callable[[], Any], timeout_s: float = 60) -> Any:
         """Wait for a condition and return what it gave."""
         deadline = time.monotonic() + timeout_s
         while not (value := condition()):
@@ -81,7 +81,7 @@ class Site:
             time.sleep(0.01)
         return value
 
-    def until_state(self, name: str, state: str, timeout_s: float = 20) -> dict[str, Any]:
+    def until_state(self, name: str, state: str, timeout_s: float = 60) -> dict[str, Any]:
         def reached() -> Any:
             session = self.get(f"/sessions/{name}", project="team-a")
             return session if session["state"] == state else None
@@ -234,7 +234,7 @@ def test_an_agent_that_goes_away_and_comes_back(site: Site) -> None:
     site.agent.stop()
     site.until(lambda: site.node_state() == "lost")
     session = site.get("/sessions/stays", project="team-a")
-    assert (session["state"], session["reason"]) == ("RUNNING", "worker1 is lost: nothing heard from it for 2 s")
+    assert (session["state"], session["reason"]) == ("RUNNING", "worker1 is lost: nothing heard from it for 5 s")
     assert site.until_state("again", "PENDING")["attempt"] == 1
     site.submit("gone", "sleep", "600")
     site.delete("gone")

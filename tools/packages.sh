@@ -18,7 +18,8 @@ declare -A purpose=(
   [libfaketime]="nodes with a wrong clock in the tests"
   [nginx-light]="the edge in the tests"
   [postgresql]="the control API's database in the tests"
-  [slapd ldap-utils]="a directory (LDAP) in the tests"
+  [slapd]="a directory (LDAP) in the tests"
+  [ldap-utils]="changes of the directory in the tests"
   [npm]="front-end files"
   [procps]="pgrep in the tests"
   [qemu-user-static]="programs of arm64 in the tests"
@@ -26,7 +27,7 @@ declare -A purpose=(
 )
 # A program that is there already counts, whoever installed it.
 declare -A program=([docker.io]=dockerd [npm]=npm [chromium]=chromium [gcc]=gcc [openssh-client]=ssh-keygen [skopeo]=skopeo [debootstrap]=debootstrap
-  [rpm]=rpmbuild [gnupg]=gpg [procps]=pgrep [slapd ldap-utils]=slapd)
+  [rpm]=rpmbuild [gnupg]=gpg [procps]=pgrep [slapd]=slapd [ldap-utils]=ldapmodify)
 
 missing=()
 for package in $(printf '%s\n' "${!purpose[@]}" | sort); do

@@ -21,6 +21,7 @@ from api.groups.permissions import Permissions
 from api.nodes.fleet import Fleet
 from api.projects import service as projects
 from api.projects.models import Project
+from api.scheduler.decide import decide
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import Decision, ProjectState, Rules, Running, Snapshot, Within, Workload
 from api.sessions import scheduling
@@ -92,7 +93,7 @@ class Loop:
         async with self._database.reading() as db:
             await self._fleet.refresh(db)
             snapshot = (await self._read(db, moment)).snapshot
-        return Cycle(snapshot, await asyncio.to_thread(Planner.of(snapshot).decide, snapshot.queue, snapshot.now))
+        return Cycle(snapshot, await asyncio.to_thread(decide, snapshot))
 
     async def _look(self, db: AsyncSession, moment: datetime) -> object:
         """Return what is another value whenever a decision may come out differently; None where nothing waits."""

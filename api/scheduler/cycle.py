@@ -258,12 +258,15 @@ class Cycle:
                     yield Pool(over_fair_share, until=until, taken=taken)
         if not self.residents.has_below(project, workload.priority):
             return
-        own = Pool(own=project, below=workload.priority, due=due, until=until, taken=taken)
-        yield own
         quota = ledger.project(project).quota_milli
+        # What could be guaranteed goes before what never can: taken back for that, it would be the first to return.
+        spared = quota if workload.total_milli > quota else -1
+        yield Pool(own=project, below=workload.priority, spared=spared, due=due, until=until, taken=taken)
         if over_quota and workload.total_milli <= quota:
             due = max(0, ledger.after(workload) - quota)
-            yield Pool(over_quota, True, project, workload.priority, due, until, taken)
+            yield Pool(
+                over_quota, last_may_pass=True, own=project, below=workload.priority, due=due, until=until, taken=taken
+            )
 
     def _places_without(self, victims: Collection[Running], workload: Workload, pool: Pool) -> Places | None:
         """Return where the workload goes without them; None where one that waits before it would take the room."""

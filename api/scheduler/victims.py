@@ -27,15 +27,16 @@ class Pool:
     """Those who may be taken back.
 
     `surplus` is what may be taken of each project. With `last_may_pass` the last victim of a project may take it below
-    that line; without, none may. Of `own`, workloads of a priority below `below` may be taken whatever it holds, and
-    `due` milli-GPU of them have to be. `until` is the latest start of one that ran long enough; `taken` are gone.
-    With `everyone`, whoever runs counts, to tell which places become free soonest.
+    that line; without, none may. Of `own`, workloads of a priority below `below` may be taken whatever it holds, unless
+    they need no more than `spared`, and `due` milli-GPU of them have to be. `until` is the latest start of one that ran
+    long enough; `taken` are gone. With `everyone`, whoever runs counts, to tell which places become free soonest.
     """
 
     surplus: Mapping[str, int] = field(default_factory=dict)
     last_may_pass: bool = False
     own: str = ""
     below: int = 0
+    spared: int = -1
     due: int = 0
     until: int = 0
     taken: Collection[str] = frozenset()
@@ -56,7 +57,7 @@ class Pool:
 
     def _concerns(self, workload: Workload) -> bool:
         if workload.project == self.own:
-            return workload.priority < self.below
+            return workload.priority < self.below and workload.total_milli > self.spared
         surplus = self.surplus.get(workload.project, 0)
         return surplus > 0 and (self.last_may_pass or workload.total_milli <= surplus)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.scheduler.snapshot import Cause, Rules
-from tests.unit.api.scheduler.world import World, node, project, work
+from tests.unit.api.scheduler.world import World, node, on, project, runs, work
 
 
 def test_three_times_a_half_of_one_gpu_two_run_and_the_third_runs_when_one_is_deleted() -> None:
@@ -66,3 +66,11 @@ def test_victims_go_back_to_the_queue_and_run_again_when_there_is_room() -> None
     lab.delete("a0")
     lab.settle()
     assert lab.held() == {"a": 0, "b": 4000}
+
+
+def test_what_can_never_be_guaranteed_takes_nothing_guaranteed_of_its_own_project() -> None:
+    lab = World((node("n", 3),), (project("a", 0), project("b", 0.5)))
+    lab.running["spare"] = runs(work("spare", "a", 0.5, priority=10), on("n", 0, 0, 0.5))
+    lab.submit(work("small", "b", 0.1, priority=10), work("large", "b", 2.5))
+    lab.settle()
+    assert "small" in lab.running, "taken back, it would be the first to return, and so for ever"

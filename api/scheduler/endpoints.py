@@ -31,10 +31,7 @@ async def list_queue(db: Reading) -> list[WaitingView]:
     return await overview.waiting(db)
 
 
-FILE = {"schema": {"type": "object", "description": "A file for `python -m api replay`."}}
-
-
-@router.get("/cycle", response_class=Response, responses={200: {"content": {"application/json": FILE}}})
+@router.get("/cycle", response_class=Response, responses={200: {"content": {"application/json": {}}}})
 @action(Action.SCHEDULER_READ)
 async def download_cycle(loop: Annotated[Loop, Depends(loop_of)]) -> Response:
     """Download the last cycle: what the scheduler saw and what it decided, to be looked at or decided again.

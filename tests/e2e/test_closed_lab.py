@@ -153,7 +153,7 @@ def test_two_halves_share_one_gpu_and_the_node_says_it_is_simulated(journey: Jou
     used = [gpu["used_milli"] for node in nodes for gpu in node["gpus"] if gpu["used_milli"]]
     assert used == [1000]
     assert all(gpu["simulated"] for node in nodes for gpu in node["gpus"])
-    assert sum(len(node["gpus"]) for node in nodes) == 8
+    assert sum(len(node["gpus"]) for node in nodes) == 16
 
 
 def test_a_session_is_a_container_that_has_its_share_and_no_way_out(journey: Journey) -> None:
@@ -177,10 +177,10 @@ def test_a_session_is_a_container_that_has_its_share_and_no_way_out(journey: Jou
 
 def test_sessions_run_on_workers_of_both_releases(journey: Journey) -> None:
     journey.clear()
-    journey.project("8")
+    journey.project("16")
     try:
         for name in ("one", "other"):
-            journey.submit(name, "4")
+            journey.submit(name, "8")
         journey.until(lambda: journey.states() == {"one": "RUNNING", "other": "RUNNING"}, "both sessions run")
         assert {journey.json("get", name)["node"] for name in ("one", "other")} == {"worker1", "worker2"}
     finally:
@@ -199,7 +199,7 @@ def test_logs_follow_a_session_and_outlive_it(journey: Journey) -> None:
 @pytest.mark.parametrize(
     ("gpus", "words"),
     [
-        ("0", ("gpu_milli", "not above 0", "at least 0.05")),
+        ("0", ("cpu_milli", "without GPUs", "such as 1000")),
         ("-1", ("gpu_milli", "not above 0", "at least 0.05")),
         ("0.33", ("gpu_milli", "finer than the split", "0.3 or 0.35")),
         ("9", ("gpu_milli", "8 GPU")),

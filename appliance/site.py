@@ -377,7 +377,13 @@ def _session_storage(site: Site) -> Iterator[Finding]:
 
 
 def _host_mounts(site: Site) -> Iterator[Finding]:
+    volumes = site.session_volume_root
     for index, folder in enumerate(site.session_host_mounts):
+        path: Path = ("session_host_mounts", index)
         if folder.split("/")[1] in SYSTEM_FOLDERS:
-            path: Path = ("session_host_mounts", index)
             yield path, f"{folder} belongs to the system", "name a folder such as /mnt/data"
+        if volumes and (f"{volumes}/".startswith(f"{folder}/") or f"{folder}/".startswith(f"{volumes}/")):
+            reason = (
+                f"{folder} and the sessions' volumes at {volumes} overlap: who mounts it has those of every project"
+            )
+            yield path, reason, "open another folder"

@@ -77,6 +77,7 @@ async def authorize(
             "X-Upstream-Name": app.node,
             "X-Upstream-Uri": service.inner_uri(app, uri),
             "X-Upstream-Prefix": app.prefix if app.stripped else "",
+            "X-Upstream-Cookie-Path": app.prefix,
             "X-Upstream-Cookie": service.app_cookies(headers.get("cookie", "")),
             "X-Upstream-User": caller.name,
         }

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ldap3 import ANONYMOUS, BASE, NONE, SIMPLE, SUBTREE, Connection, Server, Tls
 from ldap3.core.exceptions import LDAPBindError, LDAPException, LDAPStartTLSError
+from ldap3.core.results import RESULT_NO_SUCH_OBJECT, RESULT_SUCCESS
 from ldap3.utils.conv import escape_filter_chars
 from ldap3.utils.dn import escape_rdn
 
@@ -79,6 +80,8 @@ def _is_in(connection: Connection, group: str, dn: str) -> bool:
     member = escape_filter_chars(dn)
     wanted = f"(|(member={member})(uniqueMember={member}))"
     connection.search(group, wanted, BASE, attributes=[], time_limit=TIMEOUT_S)
+    if connection.result["result"] not in (RESULT_SUCCESS, RESULT_NO_SUCH_OBJECT):
+        raise LDAPBindError(f"the directory does not show {group}: {connection.result['description']}")
     return bool(connection.entries)
 
 

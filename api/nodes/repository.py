@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import case, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.nodes.models import Node, NodeMode, NodeState
@@ -46,9 +46,15 @@ async def silent(db: AsyncSession, since: datetime) -> Sequence[Node]:
 
 async def note_alive(db: AsyncSession, names: Collection[str], at: datetime) -> set[str]:
     """Move `last_seen` of ready nodes; returns the names of those."""
-    query = update(Node).where(Node.name.in_(names), Node.state == NodeState.READY).values(last_seen=at)
+    query = update(Node).where(Node.name.in_(names), Node.state == NodeState.READY)
+    query = query.values(last_seen=func.coalesce(case((Node.last_seen > at, Node.last_seen), else_=at), at))
     alive = await db.scalars(query.returning(Node.name), execution_options={"synchronize_session": False})
     return set(alive)
+
+
+async def lost(db: AsyncSession) -> Sequence[Node]:
+    """Return the lost nodes."""
+    return (await db.scalars(select(Node).where(Node.state == NodeState.LOST).order_by(Node.name))).all()
 
 
 async def draining(db: AsyncSession) -> Sequence[Node]:

@@ -16,6 +16,7 @@ from reservoir.errors import NotFoundError
 
 note_alive = repository.note_alive
 draining = repository.draining
+lost = repository.lost
 
 DESCRIBED = tuple(Inventory.model_fields.keys() - {"name", "gpus"})
 """What a node's row takes over from the inventory as it is."""

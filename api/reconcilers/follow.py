@@ -29,14 +29,14 @@ def after(session: Session, seen: Mapping[int, ContainerState], at: datetime) ->
     for rank, container in sorted(seen.items()):
         if container.status is ContainerStatus.FAILED or container.exit_code:
             return _failure(session, rank, container), noted
-    if all(status is ContainerStatus.EXITED for status in statuses.values()):
+    if statuses and all(status is ContainerStatus.EXITED for status in statuses.values()):
         started = session.started_at or _started(seen, at)
         ended = {"state": State.TERMINATING, "ending": State.TERMINATED, "reason": "", "cause": "", "exit_code": 0}
         return {**ended, "started_at": started}, noted
     # A container starts once: what would set a running session back was written before it ran, and comes late.
     if session.state is State.RUNNING:
         return {}, noted
-    if all(status in BEGUN for status in statuses.values()):
+    if statuses and all(status in BEGUN for status in statuses.values()):
         return beginning(session, _started(seen, at)), noted
     return _progress(session, statuses, at), noted
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from api.nodes import service as nodes
 from api.nodes.models import Node, NodeState
 from api.reconcilers.change import log_change
 from api.reconcilers.follow import WATCHED, beginning
@@ -33,6 +34,20 @@ async def after_loss(db: AsyncSession, node: Node, after_s: float) -> None:
             log_change(session, {"reason": reason})
 
 
+async def left_over(db: AsyncSession) -> Sequence[Node]:
+    """Return lost nodes with sessions that start again and were spared, as somebody else changed them just then."""
+    lost = await nodes.lost(db)
+    if not lost:
+        return ()
+    waiting = {
+        node.id
+        for session in await sessions.of_nodes(db, [node.id for node in lost], WATCHED)
+        if starts_again(session)
+        for node in session.nodes
+    }
+    return [node for node in lost if node.id in waiting]
+
+
 async def after_removal(db: AsyncSession, node: Node) -> None:
     """Apply the policy to the sessions of a node that is taken away: it never comes back as the same one."""
     reason = f"{node.name} was removed"
@@ -48,11 +63,11 @@ async def after_removal(db: AsyncSession, node: Node) -> None:
             await sessions.end(db, session, state=ending, reason=reason, cause="")
 
 
-async def after_return(db: AsyncSession, nodes: Collection[Node]) -> None:
+async def after_return(db: AsyncSession, returned: Collection[Node]) -> None:
     """Take the mark from the sessions of nodes that report again, where all their nodes do."""
-    if not nodes:
+    if not returned:
         return
-    for session in await sessions.of_nodes(db, [node.id for node in nodes], [State.RUNNING]):
+    for session in await sessions.of_nodes(db, [node.id for node in returned], [State.RUNNING]):
         if session.cause == LOST_NODE and all(node.state is NodeState.READY for node in session.nodes):
             await sessions.change(db, session, reason="", cause="")
 

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -40,6 +41,10 @@ CHUNK = 200
 """So many nodes are written in one transaction."""
 
 Missing = tuple[UUID, int, int]
+
+
+TOGETHER = timedelta(seconds=2)
+"""Heartbeats that came within so long are written as one, with the time of the first."""
 
 
 class Observer:
@@ -92,9 +97,16 @@ class Observer:
         """Return the nodes of which no more needs to be written; a lost or deleted one is not among them."""
         if not reports:
             return ()
+        # one that could not be written for a while is older than the others, and says nothing about them
+        newest = max(report.received_at for report in reports)
+        together = [report for report in reports if newest - report.received_at <= TOGETHER]
+        late = [report for report in reports if newest - report.received_at > TOGETHER]
+        alive: set[str] = set()
         async with self._database.transaction() as db:
-            names = [report.heartbeat.name for report in reports]
-            return await nodes.note_alive(db, names, min(report.received_at for report in reports))
+            for part in (together, *([report] for report in late)):
+                names = [report.heartbeat.name for report in part]
+                alive |= await nodes.note_alive(db, names, min(report.received_at for report in part))
+        return alive
 
     async def _look(self, reports: Sequence[Report]) -> list[Ghost]:
         async with self._database.transaction() as db:

@@ -17,6 +17,12 @@ from api.settings import Settings
 
 log = structlog.get_logger()
 
+STALL_S = 5.0
+"""A longer pause between two looks, and longer than half of `node_lost_s`, is ours or the database's: nothing that
+an agent reported was written in it."""
+SLACK_S = 10.0
+"""So much longer than `node_lost_s` every agent has after a start or a stall to be heard again."""
+
 
 class Rules:
     """Looks for what is due, and opens a transaction only where there is something."""
@@ -26,7 +32,7 @@ class Rules:
         self._database = database
         self._settings = settings
         self._clock = clock
-        self._began = time.monotonic()
+        self._began = self._looked = time.monotonic()
 
     async def apply(self) -> None:
         """Do what is due."""
@@ -48,13 +54,24 @@ class Rules:
                     await nodes.finish_drain(db, node.name)
 
     async def _mark_lost(self, at: datetime) -> None:
-        if time.monotonic() - self._began < self._settings.node_lost_s:
-            return
         since = at - timedelta(seconds=self._settings.node_lost_s)
         async with self._database.reading() as db:
-            if not await nodes.any_silent(db, since):
-                return
-        async with self._database.transaction() as db:
-            for node in await nodes.mark_lost(db, since):
-                log.warning("lost", node=node.name)
-                await losses.after_loss(db, node, self._settings.node_lost_s)
+            silent = await nodes.any_silent(db, since)
+            unfinished = await losses.left_over(db)
+        if not self._may_judge():
+            return
+        if silent or unfinished:
+            async with self._database.transaction() as db:
+                for node in await nodes.mark_lost(db, since):
+                    log.warning("lost", node=node.name)
+                    await losses.after_loss(db, node, self._settings.node_lost_s)
+                for node in unfinished:
+                    await losses.after_loss(db, node, self._settings.node_lost_s)
+
+    def _may_judge(self) -> bool:
+        """Return whether silence means anything: after a start and after a stall every agent has time to be heard."""
+        moment = time.monotonic()
+        if moment - self._looked > max(STALL_S, self._settings.node_lost_s / 2):
+            self._began = moment
+        self._looked = moment
+        return moment - self._began >= self._settings.node_lost_s + SLACK_S

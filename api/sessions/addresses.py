@@ -35,8 +35,11 @@ class Taken:
         return path in self.paths or path in {_first(base) for base in self.base_paths}
 
     def has_base_path(self, path: str) -> bool:
-        """Return whether a base path is that of another session, or hidden behind its path."""
-        return path in self.base_paths or _first(path) in self.paths
+        """Return whether a base path is that of another session, lies in it or around it, or is hidden by its path."""
+        near = any(
+            f"{path}/".startswith(f"{known}/") or f"{known}/".startswith(f"{path}/") for known in self.base_paths
+        )
+        return near or _first(path) in self.paths
 
 
 def addresses(project: str, name: str, ports: Sequence[int], args: Sequence[str], taken: Taken) -> list[Address]:

@@ -25,16 +25,19 @@ def mounts(request: SessionRequest, settings: Settings) -> list[dict[str, Any]]:
 
 
 def _host_mount(wanted: HostMountRequest, opened: Sequence[str]) -> dict[str, Any]:
-    """Return the mount of a folder that lies in one that is opened; one opened with `:ro` is for reading only."""
+    """Return the mount of a folder that is opened; one opened with `:ro` is for reading only.
+
+    What lies in it cannot be mounted by itself: whoever writes there could put a link in its place that leads out.
+    """
     for entry in opened:
         folder = entry.removesuffix(":ro")
-        if PurePosixPath(wanted.source).is_relative_to(folder):
+        if PurePosixPath(wanted.source) == PurePosixPath(folder):
             return _mount(wanted.source, wanted.target, wanted.read_only or entry.endswith(":ro"))
     folders = ", ".join(entry.removesuffix(":ro") for entry in opened)
     raise InputError(
         f"{wanted.source} of the nodes is not open to sessions",
         where="host_mounts",
-        cure=f"mount something of {folders}" if folders else "use a volume of the project instead",
+        cure=f"mount one of {folders}" if folders else "use a volume of the project instead",
     )
 
 

@@ -84,9 +84,10 @@ async def update_guarded(db: AsyncSession, session_id: UUID, revision: int, valu
     return changed.one_or_none() is not None
 
 
-async def update_container(db: AsyncSession, session_id: UUID, rank: int, values: dict[str, Any]) -> None:
-    """Change what is known of one container."""
-    query = update(Container).where(Container.session_id == session_id, Container.rank == rank)
+async def update_container(db: AsyncSession, session_id: UUID, attempt: int, rank: int, values: dict[str, Any]) -> None:
+    """Change what is known of one container, unless the session has come to another attempt since."""
+    same = select(Session.id).where(Session.id == session_id, Session.attempt == attempt)
+    query = update(Container).where(Container.session_id.in_(same), Container.rank == rank)
     await db.execute(query.values(**values), execution_options={"synchronize_session": False})
 
 

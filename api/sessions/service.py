@@ -141,7 +141,7 @@ async def note_containers(db: AsyncSession, session: Session, values: Mapping[in
     """Write down what is known of a session's containers, by rank."""
     for rank, changes in values.items():
         if changes:
-            await repository.update_container(db, session.id, rank, changes)
+            await repository.update_container(db, session.id, session.attempt, rank, changes)
 
 
 async def end(db: AsyncSession, session: Session, **values: Any) -> bool:
@@ -155,7 +155,8 @@ async def end(db: AsyncSession, session: Session, **values: Any) -> bool:
 async def requeue(db: AsyncSession, session: Session, reason: str) -> bool:
     """Put a session whose containers are gone, or given up, back into the queue; its next containers are new ones."""
     values = {"state": State.PENDING, "ending": None, "attempt": session.attempt + 1, "reason": reason}
-    if not await change(db, session, **values, scheduled_at=None, started_at=None, exit_code=None):
+    times = {"scheduled_at": None, "started_at": None, "expires_at": None, "warned_at": None, "extended_s": 0}
+    if not await change(db, session, **values, **times, exit_code=None):
         return False
     await repository.remove_containers(db, session.id)
     return True

@@ -133,6 +133,8 @@ def creation(
         version=API_VERSION,
         init=True,
         security_opt=["no-new-privileges"],
+        # a session must not answer for its neighbours on the node's bridge
+        cap_drop=["NET_RAW"],
         shm_size=spec.shm_mib << 20,
         cpuset_cpus=cores.write(granted.cores) or None,
         # whole cores need no quota: their set is the limit

@@ -15,7 +15,7 @@ _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def root_of(folder: Path, roots: Sequence[Path]) -> Path | None:
     """Return the root below which a folder lies, without links; None where it lies outside of all."""
-    real = folder.resolve()
+    real = _real(folder)
     return next((known for root in roots if real.is_relative_to(known := root.resolve())), None)
 
 
@@ -28,15 +28,13 @@ def make(folder: Path, roots: Sequence[Path]) -> Path:
     root = root_of(folder, roots)
     if root is None:
         raise InputError(f"{folder} is outside of the folders that may be mounted", cure="mount a folder below one")
-    real = folder.resolve()
+    real = _real(folder)
     if real.is_file():
         return real
     try:
         descriptor = os.open(root, _OPEN)
         for part in real.relative_to(root).parts:
-            below = _enter(descriptor, part)
-            os.close(descriptor)
-            descriptor = below
+            descriptor = _enter(descriptor, part)
         os.close(descriptor)
     except OSError as error:
         raise UnavailableError(
@@ -45,18 +43,31 @@ def make(folder: Path, roots: Sequence[Path]) -> Path:
     return real
 
 
-def _enter(descriptor: int, part: str) -> int:
-    """Open a folder within an open one, after making it where it is missing."""
-    made = False
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(part, MODE, dir_fd=descriptor)
-        made = True
+def _real(folder: Path) -> Path:
+    """Return a folder without links; raises InputError where they lead in a circle."""
     try:
+        return folder.resolve()
+    except (OSError, RuntimeError) as error:
+        raise InputError(
+            f"{folder} cannot be followed: {error}", cure="remove the links that lead in a circle"
+        ) from None
+
+
+def _enter(descriptor: int, part: str) -> int:
+    """Open a folder within an open one, which is closed, after making it where it is missing."""
+    made = False
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(part, MODE, dir_fd=descriptor)
+            made = True
         below = os.open(part, _OPEN, dir_fd=descriptor)
-    except OSError:
+    finally:
         os.close(descriptor)
-        raise
     if made:
-        # whatever the mask of the process takes away
-        os.fchmod(below, MODE)
+        try:
+            # whatever the mask of the process takes away
+            os.fchmod(below, MODE)
+        except OSError:
+            os.close(below)
+            raise
     return below

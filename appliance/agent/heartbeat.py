@@ -17,7 +17,8 @@ from appliance.agent.supervisor import Supervisor
 
 log = structlog.get_logger()
 
-MAX_DELAY_S = 15.0
+MAX_DELAY_S = 5.0
+"""Shorter than the time after which a silent node counts as lost, so that an API that was away hears all in time."""
 _TIMEOUT_S = 10.0
 _GATHER_S = 0.02
 """Changes that come together, such as a start and its end, go out in one message."""

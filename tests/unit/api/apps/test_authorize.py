@@ -69,6 +69,7 @@ async def test_the_owner_is_led_to_the_agent_without_the_prefix(owner: httpx.Asy
         "x-upstream-name": "worker1",
         "x-upstream-uri": "/lab/tree?x=%2F&y",
         "x-upstream-prefix": "/web-8888",
+        "x-upstream-cookie-path": "/web-8888",
         "x-upstream-cookie": "",
         "x-upstream-user": "alice",
     }

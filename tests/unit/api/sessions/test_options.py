@@ -120,17 +120,17 @@ async def test_ports_get_addresses_until_the_session_ends(edged: Cluster) -> Non
 
 
 async def test_folders_that_the_nodes_open(edged: Cluster) -> None:
-    mounts = [{"source": "/mnt/a", "target": "/a"}, {"source": "/data", "target": "/data"}]
+    mounts = [{"source": "/mnt", "target": "/a"}, {"source": "/data", "target": "/data"}]
     session = await run(edged, host_mounts=mounts)
     spec = edged.engine.specs[edged.container(session)[1]]
     assert [(mount.source, mount.target, mount.read_only) for mount in spec.mounts] == [
-        ("/mnt/a", "/a", False),
+        ("/mnt", "/a", False),
         ("/data", "/data", True),
     ]
-    for source in ("/mntx", "/etc"):
+    for source in ("/mntx", "/etc", "/mnt/a"):
         wrong = body("wrong", host_mounts=[{"source": source, "target": "/x"}])
         error = await refused(edged.admin.post(f"{V1}/sessions", json=wrong), 422)
-        assert error["cure"] == "mount something of /mnt, /data"
+        assert error["cure"] == "mount one of /mnt, /data"
 
 
 async def test_an_image_that_is_on_the_node_already(ready: Cluster) -> None:

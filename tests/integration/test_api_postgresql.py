@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,7 +47,12 @@ async def test_one_process_leads(database_url: str) -> None:
                 assert await leader.hold()
                 assert await leader.hold()
                 assert not await follower.hold()
-            assert await follower.hold(), "the leader's connection has ended, and its lock with it"
+            # the leader's connection has ended, and its lock with it: the server notices in its own time
+            leads = False
+            for _ in range(200):
+                leads = leads or await follower.hold()
+                await asyncio.sleep(0 if leads else 0.05)
+            assert leads
     finally:
         await first.close()
         await second.close()

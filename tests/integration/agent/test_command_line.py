@@ -96,7 +96,7 @@ def admin(
         agent.start()
         assert user.try_log_in("admin").returncode == 0
         user("image", "create", "busybox:1", image)
-        user("project", "create", "team-a", "--gpus", "1")
+        user("project", "create", "team-a", "--gpus", "1", "--no-over-quota")
         user("project", "set", "team-a")
         _wait(lambda: [node["state"] for node in user.json("node", "list")] == ["ready"], server, folder / "api.log")
         yield user
@@ -154,7 +154,8 @@ def test_three_sessions_for_two_places(admin: User) -> None:
     assert waiting["state"] == "PENDING"
     assert "team-a" in waiting["reason"]
     lines = admin("list").splitlines()
-    assert lines[0].split() == ["NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "USER", "GPUs"]
+    head = ["NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "USER", "GPUs"]
+    assert lines[0].split() == [*head, "CREATED-BY-CLI", "SERVICE", "URL(S)"]
     assert {line.split()[0]: line.split()[1] for line in lines[1:4]} == {
         "first": "Running",
         "second": "Running",
@@ -217,7 +218,7 @@ def test_shell_in_a_session_that_does_not_run_says_so(admin: User) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["-g", "0"], ["gpu_milli", "not above 0"]),
+        (["-g", "0"], ["cpu_milli", "without GPUs"]),
         (["-g", "-1"], ["gpu_milli", "not above 0"]),
         (["-g", "0.33"], ["gpu_milli", "finer than the split"]),
         (["-g", "half"], ["-g", "not a number"]),

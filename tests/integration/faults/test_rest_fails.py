@@ -41,7 +41,7 @@ def test_an_agent_restarts_with_running_sessions(site: FaultySite) -> None:
     before = site.reaches("steady", "RUNNING")
     for name in ("worker1", "worker2"):
         site.fleet.restart(name)
-    site.submit("next", gpu_milli=0)
+    site.submit("next", gpu_milli=0, cpu_milli=1000)
     site.reaches("next", "RUNNING")
     after = site.session("steady")
     assert (after["state"], after["started_at"], after["attempt"]) == ("RUNNING", before["started_at"], 0)

@@ -94,3 +94,12 @@ async def test_or_may_finish(ready: Cluster) -> None:
     pass_time(ready, 25 * HOUR)
     await ready.manager.settle()
     assert (await ready.session("demo"))["state"] == "RUNNING"
+
+
+async def test_the_time_in_the_queue_does_not_count(ready: Cluster) -> None:
+    await limit(ready, interactive_limit_s=HOUR)
+    await run(ready, interactive=True)
+    async with ready.database.transaction() as db:
+        session = (await service.in_states(db, [State.RUNNING]))[0]
+        assert await service.requeue(db, session, "taken back")
+    assert (await ready.session("demo"))["expires_at"] is None

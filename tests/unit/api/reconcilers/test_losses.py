@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
+from sqlalchemy import update
 
 from api.engine.base import UnreachableError
+from api.nodes import service as nodes
+from api.sessions import service
+from api.sessions.models import Session, State
 from appliance.agent.protocol import ContainerState, ContainerStatus
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 from tests.unit.api.reconcilers.conftest import delete, lose, pass_time, run
@@ -156,3 +162,32 @@ async def test_a_message_of_an_unknown_session_does_not_disturb_the_return(ready
     await ready.manager.settle()
     node = await ok(ready.admin.get(f"{V1}/nodes/worker1"))
     assert (node["state"], node["unknown_containers"]) == ("ready", 1)
+
+
+async def test_when_the_api_stood_still_nobody_was_silent(ready: Cluster) -> None:
+    await run(ready)
+    rules = ready.manager._rules
+    rules._began, rules._looked = float("-inf"), rules._looked - 60
+    pass_time(ready, 60)
+    await ready.manager.settle()
+    assert (await ready.session("demo"))["state"] == "RUNNING", "every agent gets the time to be heard again"
+
+
+async def test_what_an_agent_says_of_an_attempt_before_changes_nothing(ready: Cluster) -> None:
+    await run(ready)
+    async with ready.database.transaction() as db:
+        before = (await service.in_states(db, [State.RUNNING]))[0]
+        await db.execute(update(Session).values(attempt=1), execution_options={"synchronize_session": False})
+        await service.note_containers(db, before, {0: {"status": ContainerStatus.FAILED}})
+    async with ready.database.reading() as db:
+        after = (await service.in_states(db, [State.RUNNING]))[0]
+    assert after.containers[0].status is ContainerStatus.RUNNING
+
+
+async def test_a_late_heartbeat_does_not_set_back_when_others_were_seen(ready: Cluster) -> None:
+    async with ready.database.transaction() as db:
+        seen = (await nodes.get(db, "worker1")).last_seen
+        assert seen is not None
+        await nodes.note_alive(db, ["worker1"], seen - timedelta(seconds=30))
+    async with ready.database.reading() as db:
+        assert (await nodes.get(db, "worker1")).last_seen == seen

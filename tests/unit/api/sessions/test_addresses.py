@@ -65,3 +65,9 @@ def test_nobody_takes_the_base_path_of_another(taken: Taken) -> None:
 def test_a_path_hides_no_base_path() -> None:
     (address,) = addresses("team-a", "lab", [8888], [], Taken(base_paths={"lab-8888/deep"}))
     assert address.path == "team-a-lab-8888"
+
+
+@pytest.mark.parametrize("wanted", ["team-a", "team-a/api", "team-a/api/kernels"])
+def test_no_app_lies_in_or_around_another_ones_base_path(wanted: str) -> None:
+    with pytest.raises(ConflictError):
+        addresses("team-b", "lab", [8888], [f"--NotebookApp.base_url={wanted}"], Taken(base_paths={"team-a/api"}))

@@ -274,3 +274,10 @@ def test_a_storage_is_no_folder_of_the_system(old: str, new: str, where: str) ->
     assert found == where
     assert reason.endswith("belongs to the system")
     assert cure == "choose a folder such as /srv/shared"
+
+
+@pytest.mark.parametrize("opened", ["/srv", "/srv/shared", "/srv/shared/team-a"])
+def test_no_opened_folder_overlaps_the_volumes_of_all_projects(opened: str) -> None:
+    ((where, reason, _),) = problems(f"{EXAMPLE}\nsession_host_mounts: [{opened}]\n")
+    assert where.endswith("session_host_mounts[0]")
+    assert "overlap: who mounts it has those of every project" in reason

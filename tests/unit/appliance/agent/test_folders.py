@@ -61,3 +61,21 @@ def test_a_link_that_is_put_in_the_way_meanwhile_is_not_followed(root: Path, mon
     with pytest.raises(UnavailableError):
         folders.make(root / "team-a/data", [root])
     assert not (root.parent / "outside/data").exists()
+
+
+def test_links_in_a_circle_are_the_callers_mistake(root: Path) -> None:
+    (root / "circle").symlink_to("circle")
+    with pytest.raises(InputError, match="cannot be followed"):
+        folders.make(root / "circle" / "data", [root])
+
+
+def test_storage_that_refuses_keeps_no_folder_open(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "mkdir", full)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(5):
+        with pytest.raises(UnavailableError, match="No space left"):
+            folders.make(root / "data", [root])
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

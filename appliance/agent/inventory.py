@@ -11,8 +11,9 @@ from appliance.agent import nvml
 from appliance.agent.nvml import Gpus
 from appliance.agent.protocol import GpuDevice, Inventory
 from appliance.agent.settings import Settings
+from appliance.gpu.kinds import Enforcement
 
-ENFORCEMENT = "none"
+ENFORCEMENT = Enforcement.NONE
 """Shares are accounted for and not held by force."""
 
 

@@ -13,15 +13,19 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from appliance.gpu.kinds import Enforcement
 from appliance.gpu.share import MAX_GPUS, MILLI
 
 HEARTBEAT_PATH = "/agent/v1/heartbeat"
+USE_PATH = "/agent/v1/use"
+"""POST UseReport → 204: what containers used of their GPUs; not in heartbeats, which mostly repeat themselves."""
 HEALTH_PATH = "/v1/health"
 INVENTORY_PATH = "/v1/inventory"
 IMAGES_PATH = "/v1/images"
 """PUT ImageRequest → ImageState: pulls the image unless it is there; asked again, it tells how far the pull is."""
 CONTAINERS_PATH = "/v1/containers"
 """GET lists them · PUT /{id} ContainerSpec → ContainerState · DELETE /{id}?grace_s=N → 204 (also when it is gone)
+· PUT /{id}/gpus GpuShares → ContainerState: other shares of the same GPUs, while it runs
 · GET /{id}/logs?follow=0|1&tail=N → text/plain stream
 · WebSocket /{id}/exec?command=JSON-LIST&tty=0|1&rows=N&cols=N:
 binary frames carry bytes both ways; text frames carry ExecControl as JSON; the agent ends with an `exit` frame."""
@@ -36,7 +40,9 @@ class Message(BaseModel):
 class GpuDevice(Message):
     """One GPU of a node; `memory_mib` in MiB; `simulated` marks a lab's GPU that no hardware stands behind.
 
-    GPUs of one `island` reach each other by NVLink, or at least within one NUMA node.
+    GPUs of one `island` reach each other by NVLink, or at least within one NUMA node. `accelerator` is the plugin that
+    found it, `enforcement` how shares of this one are held. A MIG device names the GPU that it is a slice of as its
+    `parent`, its `profile` (`1g.10gb`), and as `capacity_milli` how much of that GPU it is; it goes to one container.
     """
 
     index: int = Field(ge=0)
@@ -45,10 +51,16 @@ class GpuDevice(Message):
     memory_mib: int = Field(ge=0)
     simulated: bool = False
     island: int = Field(default=0, ge=0)
+    accelerator: str = "nvidia"
+    enforcement: Enforcement = Enforcement.NONE
+    parent: str = ""
+    profile: str = ""
+    capacity_milli: int = Field(default=MILLI, gt=0, le=MILLI)
 
 
 class Inventory(Message):
-    """What a node has. `cpu_milli` is thousandths of a core; `enforcement` is how GPU shares are held on this node.
+    """What a node has. `cpu_milli` is thousandths of a core; `enforcement` is how GPU shares are held on this node: the
+    weakest kind among its GPUs. `enforcement_pending` says which kind follows, and what it waits for; empty: none.
 
     `fractions` says whether its GPUs may be shared, `nvlink` whether some reach each other by it. `region` and `switch`
     (its leaf switch) are what the site's file says. `started_at` is when the agent started.
@@ -61,7 +73,8 @@ class Inventory(Message):
     cpu_milli: int = Field(ge=0)
     memory_mib: int = Field(ge=0)
     gpus: list[GpuDevice] = Field(default_factory=list, max_length=MAX_GPUS)
-    enforcement: str = "none"
+    enforcement: Enforcement = Enforcement.NONE
+    enforcement_pending: str = ""
     fractions: bool = True
     nvlink: bool = False
     driver_version: str = ""
@@ -72,11 +85,17 @@ class Inventory(Message):
 
 
 class GpuGrant(Message):
-    """A part of one GPU that a container may use."""
+    """A part of one GPU that a container may use; of a MIG device it is the whole device, whatever `milli` says."""
 
     uuid: str
     index: int = Field(ge=0)
     milli: int = Field(gt=0, le=MILLI)
+
+
+class GpuShares(Message):
+    """New shares of the GPUs that a running container has: the same GPUs, each once."""
+
+    gpus: list[GpuGrant] = Field(min_length=1, max_length=MAX_GPUS)
 
 
 class Mount(Message):
@@ -134,6 +153,7 @@ class ContainerState(Message):
     """What an agent knows of one container; `error` says why it failed; times are UTC.
 
     `ports` leads from a port of the container to the agent's own port, where the site's edge reaches it by mutual TLS.
+    `enforcement` is how its GPU shares are held (None: it has no GPU), `warning` what is wrong while it runs.
     """
 
     id: str
@@ -145,6 +165,8 @@ class ContainerState(Message):
     finished_at: datetime | None = None
     gpus: list[GpuGrant] = Field(default_factory=list)
     ports: dict[int, int] = Field(default_factory=dict)
+    enforcement: Enforcement | None = None
+    warning: str = ""
 
 
 class ImageRequest(Message):
@@ -186,6 +208,27 @@ class Heartbeat(Message):
     sequence: int = Field(ge=1)
     inventory: Inventory
     containers: list[ContainerState] = Field(default_factory=list)
+
+
+class GpuUse(Message):
+    """What one container used of one GPU: `memory_mib` at the moment `at`, `busy_permille` of the GPU's time since the
+    sample before (None where nobody can tell), and how many `processes` of it are on the GPU.
+    """
+
+    container_id: str
+    session_id: str
+    uuid: str
+    at: datetime
+    memory_mib: int = Field(ge=0)
+    busy_permille: int | None = Field(default=None, ge=0, le=1000)
+    processes: int = Field(default=0, ge=0)
+
+
+class UseReport(Message):
+    """Samples of a node since the report before; a report that was not taken is sent again with later samples."""
+
+    name: str
+    samples: list[GpuUse] = Field(max_length=10_000)
 
 
 class HeartbeatReply(Message):

@@ -1,0 +1,104 @@
+/* The two files through which the agent and the processes of one container talk about GPU shares.
+ *
+ * limits   written by the agent only, read by the shim; a sequence that is odd while the agent writes (seqlock)
+ * account  written by the shim of every process, read by the agent; a file of zeros behind the header is a valid start
+ *
+ * Both are mapped. All numbers are little-endian, times are nanoseconds of CLOCK_MONOTONIC, sizes are bytes.
+ * GPU number i of the one file is number i of the other, and stays so as long as the container lives.
+ */
+#ifndef PSG_LAYOUT_H
+#define PSG_LAYOUT_H
+
+#include <stdint.h>
+
+#define PSG_LIMITS_MAGIC "PSGPULIM" /* eight bytes without a final zero */
+#define PSG_ACCOUNT_MAGIC "PSGPUACC"
+#define PSG_VERSION 1u
+
+#define PSG_GPUS 16
+#define PSG_UUID 64
+#define PSG_SLOTS 1023
+
+/* What a tenant may compute, psg_limit.compute. */
+enum { PSG_COMPUTE_OFF = 0, PSG_COMPUTE_STRICT = 1, PSG_COMPUTE_FAIR = 2 };
+
+/* Window n of a container is [epoch + n * period + offset, … + length), and offset + length <= period. Of two timetables
+ * that one is valid which has the latest from_ns that has come; the agent writes a new plan over the other one, with a
+ * from_ns at a boundary of the period. period_ns 0: no plan, launches are free. length_ns 0: no window in this plan. */
+struct psg_timetable {
+    uint64_t from_ns;
+    uint64_t epoch_ns;
+    uint64_t period_ns;
+    uint64_t offset_ns;
+    uint64_t length_ns;
+};
+
+struct psg_limit {
+    char uuid[PSG_UUID];   /* as NVML writes it, "GPU-…", ended by a zero */
+    uint64_t memory_bytes; /* 0: no limit */
+    uint32_t milli;        /* the share in thousandths of the GPU, for messages only */
+    uint32_t compute;      /* PSG_COMPUTE_… */
+    struct psg_timetable timetable[2];
+};
+
+struct psg_limits {
+    char magic[8];
+    uint32_t version;
+    uint32_t sequence;
+    uint32_t count;
+    uint32_t reserved;
+    struct psg_limit gpu[PSG_GPUS];
+};
+
+/* psg_total.used is one word that is only ever changed by compare-and-swap:
+ * bits 0..43 the bytes in use, bits 44..53 the slot that made the last change plus one (0: nobody yet), bits 54..63 the
+ * low bits of that slot's operation number. Whoever changes the word first marks that last operation as done, and so
+ * nothing is ever lost or counted twice, wherever a process is killed. */
+#define PSG_USED_BITS 44
+#define PSG_USED_MASK ((UINT64_C(1) << PSG_USED_BITS) - 1)
+#define PSG_SLOT_BITS 10
+#define PSG_SLOT_MASK ((UINT64_C(1) << PSG_SLOT_BITS) - 1)
+#define PSG_OPERATION_SHIFT (PSG_USED_BITS + PSG_SLOT_BITS)
+#define PSG_OPERATION_MASK ((UINT64_C(1) << (64 - PSG_OPERATION_SHIFT)) - 1)
+
+/* What a container does with one GPU. */
+struct psg_total {
+    uint64_t used;       /* see above; the agent reads used & PSG_USED_MASK */
+    uint64_t launches;   /* admitted kernel and graph launches */
+    uint64_t busy_ns;    /* time that launched work took, as far as the shim saw it (only where compute is not off) */
+    uint64_t wanted_ns;  /* when a launch was last made or waited for; waiting threads renew it every period */
+    int64_t debt_ns;     /* time computed outside of windows, not yet paid back */
+    uint64_t until_ns;   /* up to when busy_ns has been counted, so that processes at work together count once */
+    uint64_t overrun_ns; /* up to when debt_ns has been counted */
+    uint64_t refused;    /* allocations that the limit refused */
+};
+
+/* What one process holds on one GPU: bytes[operations & 1]; the other place takes the value of the operation that comes
+ * next, written before psg_total.used is changed. operations never goes back, whoever owns the slot. */
+struct psg_balance {
+    uint64_t operations;
+    uint64_t bytes[2];
+};
+
+/* A slot belongs to a process as long as that holds the open-file-description lock on the slot's first byte in the file;
+ * the kernel drops it when the process ends, however it ends. The lock counts, pid and start are for readers. */
+struct psg_slot {
+    uint32_t pid; /* as the process sees itself in its pid namespace; 0: free */
+    uint32_t uid;
+    uint64_t start; /* field 22 of /proc/PID/stat: clock ticks after boot, the same in every pid namespace */
+    uint64_t reserved[6];
+    struct psg_balance gpu[PSG_GPUS];
+};
+
+struct psg_account {
+    char magic[8];
+    uint32_t version;
+    uint32_t count; /* GPUs, as in the limits */
+    uint32_t slots; /* PSG_SLOTS */
+    uint32_t high;  /* slots below this number have been in use */
+    uint64_t reserved[5];
+    struct psg_total gpu[PSG_GPUS];
+    struct psg_slot slot[PSG_SLOTS];
+};
+
+#endif

@@ -79,7 +79,7 @@ def _site(site: Site, version: str, state: str, root: str) -> Variables:
         "site_reservoir": site.reservoir.name,
         "site_master": site.master.name,
         "site_ports": site.ports.model_dump(),
-        "site_gpu": site.gpu.model_dump(),
+        "site_gpu": site.gpu.model_dump(mode="json"),
         "site_volume_root": site.session_volume_root or "",
         "site_apps_url": site.apps_url,
         "site_host_mounts": list(site.session_host_mounts),
@@ -99,6 +99,7 @@ def _host(site: Site, node: Node, state: str) -> Variables:
     if node.agent_port is not None:
         variables["node_agent_listen"] = node.agent_port
         variables["node_region"], variables["node_switch"] = node.region, node.switch
+        variables["node_enforcement"] = [kind.value for kind in node.enforcement or site.gpu.enforcement]
         variables["node_simulated_gpus"] = node.simulated_gpus.model_dump() if node.simulated_gpus else {"count": 0}
     if node.ib_address is not None:
         variables["node_ib_address"] = str(node.ib_address)

@@ -13,7 +13,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from appliance.gpu.share import MAX_GPUS, Split
+from appliance.gpu.share import MAX_GPUS
+from appliance.site_gpu import Order, SharedGpus, order_findings
 from reservoir.document import Document, Path, check
 from reservoir.errors import InputError
 
@@ -81,7 +82,7 @@ class Node(Part):
     """One machine. `address` is its IPv4 address in the site; `ib_address` absent means no InfiniBand.
 
     `release` is the code name of the Debian release that it runs; a lab starts the node with it. `region` and `switch`,
-    its leaf switch, say where it stands.
+    its leaf switch, say where it stands. `enforcement` is the worker's own order of kinds instead of the site's.
     """
 
     name: Name
@@ -93,6 +94,7 @@ class Node(Part):
     region: Annotated[str, Field(pattern=PLACE)] = ""
     switch: Annotated[str, Field(pattern=PLACE)] = ""
     simulated_gpus: SimulatedGpus | None = None
+    enforcement: Order | None = None
 
 
 class Ssh(Part):
@@ -156,7 +158,7 @@ class Site(Part):
     storage: list[Storage] = Field(default_factory=list)
     session_storage: Name | None = None
     session_host_mounts: list[AbsolutePath] = Field(default_factory=list)
-    gpu: Split = Split()
+    gpu: SharedGpus = SharedGpus()
     time: Time = Time()
 
     def with_role(self, role: Role) -> list[Node]:
@@ -223,6 +225,7 @@ def load(document: Document) -> Site:
         _paths,
         _session_storage,
         _host_mounts,
+        _orders,
     )
     problems = [document.problem(path, reason, cure) for rule in rules for path, reason, cure in rule(site)]
     if problems:
@@ -297,7 +300,7 @@ def _roles(site: Site) -> Iterator[Finding]:
         worker = Role.WORKER in node.roles
         if worker and node.agent_port is None:
             yield path, f"worker {node.name} has no agent_port", "add `agent_port: 6001`"
-        for field in ("agent_port", "simulated_gpus"):
+        for field in ("agent_port", "simulated_gpus", "enforcement"):
             if not worker and getattr(node, field) is not None:
                 cure = f"remove {field}, or add the role worker"
                 yield (*path, field), f"{node.name} is not a worker", cure
@@ -387,3 +390,9 @@ def _host_mounts(site: Site) -> Iterator[Finding]:
                 f"{folder} and the sessions' volumes at {volumes} overlap: who mounts it has those of every project"
             )
             yield path, reason, "open another folder"
+
+
+def _orders(site: Site) -> Iterator[Finding]:
+    yield from order_findings(site.gpu.enforcement, ("gpu", "enforcement"))
+    for index, node in enumerate(site.nodes):
+        yield from order_findings(node.enforcement or [], ("nodes", index, "enforcement"))

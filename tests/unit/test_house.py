@@ -15,7 +15,13 @@ PACKAGES = ("reservoir", "appliance", "api")
 MODULES = sorted(
     path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if path.parent.name != "installer"
 )
-PURE = ("reservoir/manifest.py", "appliance/site.py", "appliance/inventory.py", "appliance/gpu/share.py")
+PURE = (
+    "reservoir/manifest.py",
+    "appliance/site.py",
+    "appliance/site_gpu.py",
+    "appliance/inventory.py",
+    "appliance/gpu/share.py",
+)
 IO = {
     "asyncio",
     "fcntl",

@@ -96,6 +96,23 @@ def test_where_a_worker_stands_and_what_its_sessions_may_mount() -> None:
     assert (built["vars"]["site_host_mounts"], built["vars"]["site_apps_url"]) == (["/mnt"], "https://10.0.0.2:9443")
 
 
+def test_a_worker_goes_by_the_order_of_the_site_or_by_its_own() -> None:
+    nodes = deepcopy(EXAMPLE["nodes"])
+    nodes[2]["enforcement"] = ["mps", "none"]
+    built = build(nodes=nodes, gpu={"enforcement": ["driver", "shim"], "compute": "fair", "period_ms": 100})
+    assert built["hosts"]["worker1"]["node_enforcement"] == ["driver", "shim"]
+    assert built["hosts"]["worker2"]["node_enforcement"] == ["mps", "none"]
+    assert "node_enforcement" not in built["hosts"]["storage1"]
+    assert built["vars"]["site_gpu"] == {
+        "fgpu_per_gpu": 2,
+        "steps_per_fgpu": 10,
+        "enforcement": ["driver", "shim"],
+        "compute": "fair",
+        "period_ms": 100,
+        "slack_mib": 512,
+    }
+
+
 def test_nfs_is_exported_by_its_node_and_mounted_by_its_clients() -> None:
     nfs = {"kind": "nfs", "name": "home", "path": "/srv/home", "mount_path": "/mnt/home", "clients": ["worker"]}
     built = build(storage=[nfs], session_storage=None)

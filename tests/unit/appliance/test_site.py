@@ -51,6 +51,15 @@ def test_a_minimal_site_takes_the_defaults() -> None:
     assert (minimal.apps_url, minimal.session_host_mounts) == ("https://10.0.0.2:9443", [])
 
 
+def test_shares_are_held_by_the_best_kind_that_a_node_can_unless_the_site_says_otherwise() -> None:
+    gpu = site(GOOD).gpu
+    assert gpu.enforcement == ["driver", "mig", "shim", "mps", "none"]
+    assert (gpu.compute, gpu.period_ms, gpu.slack_mib) == ("strict", 200, 512)
+    chosen = site(GOOD + "gpu: {enforcement: [driver, shim], compute: fair, period_ms: 100, slack_mib: 0}\n").gpu
+    assert (chosen.enforcement, chosen.compute) == (["driver", "shim"], "fair")
+    assert (chosen.period_ms, chosen.slack_mib, chosen.fgpu_per_gpu) == (100, 0, 2)
+
+
 def test_another_console_port_stands_in_its_url() -> None:
     assert site(GOOD + "ports: {console: 8444}\n").console_url == "https://10.0.0.2:8444"
 
@@ -108,6 +117,62 @@ def test_another_console_port_stands_in_its_url() -> None:
             "name: north\ngpu: {fgpu_per_gpu: 3, steps_per_fgpu: 10}",
             "2: gpu.steps_per_fgpu",
             "3 fGPU of 10 steps each do not divide 1000 milli-GPU without a rest",
+            "correct the value",
+        ),
+        (
+            "name: north",
+            "name: north\ngpu: {enforcement: [shim, magic]}",
+            "2: gpu.enforcement[1]",
+            "Input should be 'driver', 'mig', 'shim', 'mps' or 'none'",
+            "correct the value",
+        ),
+        (
+            "name: north",
+            "name: north\ngpu: {enforcement: []}",
+            "2: gpu.enforcement",
+            "List should have at least 1 item",
+            "correct the value",
+        ),
+        (
+            "name: north",
+            "name: north\ngpu:\n  enforcement:\n    - shim\n    - mps\n    - shim",
+            "6: gpu.enforcement[2]",
+            "shim stands twice",
+            "name each kind once",
+        ),
+        (
+            "agent_port: 6001",
+            "agent_port: 6001, enforcement: [none, mps]",
+            "4: nodes[1].enforcement[1]",
+            "mps is never tried, because every node can do `none`, which stands before it",
+            "put `none` at the end, or leave it out",
+        ),
+        (
+            "roles: [storage]",
+            "roles: [storage], enforcement: [shim]",
+            "5: nodes[2].enforcement",
+            "s1 is not a worker",
+            "remove enforcement, or add the role worker",
+        ),
+        (
+            "name: north",
+            "name: north\ngpu: {compute: loose}",
+            "2: gpu.compute",
+            "Input should be 'off', 'strict' or 'fair'",
+            "correct the value",
+        ),
+        (
+            "name: north",
+            "name: north\ngpu: {period_ms: 5}",
+            "2: gpu.period_ms",
+            "Input should be greater than or equal to 20",
+            "correct the value",
+        ),
+        (
+            "name: north",
+            "name: north\ngpu: {slack_mib: -1}",
+            "2: gpu.slack_mib",
+            "Input should be greater than or equal to 0",
             "correct the value",
         ),
         ("[reservoir, master]", "[reservoir]", "2: nodes", "0 nodes have the role master", "to exactly one node"),

@@ -25,6 +25,7 @@ import api.presets.models
 import api.projects.models
 import api.sessions.models
 import api.usage.models
+import api.use.models
 import api.user_policies.models
 import api.users.models  # noqa: F401
 from api.database import Base, Database

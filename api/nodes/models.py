@@ -10,6 +10,7 @@ from sqlalchemy import BigInteger, Enum, ForeignKey, String, Text, UniqueConstra
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from api.database import Base, now
+from appliance.gpu.share import MILLI
 
 
 class NodeState(StrEnum):
@@ -33,7 +34,8 @@ class Node(Base):
 
     `message` says what is wrong with it, where something is. At `drain_until` what still runs on a draining node is
     ended. `started_at` is when its agent started. With `unknown_containers` it takes nothing new, for these hold GPUs
-    that no session of ours is known to hold.
+    that no session of ours is known to hold. `enforcement` is how its GPU shares are held, `enforcement_pending` which
+    kind follows and what that waits for.
     """
 
     __tablename__ = "nodes"
@@ -58,6 +60,7 @@ class Node(Base):
     engine_version: Mapped[str] = mapped_column(Text, default="")
     os: Mapped[str] = mapped_column(Text, default="")
     enforcement: Mapped[str] = mapped_column(Text, default="none")
+    enforcement_pending: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
     fractions: Mapped[bool] = mapped_column(default=True, server_default="1")
     nvlink: Mapped[bool] = mapped_column(default=False, server_default="0")
     driver_version: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
@@ -75,7 +78,11 @@ class Node(Base):
 
 
 class Gpu(Base):
-    """A GPU of a node; `simulated` marks one that no hardware stands behind."""
+    """A GPU of a node, or a MIG device, which is a slice of the GPU `parent` and goes to one container.
+
+    `simulated` marks one that no hardware stands behind. `accelerator` is the plugin that found it, `enforcement` how
+    shares of it are held. `capacity_milli` is how much of a GPU it is: 1,000 unless it is a slice.
+    """
 
     __tablename__ = "gpus"
     __table_args__ = (UniqueConstraint("node_id", "uuid"),)
@@ -88,3 +95,8 @@ class Gpu(Base):
     memory_mib: Mapped[int] = mapped_column(BigInteger)
     simulated: Mapped[bool]
     island: Mapped[int] = mapped_column(default=0, server_default="0")
+    accelerator: Mapped[str] = mapped_column(Text, default="nvidia", server_default="nvidia")
+    enforcement: Mapped[str] = mapped_column(Text, default="none", server_default="none")
+    parent: Mapped[str] = mapped_column(String(128), default="", server_default=text("''"))
+    profile: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
+    capacity_milli: Mapped[int] = mapped_column(default=MILLI, server_default=str(MILLI))

@@ -9,7 +9,10 @@ from api.database import Base
 
 
 class Preset(Base):
-    """A size that sessions may name instead of writing it out; for one container, in the units of a session."""
+    """A size that sessions may name instead of writing it out; for one container, in the units of a session.
+
+    `enforcement` is the kind that has to hold its GPU share, or a stronger one.
+    """
 
     __tablename__ = "presets"
 
@@ -19,3 +22,4 @@ class Preset(Base):
     memory_mib: Mapped[int] = mapped_column(BigInteger, default=0)
     shm_mib: Mapped[int] = mapped_column(BigInteger, default=64)
     gpu_milli: Mapped[int] = mapped_column(default=0)
+    enforcement: Mapped[str] = mapped_column(String(16), default="none", server_default="none")

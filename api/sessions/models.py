@@ -49,6 +49,7 @@ _status = Enum(
     ContainerStatus, native_enum=False, length=16, values_callable=lambda values: [value.value for value in values]
 )
 _live = text("state NOT IN ('TERMINATED', 'FAILED')")
+_resized = text("resize_milli IS NOT NULL")
 
 
 class Session(Base):
@@ -59,12 +60,17 @@ class Session(Base):
     the state that a TERMINATING session comes to when its containers are gone: PENDING where they were only taken back.
     `attempt` counts how often it was taken back or lost its node. `since` is when it came to its state. Before
     `starts_at` it waits; at `expires_at` it is stopped. `cause` and `position` say for programs why it waits.
+
+    `enforcement` is the kind that has to hold its shares, or a stronger one. `held_milli` is what it takes of GPUs with
+    all containers, 0 before it has its places: more than it asks for where a container was given a MIG device. While
+    its share changes, `resize_milli` is what a container shall have, `before_milli` what it had (see `resizing`).
     """
 
     __tablename__ = "sessions"
     __table_args__ = (
         Index("uq_sessions_live_name", "project_id", "name", unique=True, sqlite_where=_live, postgresql_where=_live),
         Index("ix_sessions_state_created_at", "state", "created_at"),
+        Index("ix_sessions_resize_milli", "resize_milli", sqlite_where=_resized, postgresql_where=_resized),
     )
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
@@ -82,6 +88,10 @@ class Session(Base):
     cpu_milli: Mapped[int] = mapped_column(default=0, server_default="0")
     memory_mib: Mapped[int] = mapped_column(default=0, server_default="0")
     shm_mib: Mapped[int] = mapped_column(default=64, server_default="64")
+    enforcement: Mapped[str] = mapped_column(String(16), default="none", server_default="none")
+    held_milli: Mapped[int] = mapped_column(default=0, server_default="0")
+    resize_milli: Mapped[int | None]
+    before_milli: Mapped[int | None]
     preset: Mapped[str] = mapped_column(String(64), default="", server_default=text("''"))
     group: Mapped[str] = mapped_column("resource_group", String(63), default="", server_default=text("''"))
     models: Mapped[list[str]] = mapped_column(JSON, default=list)
@@ -121,8 +131,8 @@ class Session(Base):
 
     @property
     def total_milli(self) -> int:
-        """What all its containers hold together, in milli-GPU."""
-        return self.size * self.gpu_milli
+        """What all its containers hold together, in milli-GPU; before they have their places, what they ask for."""
+        return max(self.held_milli, self.size * self.gpu_milli)
 
     @property
     def nodes(self) -> list[Node]:
@@ -137,7 +147,8 @@ class Session(Base):
 class Container(Base):
     """One container of a session that has its place; `status` None: its agent has not been asked for it yet.
 
-    `ports` leads from a port of the container to the port of the agent where the edge reaches it.
+    `ports` leads from a port of the container to the port of the agent where the edge reaches it. `enforcement` is how
+    its GPU shares are held, `warning` what its agent finds wrong while it runs.
     """
 
     __tablename__ = "containers"
@@ -150,6 +161,8 @@ class Container(Base):
     exit_code: Mapped[int | None]
     started_at: Mapped[datetime | None]
     ports: Mapped[dict[str, int]] = mapped_column(JSON, default=dict)
+    enforcement: Mapped[str | None] = mapped_column(String(16))
+    warning: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
 
     node: Mapped[Node] = relationship(lazy="joined", innerjoin=True)
     grants: Mapped[list[Grant]] = relationship(
@@ -158,7 +171,7 @@ class Container(Base):
 
 
 class Grant(Base):
-    """The part of one GPU that a container holds."""
+    """The part of one GPU that a container holds; of a MIG device always all that it is of a GPU."""
 
     __tablename__ = "grants"
     __table_args__ = (

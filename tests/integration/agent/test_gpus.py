@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from appliance.agent.nvml import Gpus
 from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, Inventory
-from tests.fakes import nvml
+from tests.fakes import cuda
 from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_agent
 
 DISCOVER = """
@@ -27,7 +27,7 @@ print(TypeAdapter(Gpus).dump_json(discover()).decode())
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return nvml.build(tmp_path_factory.mktemp("nvml"))
+    return cuda.build(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def real_agent(
     agent.environment |= {
         "PENSTOCK_AGENT_SIMULATED_GPUS": "0",
         "LD_LIBRARY_PATH": str(library),
-        "FAKE_NVML_GPUS": "2",
+        "FAKE_GPU_COUNT": "2",
     }
     yield agent
     agent.stop()
@@ -83,35 +83,35 @@ def test_gpus_are_found_with_their_index_id_model_and_memory(real_agent: Agent) 
     ("machine", "islands", "nvlink"),
     [
         ({}, [0, 0, 0, 0], False),
-        ({"FAKE_NVML_NUMA": "2"}, [0, 0, 1, 1], False),
-        ({"FAKE_NVML_NVLINK": "4", "FAKE_NVML_NUMA": "2"}, [0, 0, 0, 0], True),
-        ({"FAKE_NVML_NVLINK": "2"}, [0, 0, 1, 1], True),
-        ({"FAKE_NVML_HIDDEN": "1", "FAKE_NVML_NVLINK": "4"}, [0, 1, 2, 3], False),
+        ({"FAKE_GPU_NUMA": "2"}, [0, 0, 1, 1], False),
+        ({"FAKE_GPU_NVLINK": "4", "FAKE_GPU_NUMA": "2"}, [0, 0, 0, 0], True),
+        ({"FAKE_GPU_NVLINK": "2"}, [0, 0, 1, 1], True),
+        ({"FAKE_GPU_HIDDEN": "1", "FAKE_GPU_NVLINK": "4"}, [0, 1, 2, 3], False),
     ],
     ids=["one NUMA node", "two NUMA nodes", "NVLink across NUMA nodes", "NVLink in pairs", "nobody can tell"],
 )
 def test_islands_are_those_of_nvlink_and_else_the_numa_nodes(
     library: Path, machine: dict[str, str], islands: list[int], nvlink: bool
 ) -> None:
-    node = found(library, FAKE_NVML_GPUS="4", **machine)
+    node = found(library, FAKE_GPU_COUNT="4", **machine)
     assert [gpu.island for gpu in node.devices] == islands
     assert node.nvlink is nvlink
 
 
 def test_each_gpu_knows_the_cores_of_its_numa_node(library: Path) -> None:
-    node = found(library, FAKE_NVML_GPUS="4", FAKE_NVML_NUMA="2", FAKE_NVML_CORES="48")
+    node = found(library, FAKE_GPU_COUNT="4", FAKE_GPU_NUMA="2", FAKE_GPU_CORES="48")
     assert [sorted(node.near[gpu.uuid])[::47] for gpu in node.devices] == [[0, 47], [0, 47], [48, 95], [48, 95]]
-    hidden = found(library, FAKE_NVML_GPUS="1", FAKE_NVML_HIDDEN="1")
+    hidden = found(library, FAKE_GPU_COUNT="1", FAKE_GPU_HIDDEN="1")
     assert list(hidden.near.values()) == [frozenset()]
 
 
 def test_sixteen_gpus_are_fine_and_seventeen_are_refused(library: Path, real_agent: Agent) -> None:
-    assert len(found(library, FAKE_NVML_GPUS="16").devices) == 16
+    assert len(found(library, FAKE_GPU_COUNT="16").devices) == 16
     result = subprocess.run(
         [sys.executable, "-m", "appliance.agent"],
         capture_output=True,
         text=True,
-        env={**real_agent.environment, "FAKE_NVML_GPUS": "17"},
+        env={**real_agent.environment, "FAKE_GPU_COUNT": "17"},
         timeout=30,
         check=False,
     )
@@ -125,14 +125,14 @@ def test_sixteen_gpus_are_fine_and_seventeen_are_refused(library: Path, real_age
 def test_machine_without_a_driver_has_no_gpus(library: Path) -> None:
     without_library = discover(None)
     assert json.loads(without_library.stdout)["devices"] == [], without_library.stderr
-    not_loaded = discover(library, FAKE_NVML_INIT="9", FAKE_NVML_GPUS="2")
+    not_loaded = discover(library, FAKE_GPU_INIT="9", FAKE_GPU_COUNT="2")
     assert json.loads(not_loaded.stdout.splitlines()[-1])["devices"] == []
     assert "the driver is not loaded" in not_loaded.stdout + not_loaded.stderr
 
 
-@pytest.mark.parametrize("trouble", [{"FAKE_NVML_LOST": "1"}, {"FAKE_NVML_INIT": "999"}])
+@pytest.mark.parametrize("trouble", [{"FAKE_GPU_LOST": "1"}, {"FAKE_GPU_INIT": "999"}])
 def test_gpu_that_does_not_answer_is_an_error_and_not_a_smaller_node(library: Path, trouble: dict[str, str]) -> None:
-    result = discover(library, FAKE_NVML_GPUS="2", **trouble)
+    result = discover(library, FAKE_GPU_COUNT="2", **trouble)
     assert result.returncode != 0
     assert "UnavailableError: NVML" in result.stderr
 

@@ -71,6 +71,9 @@ struct psg_total {
     uint64_t until_ns;   /* up to when busy_ns has been counted, so that processes at work together count once */
     uint64_t overrun_ns; /* up to when debt_ns has been counted */
     uint64_t refused;    /* allocations that the limit refused */
+    uint64_t opens_ns;   /* before when no launch of the container is admitted: debt that is being paid back */
+    uint64_t context;    /* bytes that a context of its own takes on this GPU, the least that was measured; 0: not known */
+    uint64_t reserved[6];
 };
 
 /* What one process holds on one GPU: bytes[operations & 1]; the other place takes the value of the operation that comes

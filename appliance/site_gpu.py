@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from appliance.gpu.kinds import Enforcement
 from appliance.gpu.share import Split
@@ -13,6 +13,14 @@ from reservoir.document import Path
 
 Order = Annotated[list[Enforcement], Field(min_length=1)]
 """Kinds of enforcement in the order in which a node tries them."""
+
+
+def _word(value: Any) -> Any:
+    """YAML reads a bare `off` as false."""
+    return "off" if value is False else value
+
+
+Compute = Annotated[Literal["off", "strict", "fair"], BeforeValidator(_word)]
 
 
 class SharedGpus(Split):
@@ -25,7 +33,7 @@ class SharedGpus(Split):
     """
 
     enforcement: Order = Field(default_factory=lambda: list(Enforcement))
-    compute: Literal["off", "strict", "fair"] = "strict"
+    compute: Compute = "strict"
     period_ms: int = Field(default=200, ge=20, le=2000)
     slack_mib: int = Field(default=512, ge=0, le=65536)
 

@@ -60,6 +60,11 @@ def test_shares_are_held_by_the_best_kind_that_a_node_can_unless_the_site_says_o
     assert (chosen.period_ms, chosen.slack_mib, chosen.fgpu_per_gpu) == (100, 0, 2)
 
 
+@pytest.mark.parametrize("word", ["off", "'off'"])
+def test_compute_may_be_off_with_or_without_quotes(word: str) -> None:
+    assert site(GOOD + f"gpu: {{compute: {word}}}\n").gpu.compute == "off"
+
+
 def test_another_console_port_stands_in_its_url() -> None:
     assert site(GOOD + "ports: {console: 8444}\n").console_url == "https://10.0.0.2:8444"
 

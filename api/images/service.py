@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +12,7 @@ from api.database import IMAGES_LOCK, exclusively, now
 from api.identity import Identity
 from api.images import publication, repository
 from api.images.models import Image, Scope, Status
+from api.images.references import means
 from api.images.schemas import ImageRequest
 from api.images.versions import newest
 from api.policy import Action
@@ -50,7 +51,19 @@ async def resolve(db: AsyncSession, wanted: str, project_id: UUID | None = None)
         tags = {image.tag: image for image in images if image.name == wanted}
         if exact or tags:
             return exact or tags[newest(tags)]
-    raise InputError(f"there is no image {wanted}", where="image", cure=_choices(usable))
+    raise unknown(wanted, usable)
+
+
+async def is_of_others(db: AsyncSession, reference: str, projects: Collection[UUID]) -> bool:
+    """Return whether only other projects than these have the image of a reference, or of an engine's id."""
+    found = [image for image in await repository.usable(db, None) if means(reference, image.reference, image.digest)]
+    own = any(not image.projects or any(owner.id in projects for owner in image.projects) for image in found)
+    return bool(found) and not own
+
+
+def unknown(wanted: str, usable: Sequence[Image] = ()) -> InputError:
+    """Return the error of an image that there is not, or not for who asks."""
+    return InputError(f"there is no image {wanted}", where="image", cure=_choices(usable))
 
 
 async def get(db: AsyncSession, name: str, tag: str, project: str | None, caller: Identity) -> Image:

@@ -33,6 +33,12 @@ async def by_name(db: AsyncSession, project_id: UUID, name: str) -> Session | No
     return (await db.scalars(query.order_by(live_first, Session.created_at.desc()).limit(1))).one_or_none()
 
 
+async def live_by_names(db: AsyncSession, project_id: UUID, names: Collection[str]) -> dict[str, State]:
+    """Return which of some names live sessions of a project have, and how far these are."""
+    query = select(Session.name, Session.state).where(Session.project_id == project_id, Session.name.in_(names))
+    return {row.name: row.state for row in await db.execute(query.where(Session.state.not_in(ENDED)))}
+
+
 async def by_ids(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, Session]:
     """Return sessions by their ids."""
     return {session.id: session for session in await db.scalars(select(Session).where(Session.id.in_(ids)))}

@@ -25,8 +25,8 @@ from api.projects import service as projects
 from api.projects.models import Project
 from api.scheduler.snapshot import Workload
 from api.sessions import repository
-from api.sessions.addresses import addresses
-from api.sessions.models import ENDED, Kind, Service, Session
+from api.sessions.addresses import Taken, addresses
+from api.sessions.models import Kind, Service, Session
 from api.sessions.mounts import mounts
 from api.sessions.schemas import BatchRequest, SessionRequest
 from api.sessions.service import PRIORITY, check_priority
@@ -137,10 +137,10 @@ async def _submit(
         )
         for name in names
     ]
+    await _give_addresses(db, made, request)
     for session in made:
         repository.add(db, session)
-        await _give_addresses(db, session, request)
-        await db.flush()
+    await db.flush()
     return [session.id for session in made]
 
 
@@ -194,36 +194,48 @@ async def _check_fits(db: AsyncSession, request: SessionRequest, size: Size, all
 
 
 async def _image(db: AsyncSession, request: SessionRequest, project: Project) -> tuple[str, str]:
-    """Return an image's title and reference; one that is on the nodes already need not be registered."""
+    """Return an image's title and reference; one that is on the nodes already need not be registered.
+
+    What other projects have for themselves is not there for this one, whether a node has it or not.
+    """
     if not request.local_image:
         image = await images.resolve(db, request.image, project.id)
         return image.title, image.reference
     try:
-        return request.image, _reference.validate_python(request.image)
+        reference = _reference.validate_python(request.image)
     except ValidationError as error:
         raise InputError(
             f"{request.image} is not the reference of an image", where="image", cure="write it like tensorflow:2.15"
         ) from error
+    if await images.is_of_others(db, reference, [project.id]):
+        raise images.unknown(reference)
+    return request.image, reference
 
 
 async def _check_names(db: AsyncSession, project: Project, names: Sequence[str]) -> None:
+    live = await repository.live_by_names(db, project.id, names)
     for name in names:
-        known = await repository.by_name(db, project.id, name)
-        if known and known.state not in ENDED:
+        if name in live:
             raise ConflictError(
-                f"{project.name} has a session {name} already, and it is {known.state}",
+                f"{project.name} has a session {name} already, and it is {live[name]}",
                 where="name",
                 cure="choose another name, or delete that session",
             )
 
 
-async def _give_addresses(db: AsyncSession, session: Session, request: SessionRequest) -> None:
+async def _give_addresses(db: AsyncSession, made: Sequence[Session], request: SessionRequest) -> None:
+    """Give each session its addresses at the edge, none of them twice; those that are taken are read once for all."""
     if not request.ports:
         return
     await exclusively(db, SERVICES_LOCK)
     taken = await repository.taken_paths(db)
-    for address in addresses(session.project.name, session.name, request.ports, request.args, taken):
-        session.services.append(Service(port=address.port, path=address.path, base_path=address.base_path))
+    paths, base_paths = set(taken.paths), set(taken.base_paths)
+    for session in made:
+        so_far = Taken(paths, base_paths)
+        for address in addresses(session.project.name, session.name, request.ports, request.args, so_far):
+            session.services.append(Service(port=address.port, path=address.path, base_path=address.base_path))
+            paths.add(address.path)
+            base_paths |= {address.base_path} if address.base_path else set()
 
 
 def _moment(moment: datetime) -> str:

@@ -23,10 +23,14 @@ async def every(db: AsyncSession) -> Sequence[UserPolicy]:
     return (await db.scalars(select(UserPolicy).order_by(UserPolicy.name))).all()
 
 
+async def hold_user(db: AsyncSession, user_id: UUID) -> bool:
+    """Return whether there is a user; until the transaction ends no other one counts this user's sessions."""
+    return await db.scalar(select(User.id).where(User.id == user_id).with_for_update()) is not None
+
+
 async def of_user(db: AsyncSession, user_id: UUID) -> UserPolicy | None:
-    """Return the policy of a user; until the transaction ends no other one counts this user's sessions."""
-    name = await db.scalar(select(User.policy).where(User.id == user_id).with_for_update())
-    return await db.get(UserPolicy, name) if name else None
+    """Return the policy of a user."""
+    return await db.scalar(select(UserPolicy).join(User, User.policy == UserPolicy.name).where(User.id == user_id))
 
 
 async def count_users(db: AsyncSession, name: str) -> int:

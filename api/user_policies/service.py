@@ -12,7 +12,7 @@ from api.user_policies import repository
 from api.user_policies.models import UserPolicy
 from api.user_policies.schemas import PolicyChange, PolicyRequest
 from appliance.gpu.share import format_gpus
-from reservoir.errors import ConflictError, NotFoundError, Problem
+from reservoir.errors import ConflictError, NotFoundError, Problem, UnauthenticatedError
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,11 @@ AMOUNTS: tuple[tuple[str, Callable[[int], str]], ...] = (
 async def check(db: AsyncSession, user_id: UUID, extra: Extra) -> None:
     """Raise ConflictError where a user's live sessions and `extra` ask for more than the user's policy allows.
 
-    It is part of the transaction that submits: two at once cannot both take what is left.
+    It is part of the transaction that submits: two at once cannot both take what is left, and a user who is deleted at
+    the same time either has the sessions already or gets none. Raises UnauthenticatedError where the user is gone.
     """
+    if not await repository.hold_user(db, user_id):
+        raise UnauthenticatedError("the user has been deleted", cure="sign in as another user")
     policy = await repository.of_user(db, user_id)
     if policy is None:
         return

@@ -64,7 +64,7 @@ async def set_password(name: UserNamePath, request: PasswordRequest, caller: Cal
 @action(Action.USER_DELETE)
 async def delete_user(name: UserNamePath, caller: Caller, db: Transaction) -> Done:
     """Delete a user who has no live session."""
-    user = await service.get_for(db, name, caller, Action.USER_DELETE)
+    user = await service.get_for(db, name, caller, Action.USER_DELETE, lock=True)
     await sessions.refuse_while_live(db, user=name)
     await service.delete(db, user, caller)
     return Done()

@@ -15,9 +15,12 @@ from api.user_policies.models import UserPolicy
 from api.users.models import User
 
 
-async def by_name(db: AsyncSession, name: str) -> User | None:
-    """Return the user of that name."""
-    return (await db.scalars(select(User).where(User.name == name))).one_or_none()
+async def by_name(db: AsyncSession, name: str, *, lock: bool = False) -> User | None:
+    """Return the user of that name; `lock` keeps sessions of this user out until the transaction ends."""
+    query = select(User).where(User.name == name)
+    if lock:
+        query = query.with_for_update().execution_options(populate_existing=True)
+    return (await db.scalars(query)).one_or_none()
 
 
 async def by_names(db: AsyncSession, names: Iterable[str]) -> Sequence[User]:

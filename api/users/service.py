@@ -42,9 +42,12 @@ async def get(db: AsyncSession, name: str) -> User:
     return user
 
 
-async def get_for(db: AsyncSession, name: str, caller: Identity, action: Action) -> User:
-    """Return a user that the caller may do this to; raises NotFoundError also for one that the caller may not see."""
-    user = await repository.by_name(db, name)
+async def get_for(db: AsyncSession, name: str, caller: Identity, action: Action, *, lock: bool = False) -> User:
+    """Return a user that the caller may do this to; raises NotFoundError also for one that the caller may not see.
+
+    `lock` is for who deletes or moves the user: no session is submitted any more until the transaction ends.
+    """
+    user = await repository.by_name(db, name, lock=lock)
     if user is None or not caller.may(Action.USER_READ, domain=user.domain):
         raise _unknown(name)
     caller.check(action, domain=user.domain)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.images import service
+from api.images import references, service
 from api.images.versions import key, newest
 from api.projects import service as projects
 from api.projects.models import Project
@@ -170,3 +170,36 @@ def test_the_order_of_tags() -> None:
 @given(st.lists(st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,20}", fullmatch=True), min_size=1))
 def test_there_is_always_one_newest_tag_whatever_the_order(tags: list[str]) -> None:
     assert newest(tags) == newest(sorted(tags)) in tags
+
+
+@pytest.mark.parametrize(
+    ("wanted", "same"),
+    [
+        ("registry:5000/torch:1.7", True),
+        ("registry:5000/torch", False),
+        ("registry:5000/torch@sha256:12ab", False),
+        ("sha256:12ab34", True),
+        ("12ab", True),
+        ("12abff", False),
+    ],
+)
+def test_which_references_mean_the_same_image(wanted: str, same: bool) -> None:
+    assert references.means(wanted, "registry:5000/torch:1.7", "sha256:12ab34cd") is same
+
+
+@pytest.mark.parametrize("written", ["docker.io/library/rust:latest", "library/rust", "index.docker.io/library/rust"])
+def test_what_may_be_left_out_of_a_reference_does_not_count(written: str) -> None:
+    assert references.full(written) == references.full("rust") == "rust:latest"
+
+
+async def test_the_image_of_another_project_is_not_there_for_a_session(site: Site) -> None:
+    """Neither by its reference, nor as an image that the nodes have already."""
+    secret = image("secret", projects=["team-b"])
+    await ok(site.bob.post(IMAGES, json=secret))
+    await site.cluster.add_node()
+    asked = {"name": "demo", "project": "team-a", "gpu_milli": 500, "image": secret["reference"]}
+    for more in ({}, {"local_image": True}):
+        error = await refused(site.alice.post(f"{V1}/sessions", json={**asked, **more}), 422)
+        assert (error["where"], error["reason"]) == ("image", f"there is no image {secret['reference']}")
+    await ok(site.carol.post(IMAGES, json={**secret, "name": "both", "projects": ["team-a"]}))
+    await ok(site.alice.post(f"{V1}/sessions", json={**asked, "local_image": True}))

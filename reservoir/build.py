@@ -21,11 +21,11 @@ from reservoir import documents, fetch, keychain, lock, signing
 from reservoir.cache import WORK, Cache, digest
 from reservoir.debian.apt import PrivateApt, public_origin
 from reservoir.debian.lock import private_apt
-from reservoir.errors import IntegrityError, PenstockError
+from reservoir.errors import InputError, IntegrityError, PenstockError
 from reservoir.images import external
 from reservoir.images import recipe as recipes
 from reservoir.manifest import Manifest
-from reservoir.model import Artifact, Bundle, Lock, TargetRecord
+from reservoir.model import Artifact, Bundle, Lock, LockedProject, TargetRecord
 from reservoir.progress import Progress, silent
 from reservoir.pypi import wheels
 from reservoir.rpm import signature as rpm_signature
@@ -168,6 +168,7 @@ def _projects(plan: _Plan) -> list[Artifact]:
             path = (plan.folder / project.path).resolve()
             wheel = wheels.build(path, Path(folder), wheels.machine_indexes(), WHEEL_TIME)
             name, version, _, _ = parse_wheel_filename(wheel.name)
+            targets = _where_it_runs(plan, project, wheel.name)
             blob, size = plan.cache.add(wheel)
         artifacts.append(
             Artifact(
@@ -178,11 +179,23 @@ def _projects(plan: _Plan) -> list[Artifact]:
                 sha256=blob,
                 size=size,
                 origin=f"built from {project.path}",
-                targets=[target.name for target in plan.wanted.targets if target.python],
+                targets=targets,
                 metadata={"extras": project.extras},
             )
         )
     return artifacts
+
+
+def _where_it_runs(plan: _Plan, project: LockedProject, filename: str) -> list[str]:
+    """Return the targets that have Python; raises InputError where one of them cannot install the project's wheel."""
+    targets = [target for target in plan.wanted.targets if target.python]
+    if unfit := [target.name for target in targets if not wheels.runs_on(filename, target)]:
+        raise InputError(
+            f"what was built here, {filename}, does not run on {', '.join(unfit)}",
+            where=project.path,
+            cure="build on a machine of the target's architecture, or leave target or project out of the manifest",
+        )
+    return [target.name for target in targets]
 
 
 def _images(plan: _Plan) -> list[Artifact]:

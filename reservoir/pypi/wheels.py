@@ -146,6 +146,11 @@ def build(path: Path, folder: Path, indexes: Indexes, timestamp: int) -> Path:
     return max(folder.glob("*.whl"), key=lambda wheel: wheel.stat().st_mtime_ns)
 
 
+def runs_on(filename: str, target: Target) -> bool:
+    """Say whether the target's Python can install the wheel of that name."""
+    return not parse_wheel_filename(filename)[3].isdisjoint(_tags(target))
+
+
 def uv() -> str:
     """Return the path of uv; raises UnavailableError where it is missing."""
     try:

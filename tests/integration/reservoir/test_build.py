@@ -32,6 +32,14 @@ dependencies = ["mdurl"]
 color = ["pygments"]
 """
 
+NATIVE_HOOK = """\
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+class Hook(BuildHookInterface):
+    def initialize(self, version, build_data):
+        build_data["tag"] = "py3-none-manylinux_2_17_riscv64"
+"""
+
 
 class Workshop:
     """A folder with a small manifest, and a cache and a signing key of its own."""
@@ -176,6 +184,21 @@ def test_a_requirement_without_a_wheel_for_the_target_is_named(workshop: Worksho
     assert "python: no set of wheels for Python 3.11 on bookworm amd64 fits" in said
     assert "elsewhere" in said
     assert not workshop.lock.exists()
+
+
+def test_a_project_that_compiles_for_another_machine_than_the_targets_is_refused(workshop: Workshop) -> None:
+    folder = workshop.folder / "native"
+    folder.mkdir()
+    text = PROJECT.replace("demo-project", "native-project") + "[tool.hatch.build.targets.wheel.hooks.custom]\n"
+    (folder / "pyproject.toml").write_text(text + "[tool.hatch.build.targets.wheel]\nbypass-selection = true\n")
+    (folder / "hatch_build.py").write_text(NATIVE_HOOK)
+    workshop.content |= {"python": {"projects": [{"path": "native"}]}, "debian": {}}
+    workshop.save()
+    workshop.run("lock", workshop.manifest)
+    said = workshop.build(code=2).stderr
+    assert "native_project-0.3-py3-none-manylinux_2_17_riscv64.whl, does not run on debian12" in said
+    assert "Cure: build on a machine of the target's architecture" in said
+    assert not workshop.out.exists()
 
 
 def test_an_unknown_key_is_named_with_its_line(workshop: Workshop) -> None:

@@ -80,6 +80,20 @@ def test_the_indexes_of_this_machine_come_from_pip_with_the_environment_last(mon
     assert found.env["SSL_CERT_FILE"] == "/etc/ca.crt"
 
 
+@pytest.mark.parametrize(
+    ("filename", "fits"),
+    [
+        ("demo-1.0-py3-none-any.whl", True),
+        ("demo-1.0-py3-none-manylinux_2_17_x86_64.whl", True),
+        ("demo-1.0-py3-none-manylinux_2_17_aarch64.whl", False),
+        ("demo-1.0-py3-none-manylinux_2_40_x86_64.whl", False),
+        ("demo-1.0-cp312-cp312-linux_x86_64.whl", False),
+    ],
+)
+def test_a_wheel_runs_where_interpreter_architecture_and_c_library_fit(filename: str, fits: bool) -> None:
+    assert wheels.runs_on(filename, TARGET) is fits
+
+
 def test_a_projects_dependencies_count_with_the_extras_that_are_asked_for(tmp_path: Path) -> None:
     text = (
         '[project]\nname = "My_Demo"\ndependencies = ["rich"]\n[project.optional-dependencies]\na = ["x"]\nb = ["y"]\n'

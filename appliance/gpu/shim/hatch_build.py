@@ -1,0 +1,37 @@
+"""Builds the library when its wheel is built.
+
+An environment that installs the wheel has the library as `lib/libpenstock-gpu.so`.
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+LIBRARY = "libpenstock-gpu.so"
+
+
+class Library(BuildHookInterface):  # type: ignore[type-arg]
+    """Compiles with the recipe that developers use, and marks the wheel for this machine's architecture."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Build the library and name it among the wheel's data; raises CalledProcessError where it does not compile."""
+        if version == "editable":
+            raise ValueError("an editable wheel would have no library; build an ordinary one")
+        self._folder = tempfile.TemporaryDirectory()
+        command = ["make", "--no-print-directory", "-C", self.root, f"PYTHON={sys.executable}"]
+        subprocess.run([*command, f"OUT={self._folder.name}"], check=True)
+        build_data["shared_data"][str(Path(self._folder.name, LIBRARY))] = f"lib/{LIBRARY}"
+        build_data["pure_python"] = False
+        # it uses nothing of the C library that is newer
+        build_data["tag"] = f"py3-none-manylinux_2_17_{platform.machine()}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Delete the library; the wheel has it."""
+        self._folder.cleanup()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ldap3 import ANONYMOUS, BASE, NONE, SIMPLE, SUBTREE, Connection, Server, Tls
 from ldap3.core.exceptions import LDAPBindError, LDAPException, LDAPStartTLSError
-from ldap3.core.results import RESULT_NO_SUCH_OBJECT, RESULT_SUCCESS
+from ldap3.core.results import RESULT_NO_SUCH_OBJECT, RESULT_SIZE_LIMIT_EXCEEDED, RESULT_SUCCESS
 from ldap3.utils.conv import escape_filter_chars
 from ldap3.utils.dn import escape_rdn
 
@@ -71,6 +71,8 @@ def _dn_of(settings: Settings, name: str) -> str | None:
         wanted = settings.ldap_search_filter.replace("{name}", escape_filter_chars(name))
         base = settings.ldap_search_base or ""
         connection.search(base, wanted, SUBTREE, attributes=[], size_limit=2, time_limit=TIMEOUT_S)
+        if connection.result["result"] not in (RESULT_SUCCESS, RESULT_SIZE_LIMIT_EXCEEDED):
+            raise LDAPBindError(f"the directory does not look for people: {connection.result['description']}")
         found = [str(entry.entry_dn) for entry in connection.entries]
     # Two people of one name: neither can be told from the other.
     return found[0] if len(found) == 1 else None

@@ -17,7 +17,7 @@ from api.model import Done
 from api.policy import Action
 from api.users import service as users
 from api.users.schemas import UserView
-from reservoir.errors import ConflictError
+from reservoir.errors import ConflictError, UnavailableError
 
 router = APIRouter(prefix="/auth", tags=["auth"])
 
@@ -30,9 +30,15 @@ async def login(
     """Sign in with name and password; the answer sets a cookie, and has the token for changes with it."""
     address = request.client.host if request.client else ""
     attempt = throttle.Try(body.name, address)
+    began = now()
     async with database.transaction() as db:
-        await throttle.begin(db, attempt, now())
-    user = await check.check(database, settings, body.name, body.password)
+        before = await throttle.begin(db, attempt, began)
+    try:
+        user = await check.check(database, settings, body.name, body.password)
+    except UnavailableError:
+        async with database.transaction() as db:
+            await throttle.withdraw(db, attempt, began, before)
+        raise
     async with database.transaction() as db:
         await throttle.succeed(db, attempt, now())
         agent = request.headers.get("user-agent", "")

@@ -74,8 +74,11 @@ def wait_s(attempt: Try, known: Mapping[str, LoginTries], at: datetime) -> int:
     return max((ceil((end - at).total_seconds()) for end in ends if end > at), default=0)
 
 
-async def begin(db: AsyncSession, attempt: Try, at: datetime) -> None:
-    """Count a try as a failure until it is known better; raises ThrottledError where it comes too soon."""
+async def begin(db: AsyncSession, attempt: Try, at: datetime) -> Mapping[str, datetime]:
+    """Count a try as a failure until it is known better; raises ThrottledError where it comes too soon.
+
+    Returns when each of its subjects was tried before, for `withdraw`.
+    """
     await repository.forget_tries(db, at - FORGOTTEN_AFTER, at - TRUSTED_FOR)
     known = await repository.lock_tries(db, attempt.subjects, at)
     for tries in known.values():
@@ -87,9 +90,19 @@ async def begin(db: AsyncSession, attempt: Try, at: datetime) -> None:
         )
         error.retry_after_s = wait
         raise error
+    before = {subject: tries.tried_at for subject, tries in known.items()}
     for tries in known.values():
         tries.failures += 1
         tries.tried_at = at
+    return before
+
+
+async def withdraw(db: AsyncSession, attempt: Try, at: datetime, before: Mapping[str, datetime]) -> None:
+    """Take back what `begin` has counted at a moment: nobody could tell whether the password was right."""
+    for subject, tries in (await repository.lock_tries(db, attempt.subjects, at)).items():
+        tries.failures = max(0, tries.failures - 1)
+        if tries.tried_at == at:
+            tries.tried_at = before[subject]
 
 
 async def succeed(db: AsyncSession, attempt: Try, at: datetime) -> None:

@@ -10,12 +10,13 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import structlog
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import Database, now
@@ -40,6 +41,9 @@ LOOK_AGAIN_S = 60
 CHUNK = 200
 """So many nodes are written in one transaction."""
 
+OUTAGES = (OperationalError, InterfaceError, PoolTimeoutError, asyncio.CancelledError)
+"""What a heartbeat is not to blame for: it is written as soon as the database answers again."""
+
 Missing = tuple[UUID, int, int]
 
 
@@ -54,7 +58,7 @@ class Observer:
         """Start with nothing missing and nothing open."""
         self._database = database
         self._heartbeats = heartbeats
-        self._missing: dict[Missing, int] = {}
+        self._missing: dict[Missing, frozenset[datetime]] = {}
         self._open: set[str] = set()
         self._looked: dict[str, float] = {}
         self._strangers = Strangers(settings.unknown_containers_keep_s)
@@ -64,29 +68,32 @@ class Observer:
         self._open.add(name)
 
     async def apply(self) -> list[Ghost]:
-        """Write what has come in since the last call; returns the containers that nobody wants."""
-        reports = self._heartbeats.take()
-        if not reports:
-            return []
-        try:
-            return await self._write(reports)
-        except (OperationalError, InterfaceError, asyncio.CancelledError):
-            self._heartbeats.give_back(reports)
-            raise
+        """Write what has come in since the last call; returns the containers that nobody wants.
 
-    async def _write(self, reports: Sequence[Report]) -> list[Ghost]:
-        known = await self._note_alive([report for report in reports if not self._is_news(report)])
-        full = [report for report in reports if report.heartbeat.name not in known]
+        What could not be written because of an outage of the database is kept for the next call.
+        """
+        left = self._heartbeats.take()
+        if not left:
+            return []
         ghosts: list[Ghost] = []
-        for start in range(0, len(full), CHUNK):
-            part = full[start : start + CHUNK]
-            try:
-                ghosts += await self._look(part)
-            except (OperationalError, InterfaceError):
-                raise
-            except DBAPIError:
-                ghosts += await self._look_singly(part)
+        try:
+            known = await self._note_alive([report for report in left if not self._is_news(report)])
+            left = [report for report in left if report.heartbeat.name not in known]
+            while left:
+                ghosts += await self._look_at_all(left[:CHUNK])
+                left = left[CHUNK:]
+        except OUTAGES:
+            self._heartbeats.give_back(left)
+            raise
         return ghosts
+
+    async def _look_at_all(self, reports: Sequence[Report]) -> list[Ghost]:
+        try:
+            return await self._look(reports)
+        except OUTAGES:
+            raise
+        except DBAPIError:
+            return await self._look_singly(reports)
 
     def _is_news(self, report: Report) -> bool:
         name = report.heartbeat.name
@@ -122,6 +129,8 @@ class Observer:
         for report in reports:
             try:
                 ghosts += await self._look([report])
+            except OUTAGES:
+                raise
             except DBAPIError as error:
                 log.warning("heartbeat refused", node=report.heartbeat.name, reason=str(error.orig))
         return ghosts
@@ -172,8 +181,9 @@ class Observer:
         if report.received_at <= there_since:
             return False
         key = (session.id, session.attempt, rank)
-        count = self._missing[key] = self._missing.get(key, 0) + 1
-        if count < MISSING_LIMIT:
+        # A heartbeat that could not be written is looked at again: it counts once all the same.
+        heard = self._missing[key] = self._missing.get(key, frozenset()) | {report.received_at}
+        if len(heard) < MISSING_LIMIT:
             return False
         del self._missing[key]
         return True

@@ -15,7 +15,7 @@ import pytest
 from ldap3 import Connection, Server
 from ldap3.core.exceptions import LDAPException
 
-from api.logins import directory
+from api.logins import directory, throttle
 from api.policy import Role
 from api.settings import Settings
 from reservoir.errors import UnavailableError
@@ -244,8 +244,9 @@ async def test_a_directory_that_is_away(cluster: Cluster, slapd: Slapd) -> None:
     slapd.stop()
     try:
         async with cluster.client() as page:
-            error = await refused(login(page, "carol"), 503)
-            assert "the directory does not answer" in error["reason"]
+            for _ in range(throttle.FREE + 2):
+                error = await refused(login(page, "carol"), 503)
+                assert "the directory does not answer" in error["reason"]
             await sign_in(page, "admin", PASSWORD)
     finally:
         slapd.start()
@@ -284,6 +285,11 @@ async def test_the_sites_own_account_that_is_refused_is_no_wrong_password(slapd:
     how["ldap_bind_password_file"].write_text("wrong")
     with pytest.raises(UnavailableError):
         await ask(slapd, "carol", **how)
+
+
+async def test_a_search_that_is_refused_is_no_wrong_name(slapd: Slapd, tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError):
+        await ask(slapd, "carol", **searching(tmp_path) | {"ldap_search_base": f"ou=nowhere,{BASE}"})
 
 
 @pytest.mark.parametrize("hostile", ["carol,ou=people", "carol+uid=chief", "chief,ou=people,dc=example,dc=org#", "*"])

@@ -12,9 +12,11 @@ from sqlalchemy import select, update
 
 from api import callers
 from api.database import now
-from api.logins import throttle
+from api.logins import directory, throttle
 from api.logins.models import Login, LoginTries
-from reservoir.errors import ThrottledError
+from api.policy import Role
+from api.users.models import Source, User
+from reservoir.errors import ThrottledError, UnavailableError
 from tests.unit.api.conftest import PASSWORD, V1, Cluster, ok, refused, sign_in
 from tests.unit.api.test_routes import open_websocket
 
@@ -282,6 +284,31 @@ async def test_old_tries_are_forgotten(cluster: Cluster, clock: Clock) -> None:
         subjects = set(await db.scalars(select(LoginTries.subject)))
     assert "name nobody" not in subjects
     assert "name somebody" in subjects
+
+
+async def test_a_directory_that_is_away_counts_for_nobody(
+    cluster: Cluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The password may well be right: as soon as the directory is back, it opens the door."""
+
+    async def away(*_: Any) -> Role:
+        raise UnavailableError("the directory does not answer", cure="try again")
+
+    async def back(*_: Any) -> Role:
+        return Role.MEMBER
+
+    await cluster.user("alice")
+    async with cluster.database.transaction() as db:
+        await db.execute(update(User).where(User.name == "alice").values(source=Source.LDAP))
+    for _ in range(throttle.FREE):
+        await fail_from(cluster, clock, "127.0.0.1", "alice")
+    clock.forward(seconds=1)
+    async with cluster.client() as guest:
+        monkeypatch.setattr(directory, "role_of", away)
+        for _ in range(2 * throttle.FREE):
+            assert (await attempt(guest, name="alice")).status_code == 503
+        monkeypatch.setattr(directory, "role_of", back)
+        assert (await attempt(guest, name="alice")).status_code == 200
 
 
 async def fail_from(cluster: Cluster, clock: Clock, address: str, name: str = "admin") -> None:

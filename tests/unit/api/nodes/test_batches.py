@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import pytest
 from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import now
-from api.nodes.heartbeats import Heartbeats
+from api.nodes import service as nodes
+from api.nodes.heartbeats import Heartbeats, Report
+from api.reconcilers import observe
 from appliance.agent.protocol import ContainerStatus
 from tests.unit.api.conftest import V1, Cluster, ok
 from tests.unit.api.test_nodes import beat
@@ -79,3 +86,47 @@ async def test_a_node_may_report_a_hundred_containers_of_sixteen_gpus(cluster: C
     await cluster.heartbeat("worker1", 16)
     await cluster.manager.settle()
     assert (await ok(cluster.admin.get(f"{V1}/nodes/worker1")))["sessions"] == 100
+
+
+@pytest.mark.parametrize(
+    "outage", [OperationalError("SELECT", {}, OSError()), PoolTimeoutError("no connection is free")]
+)
+async def test_no_heartbeat_is_lost_by_an_outage_of_the_database(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, outage: Exception
+) -> None:
+    """Also where it begins in the middle, and while a heartbeat is looked for that the database cannot take."""
+    await cluster.add_node()
+    await cluster.heartbeat(gpus=2)
+    record, answers = nodes.record, iter([DBAPIError("INSERT", {}, ValueError()), outage])
+
+    async def failing(db: AsyncSession, reports: Sequence[Report]) -> Any:
+        for error in answers:
+            raise error
+        return await record(db, reports)
+
+    monkeypatch.setattr(nodes, "record", failing)
+    with pytest.raises(type(outage)):
+        await cluster.manager._observer.apply()
+    await cluster.manager._observer.apply()
+    assert len((await ok(cluster.admin.get(f"{V1}/nodes/worker1")))["gpus"]) == 2
+
+
+async def test_what_is_written_already_is_not_written_again_after_an_outage(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observe, "CHUNK", 1)
+    for name in ("worker1", "worker2", "worker3"):
+        await cluster.heartbeat(name)
+    record, written = nodes.record, list[str]()
+
+    async def failing(db: AsyncSession, reports: Sequence[Report]) -> Any:
+        written.extend(report.heartbeat.name for report in reports)
+        if len(written) == 2:
+            raise OperationalError("SELECT", {}, OSError())
+        return await record(db, reports)
+
+    monkeypatch.setattr(nodes, "record", failing)
+    with pytest.raises(OperationalError):
+        await cluster.manager._observer.apply()
+    await cluster.manager._observer.apply()
+    assert written == ["worker1", "worker2", "worker2", "worker3"]

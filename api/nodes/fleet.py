@@ -15,6 +15,7 @@ from api.nodes.models import Gpu, Node, NodeMode
 from api.nodes.models import NodeState as Readiness
 from api.scheduler.cluster import Cluster
 from api.scheduler.snapshot import GpuState, NodeState, Workload
+from appliance.gpu.kinds import Enforcement
 
 READ_ANYWAY_S = 60
 """The nodes are read again after so long, whatever their mark says."""
@@ -28,6 +29,7 @@ _DESCRIBED = (
     Node.memory_mib,
     Node.switch,
     Node.fractions,
+    Node.enforcement,
 )
 
 
@@ -45,7 +47,13 @@ class Fleet:
     async def refresh(self, db: AsyncSession) -> object:
         """Read the nodes if they have changed; returns what is another value whenever they have."""
         rows = [tuple(row) for row in await db.execute(select(*_DESCRIBED).order_by(Node.name))]
-        sums = (func.count(), func.sum(Gpu.index), func.sum(Gpu.island), func.sum(func.length(Gpu.model)))
+        sums = (
+            func.count(),
+            func.sum(Gpu.index),
+            func.sum(Gpu.island),
+            func.sum(func.length(Gpu.model)),
+            func.sum(Gpu.capacity_milli),
+        )
         gpus = tuple((await db.execute(select(*sums, func.min(Gpu.uuid), func.max(Gpu.uuid)).select_from(Gpu))).one())
         # Which GPUs a node has changes with a start of its agent only.
         started = await db.scalar(select(func.max(Node.started_at)))
@@ -68,9 +76,11 @@ class Fleet:
 
     async def _read(self, db: AsyncSession) -> None:
         gpus: defaultdict[UUID, list[GpuState]] = defaultdict(list)
-        known = select(Gpu.node_id, Gpu.index, Gpu.uuid, Gpu.model, Gpu.island).order_by(Gpu.node_id, Gpu.index)
-        for node_id, index, uuid, model, island in await db.execute(known):
-            gpus[node_id].append(GpuState(index, uuid, model, island))
+        place = (Gpu.node_id, Gpu.index, Gpu.uuid, Gpu.model, Gpu.island)
+        known = select(*place, Gpu.enforcement, Gpu.capacity_milli, Gpu.parent).order_by(Gpu.node_id, Gpu.index)
+        for node_id, index, uuid, model, island, kind, capacity, parent in await db.execute(known):
+            state = GpuState(index, uuid, model, island, Enforcement(kind), capacity, slice=bool(parent))
+            gpus[node_id].append(state)
         by_node = await groups.by_node(db)
         rows = (await db.execute(select(Node.id, *_DESCRIBED).order_by(Node.name))).all()
         nodes = tuple(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, UNLIMITED, NodeState, Workload
+from appliance.gpu.kinds import Enforcement
 from appliance.gpu.share import MILLI
 
 Ints = NDArray[np.int64]
@@ -21,6 +22,8 @@ Flags = NDArray[np.bool_]
 PLENTY = 2**60
 """Stands for CPU or memory without a limit: no sum of requests comes near it."""
 NO_MODEL = -1
+KINDS = tuple(Enforcement)
+"""Kinds of enforcement, the strongest first."""
 
 
 class Layout:
@@ -34,12 +37,21 @@ class Layout:
         self.models: dict[str, int] = {}
         self.model: Ints = np.full((height, width), NO_MODEL, dtype=np.int64)
         self.island: Ints = np.zeros((height, width), dtype=np.int64)
+        self.capacity: Ints = np.zeros((height, width), dtype=np.int64)
+        self.kind: Ints = np.zeros((height, width), dtype=np.int64)
+        self.slices: Flags = np.zeros((height, width), dtype=np.bool_)
         for row, gpus in enumerate(self.gpus):
             for column, gpu in enumerate(gpus):
                 self.model[row, column] = self.models.setdefault(gpu.model, len(self.models))
                 self.island[row, column] = gpu.island
+                self.capacity[row, column] = gpu.capacity_milli
+                self.kind[row, column] = KINDS.index(gpu.enforcement)
+                self.slices[row, column] = gpu.slice
         self.islands = tuple(int(island) for island in np.unique(self.island)) or (0,)
         self.present: Flags = self.model != NO_MODEL
+        self.sizes = tuple(int(size) for size in np.unique(self.capacity[self.slices]))
+        self.sliced = bool(self.sizes)
+        self.whole: Flags = self.present & ~self.slices if self.sliced else self.present
         self.gpu_count: Ints = self.present.sum(axis=1)
         self.open = np.array([node.open for node in self.nodes], dtype=np.bool_)
         self.fractions = np.array([node.fractions for node in self.nodes], dtype=np.bool_)
@@ -55,10 +67,42 @@ class Layout:
         limited = self.empty.cpu[self.empty.cpu < PLENTY]
         self.most_cpu = int(limited.max(initial=1))
         self.most_gpus = max(width, 1)
+        self.all_fractions = bool(self.fractions.all())
         self._usable: dict[frozenset[int], Flags] = {}
+        self._usable_for: dict[tuple[object, ...], Flags] = {}
 
     def usable(self, models: tuple[str, ...]) -> Flags:
-        """Return which GPUs are of one of the models; every GPU where none is named."""
+        """Return which GPUs, slices aside, are of one of the models; every GPU where none is named."""
+        return self.of_models(models) & self.whole if self.sliced else self.of_models(models)
+
+    def usable_for(self, workload: Workload) -> Flags:
+        """Return which GPUs and slices a container of the workload may have, or have a part of, once they are free.
+
+        Slices are only for what asks for less than a GPU, and for no more than they are. Where there are none, all GPUs
+        may be shared and no kind of enforcement is asked for, these are the GPUs of its models.
+        """
+        part = workload.gpu_milli % MILLI
+        any_kind = workload.enforcement is Enforcement.NONE
+        if any_kind and not self.sliced and (self.all_fractions or not part):
+            return self.of_models(workload.models)
+        small = workload.on_slices and 0 < workload.gpu_milli < MILLI
+        least = next((size for size in self.sizes if size >= workload.gpu_milli), 0) if small else 0
+        codes = frozenset(self.models[name] for name in workload.models if name in self.models)
+        key = (codes, bool(workload.models), workload.enforcement, bool(part), least)
+        if key not in self._usable_for:
+            found = self.whole & self.fractions[:, None] if part else self.whole
+            if least:
+                found = found | (self.slices & (self.capacity >= least))
+            held = self.kind <= KINDS.index(workload.enforcement)
+            self._usable_for[key] = self.of_models(workload.models) & found & held
+        return self._usable_for[key]
+
+    def taken(self, row: int, column: int, milli: int) -> int:
+        """Return what a share takes of a GPU: all of a slice, whatever was asked for."""
+        return int(self.capacity[row, column]) if self.slices[row, column] else milli
+
+    def of_models(self, models: tuple[str, ...]) -> Flags:
+        """Return which GPUs and slices are of one of the models; all where none is named."""
         if not models:
             return self.present
         # by what there is of them, so that made-up names take no memory
@@ -89,7 +133,7 @@ class Free:
         """Return what is free when nothing runs."""
         nodes = layout.nodes
         return cls(
-            np.where(layout.present, MILLI, 0),
+            layout.capacity.copy(),
             np.array([_or_plenty(node.cpu_milli) for node in nodes], dtype=np.int64),
             np.array([_or_plenty(node.memory_mib) for node in nodes], dtype=np.int64),
             np.full(len(nodes), MAX_CONTAINERS_PER_NODE, dtype=np.int64),
@@ -108,21 +152,20 @@ def room(layout: Layout, free: Free, workload: Workload) -> Ints:
     """Return how many containers of the workload fit on each node, its GPUs anywhere on it; exact up to all of them."""
     room = bare_room(free, workload)
     if workload.gpu_milli:
-        usable = layout.usable(workload.models)
-        if workload.gpu_milli % MILLI:
-            usable = usable & layout.fractions[:, None]
-        in_gpus = gpu_fits if workload.containers == 1 else gpu_room
-        np.minimum(room, in_gpus(free.milli, usable, workload.gpu_milli), out=room)
+        usable = layout.usable_for(workload)
+        if workload.containers == 1:
+            np.minimum(room, gpu_fits(free.milli, usable, workload.gpu_milli), out=room)
+        else:
+            np.minimum(room, gpu_room(layout, free.milli, usable, workload.gpu_milli), out=room)
     return room
 
 
 def island_room(layout: Layout, free: Free, workload: Workload) -> Ints:
     """Return how many containers of the workload the GPUs of one island have room for, the best island of each node."""
-    usable = layout.usable(workload.models)
-    if workload.gpu_milli % MILLI:
-        usable = usable & layout.fractions[:, None]
+    usable = layout.usable_for(workload)
     islands = [usable & (layout.island == island) for island in layout.islands]
-    return np.asarray(np.maximum.reduce([gpu_room(free.milli, island, workload.gpu_milli) for island in islands]))
+    rooms = [gpu_room(layout, free.milli, island, workload.gpu_milli) for island in islands]
+    return np.asarray(np.maximum.reduce(rooms))
 
 
 def bare_room(free: Free, workload: Workload) -> Ints:
@@ -147,7 +190,7 @@ def gpu_fits(milli: Ints, usable: Flags, wanted: int) -> Flags:
     return np.asarray(free_gpus + in_shared > whole)
 
 
-def gpu_room(milli: Ints, usable: Flags, wanted: int) -> Ints:
+def gpu_room(layout: Layout, milli: Ints, usable: Flags, wanted: int) -> Ints:
     """Return how often a share fits into each row of GPUs; exact, because copies of one share pack without a rest."""
     whole, fraction = divmod(wanted, MILLI)
     free_gpus: Ints = ((milli == MILLI) & usable).sum(axis=1)
@@ -155,6 +198,8 @@ def gpu_room(milli: Ints, usable: Flags, wanted: int) -> Ints:
         return free_gpus // whole
     pieces = np.where(usable, np.maximum(milli, 0) // fraction, 0)
     if not whole:
+        if layout.sliced:
+            pieces = np.where(layout.slices, np.minimum(pieces, 1), pieces)
         return np.asarray(pieces.sum(axis=1))
     in_shared = np.where(milli < MILLI, pieces, 0).sum(axis=1)
     in_one = MILLI // fraction

@@ -104,4 +104,5 @@ class Cluster:
             for share in placement.shares:
                 column = layout.column(row, share.uuid, share.index)
                 if column is not None:
-                    state.milli[row, column] += sign * share.milli
+                    milli = layout.taken(row, column, share.milli) if layout.sliced else share.milli
+                    state.milli[row, column] += sign * milli

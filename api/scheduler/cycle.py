@@ -7,8 +7,8 @@ more is then held than there is, and nobody else gets them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
 from api.scheduler import reserve, waits
@@ -26,6 +26,7 @@ from api.scheduler.snapshot import (
     Rules,
     Running,
     Workload,
+    taking,
 )
 from api.scheduler.victims import Pool
 
@@ -35,6 +36,7 @@ PROMISES_CHECKED = 20
 """So many kinds of workloads that wait already are asked whether they would take the room that is freed for another."""
 
 Places = tuple[Placement, ...]
+May = Callable[[Workload], bool]
 Key = tuple[int, int, int, str]
 
 
@@ -74,6 +76,7 @@ class Cycle:
         self.reclaims: list[Reclaim] = []
         self.kept_for: dict[str, tuple[Workload, Places]] = {}
         self.soft: set[str] = set()
+        self.too_much: dict[str, Workload] = {}
         self.waiting: list[waits.Waiting] = []
         self.log: list[str | waits.Waiting] = []
         self._full_now: set[Shape] = set()
@@ -182,6 +185,8 @@ class Cycle:
         if reserved is None and self._waited_long(workload) and self.ledger.in_quota(workload):
             reserved = self._reservation(workload)
         refusal, beyond = waits.refusal(self.ledger, workload), waits.beyond(self.ledger, workload)
+        if not refusal and workload.id in self.too_much:
+            refusal = waits.refusal(self.ledger, self.too_much[workload.id])
         if reserved:
             self._keep(workload, reserved[1])
         if reserved or aside:
@@ -196,12 +201,12 @@ class Cycle:
         """
         kind = shape(workload)
         if self.ledger.may_hold(workload):
-            places = self._find(self.cluster, workload, self._full_now, fresh=fresh)
+            places = self._find_within(self.cluster, workload, self._full_now, self.ledger.may_hold, fresh=fresh)
             if places:
                 self._place(workload, places)
                 return True
         if self.gone and self.ledger.may_keep(workload):
-            places = self._find(self.later, workload, self._full_later, fresh=fresh)
+            places = self._find_within(self.later, workload, self._full_later, self.ledger.may_keep, fresh=fresh)
             if places:
                 self._promise(workload, places, waits.blockers(self.gone.values(), places))
                 return True
@@ -233,7 +238,7 @@ class Cycle:
         for pool in self._pools(workload):
             victims = cheapest(self.later, self.residents, workload, pool)
             places = self._places_without(victims, workload, pool) if victims else None
-            if victims and places:
+            if victims and places and self._may_take(workload, places, self.ledger.may_keep):
                 self._take_back(workload, victims)
                 self._promise(workload, places, waits.names(victims))
                 return True
@@ -294,7 +299,7 @@ class Cycle:
     def _place(self, workload: Workload, places: Places) -> None:
         self.placed[workload.id] = places
         self._hold(places, workload)
-        self.ledger.use(workload.project).add(workload)
+        self.ledger.use(workload.project).add(taking(workload, places))
         self.log.append(
             f"placed: {waits.title(workload)} on {waits.nodes(places)}: {waits.holds(self.ledger, workload.project)}"
         )
@@ -340,6 +345,22 @@ class Cycle:
 
     def _waited_long(self, workload: Workload) -> bool:
         return self.now - workload.submitted_at >= self.rules.reserve_after_s * SECOND
+
+    def _find_within(
+        self, cluster: Cluster, workload: Workload, full: set[Shape], may: May, *, fresh: bool
+    ) -> Places | None:
+        """Find places that the project may have; where a slice, which counts whole, is too much, look at GPUs alone."""
+        places = self._find(cluster, workload, full, fresh=fresh)
+        if places is None or self._may_take(workload, places, may):
+            return places
+        return self._find(cluster, replace(workload, on_slices=False), full, fresh=fresh)
+
+    def _may_take(self, workload: Workload, places: Places, may: May) -> bool:
+        """Return whether the project may have what these places take; remembers what that is where it may not."""
+        if not self.cluster.layout.sliced or may(taking(workload, places)):
+            return True
+        self.too_much[workload.id] = taking(workload, places)
+        return False
 
     def _find(self, cluster: Cluster, workload: Workload, full: set[Shape], *, fresh: bool) -> Places | None:
         """Find places; a shape that found none needs no second look until places are given back."""

@@ -38,12 +38,19 @@ def best(layout: Layout, free: Free, demand: Demand, workload: Workload, rows: I
 
 
 def _opening_none(layout: Layout, free: Free, workload: Workload, rows: Ints) -> Ints:
-    """Leave out the rows on which a fraction would open a GPU, if there is one on which it need not."""
+    """Leave out the rows on which a fraction would open a GPU, if there is one on which it need not.
+
+    Where slices are free that will do, only the rows with the smallest of them are left.
+    """
     fraction = workload.gpu_milli % MILLI
     if not fraction:
         return rows
     milli = free.milli[rows]
-    shared = ((milli >= fraction) & (milli < MILLI) & layout.usable(workload.models)[rows]).any(axis=1)
+    if layout.sliced:
+        fitting = _fitting(milli, layout.usable_for(workload)[rows] & layout.slices[rows], fraction).min(axis=1)
+        if fitting.min() < PLENTY:
+            return np.asarray(rows[fitting == fitting.min()])
+    shared = ((milli >= fraction) & (milli < MILLI) & layout.usable_for(workload)[rows]).any(axis=1)
     return rows[shared] if shared.any() else rows
 
 
@@ -60,7 +67,7 @@ def _wasted(layout: Layout, free: Free, typical: Typical, workload: Workload, ro
     fraction = workload.gpu_milli % MILLI
     if not fraction:
         return np.zeros(len(rows), dtype=np.int64)
-    fitting = _fitting(free.milli[rows], layout.usable(workload.models)[rows], fraction).min(axis=1)
+    fitting = _fitting(free.milli[rows], layout.usable_for(workload)[rows], fraction).min(axis=1)
     return np.asarray(WASTE * WEIGHT * (typical.waste[fitting - fraction] - typical.waste[fitting]))
 
 
@@ -72,7 +79,7 @@ def _added(layout: Layout, before: Free, typical: Typical, workload: Workload, r
     after.cpu -= workload.cpu_milli
     after.memory -= workload.memory_mib
     whole, fraction = divmod(workload.gpu_milli, MILLI)
-    usable = layout.usable(workload.models)[rows]
+    usable = layout.usable_for(workload)[rows]
     if fraction:
         fullest = _fitting(before.milli, usable, fraction).argmin(axis=1)
         after.milli[np.arange(len(rows)), fullest] -= fraction

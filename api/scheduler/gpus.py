@@ -1,4 +1,7 @@
-"""Which GPUs of one node a share takes: fractions fill up GPUs that are shared already, and islands stay whole."""
+"""Which GPUs of one node a share takes: fractions fill up GPUs that are shared already, and islands stay whole.
+
+A part of a GPU takes the smallest slice that is free and large enough, if there is one, and takes all of it.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,12 @@ Parts = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU that a container may take, with what is free of it."""
+    """A GPU that a container may take, with what is free of it; of a `slice` all of it is taken."""
 
     column: int
     island: int
     free: int
+    slice: bool = False
 
 
 def choose(gpus: Sequence[Gpu], milli: int, count: int, *, one_island: bool) -> tuple[Parts, ...]:
@@ -60,16 +64,17 @@ def _one(gpus: Sequence[Gpu], milli: int) -> Parts | None:
 
 
 def _take(gpus: Sequence[Gpu], milli: int) -> tuple[tuple[int, int, int], Parts] | None:
-    """Return a place among the GPUs, in their order, and its rank: a GPU opened, room beside it, whole GPUs left."""
+    """Return a place among the GPUs, in their order, and its rank: GPU opened, room beside it, whole GPUs left."""
     whole, fraction = divmod(milli, MILLI)
     parts: list[tuple[int, int]] = []
     opened = beside = 0
     if fraction:
-        shared = min((gpu for gpu in gpus if gpu.free >= fraction), key=lambda gpu: gpu.free, default=None)
+        fitting = (gpu for gpu in gpus if gpu.free >= fraction)
+        shared = min(fitting, key=lambda gpu: (not gpu.slice, gpu.free), default=None)
         if shared is None:
             return None
-        parts.append((shared.column, fraction))
-        opened, beside = int(shared.free == MILLI), shared.free - fraction
+        parts.append((shared.column, shared.free if shared.slice else fraction))
+        opened, beside = -1 if shared.slice else int(shared.free == MILLI), shared.free - fraction
     free = [gpu.column for gpu in gpus if gpu.free == MILLI and (gpu.column, fraction) not in parts]
     if len(free) < whole:
         return None

@@ -29,6 +29,7 @@ from api.sessions import service as sessions
 from api.sessions.models import State
 from api.sessions.scheduling import Asked, Placed, Remark
 from api.settings import Settings
+from appliance.gpu.kinds import Enforcement
 
 log = structlog.get_logger()
 
@@ -160,6 +161,8 @@ class Loop:
             models=self._fleet.models_of(row.models) if row.models else (),
             within=Within(row.within),
             within_required=row.within_required,
+            enforcement=Enforcement(row.enforcement),
+            held_milli=row.held_milli,
         )
 
     def _decide(self, snapshot: Snapshot) -> Decision:

@@ -103,13 +103,19 @@ class Search:
         name = self.layout.nodes[row].name
         if not self.workload.gpu_milli:
             return (Placement(name),) * count
-        usable = self.layout.usable(self.workload.models)[row]
+        layout = self.layout
+        usable = layout.usable_for(self.workload)[row]
         gpus = [
-            Gpu(int(column), int(self.layout.island[row, column]), int(self.free.milli[row, column]))
+            Gpu(
+                int(column),
+                int(layout.island[row, column]),
+                int(self.free.milli[row, column]),
+                slice=bool(layout.slices[row, column]),
+            )
             for column in np.flatnonzero(usable)
         ]
         chosen = choose(gpus, self.workload.gpu_milli, count, one_island=one_island)
-        states = self.layout.gpus[row]
+        states = layout.gpus[row]
         return tuple(
             Placement(name, tuple(Share(states[column].index, states[column].uuid, milli) for column, milli in parts))
             for parts in chosen

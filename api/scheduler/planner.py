@@ -16,7 +16,6 @@ from api.scheduler.ledger import Use
 from api.scheduler.residents import Residents
 from api.scheduler.shape import Verdicts
 from api.scheduler.snapshot import Decision, NodeState, ProjectState, Rules, Running, Snapshot, Workload
-from appliance.gpu.share import MILLI
 
 
 class Planner:
@@ -99,11 +98,11 @@ class Planner:
         return Cycle(state, queue, now, rules or Rules()).run()
 
     def _capacity(self) -> int:
-        """Return the GPUs that can be shared out: all of open nodes, and those still in use on the others."""
+        """Return the milli-GPU that can be shared out: all of open nodes, and those still in use on the others."""
         layout, closed = self._now.layout, np.flatnonzero(~self._now.layout.open)
-        free = np.where(layout.present[closed], self._now.state.milli[closed], MILLI)
-        used = np.clip(MILLI - free, 0, MILLI)
-        return int(layout.gpu_count[layout.open].sum()) * MILLI + int(used.sum())
+        capacity = layout.capacity[closed]
+        used = np.clip(capacity - self._now.state.milli[closed], 0, capacity)
+        return int(layout.capacity[layout.open].sum()) + int(used.sum())
 
     def _hold(self, running: Running) -> None:
         self._now.hold(running.placements, running.workload)

@@ -83,9 +83,7 @@ def least(cluster: Cluster, workload: Workload, rows: Ints, count: int | None = 
     whole, fraction = divmod(workload.gpu_milli, MILLI)
     if not workload.gpu_milli:
         return np.zeros(len(rows), dtype=np.int64)
-    usable = cluster.layout.usable(workload.models)[rows]
-    if fraction:
-        usable = usable & cluster.layout.fractions[rows, None]
+    usable = cluster.layout.usable_for(workload)[rows]
     free = cluster.state.milli[rows]
     needed = whole * count
     if needed + bool(fraction) > free.shape[1]:

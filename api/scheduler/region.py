@@ -30,6 +30,8 @@ class Node:
     cpu: int
     memory: int
     containers: int
+    slices: frozenset[int] = frozenset()
+    """Columns that go whole to one container."""
 
     def room(self, workload: Workload) -> int:
         """Return how many containers of the workload fit; all GPUs of one are of one set of columns."""
@@ -49,7 +51,10 @@ class Node:
         if not fraction:
             return empty // whole
         if not whole:
-            return sum(part // fraction for part in free if part > 0)
+            pieces = [part // fraction for part in free]
+            if self.slices:
+                pieces = [min(n, 1) if c in self.slices else n for c, n in zip(columns, pieces, strict=True)]
+            return sum(part for part in pieces if part > 0)
         shared = sum(part // fraction for part in free if 0 < part < MILLI)
         in_one = MILLI // fraction
         count = empty // whole
@@ -88,12 +93,11 @@ class Region:
         cls, cluster: Cluster, workload: Workload, rows: Sequence[int], running: Iterable[Running], pool: Pool
     ) -> Region:
         """Return the region of these rows of the cluster; of those running there only candidates count."""
-        usable = cluster.layout.usable(workload.models)
+        usable = cluster.layout.usable_for(workload)
         one_island = workload.within_required and workload.within is Within.ISLAND
         nodes: list[Node] = []
         for row in rows:
-            fits = cluster.layout.fractions[row] or not workload.gpu_milli % MILLI
-            columns = [int(column) for column in usable[row].nonzero()[0]] if fits else []
+            columns = [int(column) for column in usable[row].nonzero()[0]]
             islands = cluster.layout.island[row].tolist()
             sets = {islands[column] for column in columns} if one_island else {0}
             nodes.append(
@@ -105,6 +109,7 @@ class Region:
                     int(cluster.state.cpu[row]),
                     int(cluster.state.memory[row]),
                     int(cluster.state.containers[row]),
+                    frozenset(c for c in columns if cluster.layout.slices[row, c]),
                 )
             )
         place = {cluster.layout.nodes[row].name: index for index, row in enumerate(rows)}
@@ -233,5 +238,5 @@ def _unit(cluster: Cluster, running: Running, place: dict[str, int], rows: Seque
         for share in placement.shares:
             column = cluster.layout.column(rows[index], share.uuid, share.index)
             if column is not None:
-                parts.append((index, column, share.milli))
+                parts.append((index, column, cluster.layout.taken(rows[index], column, share.milli)))
     return Unit(running, tuple(parts), tuple(counts.items()), running.workload.total_milli, order(running))

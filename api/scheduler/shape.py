@@ -22,6 +22,8 @@ def shape(workload: Workload) -> Shape:
         workload.models,
         workload.within,
         workload.within_required,
+        workload.enforcement,
+        workload.on_slices,
     )
 
 

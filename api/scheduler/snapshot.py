@@ -5,10 +5,11 @@ Everything is an integer or a text, so that the same snapshot always gives the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from appliance.gpu.kinds import Enforcement
 from appliance.gpu.share import MILLI
 
 MAX_CONTAINERS_PER_NODE = 100
@@ -27,12 +28,19 @@ class Within(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GpuState:
-    """A GPU of a node. GPUs of one `island` reach each other by NVLink, or at least within one NUMA node."""
+    """A GPU of a node. GPUs of one `island` reach each other by NVLink, or at least within one NUMA node.
+
+    `enforcement` is how shares of it are held. One that is a `slice` of a GPU (a MIG device) goes whole to one
+    container that asks for no more than its `capacity_milli`; what asks for a whole GPU or more never gets slices.
+    """
 
     index: int
     uuid: str
     model: str = ""
     island: int = 0
+    enforcement: Enforcement = Enforcement.NONE
+    capacity_milli: int = MILLI
+    slice: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +48,8 @@ class NodeState:
     """A node as it is without any workload on it.
 
     `open` says whether it takes new work (a node in maintenance or a lost one does not, but its workloads still count).
-    `fractions` says whether its GPUs can be shared. `switch` names its leaf switch, empty where that is not known.
+    `fractions` says whether its GPUs can be shared; its slices can be given out in any case. `switch` names its leaf
+    switch, empty where that is not known.
     A node in no group is open to everybody.
     """
 
@@ -71,9 +80,10 @@ class Workload:
     `gpu_milli`, `cpu_milli` and `memory_mib` are for one container; `gpu_milli` 0 is work that needs no GPU. A share of
     2,500 is two whole GPUs and half of a third, all on one node. `groups` are the resource groups that it may use, in
     order of preference: None is every one; a node in no group is always allowed unless `grouped_only`. Of several nodes
-    all must lie in one group. `models` are the GPU models that will do; empty: any. A workload that is not
-    `preemptible` lives within its project's quota and is never taken back. A higher `priority` goes first within a
-    project.
+    all must lie in one group. `models` are the GPU models that will do; empty: any. Its shares are held by
+    `enforcement` or a stronger kind. A workload that is not `preemptible` lives within its project's quota and is never
+    taken back. A higher `priority` goes first within a project. `held_milli` is what it takes with all containers where
+    it has places: a slice counts whole. Without `on_slices` it gets none.
     """
 
     id: str
@@ -91,11 +101,14 @@ class Workload:
     models: tuple[str, ...] = ()
     within: Within = Within.ANYWHERE
     within_required: bool = False
+    enforcement: Enforcement = Enforcement.NONE
+    held_milli: int = 0
+    on_slices: bool = True
 
     @property
     def total_milli(self) -> int:
-        """What all its containers hold together, in milli-GPU."""
-        return self.containers * self.gpu_milli
+        """What all its containers take together, in milli-GPU; before it has places, what they ask for."""
+        return self.held_milli or self.containers * self.gpu_milli
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +126,12 @@ class Placement:
 
     node: str
     shares: tuple[Share, ...] = ()
+
+
+def taking(workload: Workload, placements: Sequence[Placement]) -> Workload:
+    """Return the workload as it is on these places, where it may take more than it asks for."""
+    milli = sum(share.milli for placement in placements for share in placement.shares)
+    return workload if milli == workload.total_milli else replace(workload, held_milli=milli)
 
 
 @dataclass(frozen=True, slots=True)

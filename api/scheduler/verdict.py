@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from api.scheduler.capacity import PLENTY, Flags, Free, Layout, bare_room
+from api.scheduler.capacity import KINDS, PLENTY, Flags, Free, Layout, bare_room
 from api.scheduler.placement import Search
 from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, Within, Workload
 from api.scheduler.topology import allowed
+from appliance.gpu.kinds import Enforcement
 from appliance.gpu.share import MAX_GPUS, MILLI, format_gpus
 
 
@@ -39,12 +40,14 @@ def largest_piece(layout: Layout, free: Free, workload: Workload) -> str:
         return "no node is ready" if not layout.open.any() else "no node that it may use is ready"
     if not workload.gpu_milli:
         return _largest_bare(layout, free, nodes)
-    usable = layout.usable(workload.models) & nodes[:, None]
-    if not usable.any():
-        return f"no node with {_models(workload)} is ready"
+    held = (layout.kind <= KINDS.index(workload.enforcement)) & nodes[:, None]
+    usable, slices = layout.usable(workload.models) & held, _slices(layout, workload) & held
+    if not (usable.any() or slices.any()):
+        return f"no node with {_models(workload)}{held_by(workload)} is ready"
     whole = ((free.milli == MILLI) & usable).sum(axis=1)
     parts = np.where(usable & layout.fractions[:, None] & (free.milli < MILLI), free.milli, 0).max(axis=1, initial=0)
-    pieces = np.where(free.containers > 0, whole * MILLI + parts, 0)
+    single = np.where(slices, free.milli, 0).max(axis=1, initial=0)
+    pieces = np.where(free.containers > 0, np.maximum(whole * MILLI + parts, single), 0)
     row = int(np.argmax(pieces))
     piece = int(pieces[row])
     if piece <= 0:
@@ -52,6 +55,12 @@ def largest_piece(layout: Layout, free: Free, workload: Workload) -> str:
     text = f"largest free piece is {gpus(piece)} on {layout.nodes[row].name}"
     short = _short_of(free, workload, row) if piece >= workload.gpu_milli else ""
     return f"{text}, {short}" if short else text
+
+
+def held_by(workload: Workload) -> str:
+    """Return how the shares of a workload have to be held, as the end of a phrase; nothing where any way will do."""
+    kind = workload.enforcement
+    return "" if kind is Enforcement.NONE else f" held by {kind}{' or better' if kind is not KINDS[0] else ''}"
 
 
 def gpus(milli: int) -> str:
@@ -80,14 +89,15 @@ def _no_gpus(layout: Layout, workload: Workload, nodes: Flags) -> str:
     """Return what is missing of GPUs alone, or nothing."""
     if not workload.gpu_milli:
         return ""
-    usable = layout.usable(workload.models) & nodes[:, None]
-    if not usable.any():
-        present = sorted(name for name, code in layout.models.items() if (layout.model[nodes] == code).any())
-        has = f"they have {', '.join(present)}" if present else "they have none at all"
-        wanted = _models(workload)
-        return f"no node that it may use has {wanted}, {has}; choose another model or resource group"
+    usable, slices = layout.usable(workload.models) & nodes[:, None], _slices(layout, workload) & nodes[:, None]
+    if not (usable.any() or slices.any()):
+        return _no_model(layout, workload, nodes)
+    held = layout.kind <= KINDS.index(workload.enforcement)
+    if not ((usable | slices) & held).any():
+        return _too_weak(layout, workload, usable | slices)
+    usable, slices = usable & held, slices & held
     if workload.gpu_milli % MILLI and not layout.fractions[usable.any(axis=1)].any():
-        return "no GPU that it may use can be shared; ask for whole GPUs"
+        return _no_shares(layout, workload, slices)
     within_island = workload.within_required and workload.within is Within.ISLAND
     count = _in_islands(layout, usable) if within_island else int(usable.sum(axis=1).max())
     if workload.gpu_milli > count * MILLI:
@@ -96,11 +106,49 @@ def _no_gpus(layout: Layout, workload: Workload, nodes: Flags) -> str:
     return ""
 
 
+def _no_model(layout: Layout, workload: Workload, nodes: Flags) -> str:
+    """Return what GPUs there are instead of those that the workload may have."""
+    wanted = _models(workload)
+    if workload.gpu_milli >= MILLI and (layout.slices & nodes[:, None]).any():
+        return f"no node that it may use has {wanted} as a whole, only slices; ask for a part of a GPU"
+    present = sorted(name for name, code in layout.models.items() if (layout.model[nodes] == code).any())
+    has = f"they have {', '.join(present)}" if present else "they have none at all"
+    return f"no node that it may use has {wanted}, {has}; choose another model or resource group"
+
+
+def _too_weak(layout: Layout, workload: Workload, present: Flags) -> str:
+    """Return that no GPU holds shares as well as the workload asks for."""
+    best = KINDS[int(layout.kind[present].min())]
+    return (
+        f"no GPU that it may use holds shares by {workload.enforcement} or better, the best is {best}"
+        f"; ask for {best}, or choose another resource group"
+    )
+
+
+def _no_shares(layout: Layout, workload: Workload, slices: Flags) -> str:
+    """Return why GPUs that cannot be shared have no place for a part of one, or nothing."""
+    largest = int(layout.capacity[slices].max(initial=0))
+    if not largest:
+        return "no GPU that it may use can be shared; ask for whole GPUs"
+    if workload.gpu_milli <= largest:
+        return ""
+    return f"the largest slice that it may use is {gpus(largest)}, and no GPU can be shared; ask for at most that"
+
+
+def _slices(layout: Layout, workload: Workload) -> Flags:
+    """Return the slices of its models that the workload may have, large enough or not."""
+    if not layout.sliced or workload.gpu_milli >= MILLI:
+        return np.zeros_like(layout.slices)
+    return layout.slices & layout.of_models(workload.models)
+
+
 def _no_amount(layout: Layout, workload: Workload, nodes: Flags) -> str:
     """Return what is missing of CPU or memory beside the GPUs, or nothing."""
     able = nodes
     if workload.gpu_milli:
-        able = nodes & ((layout.usable(workload.models).sum(axis=1) * MILLI) >= workload.gpu_milli)
+        held = layout.kind <= KINDS.index(workload.enforcement)
+        devices = (layout.usable(workload.models) | _slices(layout, workload)) & held
+        able = nodes & ((devices.sum(axis=1) * MILLI) >= workload.gpu_milli)
     lacks: list[str] = []
     most_cpu, most_memory = int(layout.empty.cpu[able].max()), int(layout.empty.memory[able].max())
     if most_cpu < workload.cpu_milli:

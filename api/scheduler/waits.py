@@ -10,7 +10,7 @@ from api.scheduler.ledger import Ledger
 from api.scheduler.shape import Shape, shape
 from api.scheduler.snapshot import Cause, Placement, Running, Wait, Workload
 from api.scheduler.topology import allowed
-from api.scheduler.verdict import gpus
+from api.scheduler.verdict import gpus, held_by
 
 NAMED = 3
 """So many are named in a sentence; the others are counted."""
@@ -198,5 +198,5 @@ def nodes(places: Places) -> str:
 
 def _amount(workload: Workload) -> str:
     if workload.gpu_milli:
-        return gpus(workload.gpu_milli)
+        return f"{gpus(workload.gpu_milli)}{held_by(workload)}"
     return f"{workload.cpu_milli / 1000:g} CPUs and {workload.memory_mib} MiB of memory"

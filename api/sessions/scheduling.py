@@ -38,6 +38,8 @@ _ASKED = (
     Session.models,
     Session.within,
     Session.within_required,
+    Session.enforcement,
+    Session.held_milli,
     Session.created_at,
     Session.starts_at,
     Session.scheduled_at,
@@ -120,15 +122,25 @@ async def places(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, tuple[Pl
 
 
 async def start(db: AsyncSession, placed: Mapping[UUID, Placed], node_ids: Mapping[str, UUID]) -> int:
-    """Give waiting sessions their places; returns how many got them. One that has changed since is left alone."""
+    """Give waiting sessions their places; returns how many got them. One that has changed since is left alone.
+
+    On slices of GPUs they hold more than they ask for.
+    """
     started: list[UUID] = []
     moment = now()
     for part in _chunks(placed):
         as_read = tuple_(Session.id, Session.revision).in_([(id_, placed[id_].revision) for id_ in part])
-        query = update(Session).where(as_read, Session.state == State.PENDING).returning(Session.id)
+        query = update(Session).where(as_read, Session.state == State.PENDING)
+        query = query.returning(Session.id, Session.held_milli)
         values = {"state": State.SCHEDULED, "since": moment, "scheduled_at": moment, "reason": "", "cause": ""}
-        query = query.values(**values, position=0, revision=Session.revision + 1)
-        started += await db.scalars(query, execution_options={"synchronize_session": False})
+        query = query.values(**values, held_milli=Session.gpu_milli * Session.size)
+        query = query.values(position=0, revision=Session.revision + 1)
+        for id_, asked_milli in await db.execute(query, execution_options={"synchronize_session": False}):
+            started.append(id_)
+            taken_milli = sum(share.milli for place in placed[id_].placements for share in place.shares)
+            if taken_milli != asked_milli:
+                exactly = update(Session).where(Session.id == id_).values(held_milli=taken_milli)
+                await db.execute(exactly, execution_options={"synchronize_session": False})
     if started:
         places = [(id_, rank, place) for id_ in started for rank, place in enumerate(placed[id_].placements)]
         await db.execute(

@@ -1,0 +1,332 @@
+"""MIG devices are slices: each goes whole to one container that asks for no more; kinds of enforcement are kept to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from api.scheduler.cluster import Cluster
+from api.scheduler.decide import decide
+from api.scheduler.planner import Planner
+from api.scheduler.snapshot import (
+    Cause,
+    Decision,
+    GpuState,
+    NodeState,
+    Placement,
+    ProjectState,
+    Running,
+    Share,
+    Snapshot,
+    Workload,
+    taking,
+)
+from appliance.gpu.kinds import Enforcement
+from tests.unit.api.scheduler.world import SECOND, node, on, project, runs, work
+
+NOW = 1000
+FIRM = Enforcement.MIG
+
+
+def sliced(name: str, *sizes: int, gpus: int = 0, held: Enforcement = Enforcement.SHIM, **more: object) -> NodeState:
+    """A node with some whole GPUs, and a slice for each size."""
+    whole = tuple(GpuState(at, f"{name}-{at}", "A100", enforcement=held) for at in range(gpus))
+    cut = tuple(
+        GpuState(gpus + at, f"{name}-{gpus + at}", "A100", enforcement=FIRM, capacity_milli=size, slice=True)
+        for at, size in enumerate(sizes)
+    )
+    return NodeState(name, whole + cut, **more)  # type: ignore[arg-type]
+
+
+def judge(
+    nodes: tuple[NodeState, ...],
+    *queue: Workload,
+    running: tuple[Running, ...] = (),
+    projects: tuple[ProjectState, ...] = (project("a", 8),),
+) -> Decision:
+    return decide(Snapshot(NOW * SECOND, nodes, projects, running, queue))
+
+
+def taken(decision: Decision, id_: str) -> dict[str, int]:
+    """What a workload was given: milli-GPU by device."""
+    return {share.uuid: share.milli for place in decision.placements[id_] for share in place.shares}
+
+
+PLACES = {
+    "a part takes the smallest slice that is large enough, and all of it": (
+        (sliced("n", 571, 142, 285),),
+        work("w", "a", 0.2),
+        {"n-2": 285},
+    ),
+    "the smallest slice of the whole cluster": (
+        (sliced("m", 571), sliced("n", 285)),
+        work("w", "a", 0.25),
+        {"n-0": 285},
+    ),
+    "a slice rather than to open a GPU": ((sliced("n", 285, gpus=2),), work("w", "a", 0.2), {"n-2": 285}),
+    "a shared GPU where no slice is large enough": (
+        (sliced("n", 142, gpus=1),),
+        work("w", "a", 0.2),
+        {"n-0": 200},
+    ),
+    "whole GPUs pass by slices, even by one that is as large": (
+        (sliced("m", 1000), sliced("n", gpus=1)),
+        work("w", "a", 1),
+        {"n-0": 1000},
+    ),
+    "two and a half GPUs are two whole ones and a half, never a slice": (
+        (sliced("n", 571, gpus=3),),
+        work("w", "a", 2.5),
+        {"n-0": 500, "n-1": 1000, "n-2": 1000},
+    ),
+    "slices are given out where GPUs cannot be shared": (
+        (sliced("n", 285, gpus=1, fractions=False),),
+        work("w", "a", 0.25),
+        {"n-1": 285},
+    ),
+    "a kind or a stronger one": (
+        (sliced("m", gpus=1, held=Enforcement.NONE), sliced("n", gpus=1)),
+        work("w", "a", 0.5, enforcement=Enforcement.MPS),
+        {"n-0": 500},
+    ),
+    "on one node the GPUs that hold shares well enough": (
+        (sliced("n", 571, gpus=1),),
+        work("w", "a", 0.5, enforcement=FIRM),
+        {"n-1": 571},
+    ),
+    "whole GPUs of a kind as well": (
+        (sliced("m", gpus=1, held=Enforcement.NONE), sliced("n", gpus=1, held=Enforcement.DRIVER)),
+        work("w", "a", 1, enforcement=Enforcement.DRIVER),
+        {"n-0": 1000},
+    ),
+}
+
+
+@pytest.mark.parametrize(("nodes", "workload", "expected"), PLACES.values(), ids=PLACES.keys())
+def test_where_it_goes(nodes: tuple[NodeState, ...], workload: Workload, expected: dict[str, int]) -> None:
+    decision = judge(nodes, workload)
+    assert taken(decision, "w") == expected
+    assert judge(nodes[::-1], workload) == decision
+
+
+NEVER = {
+    "a whole GPU where all are cut": (
+        (sliced("n", 285, 285),),
+        work("w", "a", 1),
+        "no node that it may use has a GPU as a whole, only slices; ask for a part of a GPU",
+    ),
+    "more than any slice": (
+        (sliced("n", 142, 285, fractions=False),),
+        work("w", "a", 0.5),
+        "the largest slice that it may use is 0.285 GPU, and no GPU can be shared; ask for at most that",
+    ),
+    "a kind that no node has": (
+        (sliced("n", gpus=2),),
+        work("w", "a", 0.5, enforcement=FIRM),
+        (
+            "no GPU that it may use holds shares by mig or better, the best is shim"
+            "; ask for shim, or choose another resource group"
+        ),
+    ),
+    "more GPUs of a kind than a node has": (
+        (sliced("n", gpus=1), sliced("m", gpus=4, held=Enforcement.NONE)),
+        work("w", "a", 2, enforcement=Enforcement.SHIM),
+        (
+            "one container asks for 2 GPUs and the largest node that it may use has 1 GPU"
+            "; ask for at most that in a container"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("nodes", "workload", "reason"), NEVER.values(), ids=NEVER.keys())
+def test_why_it_can_never_run(nodes: tuple[NodeState, ...], workload: Workload, reason: str) -> None:
+    wait = judge(nodes, workload).waits["w"]
+    assert (wait.cause, wait.reason) == (Cause.NEVER_FITS, reason)
+
+
+def test_a_slice_that_is_taken_has_no_room_left() -> None:
+    nodes = (sliced("n", 571, fractions=False),)
+    there = Running(work("r", "a", 0.1, held_milli=571), (Placement("n", (Share(0, "n-0", 571),)),), 0)
+    wait = judge(nodes, work("w", "a", 0.1), running=(there,)).waits["w"]
+    assert wait.cause is Cause.NO_ROOM
+    assert wait.reason.startswith("no node has 0.1 GPU free; every GPU is in use")
+
+
+def test_who_waits_is_told_how_shares_have_to_be_held() -> None:
+    nodes = (node("m", 4), sliced("n", gpus=1))
+    there = runs(work("r", "a"), on("n", 1))
+    wait = judge(nodes, work("w", "a", 0.5, enforcement=Enforcement.SHIM), running=(there,)).waits["w"]
+    assert wait.reason.startswith("no node has 0.5 GPU held by shim or better free; every GPU is in use")
+
+
+def test_nodes_of_the_kind_that_are_away_are_not_passed_over_in_silence() -> None:
+    nodes = (node("m", 4), sliced("n", gpus=1, open=False))
+    wait = judge(nodes, work("w", "a", 0.5, enforcement=Enforcement.SHIM)).waits["w"]
+    assert wait.reason == (
+        "no node has 0.5 GPU held by shim or better free; no node with a GPU held by shim or better is ready"
+    )
+
+
+def test_a_gang_takes_a_slice_for_each_container() -> None:
+    decision = judge((sliced("n", 142, 285, 285, 571, gpus=1),), work("w", "a", 0.25, containers=4))
+    assert taken(decision, "w") == {"n-2": 285, "n-3": 285, "n-4": 571, "n-0": 250}
+
+
+def test_the_quota_is_charged_with_the_whole_slice() -> None:
+    """0.2 would fit beside what runs, but the slice that it would get would not."""
+    nodes = (sliced("n", 571, 571, fractions=False),)
+    there = Running(work("r", "a", 0.2, held_milli=571), (Placement("n", (Share(0, "n-0", 571),)),), 0)
+    capped = (project("a", 1, over_quota=False),)
+    wait = judge(nodes, work("w", "a", 0.2), running=(there,), projects=capped).waits["w"]
+    assert wait.cause is Cause.QUOTA
+    assert wait.reason.startswith("a holds 0.571 GPU of its 1 GPU")
+
+
+def test_a_shared_gpu_where_the_quota_does_not_bear_a_slice() -> None:
+    nodes = (sliced("n", 571, gpus=1),)
+    decision = judge(nodes, work("w", "a", 0.2), projects=(project("a", 0.5, over_quota=False),))
+    assert taken(decision, "w") == {"n-0": 200}
+
+
+def test_two_of_one_cycle_are_charged_as_they_are_placed() -> None:
+    nodes = (sliced("n", 571, 571, fractions=False),)
+    decision = judge(nodes, work("v", "a", 0.2), work("w", "a", 0.2, 1), projects=(project("a", 1, over_quota=False),))
+    assert taken(decision, "v") == {"n-0": 571}
+    assert decision.waits["w"].cause is Cause.QUOTA
+
+
+def test_capacity_counts_slices_by_what_they_are() -> None:
+    planner = Planner([sliced("m", 571, 285, gpus=1), sliced("n", 142, open=False)])
+    assert planner._capacity() == 1856
+    busy = Running(work("r", "a", 0.1, held_milli=142), (Placement("n", (Share(0, "n-0", 142),)),), 0)
+    planner.add(busy)
+    assert planner._capacity() == 1856 + 142
+
+
+def test_a_slice_is_taken_back_as_a_whole() -> None:
+    nodes = (sliced("n", 285, fractions=False),)
+    there = Running(work("r", "b", 0.1, held_milli=285), (Placement("n", (Share(0, "n-0", 285),)),), 0)
+    decision = judge(nodes, work("w", "a", 0.25), running=(there,), projects=(project("a", 1), project("b", 0)))
+    assert [(each.victim, each.beneficiary) for each in decision.reclaims] == [("r", "w")]
+
+
+def test_a_slice_that_is_too_small_is_not_taken_back() -> None:
+    nodes = (sliced("n", 142, 285, fractions=False),)
+    there = tuple(
+        Running(work(f"r{at}", owner, 0.1, held_milli=size), (Placement("n", (Share(at, f"n-{at}", size),)),), 0)
+        for at, (owner, size) in enumerate((("b", 142), ("a", 285)))
+    )
+    decision = judge(nodes, work("w", "a", 0.25), running=there, projects=(project("a", 1), project("b", 0)))
+    assert decision.reclaims == ()
+    assert decision.waits["w"].cause is Cause.NO_ROOM
+
+
+sizes_of = st.lists(st.sampled_from([142, 142, 285, 428, 571, 1000]), max_size=5)
+kinds_of = st.sampled_from([Enforcement.NONE, Enforcement.NONE, Enforcement.SHIM, Enforcement.MIG, Enforcement.DRIVER])
+nodes_of = st.lists(st.tuples(sizes_of, st.integers(0, 3), kinds_of, st.booleans()), min_size=1, max_size=4).map(
+    lambda rows: tuple(
+        sliced(f"n{at}", *sizes, gpus=gpus, held=held, fractions=fractions)
+        for at, (sizes, gpus, held, fractions) in enumerate(rows)
+    )
+)
+work_of = st.lists(
+    st.tuples(
+        st.sampled_from("ab"),
+        st.sampled_from([100, 142, 200, 250, 500, 700, 1000, 1500, 2000]),
+        st.sampled_from([1, 1, 2, 3]),
+        kinds_of,
+        st.booleans(),
+    ),
+    max_size=12,
+)
+quotas_of = st.tuples(st.integers(0, 8), st.integers(0, 8), st.booleans(), st.booleans())
+
+
+def asked(rows: list[tuple[str, int, int, Enforcement, bool]]) -> list[Workload]:
+    return [
+        work(f"w{at}", owner, milli / 1000, at, containers=count, enforcement=kind, preemptible=preemptible)
+        for at, (owner, milli, count, kind, preemptible) in enumerate(rows)
+    ]
+
+
+def check_places(nodes: tuple[NodeState, ...], holders: list[tuple[Workload, tuple[Placement, ...]]]) -> None:
+    """Nothing is given away twice, slices go whole and to small work only, and every share is held well enough."""
+    devices = {gpu.uuid: gpu for each in nodes for gpu in each.gpus}
+    shareable = {gpu.uuid: each.fractions for each in nodes for gpu in each.gpus}
+    used: dict[str, list[int]] = {}
+    for workload, places in holders:
+        assert len(places) == workload.containers
+        for place in places:
+            for share in place.shares:
+                device = devices[share.uuid]
+                used.setdefault(share.uuid, []).append(share.milli)
+                assert device.enforcement.is_at_least(workload.enforcement)
+                if device.slice:
+                    assert share.milli == device.capacity_milli >= workload.gpu_milli < 1000, "a slice goes whole"
+                    assert place.shares == (share,)
+                elif share.milli < 1000:
+                    assert shareable[share.uuid]
+            if not devices[place.shares[0].uuid].slice:
+                assert sum(share.milli for share in place.shares) == workload.gpu_milli
+    for uuid, parts in used.items():
+        assert sum(parts) <= devices[uuid].capacity_milli
+        assert not devices[uuid].slice or len(parts) == 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(nodes=nodes_of, rows=work_of, quotas=quotas_of)
+def test_what_holds_for_every_decision(
+    nodes: tuple[NodeState, ...],
+    rows: list[tuple[str, int, int, Enforcement, bool]],
+    quotas: tuple[int, int, bool, bool],
+) -> None:
+    projects = (
+        ProjectState("a", quotas[0] * 250, over_quota=quotas[2]),
+        ProjectState("b", quotas[1] * 250, over_quota=quotas[3]),
+    )
+    queue = asked(rows)
+    half = len(queue) // 2
+    first = decide(Snapshot(0, nodes, projects, (), tuple(queue[:half])))
+    running = tuple(
+        Running(taking(each, first.placements[each.id]), first.placements[each.id], 0)
+        for each in queue[:half]
+        if each.id in first.placements
+    )
+    second = decide(Snapshot(NOW * SECOND, nodes, projects, running, tuple(queue[half:])))
+    assert decide(Snapshot(NOW * SECOND, nodes[::-1], projects, running[::-1], tuple(queue[half:][::-1]))) == second
+    placed = [(each, second.placements[each.id]) for each in queue if each.id in second.placements]
+    check_places(nodes, [*((each.workload, each.placements) for each in running), *placed])
+    for each in projects:
+        mine = [run.workload for run in running if run.workload.project == each.name]
+        mine += [taking(workload, places) for workload, places in placed if workload.project == each.name]
+        if not each.over_quota:
+            assert sum(item.total_milli for item in mine) <= each.quota_milli, "a hard cap holds, slices counted whole"
+        fixed = sum(item.total_milli for item in mine if not item.preemptible)
+        assert fixed <= each.quota_milli
+    for reclaim in second.reclaims:
+        assert reclaim.beneficiary in second.waits
+
+
+@settings(max_examples=200, deadline=None)
+@given(nodes=nodes_of, rows=work_of)
+def test_what_is_held_and_given_back_leaves_what_was_there(
+    nodes: tuple[NodeState, ...], rows: list[tuple[str, int, int, Enforcement, bool]]
+) -> None:
+    cluster = Cluster(nodes)
+    before = cluster.state.milli.tolist()
+    held = []
+    for workload in asked(rows):
+        room = int(cluster.room(workload).sum())
+        places = cluster.find(workload)
+        assert (places is not None) <= (room >= workload.containers)
+        if places:
+            cluster.hold(places, workload)
+            held.append((workload, places))
+            assert (cluster.state.milli >= 0).all()
+    for workload, places in held:
+        cluster.free(places, replace(workload))
+    assert cluster.state.milli.tolist() == before

@@ -108,6 +108,7 @@ def _checks(site: Site, node: Node, seen: Evidence, registered: Mapping[str, Any
         docker = seen["docker"]
         said = f"Docker {docker['version']}, {docker['driver']}" if docker else "Docker does not answer"
         yield Check("container engine answers", ok=docker is not None, evidence=said)
+        yield _library(seen.get("gpu_library"))
         yield _agent(node, registered.get(node.name))
     for path, mounted in seen["mounts"].items():
         yield Check(f"{path} is mounted", ok=mounted, evidence="mounted" if mounted else "not mounted")
@@ -167,6 +168,13 @@ def _time(seen: Evidence) -> Check:
     return Check("clock follows the site", ok=time["synchronised"] and abs(time["offset_s"]) < OFFSET_S, evidence=said)
 
 
+def _library(found: Mapping[str, Any] | None) -> Check:
+    name = "library of GPU shares is the reservoir's and loads"
+    if found is None:
+        return Check(name, ok=False, evidence="it was not looked at")
+    return Check(name, ok=found["ok"], evidence="it does" if found["ok"] else str(found["detail"]))
+
+
 def _agent(node: Node, registered: Mapping[str, Any] | None) -> Check:
     name = "agent is registered and ready"
     if registered is None:
@@ -175,6 +183,8 @@ def _agent(node: Node, registered: Mapping[str, Any] | None) -> Check:
     simulated = sum(gpu["simulated"] for gpu in gpus)
     wanted = node.simulated_gpus.count if node.simulated_gpus else 0
     said = f"{state}, {len(gpus)} GPUs" + (f", {simulated} of them simulated" if simulated else "")
+    if enforcement := registered.get("enforcement"):
+        said += f", shares held by {enforcement}"
     if simulated != wanted:
         said += f" where the site file has {wanted}"
     return Check(name, ok=state == "ready" and simulated == wanted, evidence=said)

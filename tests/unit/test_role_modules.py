@@ -106,6 +106,28 @@ def test_an_export_that_cannot_be_listed_says_why() -> None:
 
 
 @pytest.mark.parametrize(
+    ("installed", "published", "loader", "detail"),
+    [
+        (b"same", b"same", (0, "libc.so.6 => /lib/libc.so.6"), ""),
+        (None, b"same", (0, ""), "there is no {folder}/installed.so"),
+        (b"same", None, (0, ""), "there is no {folder}/published.so"),
+        (b"other", b"same", (0, ""), "{folder}/installed.so is not the one from the reservoir"),
+        (b"same", b"same", (1, "not a dynamic executable"), "not a dynamic executable"),
+        (b"same", b"same", (0, "libold.so.1 => not found"), "libold.so.1 => not found"),
+    ],
+)
+def test_the_library_of_gpu_shares_is_the_published_one_and_loads(
+    tmp_path: Path, installed: bytes | None, published: bytes | None, loader: tuple[int, str], detail: str
+) -> None:
+    paths = tmp_path / "installed.so", tmp_path / "published.so"
+    for path, content in zip(paths, (installed, published), strict=True):
+        if content is not None:
+            path.write_bytes(content)
+    found = evidence.library(*paths, lambda *_: loader)
+    assert found == {"ok": not detail, "detail": detail.format(folder=tmp_path)}
+
+
+@pytest.mark.parametrize(
     ("name", "change"),
     [
         ("system", {"release": "jammy"}),

@@ -32,6 +32,8 @@ options:
   address: {type: str, required: true, description: Address of this node.}
   exports: {type: list, elements: path, default: [], description: Folders that this node exports by NFS.}
   mounts: {type: list, elements: path, default: [], description: Folders that this node mounts by NFS.}
+  library: {type: path, description: The library that sessions load to hold GPU shares; none means not to look.}
+  published: {type: path, description: The same library as it came from the reservoir.}
 """
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -44,6 +46,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "address": {"type": "str", "required": True},
     "exports": {"type": "list", "elements": "path", "default": []},
     "mounts": {"type": "list", "elements": "path", "default": []},
+    "library": {"type": "path"},
+    "published": {"type": "path"},
 }
 OUTSIDE = ("192.0.2.1", 443)
 """A documentation address: nothing may answer, and a closed network says at once that there is no way."""
@@ -89,6 +93,8 @@ def gather(options: dict[str, Any], run: Callable[..., tuple[int, str]]) -> dict
         "mounts": {path: Path(path).is_mount() for path in options["mounts"]},
         "exports": {path: export(path, options["address"], run) for path in options["exports"]},
     }
+    if options["library"]:
+        evidence["gpu_library"] = library(Path(options["library"]), Path(options["published"]), run)
     if options["database"]:
         name = options["database"]
         code, out = run(
@@ -179,6 +185,17 @@ def export(path: str, address: str, run: Callable[..., tuple[int, str]]) -> dict
     """Return whether an NFS client that needs no kernel can list the export."""
     code, out = run("nfs-ls", f"nfs://{address}{path}?version=4")
     return {"ok": code == 0, "detail": "" if code == 0 else out}
+
+
+def library(path: Path, published: Path, run: Callable[..., tuple[int, str]]) -> dict[str, Any]:
+    """Return whether the library is the one from the reservoir, and whether the node's own loader can load it."""
+    for file in (path, published):
+        if not file.is_file():
+            return {"ok": False, "detail": f"there is no {file}"}
+    if path.read_bytes() != published.read_bytes():
+        return {"ok": False, "detail": f"{path} is not the one from the reservoir"}
+    code, out = run("ldd", str(path))
+    return {"ok": code == 0 and "not found" not in out, "detail": out if code or "not found" in out else ""}
 
 
 def health(url: str, trust: ssl.SSLContext | None) -> dict[str, Any]:

@@ -50,6 +50,7 @@ def evidence() -> dict[str, Any]:
         ports=[22, 6001],
         docker={"version": "20.10.24", "driver": "overlay2", "root": "/var/lib/docker"},
         penstock={"agent": "0.1.0"},
+        gpu_library={"ok": True, "detail": ""},
     )
     return {
         "master1": node(
@@ -126,6 +127,18 @@ def test_a_site_where_all_is_well(site: Site, evidence: dict[str, Any]) -> None:
         ),
         ("storage1", {"api": {"ok": False, "detail": "HTTP 502"}}, "control API answers this node", "HTTP 502"),
         ("master1", {"database": {"ok": False, "detail": "no role"}}, "database answers", "no role"),
+        (
+            "worker1",
+            {"gpu_library": {"ok": False, "detail": "libdl.so.2 => not found"}},
+            "library of GPU shares is the reservoir's and loads",
+            "libdl.so.2 => not found",
+        ),
+        (
+            "worker2",
+            {"gpu_library": None},
+            "library of GPU shares is the reservoir's and loads",
+            "it was not looked at",
+        ),
         ("worker2", {"docker": None}, "container engine answers", "Docker does not answer"),
         ("worker2", {"mounts": {"/mnt/penstock": False}}, "/mnt/penstock is mounted", "not mounted"),
         ("storage1", {"exports": {"/srv/archive": {"ok": False, "detail": "no"}}}, "/srv/archive is exported", "no"),
@@ -146,6 +159,10 @@ def test_one_fault_is_one_bad_check(
         (
             {"state": "ready", "gpus": [{"simulated": True}] * 3},
             "ready, 3 GPUs, 3 of them simulated where the site file has 4",
+        ),
+        (
+            {"state": "ready", "gpus": [{"simulated": True}], "enforcement": "none"},
+            "ready, 1 GPUs, 1 of them simulated, shares held by none where the site file has 4",
         ),
         ({"state": "ready", "gpus": [{"simulated": False}]}, "ready, 1 GPUs where the site file has 4"),
     ],

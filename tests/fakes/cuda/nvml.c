@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -42,6 +43,22 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
     return NVML_SUCCESS;
 }
 
+/* Processes of the fake driver, then those of the file FAKE_GPU_PROCESSES: "gpu pid bytes per-cent" in each line. */
+static unsigned processes(unsigned gpu, machine_use *uses)
+{
+    unsigned found = machine_processes(gpu, uses, PROCESSES_MOST), on, pid, percent = 0;
+    unsigned long long bytes;
+    const char *path = getenv("FAKE_GPU_PROCESSES");
+    FILE *file = path ? fopen(path, "re") : NULL;
+    char line[128];
+    while (file != NULL && fgets(line, sizeof line, file))
+        if (sscanf(line, "%u %u %llu %u", &on, &pid, &bytes, &percent) >= 3 && on == gpu && found < PROCESSES_MOST)
+            uses[found++] = (machine_use){(int)pid, bytes, percent};
+    if (file != NULL)
+        fclose(file);
+    return found;
+}
+
 static nvmlReturn_t list(nvmlDevice_t device, unsigned *count, void *infos, size_t width, const char *function)
 {
     machine_use uses[PROCESSES_MOST];
@@ -52,7 +69,7 @@ static nvmlReturn_t list(nvmlDevice_t device, unsigned *count, void *infos, size
     if (code != NVML_SUCCESS)
         return code;
     room = *count;
-    found = device->instance >= 0 ? 0 : machine_processes(device->gpu, uses, PROCESSES_MOST);
+    found = device->instance >= 0 ? 0 : processes(device->gpu, uses);
     *count = found;
     if (found > room)
         return NVML_ERROR_INSUFFICIENT_SIZE;
@@ -113,7 +130,7 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProc
     if (code != NVML_SUCCESS)
         return code;
     room = plist->numProcArrayEntries;
-    found = plist->mode == NVML_PROCESS_MODE_COMPUTE ? machine_processes(device->gpu, uses, PROCESSES_MOST) : 0;
+    found = plist->mode == NVML_PROCESS_MODE_COMPUTE ? processes(device->gpu, uses) : 0;
     plist->numProcArrayEntries = found;
     if (found > room)
         return NVML_ERROR_INSUFFICIENT_SIZE;
@@ -135,7 +152,7 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(
     if (code != NVML_SUCCESS)
         return code;
     room = utilization == NULL ? 0 : *count;
-    found = machine_processes(device->gpu, uses, PROCESSES_MOST);
+    found = processes(device->gpu, uses);
     if (found == 0 || since >= now)
         return *count = 0, NVML_ERROR_NOT_FOUND;
     *count = found;
@@ -157,7 +174,7 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProc
     if (code != NVML_SUCCESS)
         return code;
     room = info->procUtilArray == NULL ? 0 : info->processSamplesCount;
-    found = machine_processes(device->gpu, uses, PROCESSES_MOST);
+    found = processes(device->gpu, uses);
     info->processSamplesCount = found;
     if (found > room)
         return NVML_ERROR_INSUFFICIENT_SIZE;
@@ -177,7 +194,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
     if (code != NVML_SUCCESS)
         return code;
     utilization->gpu = utilization->memory = 0;
-    found = machine_processes(device->gpu, uses, PROCESSES_MOST);
+    found = processes(device->gpu, uses);
     for (unsigned index = 0; index < found && index < PROCESSES_MOST; index++)
         utilization->gpu += uses[index].percent;
     if (utilization->gpu > 100)

@@ -1,0 +1,125 @@
+/* What the parts of the fake driver share. */
+#ifndef DRIVER_H
+#define DRIVER_H
+
+#define __CUDA_API_VERSION_INTERNAL
+#include "machine.h"
+
+#include <cuda.h>
+#include <pthread.h>
+
+#ifdef __aarch64__
+#define JUMP "b"
+#else
+#define JUMP "jmp"
+#endif
+
+#define DRIVER_GPUS 16
+#define GRANULARITY (2ULL << 20)
+#define POOL_STEP (32ULL << 20)
+
+/* Leaves a function with the code that FAKE_GPU_FAULT names for this call of it. */
+#define FAULT()                                                                                                        \
+    do {                                                                                                               \
+        int injected = machine_fault(__func__);                                                                        \
+        if (injected != 0)                                                                                             \
+            return (CUresult)injected;                                                                                 \
+    } while (0)
+
+struct CUctx_st {
+    unsigned gpu; /* of the machine */
+    int device;   /* as CUDA_VISIBLE_DEVICES numbers it */
+    int primary, references, alive;
+    unsigned version;
+    uint64_t tail;     /* when the work of the context is done, streams included */
+    unsigned long long id;
+};
+
+struct CUmemPoolHandle_st {
+    unsigned gpu;
+    int device, own, host;
+    uint64_t reserved, reserved_high, used, used_high, threshold;
+    struct CUmemPoolHandle_st *next;
+};
+
+typedef enum { BLOCK_PLAIN, BLOCK_MANAGED, BLOCK_POOL, BLOCK_GRAPH, BLOCK_HOST, BLOCK_IMPORT } block_kind;
+
+typedef struct block {
+    CUdeviceptr address;
+    uint64_t bytes;
+    block_kind kind;
+    unsigned gpu;
+    struct CUctx_st *context;
+    struct CUmemPoolHandle_st *pool;
+    struct block *next;
+} block;
+
+struct CUgraph_st;
+struct CUstream_st {
+    struct CUctx_st *context;
+    uint64_t tail;
+    unsigned flags;
+    int priority;
+    struct CUgraph_st *capture;
+    int to_graph; /* the capture adds to a graph that was there before */
+};
+
+struct CUevent_st {
+    uint64_t done;
+    int recorded;
+};
+
+struct CUfunc_st {
+    uint64_t duration;
+    char name[64];
+};
+
+/* One lock for everything that a process holds. */
+extern pthread_mutex_t driver_lock;
+
+CUresult driver_ready(void);
+int driver_devices(void);
+unsigned driver_gpu(int device);
+/* The calling thread's context, or NULL. */
+struct CUctx_st *driver_context(void);
+struct CUctx_st *driver_stream_context(CUstream stream);
+
+/* Memory; all with the lock held. */
+CUdeviceptr driver_address(uint64_t bytes);
+block *driver_add(CUdeviceptr address, uint64_t bytes, block_kind kind, unsigned gpu);
+block *driver_remove(CUdeviceptr address);
+block *driver_find(CUdeviceptr inside);
+void driver_free_context(struct CUctx_st *context);
+
+/* Pools; with the lock held. */
+CUmemoryPool driver_default_pool(int device);
+int driver_pool_take(CUmemoryPool pool, uint64_t bytes);
+void driver_pool_give(CUmemoryPool pool, uint64_t bytes);
+/* What a synchronisation does: pools give back what is above their threshold. */
+void driver_pools_settle(void);
+
+/* Graphs. */
+CUresult driver_capture_kernel(CUstream stream, uint64_t duration);
+CUresult driver_capture_alloc(CUstream stream, CUdeviceptr *address, uint64_t bytes);
+CUresult driver_capture_free(CUstream stream, CUdeviceptr address);
+/* Takes back a block of a graph that was freed outside of one; with the lock held. */
+void driver_graph_give(unsigned gpu, uint64_t bytes);
+
+/* Work. */
+int driver_capturing(CUstream stream);
+CUresult driver_queue(CUstream stream, uint64_t duration);
+void driver_wait(uint64_t until);
+
+/* An entry point of the driver, as cuGetProcAddress knows it. */
+typedef struct {
+    const char *symbol;
+    int version;
+    int per_thread;
+    void *function;
+} driver_entry;
+extern const driver_entry driver_entries[];
+
+/* Lays out the private tables that the CUDA runtime asks for. */
+CUresult driver_export_table(const void **table, const CUuuid *id);
+
+#endif

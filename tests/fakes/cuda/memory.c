@@ -1,0 +1,427 @@
+/* Memory of the fake driver: plain, pitched and managed allocations, arrays and mipmaps, host memory. */
+#include "driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BUCKETS 4096
+#define PITCH 512ULL
+#define FIRST_ADDRESS 0x7000000000000ULL
+
+struct CUarray_st {
+    CUDA_ARRAY3D_DESCRIPTOR as;
+    uint64_t bytes;
+    unsigned gpu;
+    int level; /* of a mipmap, whose memory it shares */
+};
+
+struct CUmipmappedArray_st {
+    CUDA_ARRAY3D_DESCRIPTOR as;
+    uint64_t bytes;
+    unsigned gpu, levels;
+};
+
+static block *table[BUCKETS];
+static CUdeviceptr next_address = FIRST_ADDRESS;
+
+static unsigned bucket(CUdeviceptr address)
+{
+    return (unsigned)(address / GRANULARITY % BUCKETS);
+}
+
+CUdeviceptr driver_address(uint64_t bytes)
+{
+    CUdeviceptr result = next_address;
+    next_address += (bytes + GRANULARITY - 1) / GRANULARITY * GRANULARITY + GRANULARITY;
+    return result;
+}
+
+block *driver_add(CUdeviceptr address, uint64_t bytes, block_kind kind, unsigned gpu)
+{
+    block *made = calloc(1, sizeof *made), **head = &table[bucket(address)];
+    made->address = address;
+    made->bytes = bytes;
+    made->kind = kind;
+    made->gpu = gpu;
+    made->context = driver_context();
+    made->next = *head;
+    return *head = made;
+}
+
+block *driver_remove(CUdeviceptr address)
+{
+    for (block **each = &table[bucket(address)]; *each != NULL; each = &(*each)->next)
+        if ((*each)->address == address) {
+            block *found = *each;
+            *each = found->next;
+            return found;
+        }
+    return NULL;
+}
+
+block *driver_find(CUdeviceptr inside)
+{
+    for (unsigned index = 0; index < BUCKETS; index++)
+        for (block *each = table[index]; each != NULL; each = each->next)
+            if (inside >= each->address && inside < each->address + each->bytes)
+                return each;
+    return NULL;
+}
+
+static void give(block *each)
+{
+    switch (each->kind) {
+    case BLOCK_PLAIN:
+    case BLOCK_MANAGED: machine_give(each->gpu, each->bytes); break;
+    case BLOCK_POOL: driver_pool_give(each->pool, each->bytes); break;
+    case BLOCK_GRAPH: driver_graph_give(each->gpu, each->bytes); break;
+    case BLOCK_HOST:
+    case BLOCK_IMPORT: break;
+    }
+    free(each);
+}
+
+void driver_free_context(struct CUctx_st *context)
+{
+    for (unsigned index = 0; index < BUCKETS; index++)
+        for (block **each = &table[index]; *each != NULL;) {
+            block *found = *each;
+            if (found->context == context && (found->kind == BLOCK_PLAIN || found->kind == BLOCK_MANAGED)) {
+                *each = found->next;
+                give(found);
+            } else {
+                each = &found->next;
+            }
+        }
+}
+
+static CUresult ready(const void *result)
+{
+    if (driver_ready() != CUDA_SUCCESS)
+        return driver_ready();
+    if (result == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return driver_context() == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+static CUresult allocate(CUdeviceptr *address, uint64_t bytes, block_kind kind)
+{
+    unsigned gpu;
+    CUresult code = ready(address);
+    if (code == CUDA_SUCCESS && bytes == 0)
+        code = CUDA_ERROR_INVALID_VALUE;
+    if (code != CUDA_SUCCESS)
+        return code;
+    gpu = driver_context()->gpu;
+    pthread_mutex_lock(&driver_lock);
+    if (machine_take(gpu, bytes) != 0)
+        code = CUDA_ERROR_OUT_OF_MEMORY;
+    else
+        *address = driver_add(driver_address(bytes), bytes, kind, gpu)->address;
+    pthread_mutex_unlock(&driver_lock);
+    return code;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+{
+    FAULT();
+    return allocate(dptr, bytesize, BLOCK_PLAIN);
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned ElementSizeBytes)
+{
+    FAULT();
+    if (pPitch == NULL || (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16))
+        return CUDA_ERROR_INVALID_VALUE;
+    *pPitch = (WidthInBytes + PITCH - 1) / PITCH * PITCH;
+    return allocate(dptr, *pPitch * Height, BLOCK_PLAIN);
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned flags)
+{
+    FAULT();
+    if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)
+        return CUDA_ERROR_INVALID_VALUE;
+    return allocate(dptr, bytesize, BLOCK_MANAGED);
+}
+
+CUresult cuMemFree_v2(CUdeviceptr dptr)
+{
+    block *found;
+    FAULT();
+    if (driver_ready() != CUDA_SUCCESS)
+        return driver_ready();
+    if (dptr == 0)
+        return CUDA_SUCCESS;
+    pthread_mutex_lock(&driver_lock);
+    found = driver_remove(dptr);
+    if (found != NULL)
+        give(found);
+    pthread_mutex_unlock(&driver_lock);
+    return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
+{
+    FAULT();
+    if (driver_capturing(hStream))
+        return driver_capture_free(hStream, dptr);
+    return dptr == 0 ? CUDA_ERROR_INVALID_VALUE : cuMemFree_v2(dptr);
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
+{
+    block *found;
+    FAULT();
+    pthread_mutex_lock(&driver_lock);
+    found = driver_find(dptr);
+    if (found != NULL && pbase != NULL)
+        *pbase = found->address;
+    if (found != NULL && psize != NULL)
+        *psize = found->bytes;
+    pthread_mutex_unlock(&driver_lock);
+    return found ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
+{
+    CUresult code;
+    FAULT();
+    code = ready(free_bytes);
+    if (code == CUDA_SUCCESS && total == NULL)
+        code = CUDA_ERROR_INVALID_VALUE;
+    if (code != CUDA_SUCCESS)
+        return code;
+    *total = machine()->memory;
+    *free_bytes = *total - machine_used(driver_context()->gpu);
+    return CUDA_SUCCESS;
+}
+
+/* the 32-bit form of CUDA 2 */
+CUresult cuMemGetInfo(unsigned *free_bytes, unsigned *total)
+{
+    size_t wide_free, wide_total;
+    CUresult code = cuMemGetInfo_v2(&wide_free, &wide_total);
+    if (code != CUDA_SUCCESS)
+        return code;
+    *free_bytes = wide_free > UINT32_MAX ? UINT32_MAX : (unsigned)wide_free;
+    *total = wide_total > UINT32_MAX ? UINT32_MAX : (unsigned)wide_total;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned Flags)
+{
+    CUresult code = ready(pp);
+    (void)Flags;
+    if (code == CUDA_SUCCESS && (*pp = malloc(bytesize)) == NULL)
+        code = CUDA_ERROR_OUT_OF_MEMORY;
+    return code;
+}
+
+CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
+{
+    return cuMemHostAlloc(pp, bytesize, 0);
+}
+
+CUresult cuMemFreeHost(void *p)
+{
+    free(p);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+{
+    block *found;
+    pthread_mutex_lock(&driver_lock);
+    found = driver_find(dptr);
+    memset(pHandle, 0, sizeof *pHandle);
+    if (found != NULL)
+        memcpy(pHandle->reserved, &found->bytes, sizeof found->bytes);
+    pthread_mutex_unlock(&driver_lock);
+    return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned Flags)
+{
+    uint64_t bytes;
+    CUresult code = ready(pdptr);
+    (void)Flags;
+    if (code != CUDA_SUCCESS)
+        return code;
+    memcpy(&bytes, handle.reserved, sizeof bytes);
+    pthread_mutex_lock(&driver_lock);
+    *pdptr = driver_add(driver_address(bytes), bytes, BLOCK_IMPORT, driver_context()->gpu)->address;
+    pthread_mutex_unlock(&driver_lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned Flags)
+{
+    return cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+    return cuMemFree_v2(dptr);
+}
+
+static uint64_t element(CUarray_format format)
+{
+    switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8: return 1;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF: return 2;
+    default: return 4;
+    }
+}
+
+static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *as, unsigned level)
+{
+    uint64_t width = as->Width >> level, height = as->Height >> level, depth = as->Depth >> level, bytes;
+    if (as->Flags & CUDA_ARRAY3D_LAYERED)
+        depth = as->Depth;
+    bytes = (width ? width : 1) * (height ? height : 1) * (depth ? depth : 1) * as->NumChannels * element(as->Format);
+    return (bytes + PITCH - 1) / PITCH * PITCH;
+}
+
+static int without_memory(const CUDA_ARRAY3D_DESCRIPTOR *as)
+{
+    return (as->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0;
+}
+
+static CUresult make_array(CUarray *handle, const CUDA_ARRAY3D_DESCRIPTOR *as)
+{
+    struct CUarray_st *made;
+    CUresult code = ready(handle);
+    if (code == CUDA_SUCCESS && (as == NULL || as->Width == 0 || as->NumChannels == 0))
+        code = CUDA_ERROR_INVALID_VALUE;
+    if (code != CUDA_SUCCESS)
+        return code;
+    made = calloc(1, sizeof *made);
+    made->as = *as;
+    made->gpu = driver_context()->gpu;
+    made->bytes = without_memory(as) ? 0 : level_bytes(as, 0);
+    if (machine_take(made->gpu, made->bytes) != 0) {
+        free(made);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *handle = made;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
+{
+    CUDA_ARRAY3D_DESCRIPTOR as = {0};
+    FAULT();
+    if (pAllocateArray == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    as.Width = pAllocateArray->Width;
+    as.Height = pAllocateArray->Height;
+    as.Format = pAllocateArray->Format;
+    as.NumChannels = pAllocateArray->NumChannels;
+    return make_array(pHandle, &as);
+}
+
+CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
+{
+    FAULT();
+    return make_array(pHandle, pAllocateArray);
+}
+
+CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
+{
+    const CUDA_ARRAY3D_DESCRIPTOR *as = &hArray->as;
+    *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){as->Width, as->Height, as->Format, as->NumChannels};
+    return CUDA_SUCCESS;
+}
+
+CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
+{
+    *pArrayDescriptor = hArray->as;
+    return CUDA_SUCCESS;
+}
+
+static CUresult requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *result, const CUDA_ARRAY3D_DESCRIPTOR *as, unsigned levels)
+{
+    if (!(as->Flags & CUDA_ARRAY3D_DEFERRED_MAPPING))
+        return CUDA_ERROR_INVALID_VALUE; /* as NVIDIA says of arrays that have their memory already */
+    memset(result, 0, sizeof *result);
+    for (unsigned level = 0; level < levels; level++)
+        result->size += level_bytes(as, level);
+    result->alignment = PITCH;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUarray array, CUdevice device)
+{
+    (void)device;
+    return requirements(memoryRequirements, &array->as, 1);
+}
+
+CUresult cuArrayDestroy(CUarray hArray)
+{
+    FAULT();
+    if (hArray == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!hArray->level)
+        machine_give(hArray->gpu, hArray->bytes);
+    free(hArray);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *as, unsigned numMipmapLevels)
+{
+    struct CUmipmappedArray_st *made;
+    CUresult code;
+    FAULT();
+    code = ready(pHandle);
+    if (code == CUDA_SUCCESS && (as == NULL || as->Width == 0 || as->NumChannels == 0))
+        code = CUDA_ERROR_INVALID_VALUE;
+    if (code != CUDA_SUCCESS)
+        return code;
+    made = calloc(1, sizeof *made);
+    made->as = *as;
+    made->gpu = driver_context()->gpu;
+    made->levels = numMipmapLevels;
+    for (unsigned level = 0; level < numMipmapLevels && !without_memory(as); level++)
+        made->bytes += level_bytes(as, level);
+    if (machine_take(made->gpu, made->bytes) != 0) {
+        free(made);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *pHandle = made;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned level)
+{
+    struct CUarray_st *made;
+    if (pLevelArray == NULL || hMipmappedArray == NULL || level >= hMipmappedArray->levels)
+        return CUDA_ERROR_INVALID_VALUE;
+    made = calloc(1, sizeof *made);
+    made->as = hMipmappedArray->as;
+    made->gpu = hMipmappedArray->gpu;
+    made->level = 1;
+    *pLevelArray = made;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMipmappedArrayGetMemoryRequirements(
+    CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device)
+{
+    (void)device;
+    return requirements(memoryRequirements, &mipmap->as, mipmap->levels);
+}
+
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
+{
+    FAULT();
+    if (hMipmappedArray == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    machine_give(hMipmappedArray->gpu, hMipmappedArray->bytes);
+    free(hMipmappedArray);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,396 @@
+/* Work of the fake driver: streams, events, modules and launches. A GPU works off one queue for all its processes.
+ *
+ * A kernel's name tells how long it runs: "busy_250us", "busy_3ms"; any other name runs no time at all.
+ */
+#define _GNU_SOURCE
+#include "driver.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SECOND 1000000000ULL
+#define AHEAD (SECOND / 2) /* how far a process can queue ahead before a launch waits */
+
+struct CUmod_st {
+    struct CUfunc_st *functions[16];
+    int count;
+};
+
+struct CUctx_st *driver_stream_context(CUstream stream)
+{
+    if (stream == NULL || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
+        return driver_context();
+    return stream->context;
+}
+
+static uint64_t *tail_of(CUstream stream)
+{
+    if (stream == NULL || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
+        return &driver_context()->tail;
+    return &stream->tail;
+}
+
+static int named(CUstream stream)
+{
+    return stream != NULL && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
+}
+
+int driver_capturing(CUstream stream)
+{
+    return named(stream) && stream->capture != NULL;
+}
+
+void driver_wait(uint64_t until)
+{
+    struct timespec at = {(time_t)(until / SECOND), (long)(until % SECOND)};
+    while (machine_now() < until && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
+        ;
+}
+
+CUresult driver_queue(CUstream stream, uint64_t duration)
+{
+    struct CUctx_st *context = driver_stream_context(stream);
+    uint64_t *tail, end;
+    if (driver_ready() != CUDA_SUCCESS)
+        return driver_ready();
+    if (context == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (driver_capturing(stream))
+        return driver_capture_kernel(stream, duration);
+    if (duration == 0)
+        return CUDA_SUCCESS;
+    pthread_mutex_lock(&driver_lock);
+    tail = tail_of(stream);
+    end = machine_run(context->gpu, *tail, duration);
+    *tail = end;
+    if (context->tail < end)
+        context->tail = end;
+    pthread_mutex_unlock(&driver_lock);
+    if (end > machine_now() + AHEAD)
+        driver_wait(end - AHEAD);
+    return CUDA_SUCCESS;
+}
+
+static CUresult synchronise(uint64_t until)
+{
+    driver_wait(until);
+    pthread_mutex_lock(&driver_lock);
+    driver_pools_settle();
+    pthread_mutex_unlock(&driver_lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize(void)
+{
+    FAULT();
+    if (driver_ready() != CUDA_SUCCESS)
+        return driver_ready();
+    return driver_context() ? synchronise(driver_context()->tail) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext ctx)
+{
+    return ctx == NULL ? cuCtxSynchronize() : synchronise(ctx->tail);
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned flags, int priority)
+{
+    struct CUstream_st *made;
+    FAULT();
+    if (driver_ready() != CUDA_SUCCESS)
+        return driver_ready();
+    if (phStream == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (driver_context() == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    made = calloc(1, sizeof *made);
+    made->context = driver_context();
+    made->flags = flags;
+    made->priority = priority;
+    *phStream = made;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreate(CUstream *phStream, unsigned Flags)
+{
+    return cuStreamCreateWithPriority(phStream, Flags, 0);
+}
+
+CUresult cuStreamDestroy_v2(CUstream hStream)
+{
+    FAULT();
+    if (!named(hStream))
+        return CUDA_ERROR_INVALID_HANDLE;
+    free(hStream); /* its work goes on: the context's tail knows it */
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamDestroy(CUstream hStream)
+{
+    return cuStreamDestroy_v2(hStream);
+}
+
+static CUresult check(CUstream stream)
+{
+    if (driver_ready() != CUDA_SUCCESS)
+        return driver_ready();
+    return driver_stream_context(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuStreamSynchronize(CUstream hStream)
+{
+    CUresult code;
+    FAULT();
+    code = check(hStream);
+    if (code == CUDA_SUCCESS && driver_capturing(hStream))
+        code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    return code != CUDA_SUCCESS ? code : synchronise(*tail_of(hStream));
+}
+
+CUresult cuStreamQuery(CUstream hStream)
+{
+    CUresult code;
+    FAULT();
+    code = check(hStream);
+    if (code == CUDA_SUCCESS && driver_capturing(hStream))
+        code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (code == CUDA_SUCCESS && machine_now() < *tail_of(hStream))
+        code = CUDA_ERROR_NOT_READY;
+    return code;
+}
+
+CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned Flags)
+{
+    uint64_t *tail;
+    CUresult code;
+    FAULT();
+    (void)Flags;
+    code = check(hStream);
+    if (code != CUDA_SUCCESS)
+        return code;
+    tail = tail_of(hStream);
+    if (hEvent->done > *tail)
+        *tail = hEvent->done;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
+{
+    *pctx = driver_stream_context(hStream);
+    return check(hStream);
+}
+
+CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
+{
+    CUresult code = check(hStream);
+    if (code == CUDA_SUCCESS)
+        *device = driver_stream_context(hStream)->device;
+    return code;
+}
+
+CUresult cuStreamGetFlags(CUstream hStream, unsigned *flags)
+{
+    *flags = named(hStream) ? hStream->flags : 0;
+    return check(hStream);
+}
+
+CUresult cuStreamGetPriority(CUstream hStream, int *priority)
+{
+    *priority = named(hStream) ? hStream->priority : 0;
+    return check(hStream);
+}
+
+CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId)
+{
+    *streamId = (unsigned long long)(uintptr_t)hStream;
+    return check(hStream);
+}
+
+CUresult cuEventCreate(CUevent *phEvent, unsigned Flags)
+{
+    FAULT();
+    (void)Flags;
+    if (phEvent == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *phEvent = calloc(1, sizeof **phEvent);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
+{
+    CUresult code;
+    FAULT();
+    code = check(hStream);
+    if (code != CUDA_SUCCESS || driver_capturing(hStream))
+        return code;
+    hEvent->done = *tail_of(hStream);
+    if (hEvent->done < machine_now())
+        hEvent->done = machine_now();
+    hEvent->recorded = 1;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned flags)
+{
+    (void)flags;
+    return cuEventRecord(hEvent, hStream);
+}
+
+CUresult cuEventQuery(CUevent hEvent)
+{
+    FAULT();
+    return hEvent->recorded && machine_now() < hEvent->done ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+CUresult cuEventSynchronize(CUevent hEvent)
+{
+    FAULT();
+    return hEvent->recorded ? synchronise(hEvent->done) : CUDA_SUCCESS;
+}
+
+CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    FAULT();
+    if (!hStart->recorded || !hEnd->recorded)
+        return CUDA_ERROR_INVALID_HANDLE;
+    *pMilliseconds = (float)((double)hEnd->done - (double)hStart->done) / 1e6F;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    return cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
+}
+
+CUresult cuEventDestroy_v2(CUevent hEvent)
+{
+    FAULT();
+    free(hEvent);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy(CUevent hEvent)
+{
+    return cuEventDestroy_v2(hEvent);
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+    FAULT();
+    if (driver_context() == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (module == NULL || image == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *module = calloc(1, sizeof **module);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
+{
+    return cuModuleLoadData(module, fatCubin);
+}
+
+CUresult cuModuleUnload(CUmodule hmod)
+{
+    FAULT();
+    for (int index = 0; index < hmod->count; index++)
+        free(hmod->functions[index]);
+    free(hmod);
+    return CUDA_SUCCESS;
+}
+
+static uint64_t duration_of(const char *name)
+{
+    unsigned long long number;
+    char unit[3] = "";
+    if (sscanf(name, "busy_%llu%2s", &number, unit) != 2)
+        return 0;
+    return number * (strcmp(unit, "ns") == 0 ? 1 : strcmp(unit, "us") == 0 ? 1000 : strcmp(unit, "ms") == 0 ? 1000000 : 0);
+}
+
+CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
+{
+    struct CUfunc_st *made;
+    FAULT();
+    if (hfunc == NULL || hmod == NULL || name == NULL || hmod->count == 16)
+        return CUDA_ERROR_INVALID_VALUE;
+    made = calloc(1, sizeof *made);
+    snprintf(made->name, sizeof made->name, "%s", name);
+    made->duration = duration_of(name);
+    *hfunc = hmod->functions[hmod->count++] = made;
+    return CUDA_SUCCESS;
+}
+
+static CUresult launch(CUfunction function, CUstream stream)
+{
+    return function == NULL ? CUDA_ERROR_INVALID_HANDLE : driver_queue(stream, function->duration);
+}
+
+CUresult cuLaunchKernel(CUfunction f, unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ, unsigned blockDimX,
+    unsigned blockDimY, unsigned blockDimZ, unsigned sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
+{
+    FAULT();
+    (void)gridDimX, (void)gridDimY, (void)gridDimZ, (void)blockDimX, (void)blockDimY, (void)blockDimZ;
+    (void)sharedMemBytes, (void)kernelParams, (void)extra;
+    return launch(f, hStream);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
+{
+    FAULT();
+    (void)kernelParams, (void)extra;
+    return config == NULL ? CUDA_ERROR_INVALID_VALUE : launch(f, config->hStream);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ,
+    unsigned blockDimX, unsigned blockDimY, unsigned blockDimZ, unsigned sharedMemBytes, CUstream hStream,
+    void **kernelParams)
+{
+    FAULT();
+    (void)gridDimX, (void)gridDimY, (void)gridDimZ, (void)blockDimX, (void)blockDimY, (void)blockDimZ;
+    (void)sharedMemBytes, (void)kernelParams;
+    return launch(f, hStream);
+}
+
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList, unsigned numDevices, unsigned flags)
+{
+    FAULT();
+    (void)flags;
+    for (unsigned index = 0; index < numDevices; index++) {
+        CUresult code = launch(launchParamsList[index].function, launchParamsList[index].hStream);
+        if (code != CUDA_SUCCESS)
+            return code;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLaunch(CUfunction f)
+{
+    FAULT();
+    return launch(f, NULL);
+}
+
+CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
+{
+    FAULT();
+    (void)grid_width, (void)grid_height;
+    return launch(f, NULL);
+}
+
+CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
+{
+    FAULT();
+    (void)grid_width, (void)grid_height;
+    return launch(f, hStream);
+}
+
+CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
+{
+    FAULT();
+    (void)hStream;
+    fn(userData);
+    return CUDA_SUCCESS;
+}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -33,6 +33,10 @@ CAPACITY_LOCK = 0x50454E54
 
 SERVICES_LOCK = 0x50454E56
 """Key of the advisory lock that a transaction holds while it gives a session its addresses at the edge."""
+
+
+Begin = Callable[[], AbstractAsyncContextManager[AsyncSession]]
+"""What gives a transaction: `Database.transaction`, or the leader's."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -105,11 +109,11 @@ class Database:
     async def leadership(self) -> AsyncIterator[Leadership]:
         """Give the means to become the one process that runs the reconcilers."""
         if self.embedded:
-            yield Leadership(None)
+            yield Leadership(self, None)
             return
         async with self.engine.connect() as connection:
             try:
-                yield Leadership(await connection.execution_options(isolation_level="AUTOCOMMIT"))
+                yield Leadership(self, connection)
             finally:
                 # The lock ends with the connection only if that is closed, not given back to the pool.
                 await connection.invalidate()
@@ -122,8 +126,9 @@ class Database:
 class Leadership:
     """A lock in the database that one process holds as long as its connection lives."""
 
-    def __init__(self, connection: AsyncConnection | None) -> None:
+    def __init__(self, database: Database, connection: AsyncConnection | None) -> None:
         """Use a connection of its own; None where the database belongs to one process anyway."""
+        self._database = database
         self._connection = connection
         self._held = connection is None
 
@@ -137,9 +142,24 @@ class Leadership:
             else:
                 result = await self._connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": LEADER_LOCK})
                 self._held = bool(result.scalar_one())
+            await self._connection.commit()
         except OperationalError as error:
             raise UnavailableError("the database cannot be reached", cure="start PostgreSQL") from error
         return self._held
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncSession]:
+        """Give a transaction that cannot be committed by a process that is the leader no more.
+
+        It runs on the connection that holds the lock. Where that has ended, and another process may be the leader,
+        PostgreSQL has undone the transaction before; a new leader finds what was committed.
+        """
+        if self._connection is None:
+            async with self._database.transaction() as db:
+                yield db
+            return
+        async with AsyncSession(self._connection, expire_on_commit=False) as db, db.begin():
+            yield db
 
 
 async def exclusively(db: AsyncSession, key: int) -> None:

@@ -46,7 +46,8 @@ async def remove(db: AsyncSession, name: str, caller: Identity) -> None:
     it comes back as a new node.
     """
     caller.check(Action.NODE_DELETE)
-    node = await service.get(db, name)
+    # What the scheduler has given places there is seen now, and nothing more is given any.
+    node = await service.get(db, name, lock=True)
     live = await sessions.of_nodes(db, [node.id], HOLDING)
     if node.state is not NodeState.LOST and (node.mode is not NodeMode.MAINTENANCE or live):
         raise ConflictError(

@@ -17,9 +17,12 @@ async def every(db: AsyncSession) -> Sequence[Node]:
     return (await db.scalars(select(Node).order_by(Node.name))).all()
 
 
-async def by_name(db: AsyncSession, name: str) -> Node | None:
-    """Return the node of that name."""
-    return (await db.scalars(select(Node).where(Node.name == name))).one_or_none()
+async def by_name(db: AsyncSession, name: str, *, lock: bool = False) -> Node | None:
+    """Return the node of that name; `lock` keeps sessions from being placed on it until the transaction ends."""
+    query = select(Node).where(Node.name == name)
+    if lock:
+        query = query.with_for_update(of=Node).execution_options(populate_existing=True)
+    return (await db.scalars(query)).one_or_none()
 
 
 async def by_names(db: AsyncSession, names: Iterable[str]) -> dict[str, Node]:

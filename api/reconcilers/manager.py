@@ -15,7 +15,7 @@ import structlog
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
-from api.database import Database, now
+from api.database import Begin, Database, now
 from api.engine.base import Engine
 from api.images.check import Checker
 from api.nodes.heartbeats import Heartbeats
@@ -116,17 +116,20 @@ class Manager:
                 async with self._database.leadership() as leadership:
                     while True:
                         if await leadership.hold():
-                            await self._pass()
+                            await self._pass(leadership.transaction)
                         await _wait(self._woken, TICK_S)
                         self._woken.clear()
             except Exception as error:
                 log.exception("lead", error=str(error))
                 await asyncio.sleep(TICK_S)
 
-    async def _pass(self) -> bool:
-        """Do everything that can be done now; returns whether anything was begun."""
+    async def _pass(self, begin: Begin | None = None) -> bool:
+        """Do everything that can be done now; returns whether anything was begun.
+
+        `begin` gives the transactions of a leader, in which alone places are given away.
+        """
         await self._rules.apply()
-        await self.loop.run()
+        await self.loop.run(begin)
         async with self._database.reading() as db:
             waiting = await upkeep.in_operation(db)
             images = await self._checker.due(db)

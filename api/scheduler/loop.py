@@ -15,7 +15,7 @@ from uuid import UUID
 import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.database import Database, now
+from api.database import Begin, Database, now
 from api.groups import service as groups
 from api.groups.permissions import Permissions
 from api.nodes.fleet import Fleet
@@ -71,8 +71,11 @@ class Loop:
         self._said: frozenset[str] = frozenset()
         self.last: Cycle | None = None
 
-    async def run(self) -> int:
-        """Serve the queue once, where there is anything new to it; returns how many sessions got their places."""
+    async def run(self, begin: Begin | None = None) -> int:
+        """Serve the queue once, where there is anything new to it; returns how many sessions got their places.
+
+        `begin` gives the transaction in which that is written: a leader's own fails where it was deposed meanwhile.
+        """
         moment = now()
         async with self._database.reading() as db:
             mark = await self._look(db, moment)
@@ -80,7 +83,7 @@ class Loop:
                 return 0
             read = await self._read(db, moment)
         decision = await asyncio.to_thread(self._decide, read.snapshot)
-        placed = await self._apply(read, decision)
+        placed = await self._apply(read, decision, begin or self._database.transaction)
         self._say(decision)
         self._mark, self._due = mark, self._next(read.snapshot)
         self.last = Cycle(read.snapshot, decision)
@@ -169,7 +172,7 @@ class Loop:
         self._planner.sync(snapshot)
         return self._planner.decide(snapshot.queue, snapshot.now, snapshot.rules)
 
-    async def _apply(self, read: _Read, decision: Decision) -> int:
+    async def _apply(self, read: _Read, decision: Decision, begin: Begin) -> int:
         """Write what was decided; whatever has changed since it was read is left to the next cycle."""
         placed = {
             row.id: Placed(row.revision, decision.placements[str(row.id)])
@@ -179,10 +182,19 @@ class Loop:
         remarks = [*self._waits(read.queue, decision), *read.outside]
         if not (placed or remarks or decision.reclaims):
             return 0
-        async with self._database.transaction() as db:
+        async with begin() as db:
+            # The nodes before the sessions, as who deletes a node locks them.
+            possible = await self._on_known_nodes(db, placed)
             await self._take_back(db, read, decision)
             await scheduling.remark(db, remarks)
-            return await scheduling.start(db, placed, self._fleet.ids)
+            return await scheduling.start(db, possible, self._fleet.ids)
+
+    async def _on_known_nodes(self, db: AsyncSession, placed: Mapping[UUID, Placed]) -> dict[UUID, Placed]:
+        """Leave out what would come to a node that has been deleted; the others stay until the transaction ends."""
+        ids = self._fleet.ids
+        wanted = {id_: {ids[place.node] for place in each.placements} for id_, each in placed.items()}
+        there = await scheduling.hold_nodes(db, set[UUID]().union(*wanted.values()))
+        return {id_: each for id_, each in placed.items() if wanted[id_] <= there}
 
     async def _take_back(self, db: AsyncSession, read: _Read, decision: Decision) -> None:
         names = {str(row.id): f"{read.names[row.project_id]}/{row.name}" for row in read.queue}

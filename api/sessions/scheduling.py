@@ -121,6 +121,15 @@ async def places(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, tuple[Pl
     return {id_: tuple(placements) for id_, placements in found.items()}
 
 
+async def hold_nodes(db: AsyncSession, ids: Collection[UUID]) -> set[UUID]:
+    """Return which of some nodes there are; none of these is deleted until the transaction ends."""
+    found: set[UUID] = set()
+    for part in _chunks(ids):
+        query = select(Node.id).where(Node.id.in_(part)).order_by(Node.id)
+        found |= set(await db.scalars(query.with_for_update(read=True, key_share=True)))
+    return found
+
+
 async def start(db: AsyncSession, placed: Mapping[UUID, Placed], node_ids: Mapping[str, UUID]) -> int:
     """Give waiting sessions their places; returns how many got them. One that has changed since is left alone.
 
@@ -158,7 +167,10 @@ async def start(db: AsyncSession, placed: Mapping[UUID, Placed], node_ids: Mappi
 
 
 async def remark(db: AsyncSession, remarks: Sequence[Remark]) -> None:
-    """Write why sessions wait; one that has changed since it was read is left alone."""
+    """Write why sessions wait; one that has changed since it was read is left alone.
+
+    What is told to people changes nothing of the session: its revision stays, and nothing is decided anew for it.
+    """
     if not remarks:
         return
     query = (
@@ -169,7 +181,6 @@ async def remark(db: AsyncSession, remarks: Sequence[Remark]) -> None:
             reason=bindparam("reason"),
             cause=bindparam("cause"),
             position=bindparam("position"),
-            revision=bindparam("read") + 1,
         )
     )
     rows = [

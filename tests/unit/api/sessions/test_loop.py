@@ -193,3 +193,36 @@ async def test_the_queue_and_the_last_cycle_can_be_looked_at(ready: Cluster) -> 
         assert Planner.of(snapshot).decide(snapshot.queue, snapshot.now, snapshot.rules) == decision
         await refused(alice.get(f"{V1}/scheduler/queue"), 403)
         await refused(alice.get(f"{V1}/scheduler/cycle"), 403)
+
+
+async def test_what_people_are_told_is_no_reason_to_decide_again(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run(ready, gpu_milli=4000)
+    await loop_of(ready).run()
+    decided = count_decisions(monkeypatch)
+    await ok(ready.admin.post(f"{V1}/sessions/batch", json=body("job", count=3, gpu_milli=1000)))
+    for _ in range(3):
+        await loop_of(ready).run()
+    assert decided == [3]
+    assert [(await ready.session(f"job-{number}"))["position"] for number in (1, 2, 3)] == [1, 2, 3]
+
+
+async def test_a_node_that_is_deleted_meanwhile_gets_nothing_and_hinders_nobody(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between reading and writing an administrator deletes one of the nodes that were chosen."""
+    await ready.add_node("worker2")
+    for name in ("one", "two"):
+        await ready.submit(name, gpu_milli=4000)
+    apply = Loop._apply
+
+    async def late(self: Loop, *args: Any) -> int:
+        await ok(ready.admin.patch(f"{V1}/nodes/worker2/mode", json={"mode": "maintenance"}))
+        await ok(ready.admin.delete(f"{V1}/nodes/worker2"))
+        return await apply(self, *args)
+
+    monkeypatch.setattr(Loop, "_apply", late)
+    assert await loop_of(ready).run() == 1
+    found = {(session["state"], session["node"]) for name in ("one", "two") if (session := await ready.session(name))}
+    assert found == {("SCHEDULED", "worker1"), ("PENDING", None)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any
 
@@ -35,6 +35,7 @@ from appliance.agent.protocol import (
     ContainerSpec,
     ContainerState,
     ExecControl,
+    GpuShares,
     ImageRequest,
     ImageState,
     Inventory,
@@ -42,6 +43,7 @@ from appliance.agent.protocol import (
 from appliance.agent.settings import Settings
 from appliance.agent.supervisor import Supervisor
 from appliance.agent.terminal import Terminal
+from appliance.agent.upkeep import Upkeep
 from reservoir.errors import (
     ConflictError,
     ForbiddenError,
@@ -64,8 +66,16 @@ _STATUS: dict[type[PenstockError], int] = {
 _command = TypeAdapter(Annotated[list[str], Query(min_length=1)])
 
 
-def make(settings: Settings, inventory: Inventory, engine: Engine, images: Images, supervisor: Supervisor) -> FastAPI:
-    """Return the application of one agent."""
+def make(
+    settings: Settings,
+    inventory: Callable[[], Inventory],
+    engine: Engine,
+    *,
+    images: Images,
+    supervisor: Supervisor,
+    upkeep: Upkeep,
+) -> FastAPI:
+    """Return the application of one agent; `inventory` tells what the node has now."""
 
     def allowed(connection: HTTPConnection) -> None:
         peer = connection.state.peer
@@ -85,12 +95,14 @@ def make(settings: Settings, inventory: Inventory, engine: Engine, images: Image
         tasks = [
             asyncio.create_task(supervisor.watch()),
             asyncio.create_task(Reporter(settings, inventory, supervisor).run()),
+            *(asyncio.create_task(work) for work in upkeep.tasks(supervisor)),
         ]
         yield
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await supervisor.close()
+        upkeep.close()
         engine.close()
 
     app = FastAPI(
@@ -106,11 +118,11 @@ def make(settings: Settings, inventory: Inventory, engine: Engine, images: Image
 
     @app.get(HEALTH_PATH)
     async def health() -> dict[str, str]:
-        return {"status": "ok", "name": settings.name, "version": inventory.agent_version}
+        return {"status": "ok", "name": settings.name, "version": inventory().agent_version}
 
     @app.get(INVENTORY_PATH)
     async def show_inventory() -> Inventory:
-        return inventory
+        return inventory()
 
     @app.put(IMAGES_PATH)
     async def ask_for_image(request: ImageRequest) -> ImageState:
@@ -125,6 +137,10 @@ def make(settings: Settings, inventory: Inventory, engine: Engine, images: Image
         if spec.id != identity:
             raise InputError(f"the path names {identity}", where="id", cure="use one id in path and body")
         return await supervisor.launch(spec)
+
+    @app.put(CONTAINER_PATH + "/gpus")
+    async def resize(identity: str, wanted: GpuShares) -> ContainerState:
+        return await supervisor.resize(identity, wanted.gpus)
 
     @app.delete(CONTAINER_PATH, status_code=204)
     async def remove(identity: str, grace_s: Annotated[int, Query(ge=0, le=MAX_GRACE_S)] = 10) -> Response:

@@ -19,6 +19,8 @@ from pydantic import TypeAdapter
 from appliance.agent import cores, folders
 from appliance.agent.cores import NO_CORES, CoreGrant
 from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuDevice, GpuGrant
+from appliance.gpu.devices import Needs
+from appliance.gpu.kinds import Enforcement
 from appliance.gpu.share import MILLI, format_gpus
 from reservoir.errors import ConflictError, InputError, Problem
 
@@ -32,13 +34,14 @@ LABEL_SESSION_NAME = "io.penstock.session-name"
 LABEL_PROJECT = "io.penstock.project"
 LABEL_USER = "io.penstock.user"
 LABEL_GPUS = "io.penstock.gpus"
+LABEL_ENFORCEMENT = "io.penstock.enforcement"
 LABEL_CORES = "io.penstock.cores"
 LABEL_CPU_MILLI = "io.penstock.cpu-milli"
 LABEL_PORTS = "io.penstock.ports"
 LABEL_DIGEST = "io.penstock.spec"
 
 FINAL = (ContainerStatus.EXITED, ContainerStatus.FAILED)
-_SYSTEM_FOLDERS = ("/proc", "/sys", "/dev")
+_SYSTEM_FOLDERS = ("/proc", "/sys", "/dev", "/run/penstock", "/usr/lib/penstock", "/etc/ld.so.preload")
 _NEVER = "0001-01-01T00:00:00Z"
 _STATUS = {
     "created": ContainerStatus.CREATING,
@@ -66,6 +69,7 @@ class Limits:
 
 
 LIMITS = Limits()
+NO_NEEDS = Needs()
 
 
 def name_of(identity: str) -> str:
@@ -97,9 +101,16 @@ def check(
             where="id",
             cure="use another node, or end a session on this one",
         )
-    for position, grant in enumerate(spec.gpus):
+    check_room(spec.gpus, devices, live)
+
+
+def check_room(grants: Sequence[GpuGrant], devices: Mapping[str, GpuDevice], others: Iterable[ContainerState]) -> None:
+    """Refuse shares for which GPUs have no room beside those of the containers `others`; raises ConflictError."""
+    live = [state for state in others if state.status not in FINAL]
+    for position, grant in enumerate(grants):
         used = sum(held.milli for state in live for held in state.gpus if held.uuid == grant.uuid)
-        if used + grant.milli > MILLI:
+        # a MIG device goes to one container, whatever its share says
+        if used + (MILLI if devices[grant.uuid].parent else grant.milli) > MILLI:
             raise ConflictError(
                 f"{format_gpus(used)} of GPU {grant.uuid} is in use, so {format_gpus(grant.milli)} more does not fit",
                 where=f"gpus.{position}",
@@ -119,16 +130,18 @@ def check_mounts(spec: ContainerSpec, roots: Sequence[Path]) -> None:
 
 def creation(
     spec: ContainerSpec,
-    devices: Mapping[str, GpuDevice],
     granted: CoreGrant = NO_CORES,
     sources: Sequence[Path] | None = None,
     limits: Limits = LIMITS,
+    *,
+    needs: Needs = NO_NEEDS,
+    kind: Enforcement | None = None,
 ) -> dict[str, Any]:
     """Return the arguments with which docker's `create_container` makes the container of `spec`.
 
-    `sources` are the folders of its mounts without links in them, where they have been made already.
+    `sources` are the folders of its mounts without links in them, where they have been made already. `needs` is what
+    its GPU shares need, which `kind` holds.
     """
-    real = [grant.uuid for grant in spec.gpus if not devices[grant.uuid].simulated]
     host = HostConfig(
         version=API_VERSION,
         init=True,
@@ -148,8 +161,12 @@ def creation(
         mounts=[
             Mount(mount.target, str(source), type="bind", read_only=mount.read_only)
             for mount, source in zip(spec.mounts, sources or [Path(mount.source) for mount in spec.mounts], strict=True)
-        ],
-        device_requests=[DeviceRequest(device_ids=real, capabilities=[["gpu"]])] if real else None,
+        ]
+        + [Mount(mount.target, mount.source, type="bind", read_only=mount.read_only) for mount in needs.mounts],
+        devices=[f"{node}:{node}:rwm" for node in needs.devices] or None,
+        device_requests=[DeviceRequest(device_ids=list(needs.nvidia), capabilities=[["gpu"]])]
+        if needs.nvidia
+        else None,
     )
     return {
         "image": spec.image,
@@ -158,8 +175,8 @@ def creation(
         # an entrypoint of our own also drops the image's command, which is what `command` means
         "entrypoint": spec.command,
         "command": spec.args or None,
-        "environment": _environment(spec, real),
-        "labels": _labels(spec, granted),
+        "environment": _environment(spec, needs),
+        "labels": _labels(spec, granted, kind),
         "host_config": host,
     }
 
@@ -182,7 +199,8 @@ def state_of(inspection: Mapping[str, Any]) -> ContainerState:
         error=error,
         started_at=_time(state["StartedAt"]),
         finished_at=_time(state["FinishedAt"]),
-        gpus=_grants.validate_json(labels[LABEL_GPUS]),
+        gpus=(grants := _grants.validate_json(labels[LABEL_GPUS])),
+        enforcement=kind_of(inspection) if grants else None,
     )
 
 
@@ -190,6 +208,16 @@ def digest_label(inspection: Mapping[str, Any]) -> str:
     """Return the digest of the spec that a container was made from; empty where it is not one of ours."""
     digest: str = (inspection["Config"]["Labels"] or {}).get(LABEL_DIGEST, "")
     return digest
+
+
+def kind_of(inspection: Mapping[str, Any]) -> Enforcement:
+    """Return how the GPU shares of a container of ours are held; those from before there were kinds are not."""
+    return Enforcement(inspection["Config"]["Labels"].get(LABEL_ENFORCEMENT, Enforcement.NONE))
+
+
+def process_of(inspection: Mapping[str, Any]) -> tuple[str, int]:
+    """Return Docker's id of a container, and the id of its first process; 0 where it does not run."""
+    return str(inspection["Id"]), int(inspection["State"]["Pid"])
 
 
 def cores_of(inspection: Mapping[str, Any]) -> CoreGrant:
@@ -209,8 +237,10 @@ def address_of(inspection: Mapping[str, Any]) -> str:
     return next((str(network["IPAddress"]) for network in networks if network["IPAddress"]), "")
 
 
-def _labels(spec: ContainerSpec, granted: CoreGrant) -> dict[str, str]:
+def _labels(spec: ContainerSpec, granted: CoreGrant, kind: Enforcement | None) -> dict[str, str]:
+    held = {LABEL_ENFORCEMENT: str(kind)} if kind else {}
     return {
+        **held,
         LABEL_ID: spec.id,
         LABEL_SESSION: spec.session_id,
         LABEL_SESSION_NAME: spec.session_name,
@@ -224,7 +254,7 @@ def _labels(spec: ContainerSpec, granted: CoreGrant) -> dict[str, str]:
     }
 
 
-def _environment(spec: ContainerSpec, real: Sequence[str]) -> dict[str, str]:
+def _environment(spec: ContainerSpec, needs: Needs) -> dict[str, str]:
     ours = {
         "PENSTOCK_SESSION": spec.session_name,
         "PENSTOCK_PROJECT": spec.project,
@@ -232,8 +262,8 @@ def _environment(spec: ContainerSpec, real: Sequence[str]) -> dict[str, str]:
         "PENSTOCK_GPU_SHARE": ",".join(str(grant.milli) for grant in spec.gpus),
     }
     # images for NVIDIA GPUs ask for all of them by default, and a user may too; a session gets what it was granted
-    ours["NVIDIA_VISIBLE_DEVICES"] = ",".join(real) or "void"
-    return {**cores.threads(spec.cpu_milli), **spec.environment, **ours}
+    ours["NVIDIA_VISIBLE_DEVICES"] = "void"
+    return {**cores.threads(spec.cpu_milli), **spec.environment, **ours, **needs.environment}
 
 
 def _unknown_gpus(spec: ContainerSpec, devices: Mapping[str, GpuDevice]) -> Iterable[Problem]:

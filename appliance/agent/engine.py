@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from appliance.agent import containers, folders
 from appliance.agent.containers import Limits
 from appliance.agent.cores import CoreGrant
-from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuDevice
+from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus
+from appliance.agent.shares import Part
 from reservoir.errors import ConflictError, NotFoundError, PenstockError, UnavailableError
 
 P = ParamSpec("P")
@@ -105,14 +107,16 @@ class Engine:
         return cast("Mapping[str, Any]", self._api.inspect_container(containers.name_of(identity)))
 
     @_translate
-    def create(self, spec: ContainerSpec, devices: Mapping[str, GpuDevice], granted: CoreGrant) -> None:
+    def create(self, spec: ContainerSpec, granted: CoreGrant, part: Part) -> None:
         """Create a container without starting it; one that was made from the same spec before is fine.
 
-        A folder to mount that is not there yet is made. Raises ImageMissingError where the image must be pulled first.
+        A folder to mount that is not there yet is made; `part` is what its GPU shares need. Raises ImageMissingError
+        where the image must be pulled first.
         """
         sources = [folders.make(Path(mount.source), self._mount_roots) for mount in spec.mounts]
         try:
-            self._api.create_container(**containers.creation(spec, devices, granted, sources, self._limits))
+            arguments = containers.creation(spec, granted, sources, self._limits, needs=part.needs, kind=part.kind)
+            self._api.create_container(**arguments)
         except ImageNotFound as error:
             raise ImageMissingError(_reason(error), where="image", cure="pull it") from error
         except APIError as error:
@@ -129,6 +133,12 @@ class Engine:
             failed = {"status": ContainerStatus.FAILED, "error": _reason(error)}
             return self.state(identity).model_copy(update=failed)
         return self.state(identity)
+
+    @_translate
+    def stop(self, identity: str, grace_s: int) -> None:
+        """Stop a container (SIGTERM, after `grace_s` seconds SIGKILL) and keep it; no error where it is gone."""
+        with contextlib.suppress(NotFound):
+            self._api.stop(containers.name_of(identity), timeout=grace_s)
 
     @_translate
     def image(self, reference: str) -> Image | None:

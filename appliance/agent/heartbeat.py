@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 import uuid
+from collections.abc import Callable
 
 import httpx
 import structlog
 from pydantic import ValidationError
 
+from appliance.agent.peer import api_client
 from appliance.agent.protocol import HEARTBEAT_PATH, Heartbeat, HeartbeatReply, Inventory
 from appliance.agent.settings import Settings
 from appliance.agent.supervisor import Supervisor
@@ -19,7 +20,6 @@ log = structlog.get_logger()
 
 MAX_DELAY_S = 5.0
 """Shorter than the time after which a silent node counts as lost, so that an API that was away hears all in time."""
-_TIMEOUT_S = 10.0
 _GATHER_S = 0.02
 """Changes that come together, such as a start and its end, go out in one message."""
 
@@ -27,8 +27,8 @@ _GATHER_S = 0.02
 class Reporter:
     """Posts heartbeats for ever; the control API being away changes nothing on the node."""
 
-    def __init__(self, settings: Settings, inventory: Inventory, supervisor: Supervisor) -> None:
-        """Prepare for one run of the agent, which gets a `boot` of its own."""
+    def __init__(self, settings: Settings, inventory: Callable[[], Inventory], supervisor: Supervisor) -> None:
+        """Prepare for one run of the agent, which gets a `boot` of its own; `inventory` tells what the node has now."""
         self._settings = settings
         self._inventory = inventory
         self._supervisor = supervisor
@@ -37,11 +37,7 @@ class Reporter:
 
     async def run(self) -> None:
         """Report for ever."""
-        context = ssl.create_default_context(cafile=self._settings.ca)
-        context.load_cert_chain(self._settings.cert, self._settings.key)
-        async with httpx.AsyncClient(
-            base_url=self._settings.api_url, verify=context, timeout=_TIMEOUT_S, trust_env=False
-        ) as client:
+        async with api_client(self._settings) as client:
             failures, delay = 0, 0.0
             while True:
                 self._supervisor.changed.clear()
@@ -68,7 +64,7 @@ class Reporter:
             port=self._settings.port,
             boot=self._boot,
             sequence=self._sequence,
-            inventory=self._inventory,
+            inventory=self._inventory(),
             containers=self._supervisor.states(),
         )
         answer = await client.post(

@@ -1,11 +1,15 @@
-"""Who calls by TLS: the common name of the certificate."""
+"""Who calls whom by TLS: names of callers by their certificates, and the agent's own certificate."""
 
 from __future__ import annotations
 
 import ssl
 from typing import Any
 
+import httpx
+
 from appliance.agent.settings import Settings
+
+_TIMEOUT_S = 10.0
 
 
 def common_name(certificate: dict[str, Any] | None) -> str:
@@ -22,3 +26,10 @@ def server_context(settings: Settings) -> ssl.SSLContext:
     context.verify_mode = ssl.CERT_REQUIRED
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
+
+
+def api_client(settings: Settings) -> httpx.AsyncClient:
+    """Return a client of the control API, to which the agent shows its certificate."""
+    context = ssl.create_default_context(cafile=settings.ca)
+    context.load_cert_chain(settings.cert, settings.key)
+    return httpx.AsyncClient(base_url=settings.api_url, verify=context, timeout=_TIMEOUT_S, trust_env=False)

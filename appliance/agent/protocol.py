@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from appliance.gpu.kinds import Enforcement
-from appliance.gpu.share import MAX_GPUS, MILLI
+from appliance.gpu.share import MAX_DEVICES, MAX_GPUS, MILLI
 
 HEARTBEAT_PATH = "/agent/v1/heartbeat"
 USE_PATH = "/agent/v1/use"
@@ -72,7 +72,7 @@ class Inventory(Message):
     os: str
     cpu_milli: int = Field(ge=0)
     memory_mib: int = Field(ge=0)
-    gpus: list[GpuDevice] = Field(default_factory=list, max_length=MAX_GPUS)
+    gpus: list[GpuDevice] = Field(default_factory=list, max_length=MAX_DEVICES)
     enforcement: Enforcement = Enforcement.NONE
     enforcement_pending: str = ""
     fractions: bool = True

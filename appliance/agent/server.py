@@ -10,7 +10,7 @@ import structlog
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from appliance.agent import app, cores, inventory
+from appliance.agent import app, cores, inventory, upkeep
 from appliance.agent.containers import Limits
 from appliance.agent.engine import Engine
 from appliance.agent.forward import Forwarder
@@ -18,6 +18,7 @@ from appliance.agent.images import Images
 from appliance.agent.peer import common_name, server_context
 from appliance.agent.settings import Settings
 from appliance.agent.supervisor import Supervisor
+from appliance.gpu import accelerators
 
 log = structlog.get_logger()
 
@@ -37,18 +38,33 @@ def serve(settings: Settings) -> None:
     """Serve until a signal ends it; raises PenstockError where the node cannot be an agent."""
     _log_as_lines()
     engine = Engine(settings.docker_socket, settings.mount_roots, Limits(settings.pids_limit, _lockable_memory()))
-    gpus, node_cores = inventory.gpus(settings), cores.of_node()
+    kinds, node_cores = inventory.kinds(settings), cores.of_node()
+    gpus = accelerators.discover(kinds)
     has = inventory.take(settings, engine.info(), gpus, node_cores)
     log.info(
         "agent starts", node=has.name, gpus=len(has.gpus), simulated=bool(settings.simulated_gpus), port=settings.port
     )
+    keeper = upkeep.build(settings, gpus, kinds)
     images = Images(engine)
     forwarder = Forwarder(server_context(settings), settings.edges, bind=settings.bind, port_range=settings.port_range)
     supervisor = Supervisor(
-        engine, images, forwarder, gpus=gpus, node_cores=node_cores, mount_roots=settings.mount_roots
+        engine,
+        images,
+        forwarder,
+        shares=keeper.shares,
+        near=gpus.near,
+        node_cores=node_cores,
+        mount_roots=settings.mount_roots,
     )
     uvicorn.run(
-        app.make(settings, has, engine, images, supervisor),
+        app.make(
+            settings,
+            lambda: keeper.shares.describe(has),
+            engine,
+            images=images,
+            supervisor=supervisor,
+            upkeep=keeper,
+        ),
         host=settings.bind,
         port=settings.port,
         http=PeerProtocol,

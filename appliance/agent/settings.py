@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
+from appliance.gpu.kinds import Compute, Enforcement
 from appliance.gpu.share import MAX_GPUS
 from reservoir.errors import InputError, Problem
 
@@ -42,6 +43,13 @@ class Settings(BaseModel):
     may lie; none means that no mount is allowed. `port_range` is the first and the last port, as `57000-57999`, behind
     which ports of sessions are offered to the edge. `pids_limit` is how many processes and threads one session may
     have. `simulated_gpu_islands` divides the simulated GPUs into so many islands of about equal size.
+
+    `accelerators` lists the kinds of accelerators that the node is asked for. `enforcement` is the order in which ways
+    to hold GPU shares are tried; without `none` at its end, GPUs that none of them can hold are not shared.
+    `gpu_compute` says how the time of a shared GPU is divided, in periods of `gpu_period_ms`. A container that has
+    `gpu_slack_mib` more GPU memory than its share is ended. `gpu_folder` is on a tmpfs and has a folder for each
+    container with GPUs, `gpu_library` is the preload library, and `mps_folder` has the pipes of the multi-process
+    service. Samples of what containers use are sent every `use_interval_s` seconds.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -66,12 +74,28 @@ class Settings(BaseModel):
     edge_names: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
     port_range: Annotated[tuple[Port, Port], BeforeValidator(_range)] = (57000, 57999)
     pids_limit: int = Field(default=4096, ge=64)
+    accelerators: Annotated[tuple[str, ...], BeforeValidator(_names)] = ("nvidia",)
+    enforcement: Annotated[tuple[Enforcement, ...], BeforeValidator(_names), Field(min_length=1)] = tuple(Enforcement)
+    gpu_compute: Compute = Compute.FAIR
+    gpu_period_ms: int = Field(default=200, ge=20, le=2000)
+    gpu_slack_mib: int = Field(default=512, ge=0)
+    gpu_folder: Path = Path("/run/penstock/gpu")
+    gpu_library: Path = Path("/usr/lib/penstock/libpenstock-gpu.so")
+    mps_folder: Path = Path("/run/penstock/mps")
+    use_interval_s: float = Field(default=15.0, gt=0, le=3600)
 
     @field_validator("port_range")
     @classmethod
     def _rises(cls, value: tuple[int, int]) -> tuple[int, int]:
         if value[0] > value[1]:
             raise ValueError(f"{value[0]} is above {value[1]}")
+        return value
+
+    @field_validator("enforcement")
+    @classmethod
+    def _once(cls, value: tuple[Enforcement, ...]) -> tuple[Enforcement, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("a kind stands in the order twice")
         return value
 
     @property

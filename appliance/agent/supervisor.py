@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,13 +20,14 @@ import anyio
 import structlog
 from anyio import to_thread
 
-from appliance.agent import containers, cores
+from appliance.agent import containers, cores, threads
 from appliance.agent.cores import NO_CORES, CoreGrant
-from appliance.agent.engine import Closable, Engine, EngineAwayError, ImageMissingError
+from appliance.agent.engine import Engine, EngineAwayError, ImageMissingError
 from appliance.agent.forward import Forwarder
 from appliance.agent.images import Images
-from appliance.agent.nvml import Gpus
-from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, Pull
+from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant, Pull
+from appliance.agent.shares import Shares
+from appliance.agent.threads import blocking
 from reservoir.errors import ConflictError, NotFoundError, PenstockError
 
 log = structlog.get_logger()
@@ -36,6 +37,8 @@ R = TypeVar("R")
 MAX_FOLLOWERS = 200
 MAX_LOOKS = 4
 _RECONNECT_S = 1.0
+END_GRACE_S = 2
+"""Seconds that a container has to end by itself when it goes beyond its shares."""
 
 
 @dataclass
@@ -68,17 +71,20 @@ class Supervisor:
         images: Images,
         forwarder: Forwarder,
         *,
-        gpus: Gpus,
+        shares: Shares,
+        near: Mapping[str, frozenset[int]],
         node_cores: Sequence[int],
         mount_roots: Sequence[Path],
     ) -> None:
-        """Start with nothing known; `watch` fills it in. `node_cores` are the cores that containers may use."""
+        """Start with nothing known; `watch` fills it in. `node_cores` are the cores that containers may use, `near`
+        those of each GPU's NUMA node.
+        """
         self.changed = asyncio.Event()
         self._engine = engine
         self._images = images
         self._forwarder = forwarder
-        self._devices = {gpu.uuid: gpu for gpu in gpus.devices}
-        self._near = gpus.near
+        self._shares = shares
+        self._near = near
         self._cores = node_cores
         self._mount_roots = mount_roots
         self._known: dict[str, _Known] = {}
@@ -110,7 +116,8 @@ class Supervisor:
                     cure="use a new id for a new container",
                 )
             return known.state
-        containers.check(spec, self._devices, self.states())
+        containers.check(spec, self._shares.devices, self.states())
+        self._shares.check(spec.gpus)
         granted = self._choose_cores(spec)
         state = ContainerState(id=spec.id, session_id=spec.session_id, status=ContainerStatus.CREATING, gpus=spec.gpus)
         known = self._known[spec.id] = _Known(digest, state, granted, spec.ports, launching=True)
@@ -125,28 +132,75 @@ class Supervisor:
                     self._begin(self._pull_and_start(spec, known))
         return known.state
 
+    async def resize(self, identity: str, grants: Sequence[GpuGrant]) -> ContainerState:
+        """Give a running container other shares of the GPUs that it has; return its state.
+
+        Raises NotFoundError for an unknown container, ConflictError where it does not run or a GPU has no room,
+        InputError where the shares cannot change so.
+        """
+        if (known := self._known.get(identity)) is None:
+            raise NotFoundError(f"there is no container {identity}", where="id", cure="list the node's containers")
+        async with known.lock:
+            if known.state.status is not ContainerStatus.RUNNING:
+                raise ConflictError(
+                    f"container {identity} does not run", where="id", cure="change the shares of one that runs"
+                )
+            self._shares.check_change(known.state, grants)
+            _, pid = containers.process_of(await blocking(self._engine.inspect, identity))
+            # no other change or launch may come between the check and the entry
+            others = [state for state in self.states() if state.id != identity]
+            containers.check_room(grants, self._shares.devices, others)
+            before = self._shares.set_grants(identity, grants)
+            self._set(known, known.state)
+            try:
+                await blocking(self._shares.change, identity, pid)
+            except PenstockError:
+                self._shares.set_grants(identity, before)
+                self._set(known, known.state)
+                with contextlib.suppress(PenstockError):
+                    await blocking(self._shares.change, identity, pid)
+                raise
+        return known.state
+
+    async def end(self, identity: str, reason: str) -> None:
+        """Stop a container that goes beyond its shares; its state tells the reason."""
+        log.warning("container is stopped", id=identity, reason=reason)
+        await blocking(self._engine.stop, identity, END_GRACE_S)
+
+    def tell(self) -> None:
+        """Take up what has changed about the shares of containers, such as a warning."""
+        for known in list(self._known.values()):
+            self._set(known, known.state)
+
+    def running(self) -> dict[str, str]:
+        """Return the containers that run, and the session of each."""
+        states = self.states()
+        return {state.id: state.session_id for state in states if state.status is ContainerStatus.RUNNING}
+
     async def remove(self, identity: str, grace_s: int) -> None:
         """Stop and remove a container; no error where there is none."""
         known = self._known.get(identity)
         async with known.lock if known else contextlib.nullcontext():
-            await _blocking(self._engine.remove, identity, grace_s)
+            await blocking(self._engine.remove, identity, grace_s)
             await self._forwarder.close(identity)
+            await blocking(self._shares.release, identity)
             if self._known.pop(identity, None):
                 self.changed.set()
+        await self._settle()
 
     async def logs(self, identity: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
         """Return the log of a container, with `follow` as it grows; raises NotFoundError where Docker has none."""
-        stream = await _blocking(partial(self._engine.logs, identity, follow=follow, tail=tail))
+        stream = await blocking(partial(self._engine.logs, identity, follow=follow, tail=tail))
         # followers wait for long: they must not keep the log of an ended container, which is read before its removal
-        return _items(stream, self._followers if follow else None)
+        return threads.items(stream, self._followers if follow else None)
 
     async def watch(self) -> None:
         """Learn all containers from Docker and follow its events, for ever; Docker being away is waited out."""
         while True:
             try:
                 # events first: what happens while the containers are listed is not lost
-                stream = await _blocking(self._engine.events)
-                async with aclosing(_items(stream, self._watchers)) as events:
+                stream = await blocking(self._engine.events)
+                async with aclosing(threads.items(stream, self._watchers)) as events:
                     await self.rebuild()
                     async for event in events:
                         await self._follow(event)
@@ -161,11 +215,13 @@ class Supervisor:
     async def rebuild(self) -> None:
         """Learn the state of every container from Docker, and start those that were created and never started."""
         settled = {key for key, known in self._known.items() if not known.launching and not known.nowhere}
-        found = await _blocking(self._engine.inspect_all)
+        found = await blocking(self._engine.inspect_all)
         for inspection in found:
             state = containers.state_of(inspection)
             settled.discard(state.id)
             known = self._known.get(state.id)
+            if state.status not in containers.FINAL:
+                self._shares.adopt(state.id, containers.kind_of(inspection), state.gpus)
             if known is None:
                 known = self._known[state.id] = _Known(
                     containers.digest_label(inspection),
@@ -179,6 +235,9 @@ class Supervisor:
                 await self._adopt(known, state)
         for gone in settled:
             self._forget(gone)
+        await blocking(self._shares.sweep, self._is_live)
+        await self._settle()
+        await blocking(self._shares.tidy)
         self.changed.set()
 
     async def close(self) -> None:
@@ -198,13 +257,16 @@ class Supervisor:
         self._set(known, state)
         if state.status is ContainerStatus.CREATING:
             async with known.lock:
-                self._set(known, await _blocking(self._engine.start, state.id))
+                self._set(known, await blocking(self._engine.start, state.id))
+        await self._hold(known.state)
         await self._offer(known)
 
     async def _create_and_start(self, spec: ContainerSpec, known: _Known) -> None:
         try:
-            await _blocking(self._engine.create, spec, self._devices, known.granted)
-            state = await _blocking(self._engine.start, spec.id)
+            part = await blocking(self._shares.prepare, spec.id, spec.gpus)
+            await blocking(self._engine.create, spec, known.granted, part)
+            state = await blocking(self._engine.start, spec.id)
+            await self._hold(state)
             # whoever learns that it runs learns its ports too
             await self._offer(known, state)
             self._set(known, state)
@@ -242,11 +304,12 @@ class Supervisor:
         if known is None:
             return
         try:
-            self._set(known, await _blocking(self._engine.state, identity))
+            self._set(known, await blocking(self._engine.state, identity))
         except NotFoundError:
             # somebody removed it behind our back; a removal of ours has forgotten it already, or will
             if self._known.get(identity) is known:
                 self._forget(identity)
+                self._begin(self._release(identity))
                 self.changed.set()
 
     async def _offer(self, known: _Known, state: ContainerState | None = None) -> None:
@@ -255,13 +318,42 @@ class Supervisor:
         if not known.ports or known.offered is not None or state.status is not ContainerStatus.RUNNING:
             return
         try:
-            inspection = await _blocking(self._engine.inspect, state.id)
+            inspection = await blocking(self._engine.inspect, state.id)
             known.offered = await self._forwarder.open(state.id, containers.address_of(inspection), known.ports)
             known.closed = ""
         except PenstockError as refused:
             known.closed = str(refused)
             log.warning("ports of a session stay closed", id=state.id, reason=known.closed)
         self._set(known, state)
+
+    async def _hold(self, state: ContainerState) -> None:
+        """Hold a running container to its GPU shares; one that cannot be held is stopped, and says why."""
+        if not state.gpus or state.status is not ContainerStatus.RUNNING:
+            return
+        try:
+            inspection = await blocking(self._engine.inspect, state.id)
+            await blocking(self._shares.attach, state.id, *containers.process_of(inspection))
+        except NotFoundError:
+            # it has gone meanwhile, which its own event tells
+            return
+        except EngineAwayError:
+            raise
+        except PenstockError as error:
+            self._shares.blame(state.id, str(error))
+            await self.end(state.id, str(error))
+
+    async def _release(self, identity: str) -> None:
+        await blocking(self._shares.release, identity)
+        await self._settle()
+
+    async def _settle(self) -> None:
+        if self._shares.settle([identity for identity in self._known if self._is_live(identity)]):
+            self.changed.set()
+            await blocking(self._shares.tidy)
+
+    def _is_live(self, identity: str) -> bool:
+        known = self._known.get(identity)
+        return known is not None and known.state.status not in containers.FINAL
 
     def _forget(self, identity: str) -> None:
         if self._known.pop(identity, None):
@@ -275,12 +367,16 @@ class Supervisor:
     def _set(self, known: _Known, state: ContainerState) -> None:
         if state.status is ContainerStatus.RUNNING:
             state = state.model_copy(update={"ports": known.offered or {}, "error": state.error or known.closed})
+        state = self._shares.dress(state)
         # a container never runs again, so news that overtook each other are told apart by what is final
         if known.state.status not in containers.FINAL and state != known.state:
             known.state = state
             self.changed.set()
-            if state.status in containers.FINAL and known.offered:
-                self._begin(self._forwarder.close(state.id))
+            if state.status in containers.FINAL:
+                if known.offered:
+                    self._begin(self._forwarder.close(state.id))
+                if state.gpus:
+                    self._begin(self._release(state.id))
 
     def _fail(self, known: _Known, error: PenstockError) -> None:
         known.launching, known.nowhere = False, True
@@ -294,19 +390,3 @@ def _not_here(image: str, missing: ImageMissingError) -> PenstockError:
         where="image",
         cure="bring the image onto the node, or let it be pulled",
     )
-
-
-async def _items(stream: Closable[R], limiter: anyio.CapacityLimiter | None) -> AsyncGenerator[R, None]:
-    try:
-        while (
-            item := await to_thread.run_sync(next, stream, None, limiter=limiter, abandon_on_cancel=True)
-        ) is not None:
-            yield item
-    finally:
-        # closing wakes the thread that an abandoned wait left behind
-        with anyio.CancelScope(shield=True), contextlib.suppress(OSError):
-            await to_thread.run_sync(stream.close)
-
-
-async def _blocking(call: Callable[..., R], *args: Any) -> R:
-    return await to_thread.run_sync(call, *args)

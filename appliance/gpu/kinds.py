@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 
@@ -21,6 +22,19 @@ class Enforcement(StrEnum):
     def is_at_least(self, wanted: Enforcement) -> bool:
         """Return whether this kind holds shares at least as well as `wanted`."""
         return _ORDER.index(self) <= _ORDER.index(wanted)
+
+    @staticmethod
+    def weakest(kinds: Iterable[Enforcement]) -> Enforcement:
+        """Return the weakest of some kinds, `none` where there are none."""
+        return max(kinds, key=_ORDER.index, default=Enforcement.NONE)
+
+
+class Compute(StrEnum):
+    """How the time of a GPU is shared where we share it: not at all, each its part and no more, or idle parts too."""
+
+    OFF = "off"
+    STRICT = "strict"
+    FAIR = "fair"
 
 
 _ORDER = tuple(Enforcement)

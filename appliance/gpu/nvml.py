@@ -1,9 +1,11 @@
-"""GPUs as NVML sees them: what they are, which of them reach each other quickly, and which cores are near them."""
+"""GPUs as NVML sees them: what they are, which of them reach each other quickly, and which cores are near them.
+
+A GPU that the administrator has cut into MIG devices is not offered itself; its MIG devices are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, TypeVar
 
@@ -11,6 +13,8 @@ import pynvml
 import structlog
 
 from appliance.agent.protocol import GpuDevice
+from appliance.gpu import mig
+from appliance.gpu.devices import Gpus
 from appliance.gpu.share import MAX_GPUS
 from reservoir.errors import InputError, UnavailableError
 
@@ -20,17 +24,6 @@ R = TypeVar("R")
 
 _WORDS = 64
 """Words of 64 bits in which NVML tells the cores near a GPU: enough for 4,096 of them."""
-
-
-@dataclass(frozen=True)
-class Gpus:
-    """All GPUs of a node. `near` leads from a GPU's id to the cores of its NUMA node, where NVML knows them."""
-
-    devices: list[GpuDevice] = field(default_factory=list)
-    near: dict[str, frozenset[int]] = field(default_factory=dict)
-    nvlink: bool = False
-    driver_version: str = ""
-    cuda_version: str = ""
 
 
 def discover() -> Gpus:
@@ -84,20 +77,28 @@ def _gpus() -> Gpus:
     handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
     linked = [pair for pair in combinations(range(count), 2) if _reach_by_nvlink(handles, pair)]
     near = [pair for pair in combinations(range(count), 2) if _share_numa_node(handles, pair)]
-    devices = [
-        GpuDevice(
+    devices, near_cores = [], {}
+    slices: list[GpuDevice] = []
+    for index, (handle, island) in enumerate(zip(handles, islands(count, linked, near), strict=True)):
+        gpu = GpuDevice(
             index=index,
             uuid=pynvml.nvmlDeviceGetUUID(handle),
             model=pynvml.nvmlDeviceGetName(handle),
             memory_mib=pynvml.nvmlDeviceGetMemoryInfo(handle).total >> 20,
             island=island,
         )
-        for index, (handle, island) in enumerate(zip(handles, islands(count, linked, near), strict=True))
-    ]
+        offered = [gpu]
+        if mig.is_cut(handle):
+            # numbers of their own, behind those of the GPUs
+            offered = mig.slices(handle, gpu, count + len(slices))
+            slices += offered
+        else:
+            devices.append(gpu)
+        near_cores.update(dict.fromkeys((device.uuid for device in offered), _near_cores(handle)))
     cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
     return Gpus(
-        devices,
-        near={device.uuid: _near_cores(handle) for device, handle in zip(devices, handles, strict=True)},
+        devices + slices,
+        near=near_cores,
         nvlink=bool(linked),
         driver_version=pynvml.nvmlSystemGetDriverVersion(),
         cuda_version=f"{cuda // 1000}.{cuda % 1000 // 10}",
@@ -107,22 +108,22 @@ def _gpus() -> Gpus:
 def _reach_by_nvlink(handles: Sequence[Any], pair: tuple[int, int]) -> bool:
     """Return whether NVLink joins two GPUs, directly or by a switch; links that are down do not count."""
     one, other = (handles[index] for index in pair)
-    status = _known(lambda: pynvml.nvmlDeviceGetP2PStatus(one, other, pynvml.NVML_P2P_CAPS_INDEX_NVLINK))
+    status = known(lambda: pynvml.nvmlDeviceGetP2PStatus(one, other, pynvml.NVML_P2P_CAPS_INDEX_NVLINK))
     return bool(status == pynvml.NVML_P2P_STATUS_OK)
 
 
 def _share_numa_node(handles: Sequence[Any], pair: tuple[int, int]) -> bool:
     one, other = (handles[index] for index in pair)
-    level = _known(lambda: pynvml.nvmlDeviceGetTopologyCommonAncestor(one, other))
+    level = known(lambda: pynvml.nvmlDeviceGetTopologyCommonAncestor(one, other))
     return level is not None and bool(level <= pynvml.NVML_TOPOLOGY_NODE)
 
 
 def _near_cores(handle: Any) -> frozenset[int]:
-    words = _known(lambda: pynvml.nvmlDeviceGetCpuAffinity(handle, _WORDS)) or ()
+    words = known(lambda: pynvml.nvmlDeviceGetCpuAffinity(handle, _WORDS)) or ()
     return frozenset(64 * place + bit for place, word in enumerate(words) for bit in range(64) if word >> bit & 1)
 
 
-def _known(ask: Callable[[], R]) -> R | None:
+def known(ask: Callable[[], R]) -> R | None:
     """Return NVML's answer, None where this machine cannot tell: virtual ones hide how they are built."""
     try:
         return ask()

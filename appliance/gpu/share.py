@@ -7,10 +7,22 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from appliance.gpu.units import MILLI, format_gpus, parse_gpus
 from reservoir.errors import InputError
 
-__all__ = ["MAX_GPUS", "MILLI", "Split", "check_share", "format_gpus", "parse_gpus"]
+__all__ = [
+    "MAX_DEVICES",
+    "MAX_GPUS",
+    "MILLI",
+    "Split",
+    "check_share",
+    "divide",
+    "format_gpus",
+    "memory_limit",
+    "parse_gpus",
+]
 
 MAX_GPUS = 16
 """Most GPUs of a node, and most GPUs of a container."""
+MAX_DEVICES = 8 * MAX_GPUS
+"""Most devices of a node: each of its GPUs may be cut into up to seven MIG devices."""
 
 
 class Split(BaseModel):
@@ -66,3 +78,14 @@ def check_share(milli: int, split: Split, field: str = "gpu_milli") -> None:
             where=field,
             cure=f"ask for {near} GPU",
         )
+
+
+def memory_limit(memory_mib: int, milli: int) -> int:
+    """Return the memory limit of a share of a GPU with so much memory, in whole MiB: 0.25 of 8,192 is 2,048."""
+    return memory_mib * milli // MILLI
+
+
+def divide(milli: int) -> list[int]:
+    """Return the shares of single GPUs that make up so many milli-GPU: 2.5 GPUs are two whole ones and a half."""
+    whole, rest = divmod(milli, MILLI)
+    return [MILLI] * whole + ([rest] if rest else [])

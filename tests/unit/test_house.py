@@ -23,7 +23,10 @@ PURE = (
     "appliance/site.py",
     "appliance/site_gpu.py",
     "appliance/inventory.py",
+    "appliance/gpu/kinds.py",
+    "appliance/gpu/layout.py",
     "appliance/gpu/share.py",
+    "appliance/gpu/timetable.py",
 )
 IO = {
     "asyncio",

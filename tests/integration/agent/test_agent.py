@@ -184,7 +184,7 @@ def test_container_that_was_created_but_not_started_is_started_by_the_next_agent
 
     agent.stop()
     wanted = spec()
-    engine.api.create_container(**creation(wanted, {}, limits=Limits(memlock=8 << 20)))
+    engine.api.create_container(**creation(wanted, limits=Limits(memlock=8 << 20)))
     agent.start()
     with agent.client() as client:
         wait_for(client, wanted.id, ContainerStatus.RUNNING)

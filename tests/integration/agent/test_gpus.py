@@ -13,14 +13,14 @@ import docker
 import pytest
 from pydantic import TypeAdapter
 
-from appliance.agent.nvml import Gpus
 from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, Inventory
+from appliance.gpu.nvml import Gpus
 from tests.fakes import cuda
 from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_agent
 
 DISCOVER = """
 from pydantic import TypeAdapter
-from appliance.agent.nvml import Gpus, discover
+from appliance.gpu.nvml import Gpus, discover
 print(TypeAdapter(Gpus).dump_json(discover()).decode())
 """
 

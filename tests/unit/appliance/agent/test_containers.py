@@ -12,13 +12,18 @@ import pytest
 
 from appliance.agent import containers
 from appliance.agent.cores import NO_CORES, CoreGrant
-from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuDevice, GpuGrant
+from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuDevice, GpuGrant, Mount
+from appliance.gpu.accelerators import Nvidia
+from appliance.gpu.devices import Needs
+from appliance.gpu.kinds import Enforcement
 from reservoir.errors import ConflictError, InputError
 
 DEVICES = {
     "GPU-real": GpuDevice(index=0, uuid="GPU-real", model="H", memory_mib=1),
+    "MIG-1": GpuDevice(index=2, uuid="MIG-1", model="H", memory_mib=1, parent="GPU-cut", profile="1g.10gb"),
     "SIM-1": GpuDevice(index=1, uuid="SIM-1", model="S", memory_mib=1, simulated=True),
 }
+REAL = Nvidia().needs([DEVICES["GPU-real"]])
 INSPECTION: dict[str, Any] = {
     "Config": {
         "Labels": {
@@ -80,15 +85,15 @@ def problem_of(spec: ContainerSpec, *others: ContainerState, roots: tuple[Path, 
 
 
 def test_command_replaces_the_image_s_entrypoint_and_args_follow() -> None:
-    own = containers.creation(make(), DEVICES)
+    own = containers.creation(make())
     assert (own["entrypoint"], own["command"]) == (None, None)
-    given = containers.creation(make(command=["sleep"], args=["infinity"]), DEVICES)
+    given = containers.creation(make(command=["sleep"], args=["infinity"]))
     assert (given["entrypoint"], given["command"]) == (["sleep"], ["infinity"])
 
 
 def test_limits_and_hardening() -> None:
     spec = make(cpu_milli=1500, memory_mib=256, shm_mib=128)
-    host = containers.creation(spec, DEVICES)["host_config"]
+    host = containers.creation(spec)["host_config"]
     assert host["NanoCpus"] == 1_500_000_000
     assert host["PidsLimit"] == 4096
     [memlock] = host["Ulimits"]
@@ -99,25 +104,25 @@ def test_limits_and_hardening() -> None:
     assert host["Init"] is True
     assert not host.get("Privileged")
     assert host["LogConfig"]["Config"] == {"max-size": "10m", "max-file": "3"}
-    unlimited = containers.creation(make(), DEVICES)["host_config"]
+    unlimited = containers.creation(make())["host_config"]
     assert not {"Memory", "MemorySwap", "NanoCpus", "DeviceRequests"} & {key for key, v in unlimited.items() if v}
 
 
 def test_a_container_runs_on_its_cores_and_libraries_start_so_many_threads() -> None:
     spec = make(cpu_milli=2000, environment={"MKL_NUM_THREADS": "1"})
-    created = containers.creation(spec, DEVICES, CoreGrant((1, 3), 2000))
+    created = containers.creation(spec, CoreGrant((1, 3), 2000))
     assert created["host_config"]["CpusetCpus"] == "1,3"
     assert not created["host_config"].get("NanoCpus"), "whole cores need no quota"
     assert created["environment"]["OMP_NUM_THREADS"] == created["environment"]["OPENBLAS_NUM_THREADS"] == "2"
     assert created["environment"]["MKL_NUM_THREADS"] == "1", "the user's word counts"
-    assert not {"CpusetCpus", "NanoCpus"} & set(containers.creation(make(), DEVICES)["host_config"])
-    assert "OMP_NUM_THREADS" not in containers.creation(make(), DEVICES)["environment"]
+    assert not {"CpusetCpus", "NanoCpus"} & set(containers.creation(make())["host_config"])
+    assert "OMP_NUM_THREADS" not in containers.creation(make())["environment"]
 
 
 def test_labels_bring_back_cores_and_ports() -> None:
     found = inspection()
     assert (containers.cores_of(found), containers.ports_of(found)) == (NO_CORES, []), "made by an older agent"
-    created = containers.creation(make(cpu_milli=1500, ports=[8888, 80]), DEVICES, CoreGrant((0, 5), 1500))
+    created = containers.creation(make(cpu_milli=1500, ports=[8888, 80]), CoreGrant((0, 5), 1500))
     found["Config"]["Labels"] = created["labels"]
     assert containers.cores_of(found) == CoreGrant((0, 5), 1500)
     assert containers.ports_of(found) == [8888, 80]
@@ -132,7 +137,7 @@ def test_the_address_is_that_of_the_docker_network() -> None:
 
 
 def test_simulated_gpus_are_told_by_environment_only() -> None:
-    created = containers.creation(make(gpus=[grant("SIM-1", 500)], environment={"A": "b"}), DEVICES)
+    created = containers.creation(make(gpus=[grant("SIM-1", 500)], environment={"A": "b"}))
     assert created["environment"] == {
         "A": "b",
         "PENSTOCK_SESSION": "train",
@@ -145,24 +150,50 @@ def test_simulated_gpus_are_told_by_environment_only() -> None:
 
 
 def test_real_gpus_are_asked_of_docker_by_id() -> None:
-    created = containers.creation(make(gpus=[grant("GPU-real", 1000), grant("SIM-1", 500)]), DEVICES)
+    created = containers.creation(make(gpus=[grant("GPU-real", 1000), grant("SIM-1", 500)]), needs=REAL)
     [request] = created["host_config"]["DeviceRequests"]
     assert request["DeviceIDs"] == ["GPU-real"]
     assert created["environment"]["NVIDIA_VISIBLE_DEVICES"] == "GPU-real"
     assert created["environment"]["PENSTOCK_GPU_SHARE"] == "1000,500"
 
 
+def test_what_shares_need_is_mounted_and_stands_above_the_users_environment() -> None:
+    library = Mount(source="/usr/lib/held.so", target="/usr/lib/held.so", read_only=True)
+    needs = Needs(mounts=(library,), environment={"LIMIT": "1"}, devices=("/dev/fake0",))
+    wanted = make(environment={"LIMIT": "9", "A": "b"}, mounts=[{"source": "/srv/data", "target": "/data"}])
+    created = containers.creation(wanted, needs=needs, kind=Enforcement.SHIM)
+    mounts = [(mount["Source"], mount["Target"], mount["ReadOnly"]) for mount in created["host_config"]["Mounts"]]
+    assert mounts == [("/srv/data", "/data", False), ("/usr/lib/held.so", "/usr/lib/held.so", True)]
+    [device] = created["host_config"]["Devices"]
+    assert (device["PathOnHost"], device["PathInContainer"]) == ("/dev/fake0", "/dev/fake0")
+    assert (created["environment"]["LIMIT"], created["environment"]["A"]) == ("1", "b")
+
+
+def test_labels_bring_back_how_shares_are_held() -> None:
+    found = inspection()
+    assert containers.state_of(found).enforcement is Enforcement.NONE, "made by an older agent"
+    found["Config"]["Labels"] = containers.creation(make(gpus=[grant("SIM-1", 500)]), kind=Enforcement.SHIM)["labels"]
+    assert containers.state_of(found).enforcement is Enforcement.SHIM
+    found["Config"]["Labels"] = containers.creation(make())["labels"]
+    assert containers.state_of(found).enforcement is None
+
+
+def test_a_mig_device_goes_to_one_container_whatever_its_share_says() -> None:
+    check(make(gpus=[grant("MIG-1", 100)]))
+    assert problem_of(make(gpus=[grant("MIG-1", 100)]), held(100, uuid="MIG-1"))[0] == "gpus.0"
+
+
 def test_a_session_cannot_give_itself_gpus_by_its_environment() -> None:
     wish = {"NVIDIA_VISIBLE_DEVICES": "all", "PENSTOCK_GPU_SHARE": "16000"}
-    environment = containers.creation(make(environment=wish), DEVICES)["environment"]
+    environment = containers.creation(make(environment=wish))["environment"]
     assert environment["NVIDIA_VISIBLE_DEVICES"] == "void"
     assert environment["PENSTOCK_GPU_SHARE"] == ""
     granted = make(environment=wish, gpus=[grant("GPU-real", 500)])
-    assert containers.creation(granted, DEVICES)["environment"]["NVIDIA_VISIBLE_DEVICES"] == "GPU-real"
+    assert containers.creation(granted, needs=REAL)["environment"]["NVIDIA_VISIBLE_DEVICES"] == "GPU-real"
 
 
 def test_labels_bring_back_the_state() -> None:
-    created = containers.creation(make(gpus=[grant("SIM-1", 500, index=1)]), DEVICES)
+    created = containers.creation(make(gpus=[grant("SIM-1", 500, index=1)]))
     found = inspection()
     found["Config"]["Labels"] = created["labels"]
     state = containers.state_of(found)
@@ -240,7 +271,9 @@ def test_unknown_and_doubled_gpus_are_refused() -> None:
     assert problem_of(make(gpus=[grant("SIM-1", 500), grant("SIM-1", 100)])) == ("gpus", "a GPU is granted twice")
 
 
-@pytest.mark.parametrize("target", ["/", "/proc", "/sys/fs", "/dev", "/data/../etc"])
+@pytest.mark.parametrize(
+    "target", ["/", "/proc", "/sys/fs", "/dev", "/data/../etc", "/run/penstock/limits", "/etc/ld.so.preload"]
+)
 def test_targets_of_the_system_are_refused(tmp_path: Path, target: str) -> None:
     spec = make(mounts=[{"source": str(tmp_path), "target": target}])
     assert problem_of(spec, roots=(tmp_path,))[0] == "mounts.0.target"

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from appliance.agent import inventory, nvml
+from appliance.agent import inventory
 from appliance.agent.protocol import Inventory
 from appliance.agent.settings import Settings
+from appliance.gpu import accelerators, nvml
 
 ENGINE = {"ServerVersion": "20.10.24", "OperatingSystem": "Debian GNU/Linux 12", "NCPU": 64, "MemTotal": 4 << 30}
 
@@ -33,7 +34,7 @@ def settings(**changes: Any) -> Settings:
 
 def take(**changes: Any) -> Inventory:
     wanted = settings(**changes)
-    return inventory.take(wanted, ENGINE, inventory.gpus(wanted), (0, 2))
+    return inventory.take(wanted, ENGINE, accelerators.discover(inventory.kinds(wanted)), (0, 2))
 
 
 def test_simulated_gpus_are_marked_and_keep_their_ids() -> None:

@@ -16,9 +16,10 @@ from appliance.agent.containers import LABEL_ID
 from appliance.agent.engine import Engine
 from appliance.agent.forward import Forwarder
 from appliance.agent.images import Images
-from appliance.agent.nvml import Gpus
 from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, Mount
+from appliance.agent.shares import Shares
 from appliance.agent.supervisor import Supervisor
+from appliance.gpu.devices import Gpus
 
 pytestmark = pytest.mark.anyio
 
@@ -68,7 +69,7 @@ class FakeEngine:
     def inspect_all(self) -> list[Mapping[str, Any]]:
         return []
 
-    def create(self, spec: ContainerSpec, devices: object, granted: object) -> None:
+    def create(self, spec: ContainerSpec, granted: object, part: object) -> None:
         pass
 
     def start(self, identity: str) -> ContainerState:
@@ -93,7 +94,10 @@ def event(action: str) -> dict[str, Any]:
 def supervise(engine: FakeEngine) -> Supervisor:
     real = cast("Engine", engine)
     forwarder = Forwarder(ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1))
-    return Supervisor(real, Images(real), forwarder, gpus=Gpus(), node_cores=(0, 1), mount_roots=[Path("/srv")])
+    shares = Shares(Gpus(), [], {}, [], Path("/nowhere"))
+    return Supervisor(
+        real, Images(real), forwarder, shares=shares, near={}, node_cores=(0, 1), mount_roots=[Path("/srv")]
+    )
 
 
 async def until(condition: Callable[[], bool]) -> None:

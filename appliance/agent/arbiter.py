@@ -1,0 +1,113 @@
+"""Gives the containers that share a GPU their windows: plans a timetable, and another when who wants to launch changes.
+
+The containers keep to it by themselves: between two plans nothing passes between them and the agent, and a restart of
+the agent stops nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import structlog
+from anyio import to_thread
+
+from appliance.agent.shares import Shares
+from appliance.gpu import timetable
+from appliance.gpu.kinds import Compute, Enforcement
+from appliance.gpu.layout import Total
+from appliance.gpu.preload import Preload
+from appliance.gpu.timetable import Tenant, Window
+from reservoir.errors import PenstockError
+
+log = structlog.get_logger()
+
+LOOKS = 4
+"""Looks in a period at who wants to launch, so that a window comes back within a period and a quarter."""
+LEAD = 10
+"""A plan is written at least so many parts of a period before it is valid: all must have it by then."""
+
+
+class Arbiter:
+    """The timetables of all GPUs of this node."""
+
+    def __init__(
+        self,
+        shares: Shares,
+        preload: Preload,
+        mode: Compute,
+        period_ms: int,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        """Plan periods of so many ms; `clock` returns ns of CLOCK_MONOTONIC."""
+        self._shares = shares
+        self._preload = preload
+        self._mode = mode
+        self._period_ns = period_ms * 1_000_000
+        self._clock = clock
+        self._plans: dict[str, dict[str, Window]] = {}
+
+    async def run(self) -> None:
+        """Plan for ever."""
+        while self._mode is not Compute.OFF:
+            try:
+                await to_thread.run_sync(self.look)
+            except Exception as error:
+                # whatever it was: without this task nobody would get a window back
+                log.exception("the timetable of GPUs cannot be planned", reason=str(error))
+            await asyncio.sleep(self._period_ns / LOOKS / 1e9)
+
+    def look(self) -> None:
+        """Plan once for every GPU, and write the plans that are new."""
+        now_ns = self._clock()
+        tenants = self._tenants(now_ns)
+        for uuid in self._plans.keys() - tenants.keys():
+            del self._plans[uuid]
+        for uuid, present in tenants.items():
+            self._plan(uuid, present, self._mode, now_ns)
+
+    def settle(self) -> None:
+        """Give every container the window of its own share, for the time without this agent."""
+        if self._mode is not Compute.OFF:
+            now_ns = self._clock()
+            for uuid, present in self._tenants(now_ns).items():
+                self._plan(uuid, [Tenant(tenant.container, tenant.milli) for tenant in present], self._mode, now_ns)
+
+    def _plan(self, uuid: str, tenants: list[Tenant], mode: Compute, now_ns: int) -> None:
+        from_ns = timetable.boundary(now_ns, self._period_ns, self._period_ns // LEAD)
+        wanted = timetable.plan(tenants, mode, self._period_ns, from_ns)
+        known = self._plans.get(uuid, {})
+        if {name: _place(window) for name, window in wanted.items()} == {
+            name: _place(window) for name, window in known.items()
+        }:
+            return
+        for container, window in wanted.items():
+            try:
+                self._preload.limits(container).schedule({uuid: window}, now_ns)
+            except PenstockError as error:
+                log.warning("a container gets no timetable", id=container, reason=str(error))
+        self._plans[uuid] = wanted
+
+    def _tenants(self, now_ns: int) -> dict[str, list[Tenant]]:
+        found: dict[str, list[Tenant]] = {}
+        for container, holding in list(self._shares.holdings.items()):
+            if holding.kind is not Enforcement.SHIM:
+                continue
+            parts = [share for share in self._shares.shares_of(container) if not share.is_whole]
+            totals = self._totals(container) if parts else {}
+            for share in parts:
+                wanted_ns = totals.get(share.device.uuid, Total()).wanted_ns
+                tenant = Tenant(container, share.milli, timetable.is_active(wanted_ns, now_ns, self._period_ns))
+                found.setdefault(share.device.uuid, []).append(tenant)
+        return found
+
+    def _totals(self, container: str) -> dict[str, Total]:
+        try:
+            return self._preload.totals(container)
+        except PenstockError:
+            return {}
+
+
+def _place(window: Window) -> tuple[int, int, int]:
+    return window.period_ns, window.offset_ns, window.length_ns

@@ -1,0 +1,50 @@
+"""Control groups of processes, of both versions: which container a process is in, and where its group lies."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from reservoir.errors import UnavailableError
+
+PROC = Path("/proc")
+ROOT = Path("/sys/fs/cgroup")
+
+_CONTAINER = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+
+
+def is_unified(root: Path = ROOT) -> bool:
+    """Return whether this machine uses cgroup v2."""
+    return (root / "cgroup.controllers").is_file()
+
+
+def container_in(text: str) -> str | None:
+    """Return the engine's id of the container that a `/proc/<pid>/cgroup` tells of; None outside of containers.
+
+    Version 1 has a line for each controller (`4:memory:/docker/<id>`), version 2 one for all, where systemd may have
+    made the group (`0::/system.slice/docker-<id>.scope`). Where containers run in containers the innermost one counts.
+    """
+    found = [match for line in text.splitlines() if (match := _CONTAINER.findall(line.partition(":")[2]))]
+    return max(found, key=len)[-1] if found else None
+
+
+def container_of(pid: int, proc: Path = PROC) -> str | None:
+    """Return the engine's id of the container that a process of this machine is in; None for others and ended ones."""
+    try:
+        return container_in((proc / str(pid) / "cgroup").read_text())
+    except OSError:
+        return None
+
+
+def folder_of(pid: int, proc: Path = PROC, root: Path = ROOT) -> Path:
+    """Return the folder of a process's group of version 2; raises UnavailableError for an ended process."""
+    try:
+        lines = (proc / str(pid) / "cgroup").read_text().splitlines()
+    except OSError as error:
+        raise UnavailableError(f"process {pid} has ended", where="cgroup", cure="see the session's log") from error
+    path = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "")
+    if not path.strip("/"):
+        raise UnavailableError(
+            f"process {pid} has no cgroup of its own", where="cgroup", cure="let Docker make cgroups of version 2"
+        )
+    return root / path.lstrip("/")

@@ -1,0 +1,72 @@
+"""The devices of a node, a container's shares of them, and what a container needs to use them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from appliance.agent.protocol import GpuDevice, Mount
+from appliance.gpu.share import MILLI, memory_limit
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """All GPUs of a node. `near` leads from a GPU's id to the cores of its NUMA node, where that is known."""
+
+    devices: list[GpuDevice] = field(default_factory=list)
+    near: dict[str, frozenset[int]] = field(default_factory=dict)
+    nvlink: bool = False
+    driver_version: str = ""
+    cuda_version: str = ""
+
+    def __add__(self, other: Gpus) -> Gpus:
+        """Return the GPUs of both; the versions are those of the first that has any."""
+        return Gpus(
+            self.devices + other.devices,
+            self.near | other.near,
+            self.nvlink or other.nvlink,
+            self.driver_version or other.driver_version,
+            self.cuda_version or other.cuda_version,
+        )
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a container was given of a device, in milli-GPU; a MIG device is always given whole."""
+
+    device: GpuDevice
+    milli: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nobody else uses the device."""
+        return self.milli == MILLI or bool(self.device.parent)
+
+    @property
+    def memory_mib(self) -> int:
+        """Memory that the share may use, in MiB."""
+        return self.device.memory_mib if self.is_whole else memory_limit(self.device.memory_mib, self.milli)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a container needs beside its image: `devices` are device nodes, `nvidia` the ids of devices that NVIDIA's
+    container runtime hands out, and `environment` stands above that of the user.
+    """
+
+    mounts: tuple[Mount, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    devices: tuple[str, ...] = ()
+    nvidia: tuple[str, ...] = ()
+
+    @staticmethod
+    def together(parts: Iterable[Needs]) -> Needs:
+        """Return all that several parts need."""
+        mounts, devices, nvidia = list[Mount](), list[str](), list[str]()
+        environment: dict[str, str] = {}
+        for part in parts:
+            mounts += part.mounts
+            environment.update(part.environment)
+            devices += part.devices
+            nvidia += part.nvidia
+        return Needs(tuple(dict.fromkeys(mounts)), environment, tuple(dict.fromkeys(devices)), tuple(nvidia))

@@ -1,0 +1,78 @@
+"""Memory limits by NVIDIA's driver: per container and GPU, through NVML, for the container's cgroup.
+
+The driver forgets a limit with the cgroup, so nothing is left of a container that has gone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pynvml
+import structlog
+
+from appliance.agent.protocol import GpuDevice
+from appliance.gpu import cgroups
+from appliance.gpu.devices import Share
+from appliance.gpu.enforcement import Accounting, Probe
+from appliance.gpu.kinds import Enforcement
+from appliance.gpu.telemetry import Telemetry
+from reservoir.errors import UnavailableError
+
+log = structlog.get_logger()
+
+OLDEST_DRIVER = 615
+"""The first major version of the driver that has limits per cgroup."""
+
+
+class Driver(Accounting):
+    """Limits that the driver itself holds."""
+
+    def __init__(self, telemetry: Telemetry, proc: Path = cgroups.PROC, root: Path = cgroups.ROOT) -> None:
+        """Prepare for calls of NVML; `proc` and `root` are where processes and cgroups are found."""
+        super().__init__(Enforcement.DRIVER)
+        self._telemetry = telemetry
+        self._proc = proc
+        self._root = root
+
+    def probe(self, devices: Sequence[GpuDevice]) -> Probe:
+        """Return whether the driver is new enough, the machine has cgroups of version 2, and each GPU has limits."""
+        try:
+            with self._telemetry.session():
+                version = pynvml.nvmlSystemGetDriverVersion()
+                if int(version.split(".")[0]) < OLDEST_DRIVER:
+                    return Probe(False, f"driver {version} is older than {OLDEST_DRIVER}")
+                if not cgroups.is_unified(self._root):
+                    return Probe(False, "the machine has no cgroup v2")
+                for device in devices:
+                    self._limits(device.uuid, self._root)
+        except (pynvml.NVMLError, ValueError) as error:
+            return Probe(False, f"the driver has no memory limits for these GPUs: {error}")
+        return Probe(True, f"driver {version} limits memory per container")
+
+    def apply(self, container: str, shares: Sequence[Share], pid: int) -> None:
+        """Set the limits of the container's cgroup, the share as both what is guaranteed and what is allowed.
+
+        Raises UnavailableError where one cannot be set.
+        """
+        group = cgroups.folder_of(pid, self._proc, self._root)
+        for share in shares:
+            # a whole GPU has no limit but its own size
+            most = pynvml.NVML_DEVICE_MEMORY_LIMIT_MAX if share.is_whole else share.memory_mib << 20
+            wanted = pynvml.c_nvmlSetMemoryLimits_v1_t(os.fsencode(group), 0 if share.is_whole else most, most)
+            try:
+                with self._telemetry.session():
+                    pynvml.nvmlDeviceSetMemoryLimits_v1(self._telemetry.handle(share.device.uuid), wanted)
+            except pynvml.NVMLError as error:
+                raise UnavailableError(
+                    f"the driver does not take the memory limit of GPU {share.device.uuid}: {error}",
+                    where=container,
+                    cure="see `nvidia-smi memory-limits` on the node, or put another kind of enforcement first",
+                ) from error
+            log.info("the driver holds a limit", id=container, gpu=share.device.uuid, memory_mib=share.memory_mib)
+
+    def _limits(self, uuid: str, group: Path) -> None:
+        """Read the limits of a cgroup; raises NVMLError where the GPU has none."""
+        answer = pynvml.c_nvmlGetMemoryLimits_v1_t(os.fsencode(group))
+        pynvml.nvmlDeviceGetMemoryLimits_v1(self._telemetry.handle(uuid), answer)

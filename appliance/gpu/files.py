@@ -1,0 +1,142 @@
+"""The limits of a container, written in place while it reads them, and its account, which it writes and we read."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from appliance.gpu import layout
+from appliance.gpu.layout import Limit, LimitsRecord, Total
+from appliance.gpu.timetable import Window, current
+from reservoir.errors import UnavailableError
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class LimitsFile:
+    """A limits file, mapped. Whoever reads it sees each change whole or not at all: a sequence is odd meanwhile."""
+
+    def __init__(self, path: Path) -> None:
+        """Map an existing file; raises UnavailableError where it cannot be read, or is of another version."""
+        try:
+            with path.open("r+b") as file:
+                self._map = mmap.mmap(file.fileno(), ctypes.sizeof(LimitsRecord))
+        except (OSError, ValueError) as error:
+            raise _unusable(path, str(error)) from error
+        self._record = LimitsRecord.from_buffer(self._map)
+        self._lock, self._fence = threading.Lock(), threading.Lock()
+        if (self._record.magic, self._record.version) != (layout.LIMITS_MAGIC, layout.VERSION):
+            raise _unusable(path, f"it is of version {self._record.version}")
+
+    @classmethod
+    def create(cls, path: Path, limits: Sequence[Limit]) -> LimitsFile:
+        """Write a new file that is complete as soon as it is there, and map it; raises UnavailableError."""
+        record = LimitsRecord(magic=layout.LIMITS_MAGIC, version=layout.VERSION, count=len(limits))
+        for place, limit in zip(record.gpu, limits, strict=False):
+            layout.fill(place, limit)
+        write(path, bytes(record), 0o644)
+        return cls(path)
+
+    def limits(self) -> list[Limit]:
+        """Return the limits of each GPU, in the order of the file."""
+        return [layout.limit_of(record) for record in self._record.gpu[: self._record.count]]
+
+    def windows(self, uuid: str) -> tuple[Window, Window]:
+        """Return both timetables of a GPU."""
+        first, second = (layout.window_of(record) for record in self._place(uuid).timetable)
+        return first, second
+
+    def change(self, limits: Sequence[Limit]) -> None:
+        """Change the limits of GPUs that the file has."""
+        with self._writing():
+            for limit in limits:
+                layout.fill(self._place(limit.uuid), limit)
+
+    def schedule(self, windows: Mapping[str, Window], now_ns: int) -> None:
+        """Write the next timetable of GPUs, by their ids, over the one that is not valid now."""
+        with self._writing():
+            for uuid, window in windows.items():
+                kept = current(known := self.windows(uuid), now_ns)
+                # of two alike the first counts as valid
+                record = self._place(uuid).timetable[1 if known[0] == kept else 0]
+                for name in ("from_ns", "epoch_ns", "period_ns", "offset_ns", "length_ns"):
+                    setattr(record, name, getattr(window, name))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        del self._record
+        self._map.close()
+
+    def _place(self, uuid: str) -> layout.LimitRecord:
+        records: list[layout.LimitRecord] = self._record.gpu[: self._record.count]
+        return next(record for record in records if record.uuid.decode() == uuid)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._lock:
+            # odd already where an agent was killed in the middle of a change
+            self._record.sequence |= 1
+            self._order()
+            try:
+                yield
+            finally:
+                self._order()
+                self._record.sequence += 1
+
+    def _order(self) -> None:
+        """Keep what was written before ahead of what is written after; locks do that on every processor."""
+        with self._fence:
+            pass
+
+
+def create_account(path: Path, count: int) -> None:
+    """Write a new account for so many GPUs, which every process of the container may write; raises UnavailableError."""
+    write(path, layout.empty_account(count), 0o666)
+
+
+def read_account(path: Path) -> list[Total]:
+    """Return the totals of each GPU; none where the container has spoilt the file or there is none.
+
+    It is read and not mapped, for a container could cut it short and a mapping would end this process.
+    """
+    try:
+        descriptor = os.open(path, _READ)
+    except OSError:
+        return []
+    try:
+        data = os.pread(descriptor, ctypes.sizeof(layout.AccountHead), 0)
+    except OSError:
+        return []
+    finally:
+        os.close(descriptor)
+    if len(data) < ctypes.sizeof(layout.AccountHead):
+        return []
+    head = layout.AccountHead.from_buffer_copy(data)
+    if (head.magic, head.version) != (layout.ACCOUNT_MAGIC, layout.VERSION) or head.count > layout.GPUS:
+        return []
+    return [layout.total_of(record) for record in head.gpu[: head.count]]
+
+
+def write(path: Path, data: bytes, mode: int) -> None:
+    """Write a file that is complete as soon as it is there; raises UnavailableError."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(data)
+        # whatever the mask of the process takes away
+        path.parent.chmod(0o755)
+        partial.chmod(mode)
+        partial.replace(path)
+    except OSError as error:
+        raise _unusable(path, error.strerror or str(error)) from error
+
+
+def _unusable(path: Path, reason: str) -> UnavailableError:
+    return UnavailableError(
+        f"the file cannot be used: {reason}", where=str(path), cure="check the tmpfs /run of the node"
+    )

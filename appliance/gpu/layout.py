@@ -1,0 +1,156 @@
+"""The two files of a container's GPU shares, byte for byte as `shim/layout.h` describes them. Pure.
+
+Times are ns of CLOCK_MONOTONIC, sizes are bytes, all numbers little-endian.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+from appliance.gpu.kinds import Compute
+from appliance.gpu.timetable import Window
+
+LIMITS_MAGIC = b"PSGPULIM"
+ACCOUNT_MAGIC = b"PSGPUACC"
+VERSION = 1
+GPUS = 16
+UUID_BYTES = 64
+SLOTS = 1023
+USED_MASK = (1 << 44) - 1
+"""Bits of `TotalRecord.used` that count bytes; those above tell who made the last change."""
+
+COMPUTE = {Compute.OFF: 0, Compute.STRICT: 1, Compute.FAIR: 2}
+_MODES = {number: mode for mode, number in COMPUTE.items()}
+
+
+class TimetableRecord(ctypes.LittleEndianStructure):
+    """`struct psg_timetable`."""
+
+    _fields_ = [(name, ctypes.c_uint64) for name in ("from_ns", "epoch_ns", "period_ns", "offset_ns", "length_ns")]
+
+
+class LimitRecord(ctypes.LittleEndianStructure):
+    """`struct psg_limit`."""
+
+    _fields_ = [
+        ("uuid", ctypes.c_char * UUID_BYTES),
+        ("memory_bytes", ctypes.c_uint64),
+        ("milli", ctypes.c_uint32),
+        ("compute", ctypes.c_uint32),
+        ("timetable", TimetableRecord * 2),
+    ]
+
+
+class LimitsRecord(ctypes.LittleEndianStructure):
+    """`struct psg_limits`: the file that the agent writes."""
+
+    _fields_ = [
+        ("magic", ctypes.c_char * 8),
+        ("version", ctypes.c_uint32),
+        ("sequence", ctypes.c_uint32),
+        ("count", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("gpu", LimitRecord * GPUS),
+    ]
+
+
+class TotalRecord(ctypes.LittleEndianStructure):
+    """`struct psg_total`."""
+
+    _fields_ = [
+        ("used", ctypes.c_uint64),
+        ("launches", ctypes.c_uint64),
+        ("busy_ns", ctypes.c_uint64),
+        ("wanted_ns", ctypes.c_uint64),
+        ("debt_ns", ctypes.c_int64),
+        ("until_ns", ctypes.c_uint64),
+        ("overrun_ns", ctypes.c_uint64),
+        ("refused", ctypes.c_uint64),
+    ]
+
+
+class BalanceRecord(ctypes.LittleEndianStructure):
+    """`struct psg_balance`."""
+
+    _fields_ = [("operations", ctypes.c_uint64), ("bytes", ctypes.c_uint64 * 2)]
+
+
+class SlotRecord(ctypes.LittleEndianStructure):
+    """`struct psg_slot`."""
+
+    _fields_ = [
+        ("pid", ctypes.c_uint32),
+        ("uid", ctypes.c_uint32),
+        ("start", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 6),
+        ("gpu", BalanceRecord * GPUS),
+    ]
+
+
+class AccountHead(ctypes.LittleEndianStructure):
+    """The part of `struct psg_account` before its slots, which is all that the agent reads."""
+
+    _fields_ = [
+        ("magic", ctypes.c_char * 8),
+        ("version", ctypes.c_uint32),
+        ("count", ctypes.c_uint32),
+        ("slots", ctypes.c_uint32),
+        ("high", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint64 * 5),
+        ("gpu", TotalRecord * GPUS),
+    ]
+
+
+ACCOUNT_BYTES = ctypes.sizeof(AccountHead) + SLOTS * ctypes.sizeof(SlotRecord)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The limits of one GPU: memory in bytes (0: none), and how its time is shared."""
+
+    uuid: str
+    memory_bytes: int
+    milli: int
+    compute: Compute
+
+
+@dataclass(frozen=True)
+class Total:
+    """What a container does with one GPU; `wanted_ns` is when it last launched, or waited to; `refused` allocations."""
+
+    used_bytes: int = 0
+    launches: int = 0
+    busy_ns: int = 0
+    wanted_ns: int = 0
+    debt_ns: int = 0
+    refused: int = 0
+
+
+def fill(record: LimitRecord, limit: Limit) -> None:
+    """Write limits into a record; its timetables stay."""
+    record.uuid = limit.uuid.encode()[: UUID_BYTES - 1]
+    record.memory_bytes, record.milli, record.compute = limit.memory_bytes, limit.milli, COMPUTE[limit.compute]
+
+
+def limit_of(record: LimitRecord) -> Limit:
+    """Return the limits of a record."""
+    return Limit(record.uuid.decode(), record.memory_bytes, record.milli, _MODES[record.compute])
+
+
+def window_of(record: TimetableRecord) -> Window:
+    """Return the timetable of a record."""
+    return Window(record.from_ns, record.epoch_ns, record.period_ns, record.offset_ns, record.length_ns)
+
+
+def total_of(record: TotalRecord) -> Total:
+    """Return the totals of a record."""
+    return Total(
+        record.used & USED_MASK, record.launches, record.busy_ns, record.wanted_ns, record.debt_ns, record.refused
+    )
+
+
+def empty_account(count: int) -> bytes:
+    """Return the content of a new account for so many GPUs."""
+    head = AccountHead(magic=ACCOUNT_MAGIC, version=VERSION, count=count, slots=SLOTS)
+    return bytes(head).ljust(ACCOUNT_BYTES, b"\0")

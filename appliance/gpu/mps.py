@@ -1,0 +1,135 @@
+"""Limits per client by CUDA's multi-process service: one daemon per GPU, which systemd runs.
+
+A process talks to one daemon only, so a container has its share of one GPU. Its limits stand in its environment, from
+where it reads them at its start: they are the same as long as it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pynvml
+import structlog
+
+from appliance import process
+from appliance.agent.protocol import GpuDevice, Mount
+from appliance.gpu.devices import Needs, Share
+from appliance.gpu.enforcement import Accounting, Probe
+from appliance.gpu.kinds import Compute, Enforcement
+from appliance.gpu.telemetry import Telemetry
+from reservoir.errors import InputError
+
+log = structlog.get_logger()
+
+CONTROL = Path("/usr/bin/nvidia-cuda-mps-control")
+VOLTA = 7
+"""Major compute capability of the first GPUs with limits per client."""
+_START_S = 5.0
+
+
+class Mps(Accounting):
+    """Limits that the multi-process service holds."""
+
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        folder: Path,
+        compute: Compute,
+        control: Path = CONTROL,
+        systemctl: Callable[[str, str], bool] = lambda verb, unit: process.succeeds(["systemctl", verb, unit]),
+    ) -> None:
+        """Use daemons that have their pipes and shared memory below `folder`, in a folder each by the GPU's id."""
+        super().__init__(Enforcement.MPS)
+        self._telemetry = telemetry
+        self._folder = folder
+        self._compute = compute
+        self._control = control
+        self._systemctl = systemctl
+
+    def probe(self, devices: Sequence[GpuDevice]) -> Probe:
+        """Return whether every GPU is new enough and has its daemon, which is started where it is not there."""
+        if not os.access(self._control, os.X_OK):
+            return Probe(False, f"there is no program {self._control}")
+        try:
+            with self._telemetry.session():
+                for device in devices:
+                    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(self._telemetry.handle(device.uuid))
+                    if major < VOLTA:
+                        return Probe(
+                            False, f"GPU {device.uuid} is older than Volta (compute capability {major}.{minor})"
+                        )
+        except pynvml.NVMLError as error:
+            return Probe(False, f"NVML does not tell how old the GPUs are: {error}")
+        for device in devices:
+            if not self._started(device.uuid):
+                return Probe(False, f"the daemon {_unit(device.uuid)} does not start; see its journal")
+        return Probe(True, "each GPU has its daemon")
+
+    def leave(self, devices: Sequence[GpuDevice]) -> None:
+        """Stop the daemons of GPUs that no longer need them."""
+        for device in devices:
+            if self._socket(device.uuid).exists():
+                log.info("the multi-process service ends", gpu=device.uuid)
+                self._systemctl("stop", _unit(device.uuid))
+
+    def check(self, shares: Sequence[Share]) -> None:
+        """Refuse a part of a GPU beside others; raises InputError."""
+        if len(shares) > 1 and not all(share.is_whole for share in shares):
+            raise InputError(
+                "a process reaches one GPU only by the multi-process service, so a part of a GPU cannot go with others",
+                where="gpus",
+                cure="ask for a part of one GPU or for whole ones, or use nodes with another kind of enforcement",
+            )
+
+    def check_change(self, shares: Sequence[Share]) -> None:
+        """Refuse every change: clients keep the limits that they started with; raises InputError."""
+        raise InputError(
+            "limits of the multi-process service cannot change while a session runs",
+            where="gpus",
+            cure="start the session again with the other share",
+        )
+
+    def needs(self, container: str, shares: Sequence[Share]) -> Needs:
+        """Return the daemon's pipes and shared memory, and the limits; whole GPUs need none of it."""
+        parts = [share for share in shares if not share.is_whole]
+        if not parts:
+            return Needs()
+        share = parts[0]
+        folder = self._folder / share.device.uuid
+        environment = {
+            "CUDA_MPS_PIPE_DIRECTORY": str(folder / "pipe"),
+            # the one GPU of the container is its number 0
+            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={share.memory_mib}M",
+        }
+        if self._compute is not Compute.OFF:
+            # a share below one percent still needs some threads
+            environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(max(share.milli // 10, 1))
+        return Needs(
+            mounts=(
+                Mount(source=str(folder / "pipe"), target=str(folder / "pipe")),
+                Mount(source=str(folder / "shm"), target="/dev/shm"),  # noqa: S108 - where the daemon's clients look
+            ),
+            environment=environment,
+        )
+
+    def _started(self, uuid: str) -> bool:
+        if self._socket(uuid).exists():
+            return True
+        if not self._systemctl("start", _unit(uuid)):
+            return False
+        deadline = time.monotonic() + _START_S
+        while not self._socket(uuid).exists():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def _socket(self, uuid: str) -> Path:
+        return self._folder / uuid / "pipe/control"
+
+
+def _unit(uuid: str) -> str:
+    return f"penstock-mps@{uuid}.service"

@@ -1,0 +1,104 @@
+"""Shares that our preload library holds inside of the container: memory, what it sees of the GPU, and its time there.
+
+The library, its list in `/etc/ld.so.preload` and the limits are mounted read-only, so neither user nor image switches
+it off; the account is writable by every process of the container. All that the agent must know again after a restart
+stands in those files.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from appliance.agent.protocol import GpuDevice, Mount
+from appliance.gpu import files
+from appliance.gpu.devices import Needs, Share
+from appliance.gpu.enforcement import Accounting, Probe
+from appliance.gpu.files import LimitsFile
+from appliance.gpu.kinds import Compute, Enforcement
+from appliance.gpu.layout import Limit, Total
+
+LIMITS_TARGET = "/run/penstock/limits"
+ACCOUNT_TARGET = "/run/penstock/account"
+PRELOAD_TARGET = "/etc/ld.so.preload"
+
+
+class Preload(Accounting):
+    """Limits that the preload library holds."""
+
+    def __init__(self, library: Path, folder: Path, compute: Compute) -> None:
+        """Use a library of this node, and a folder on a tmpfs in which each container gets one of its own."""
+        super().__init__(Enforcement.SHIM)
+        self._library = library
+        self._folder = folder
+        self.compute = compute
+        self._files: dict[str, LimitsFile] = {}
+
+    def probe(self, devices: Sequence[GpuDevice]) -> Probe:
+        """Return whether the library is on this node."""
+        if not self._library.is_file():
+            return Probe(False, f"there is no library {self._library}")
+        return Probe(True, f"{self._library} holds memory and time")
+
+    def prepare(self, container: str, shares: Sequence[Share]) -> None:
+        """Write limits and account of a container that is about to be made; raises UnavailableError.
+
+        Those of one that was made already and never started stay as they are.
+        """
+        folder = self._folder / container
+        if (folder / "limits/limits").exists():
+            return
+        files.write(folder / "ld.so.preload", f"{self._library}\n".encode(), 0o644)
+        files.create_account(folder / "account/account", len(shares))
+        self._files[container] = LimitsFile.create(folder / "limits/limits", self._limits(shares))
+
+    def needs(self, container: str, shares: Sequence[Share]) -> Needs:
+        """Return the mounts of the library, its list, the limits and the account."""
+        folder = self._folder / container
+        return Needs(
+            mounts=(
+                Mount(source=str(self._library), target=str(self._library), read_only=True),
+                Mount(source=str(folder / "ld.so.preload"), target=PRELOAD_TARGET, read_only=True),
+                Mount(source=str(folder / "limits"), target=LIMITS_TARGET, read_only=True),
+                Mount(source=str(folder / "account"), target=ACCOUNT_TARGET),
+            )
+        )
+
+    def apply(self, container: str, shares: Sequence[Share], pid: int) -> None:
+        """Write the limits of a container where they are others; its processes see them at their next call."""
+        file, wanted = self.limits(container), self._limits(shares)
+        if file.limits() != wanted:
+            file.change(wanted)
+
+    def remove(self, container: str) -> None:
+        """Remove the folder of a container that has gone, or of one that a run of the agent before this one left."""
+        if file := self._files.pop(container, None):
+            file.close()
+        shutil.rmtree(self._folder / container, ignore_errors=True)
+
+    def limits(self, container: str) -> LimitsFile:
+        """Return the limits file of a container; raises UnavailableError where it has none that can be used."""
+        if container not in self._files:
+            self._files[container] = LimitsFile(self._folder / container / "limits/limits")
+        return self._files[container]
+
+    def totals(self, container: str) -> dict[str, Total]:
+        """Return what a container does with each of its GPUs, by their ids; nothing where nobody can tell.
+
+        Raises UnavailableError where its limits cannot be read.
+        """
+        counted = files.read_account(self._folder / container / "account/account")
+        return dict(zip((limit.uuid for limit in self.limits(container).limits()), counted, strict=False))
+
+    def _limits(self, shares: Sequence[Share]) -> list[Limit]:
+        return [
+            Limit(
+                share.device.uuid,
+                # who has a whole GPU shares neither its memory nor its time
+                0 if share.is_whole else share.memory_mib << 20,
+                share.milli,
+                Compute.OFF if share.is_whole else self.compute,
+            )
+            for share in shares
+        ]

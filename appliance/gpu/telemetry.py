@@ -1,0 +1,116 @@
+"""What processes do on the GPUs of this node now, as NVML tells it, through one open session with NVML."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pynvml
+import structlog
+
+log = structlog.get_logger()
+
+
+class Telemetry:
+    """NVML, opened when it is first needed and again after a failure; may be used by several threads."""
+
+    def __init__(self) -> None:
+        """Open nothing yet."""
+        self._lock = threading.RLock()
+        self._open = False
+        self._failing = False
+        self._handles: dict[str, Any] = {}
+
+    @contextmanager
+    def session(self) -> Iterator[None]:
+        """Let one thread use NVML; raises NVMLError where it does not answer, and opens it anew next time."""
+        with self._lock:
+            try:
+                if not self._open:
+                    pynvml.nvmlInit()
+                    self._open = True
+                yield
+            except pynvml.NVMLError as error:
+                if not isinstance(error, pynvml.NVMLError_NotSupported | pynvml.NVMLError_FunctionNotFound):
+                    # a driver that was loaded anew knows nothing of handles from before
+                    self.close()
+                raise
+
+    def handle(self, uuid: str) -> Any:
+        """Return NVML's handle of a GPU or MIG device, within a session; raises NVMLError."""
+        if uuid not in self._handles:
+            self._handles[uuid] = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        return self._handles[uuid]
+
+    def memory(self, uuid: str) -> dict[int, int] | None:
+        """Return the bytes that each process has on a device, by process id of this machine; None: nobody can tell."""
+        return self._ask(lambda: self._memory(self.handle(uuid)))
+
+    def busy(self, uuid: str, since_us: int) -> dict[int, int] | None:
+        """Return the permille of a GPU's time that each process used lately; None where nobody can tell.
+
+        Only what NVML sampled after `since_us`, in µs of the wall clock, counts.
+        """
+        return self._ask(lambda: self._busy(self.handle(uuid), since_us))
+
+    def close(self) -> None:
+        """End the session with NVML."""
+        with self._lock:
+            self._handles.clear()
+            if self._open:
+                self._open = False
+                try:
+                    pynvml.nvmlShutdown()
+                except pynvml.NVMLError as error:
+                    log.warning("NVML does not end", reason=str(error))
+
+    def _ask(self, question: Callable[[], dict[int, int]]) -> dict[int, int] | None:
+        try:
+            with self.session():
+                answer = question()
+        except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
+            return None
+        except pynvml.NVMLError as error:
+            # asked each second: one line when it begins and one when it ends
+            if not self._failing:
+                log.warning("NVML does not tell what processes use", reason=str(error), cure="check `nvidia-smi`")
+            self._failing = True
+            return None
+        if self._failing:
+            log.info("NVML tells again what processes use")
+        self._failing = False
+        return answer
+
+    def _memory(self, handle: Any) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for process in [*_compute(handle), *_graphics(handle)]:
+            # one that computes and draws is listed twice with the same memory
+            found[process.pid] = max(found.get(process.pid, 0), process.usedGpuMemory or 0)
+        return found
+
+    def _busy(self, handle: Any, since_us: int) -> dict[int, int]:
+        try:
+            samples = pynvml.nvmlDeviceGetProcessUtilization(handle, since_us)
+        except pynvml.NVMLError_NotFound:
+            return {}
+        found: dict[int, list[int]] = {}
+        for sample in samples:
+            found.setdefault(sample.pid, []).append(sample.smUtil)
+        return {pid: min(10 * sum(shares) // len(shares), 1000) for pid, shares in found.items()}
+
+
+def _compute(handle: Any) -> list[Any]:
+    try:
+        return list(pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle))
+    except pynvml.NVMLError_FunctionNotFound:
+        # drivers before 510
+        return list(pynvml.nvmlDeviceGetComputeRunningProcesses_v2(handle))
+
+
+def _graphics(handle: Any) -> list[Any]:
+    try:
+        return list(pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3(handle))
+    except (pynvml.NVMLError_FunctionNotFound, pynvml.NVMLError_NotSupported):
+        return []

@@ -1,0 +1,84 @@
+"""Who may launch work on a GPU when: windows in a period that repeats. Pure; all times are ns of one monotonic clock.
+
+Periods begin at the multiples of their length, so that everybody who knows the clock and the length agrees on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from appliance.gpu.kinds import Compute
+from appliance.gpu.share import MILLI
+
+IDLE_PERIODS = 3
+"""Periods after its last launch, or its last wait for one, after which a tenant counts as idle."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """When a tenant may launch: from `from_ns` on, in each period that begins at `epoch_ns` or a multiple of
+    `period_ns` later, for `length_ns` after its first `offset_ns`.
+    """
+
+    from_ns: int = 0
+    epoch_ns: int = 0
+    period_ns: int = 0
+    offset_ns: int = 0
+    length_ns: int = 0
+
+    def admits(self, now_ns: int) -> bool:
+        """Return whether a launch may begin now."""
+        return bool(self.period_ns) and 0 <= (now_ns - self.epoch_ns) % self.period_ns - self.offset_ns < self.length_ns
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A container on a GPU that it shares, with `milli` of its time; `active` where it has something to launch."""
+
+    container: str
+    milli: int
+    active: bool = True
+
+
+def is_active(wanted_ns: int, now_ns: int, period_ns: int) -> bool:
+    """Return whether a tenant has something to launch, by when it last launched or waited to; 0: never."""
+    return bool(wanted_ns) and now_ns - wanted_ns < IDLE_PERIODS * period_ns
+
+
+def boundary(now_ns: int, period_ns: int, lead_ns: int) -> int:
+    """Return when the next period begins that is at least `lead_ns` away: a plan must be known before it is valid."""
+    return -(-(now_ns + lead_ns) // period_ns) * period_ns
+
+
+def plan(tenants: Iterable[Tenant], mode: Compute, period_ns: int, from_ns: int) -> dict[str, Window]:
+    """Return the window of each tenant of one GPU, by container; they never overlap.
+
+    Strict: each gets its part of the period, and what nobody was given stays idle. Fair: the period is divided among
+    those that are active, in the ratio of their shares; where nobody is, among all.
+    """
+    everyone = sorted(tenants, key=lambda tenant: tenant.container)
+    total = sum(tenant.milli for tenant in everyone)
+    if mode is Compute.STRICT:
+        # more than a whole GPU is never granted; should it be, nobody's window may overlap
+        return _lay(everyone, max(MILLI, total), period_ns, from_ns)
+    if any(tenant.active for tenant in everyone):
+        everyone = [tenant if tenant.active else Tenant(tenant.container, 0, active=False) for tenant in everyone]
+    return _lay(everyone, sum(tenant.milli for tenant in everyone), period_ns, from_ns)
+
+
+def current(windows: Sequence[Window], now_ns: int) -> Window:
+    """Return the window that is valid now: that of the latest plan whose time has come; an empty one before all."""
+    return max(
+        (window for window in windows if window.from_ns <= now_ns), key=lambda one: one.from_ns, default=Window()
+    )
+
+
+def _lay(tenants: Sequence[Tenant], total: int, period_ns: int, from_ns: int) -> dict[str, Window]:
+    windows, before = {}, 0
+    for tenant in tenants:
+        # both ends are rounded alike, so neighbours meet and nothing is lost
+        start, end = period_ns * before // total, period_ns * (before + tenant.milli) // total
+        windows[tenant.container] = Window(from_ns, 0, period_ns, start, end - start)
+        before += tenant.milli
+    return windows

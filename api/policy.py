@@ -77,6 +77,7 @@ class Action(StrEnum):
     SESSION_END = "end sessions"
     SESSION_EXTEND = "extend the time limit of sessions"
     SESSION_CHANGE = "change the priority of sessions"
+    SESSION_RESIZE = "change the GPU share of running sessions"
     SESSION_RAISE = "give sessions a higher priority than is usual"
     SESSION_ENTER = "run commands in sessions"
     APP_OPEN = "open the apps of sessions"
@@ -138,6 +139,7 @@ TABLE: Mapping[Action, Row] = {
     Action.SESSION_END:      _row(_S,    _D,           None,    _P,      _O),
     Action.SESSION_EXTEND:   _row(_S,    _D,           None,    _P,      _O),
     Action.SESSION_CHANGE:   _row(_S,    _D,           None,    _P,      _O),
+    Action.SESSION_RESIZE:   _row(_S,    _D,           None,    _P,      _O),
     Action.SESSION_RAISE:    _row(_S,    _D,           None,    _P,      None),
     Action.SESSION_ENTER:    _row(_S,    _D,           None,    _O,      _O),
     Action.APP_OPEN:         _row(_S,    _D,           None,    _O,      _O),

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from appliance.agent.protocol import ContainerSpec, ContainerState, ImageState
+from appliance.agent.protocol import ContainerSpec, ContainerState, GpuShares, ImageState
 from reservoir.errors import UnavailableError
 
 
@@ -51,6 +51,9 @@ class Engine(Protocol):
 
     async def terminate(self, target: Target, container_id: str, grace_s: int) -> None:
         """Stop and remove a container; no error where there is none."""
+
+    async def resize(self, target: Target, container_id: str, shares: GpuShares) -> ContainerState:
+        """Give a running container other shares of the GPUs that it has; no change where it has them already."""
 
     async def pull(self, target: Target, reference: str) -> ImageState:
         """Bring an image onto a node; asked again, it tells how far that has come, and an error once."""

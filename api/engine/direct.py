@@ -16,7 +16,15 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from api.engine.base import Target, UnreachableError
-from appliance.agent.protocol import CONTAINERS_PATH, IMAGES_PATH, ContainerSpec, ContainerState, ImageState, Message
+from appliance.agent.protocol import (
+    CONTAINERS_PATH,
+    IMAGES_PATH,
+    ContainerSpec,
+    ContainerState,
+    GpuShares,
+    ImageState,
+    Message,
+)
 from reservoir.errors import ConflictError, InputError, NotFoundError, PenstockError, Problem
 
 CONNECT_S = 3.0
@@ -85,6 +93,12 @@ class DirectEngine:
         patience = httpx.Timeout(ANSWER_S + grace_s, connect=CONNECT_S)
         path = f"{CONTAINERS_PATH}/{container_id}"
         await self._call(target, "DELETE", path, params={"grace_s": grace_s}, patience=patience)
+
+    async def resize(self, target: Target, container_id: str, shares: GpuShares) -> ContainerState:
+        """Ask the agent for other shares."""
+        path = f"{CONTAINERS_PATH}/{container_id}/gpus"
+        response = await self._call(target, "PUT", path, json=shares.model_dump(mode="json"))
+        return _read(target, ContainerState, response)
 
     async def pull(self, target: Target, reference: str) -> ImageState:
         """Ask the agent for the image."""

@@ -12,6 +12,7 @@ from appliance.agent.protocol import (
     ContainerState,
     ContainerStatus,
     ExecControl,
+    GpuShares,
     ImageState,
     ImageStatus,
 )
@@ -68,6 +69,16 @@ class NullEngine:
         """Forget the container."""
         self._note("terminate", target, container_id)
         self.containers.pop((target.name, container_id), None)
+
+    async def resize(self, target: Target, container_id: str, shares: GpuShares) -> ContainerState:
+        """Keep the container with its new shares."""
+        self._note("resize", target, container_id)
+        known = self.containers.get((target.name, container_id))
+        if known is None:
+            raise NotFoundError(f"no container {container_id}", cure="launch it")
+        state = known.model_copy(update={"gpus": list(shares.gpus)})
+        self.containers[target.name, container_id] = state
+        return state
 
     async def pull(self, target: Target, reference: str) -> ImageState:
         """Tell what a test has put in for the image; other images are there at once."""

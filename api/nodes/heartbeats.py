@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from appliance.agent.protocol import ContainerStatus, Heartbeat
+from appliance.agent.protocol import Heartbeat
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,11 @@ class Heartbeats:
 
 
 def _content(heartbeat: Heartbeat) -> tuple[object, ...]:
-    containers: dict[str, tuple[ContainerStatus, int | None, str, dict[int, int]]] = {
-        container.id: (container.status, container.exit_code, container.error, container.ports)
+    containers = {
+        container.id: (
+            *(container.status, container.exit_code, container.error, container.ports),
+            *(container.gpus, container.enforcement, container.warning),
+        )
         for container in heartbeat.containers
     }
     return heartbeat.boot, heartbeat.address, heartbeat.port, heartbeat.inventory, containers

@@ -16,7 +16,6 @@ from api.groups import service as groups
 from api.nodes.models import Gpu, Node, NodeMode, NodeState
 from api.nodes.schemas import GpuView, NodeView
 from api.sessions import upkeep
-from appliance.gpu.share import MILLI
 from reservoir.errors import NotFoundError
 
 GROUPS_S = 5.0
@@ -95,7 +94,7 @@ async def _complete(db: AsyncSession, rows: list[Row], by_node: Mapping[str, Seq
         row |= {
             "endpoint": f"tcp://{row['address']}:{row['port']}",
             "groups": list(by_node.get(row["name"], ())),
-            "gpu_milli": len(gpus[row["id"]]) * MILLI,
+            "gpu_milli": sum(gpu["capacity_milli"] for gpu in gpus[row["id"]]),
             "used_milli": used,
             "gpus": gpus[row["id"]],
             "sessions": live.get(row["id"], 0),

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from api.model import Request, View
 from api.nodes.models import NodeMode, NodeState
+from appliance.gpu.kinds import Enforcement
 
 
 class ModeRequest(Request):
@@ -19,7 +20,11 @@ class ModeRequest(Request):
 
 
 class GpuView(View):
-    """A GPU of a node; `used_milli` is what sessions hold of its 1,000 milli-GPU."""
+    """A GPU of a node, or a MIG device: a slice of the GPU `parent` by its `profile`, which goes to one container.
+
+    `capacity_milli` is how much of a GPU it is, 1,000 unless it is a slice; `used_milli` is what sessions hold of that.
+    `enforcement` is how shares of it are held, `accelerator` the plugin of the agent that found it.
+    """
 
     index: int
     uuid: str
@@ -27,15 +32,21 @@ class GpuView(View):
     memory_mib: int
     simulated: bool
     island: int
+    accelerator: str
+    enforcement: Enforcement
+    parent: str
+    profile: str
+    capacity_milli: int
     used_milli: int
 
 
 class NodeView(View):
     """A node. `endpoint` is where its agent answers, `message` what is wrong with the node or what became of it.
 
-    `fractions` says whether its GPUs may be shared (fGPU), `enforcement` how the shares are held. `gpu_milli` is what
-    its GPUs are together, `used_milli` what sessions hold of them. `unknown_containers` are of sessions that the
-    database does not know: they are left alone, and the node takes nothing new.
+    `fractions` says whether its GPUs may be shared (fGPU), `enforcement` how the shares are held: the weakest kind
+    among its GPUs. `enforcement_pending` says which kind follows and what it waits for. `gpu_milli` is what its GPUs
+    are together, `used_milli` what sessions hold of them. `unknown_containers` are of sessions that the database does
+    not know: they are left alone, and the node takes nothing new.
     """
 
     id: UUID
@@ -56,7 +67,8 @@ class NodeView(View):
     driver_version: str
     cuda_version: str
     os: str
-    enforcement: str
+    enforcement: Enforcement
+    enforcement_pending: str
     fractions: bool
     nvlink: bool
     cpu_milli: int

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from api.model import Name, Request, Text, View
+from appliance.gpu.kinds import Enforcement
 
 MAX_CPU_MILLI = 4_096_000
 MAX_MEMORY_MIB = 64 * 1024 * 1024
@@ -23,7 +24,10 @@ Description = Annotated[Text, Field(max_length=2000)]
 
 
 class PresetRequest(Request):
-    """A preset to create, for one container: thousandths of a core, MiB, milli-GPU; no CPU or memory is no limit."""
+    """A preset to create, for one container: thousandths of a core, MiB, milli-GPU; no CPU or memory is no limit.
+
+    Its GPU share is held by `enforcement` or a stronger kind.
+    """
 
     name: Name
     description: Description = ""
@@ -31,6 +35,7 @@ class PresetRequest(Request):
     memory_mib: MemoryMib = 0
     shm_mib: ShmMib = 64
     gpu_milli: GpuMilli = 0
+    enforcement: Enforcement = Enforcement.NONE
 
 
 class PresetChange(Request):
@@ -41,6 +46,7 @@ class PresetChange(Request):
     memory_mib: MemoryMib | None = None
     shm_mib: ShmMib | None = None
     gpu_milli: GpuMilli | None = None
+    enforcement: Enforcement | None = None
 
     @field_validator("*")
     @classmethod
@@ -59,3 +65,4 @@ class PresetView(View):
     memory_mib: int
     shm_mib: int
     gpu_milli: int
+    enforcement: Enforcement

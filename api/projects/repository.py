@@ -76,10 +76,10 @@ async def claims(db: AsyncSession, *, hard_only: bool, but: UUID | None = None) 
     return [Claim(*row) for row in await db.execute(query)]
 
 
-async def known_gpus(db: AsyncSession) -> int | None:
-    """Return how many GPUs the nodes have, lost ones too; None where no node is known yet."""
+async def known_milli(db: AsyncSession) -> int | None:
+    """Return the milli-GPU that the nodes have, lost ones too; None where no node is known yet."""
     nodes = await db.scalar(select(func.count()).select_from(Node))
-    return await db.scalar(select(func.count()).select_from(Gpu)) if nodes else None
+    return int(await db.scalar(select(func.sum(Gpu.capacity_milli))) or 0) if nodes else None
 
 
 def add(db: AsyncSession, project: Project) -> None:

@@ -16,7 +16,7 @@ from api.projects.models import Membership, Part, Project
 from api.projects.schemas import Period, ProjectChange, ProjectRequest
 from api.users import service as users
 from api.users.models import User
-from appliance.gpu.share import MILLI, format_gpus
+from appliance.gpu.share import format_gpus
 from reservoir.errors import ConflictError, InputError, NotFoundError, Problem
 
 NO_NODE = "no node is known yet: nothing says whether the quotas fit the cluster"
@@ -132,19 +132,19 @@ async def delete(db: AsyncSession, project: Project) -> None:
 
 async def warnings(db: AsyncSession, projects: Sequence[Project], at: datetime) -> list[list[str]]:
     """Return for each project what there is to warn of: quotas that come to more than the cluster has."""
-    gpus = await repository.known_gpus(db)
-    if gpus is None:
+    milli = await repository.known_milli(db)
+    if milli is None:
         return [[NO_NODE] for _ in projects]
     course = capacity.steps(await repository.claims(db, hard_only=False), at)
-    return [_warnings(course, project, gpus) for project in projects]
+    return [_warnings(course, project, milli) for project in projects]
 
 
-def _warnings(course: Sequence[capacity.Step], project: Project, gpus: int) -> list[str]:
-    step = capacity.overfull(course, _claim(project), gpus * MILLI)
+def _warnings(course: Sequence[capacity.Step], project: Project, milli: int) -> list[str]:
+    step = capacity.overfull(course, _claim(project), milli)
     if step is None:
         return []
-    total = format_gpus(step.milli)
-    return [f"from {_moment(step.since)} the quotas of all projects come to {total} GPUs, and the cluster has {gpus}"]
+    total, there = format_gpus(step.milli), format_gpus(milli)
+    return [f"from {_moment(step.since)} the quotas of all projects come to {total} GPUs, and the cluster has {there}"]
 
 
 def _set_period(project: Project, period: Period) -> None:
@@ -202,16 +202,16 @@ async def _check_groups(db: AsyncSession, project: Project) -> None:
 
 async def _check_room(db: AsyncSession, project: Project, before: Claim | None, field: str) -> None:
     """Refuse a hard cap that the cluster cannot hold over the whole period beside those of the others."""
-    gpus = await repository.known_gpus(db)
+    milli = await repository.known_milli(db)
     claim = _hard_claim(project)
-    if claim is None or gpus is None:
+    if claim is None or milli is None:
         return
     others = await repository.claims(db, hard_only=True, but=project.id)
-    step = capacity.excess(others, before, claim, capacity=gpus * MILLI, now=now())
+    step = capacity.excess(others, before, claim, capacity=milli, now=now())
     if step:
         raise ConflictError(
             f"from {_moment(step.since)} the hard quotas would come to {format_gpus(step.milli)} GPUs, "
-            f"and the cluster has {gpus}",
+            f"and the cluster has {format_gpus(milli)}",
             where=field,
             cure="choose a smaller quota or another period, or let the project go over its quota",
         )

@@ -64,6 +64,8 @@ def _news(session: Session, rank: int, container: ContainerState) -> dict[str, A
         "exit_code": container.exit_code,
         "started_at": container.started_at,
         "ports": {str(port): at for port, at in container.ports.items()},
+        "enforcement": container.enforcement,
+        "warning": container.warning,
     }
     return {name: value for name, value in seen.items() if getattr(known, name) != value}
 

@@ -19,6 +19,7 @@ from api.database import Begin, Database, now
 from api.engine.base import Engine
 from api.images.check import Checker
 from api.nodes.heartbeats import Heartbeats
+from api.reconcilers import resizes
 from api.reconcilers.observe import Observer
 from api.reconcilers.operate import Operator
 from api.reconcilers.rules import Rules
@@ -129,6 +130,7 @@ class Manager:
         `begin` gives the transactions of a leader, in which alone places are given away.
         """
         await self._rules.apply()
+        await resizes.take_room(self._database)
         await self.loop.run(begin)
         async with self._database.reading() as db:
             waiting = await upkeep.in_operation(db)

@@ -27,6 +27,7 @@ from api.reconcilers import losses
 from api.reconcilers.change import log_change
 from api.reconcilers.follow import WATCHED, after
 from api.reconcilers.strangers import Ghost, Strangers
+from api.sessions import resizing
 from api.sessions import service as sessions
 from api.sessions.models import Session, State
 from api.settings import Settings
@@ -170,6 +171,9 @@ class Observer:
         elif gone and session.state is State.PREPARING:
             # an agent that was restarted knows nothing of a launch that Docker had no container for yet
             noted |= {rank: {"status": None} for rank in gone}
+        if not values:
+            parts = [(item, seen[item.rank].gpus) for item in session.containers if item.rank in seen]
+            await resizing.notice(db, session, parts)
         return await self._note(db, session, values, noted) and not missing
 
     def _is_gone(self, session: Session, rank: int, report: Report) -> bool:

@@ -1,4 +1,4 @@
-"""What the database wants becomes what the machines do: containers are launched and terminated.
+"""What the database wants becomes what the machines do: containers are launched, terminated, given other shares.
 
 Each operation loads a session, calls the agents with no transaction open, and writes the outcome only if the session is
 still as it was loaded. One session has at most one operation at a time; its containers are called for at once.
@@ -17,6 +17,7 @@ import structlog
 from api.database import Database, now
 from api.engine.base import Engine, UnreachableError
 from api.nodes.models import NodeState
+from api.reconcilers import resizes
 from api.reconcilers.follow import Noted, after
 from api.reconcilers.spec import spec_of
 from api.sessions import service as sessions
@@ -55,6 +56,8 @@ class Operator:
             session = await self._prepare(session)
         if session is not None and session.state is State.PREPARING:
             return None if await self._launch(session) else State.PREPARING
+        if session is not None and session.state is State.RUNNING:
+            return None if await resizes.tell(self._database, self._engine, session) else State.RUNNING
         if session is not None and session.state is State.TERMINATING:
             return None if await self._terminate(session, tries) else State.TERMINATING
         return None

@@ -23,7 +23,7 @@ from api.model import NamePath, NameQuery, Text
 from api.policy import Action
 from api.projects import service as projects
 from api.reconcilers.manager import WakeAfterwards
-from api.sessions import overview, relay, service, submission
+from api.sessions import overview, relay, resizing, service, submission
 from api.sessions.models import Session, State
 from api.sessions.overview import Filters
 from api.sessions.relay import LogStream
@@ -133,8 +133,16 @@ async def change_session(
     settings: SettingsOf,
     _wake: WakeAfterwards,
 ) -> SessionView:
-    """Change the priority of a session that waits; above what is usual for its kind only the project's managers."""
-    return await _view(db, await service.give_priority(db, project, name, request.priority, caller), settings)
+    """Change the priority of a session that waits, or the share of a part of a GPU that a running one has.
+
+    A priority above what is usual for its kind only the project's managers give. A share changes on the GPUs that the
+    session has: `resize_milli` is there until its agents have taken it, and `reason` says why one was not taken.
+    """
+    if request.gpu_milli is not None:
+        session_id = await resizing.ask(db, project, name, request.gpu_milli, caller, settings=settings)
+    else:
+        session_id = await service.give_priority(db, project, name, request.priority or 0, caller)
+    return await _view(db, session_id, settings)
 
 
 @router.post("/{name}/extend")

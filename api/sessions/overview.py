@@ -13,17 +13,19 @@ from sqlalchemy import ColumnElement, Row, and_, false, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.identity import Identity, Reach
-from api.nodes.models import Node
+from api.nodes.models import Gpu, Node
 from api.policy import Action
 from api.projects.models import Project
 from api.sessions.models import Container, Grant, Service, Session, State
 from api.sessions.views import ContainerView, GrantView, ServiceView, SessionView, WaitingView
+from appliance.gpu.share import memory_limit
 from reservoir.errors import InputError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _MADE = {"project", "user", "node", "gpus", "containers", "services", "url", "urls"}
 _PLAIN = [getattr(Session, name) for name in SessionView.model_fields if name not in _MADE]
+_OF_CONTAINER = [name for name in ContainerView.model_fields if name != "gpus"]
 _COLUMNS = (*_PLAIN, Project.name.label("project"), Session.user_name.label("user"))
 
 
@@ -104,21 +106,38 @@ async def _containers(db: AsyncSession, ids: Sequence[UUID]) -> defaultdict[UUID
     held = and_(Grant.session_id == Container.session_id, Grant.rank == Container.rank)
     query = (
         select(Container.session_id, Container.rank, Container.status, Container.error, Container.exit_code)
-        .add_columns(Node.name, Grant.index, Grant.uuid, Grant.milli)
+        .add_columns(Container.enforcement, Container.warning, Node.name.label("node"))
+        .add_columns(Grant.index.label("gpu"), Grant.uuid, Grant.milli)
+        .add_columns(Gpu.memory_mib, Gpu.model, Gpu.profile, Gpu.parent)
         .join(Node, Node.id == Container.node_id)
         .outerjoin(Grant, held)
+        .outerjoin(Gpu, and_(Gpu.node_id == Container.node_id, Gpu.uuid == Grant.uuid))
         .where(Container.session_id.in_(ids))
         .order_by(Container.session_id, Container.rank, Grant.index)
     )
     found: defaultdict[UUID, list[ContainerView]] = defaultdict(list)
-    for id_, rank, status, error, exit_code, node, index, uuid, milli in await db.execute(query):
-        containers = found[id_]
-        if not containers or containers[-1].rank != rank:
-            view = ContainerView(rank=rank, node=node, status=status, error=error, exit_code=exit_code, gpus=[])
-            containers.append(view)
-        if uuid is not None:
-            containers[-1].gpus.append(GrantView(index=index, uuid=uuid, milli=milli))
+    for row in await db.execute(query):
+        containers = found[row.session_id]
+        if not containers or containers[-1].rank != row.rank:
+            containers.append(ContainerView(**{name: getattr(row, name) for name in _OF_CONTAINER}, gpus=[]))
+        if row.uuid is not None:
+            containers[-1].gpus.append(_grant(row))
     return found
+
+
+def _grant(row: Row[Any]) -> GrantView:
+    """Return a grant with what its share of the memory is."""
+    memory_mib = row.memory_mib
+    if memory_mib is not None and not row.parent:
+        memory_mib = memory_limit(memory_mib, row.milli)
+    return GrantView(
+        index=row.gpu,
+        uuid=row.uuid,
+        milli=row.milli,
+        memory_mib=memory_mib,
+        model=row.model or "",
+        profile=row.profile or "",
+    )
 
 
 async def _services(db: AsyncSession, ids: Sequence[UUID], apps_url: str) -> defaultdict[UUID, list[ServiceView]]:

@@ -6,13 +6,15 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import and_, case, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import now
+from api.nodes.models import Gpu, Node
 from api.projects.models import Project
 from api.sessions.addresses import Taken
 from api.sessions.models import ENDED, HOLDING, Container, Grant, Service, Session, SessionLog, State
+from appliance.gpu.share import MILLI
 
 
 async def listed(
@@ -66,7 +68,7 @@ async def count_live(db: AsyncSession, *, project: str | None = None, user: str 
 
 async def used_by_project(db: AsyncSession) -> dict[UUID, int]:
     """Return the milli-GPU that each project's sessions hold."""
-    query = select(Session.project_id, func.sum(Session.gpu_milli * Session.size)).where(Session.state.in_(HOLDING))
+    query = select(Session.project_id, func.sum(Session.held_milli)).where(Session.state.in_(HOLDING))
     return {project_id: int(milli) for project_id, milli in await db.execute(query.group_by(Session.project_id))}
 
 
@@ -95,6 +97,47 @@ async def update_container(db: AsyncSession, session_id: UUID, attempt: int, ran
     same = select(Session.id).where(Session.id == session_id, Session.attempt == attempt)
     query = update(Container).where(Container.session_id.in_(same), Container.rank == rank)
     await db.execute(query.values(**values), execution_options={"synchronize_session": False})
+
+
+async def resizing(db: AsyncSession) -> Sequence[Session]:
+    """Return the running sessions whose share changes, in order of age."""
+    query = select(Session).where(Session.resize_milli.is_not(None), Session.state == State.RUNNING)
+    return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
+
+
+async def set_parts(db: AsyncSession, session_id: UUID, milli: int) -> None:
+    """Let every part of a GPU that a session holds be so large; whole GPUs stay."""
+    query = update(Grant).where(Grant.session_id == session_id, Grant.milli < MILLI)
+    await db.execute(query.values(milli=milli), execution_options={"synchronize_session": False})
+
+
+async def held_on(db: AsyncSession, node_ids: Collection[UUID], uuids: Collection[str]) -> dict[tuple[UUID, str], int]:
+    """Return the milli-GPU that sessions hold of some GPUs, by node and GPU; nobody else may start there meanwhile."""
+    nodes = select(Node.id).where(Node.id.in_(node_ids)).order_by(Node.id).with_for_update()
+    await db.execute(nodes)
+    query = select(Container.node_id, Grant.uuid, func.sum(Grant.milli)).join(Container.grants)
+    query = query.join(Session, Session.id == Container.session_id)
+    query = query.where(Session.state.in_(HOLDING), Container.node_id.in_(node_ids), Grant.uuid.in_(uuids))
+    rows = await db.execute(query.group_by(Container.node_id, Grant.uuid))
+    return {(node_id, uuid): int(milli) for node_id, uuid, milli in rows}
+
+
+async def on_slices(db: AsyncSession, session_id: UUID) -> bool:
+    """Return whether a session holds a slice of a GPU."""
+    query = select(Gpu.uuid).join(Container, Container.node_id == Gpu.node_id)
+    query = query.join(Grant, and_(Grant.session_id == Container.session_id, Grant.rank == Container.rank))
+    query = query.where(Container.session_id == session_id, Grant.uuid == Gpu.uuid, Gpu.parent != "")
+    return (await db.scalar(query.limit(1))) is not None
+
+
+async def held_by_project(db: AsyncSession, project_id: UUID) -> tuple[int, int]:
+    """Return the milli-GPU that a project's sessions hold, and the part of that which cannot be taken back."""
+    fixed = func.sum(case((Session.preemptible.is_(False), Session.held_milli), else_=0))
+    query = select(func.sum(Session.held_milli), fixed)
+    held, held_fixed = (
+        await db.execute(query.where(Session.project_id == project_id, Session.state.in_(HOLDING)))
+    ).one()
+    return int(held or 0), int(held_fixed or 0)
 
 
 async def remove_containers(db: AsyncSession, session_id: UUID) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from api.model import Moment, Name, Request, Text
 from api.presets.schemas import CpuMilli, MemoryMib, ShmMib
 from api.scheduler.snapshot import Within
 from api.sessions.models import MAX_CONTAINERS, Kind
+from appliance.gpu.kinds import Enforcement
 
 MAX_BATCH = 100
 """Most sessions of one request."""
@@ -67,13 +68,14 @@ class SessionRequest(Request):
     `kind` is training unless it is said; `interactive` is short for that kind. `gpu_milli` (milli-GPU; 0: none, then
     `cpu_milli` is needed), `cpu_milli` (thousandths of a core), `memory_mib` and `shm_mib` (`/dev/shm`) are for one of
     the `size` containers; 0 CPU or memory is no limit. What is left out comes from the `preset`. `large_shm` gives half
-    of the memory, or the site's large size where memory has no limit. Only on GPUs of one of the `models` it runs; a
-    `group` is a resource group that it keeps to. `within` is the part of the network that the containers share where
-    they can, with `within_required` in any case. A higher `priority` goes first within the project. A `preemptible`
-    session may use what other projects leave idle, and is put back into the queue when they ask for it. It waits at
-    least until `starts_at`. `command` None means the image's own, and `args` follow it. Each of `ports` gets an address
-    at the site's edge. `image` is one that the project may use, or with `local_image` a reference that is on the node
-    already. The command line says so by `created_by_cli`.
+    of the memory, or the site's large size where memory has no limit. Only on GPUs of one of the `models` it runs, and
+    only where shares are held by `enforcement` or a stronger kind; a `group` is a resource group that it keeps to.
+    `within` is the part of the network that the containers share where they can, with `within_required` in any case. A
+    higher `priority` goes first within the project. A `preemptible` session may use what other projects leave idle, and
+    is put back into the queue when they ask for it. It waits at least until `starts_at`. `command` None means the
+    image's own, and `args` follow it. Each of `ports` gets an address at the site's edge. `image` is one that the
+    project may use, or with `local_image` a reference that is on the node already. The command line says so by
+    `created_by_cli`.
     """
 
     name: Name
@@ -89,6 +91,7 @@ class SessionRequest(Request):
     large_shm: bool = False
     size: int = Field(default=1, ge=1, le=MAX_CONTAINERS)
     models: list[Model] = Field(default=[], max_length=32)
+    enforcement: Enforcement | None = None
     group: Name | None = None
     within: Within = Within.ANYWHERE
     within_required: bool = False
@@ -153,9 +156,16 @@ class BatchRequest(SessionRequest):
 
 
 class SessionChange(Request):
-    """What to change of a session that waits."""
+    """What to change: the `priority` of a session that waits, or `gpu_milli` of each container of one that runs."""
 
-    priority: Priority
+    priority: Priority | None = None
+    gpu_milli: int | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> SessionChange:
+        if (self.priority is None) == (self.gpu_milli is None):
+            raise ValueError("write one of `priority` and `gpu_milli`")
+        return self
 
 
 class Extension(Request):

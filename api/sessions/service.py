@@ -146,17 +146,22 @@ async def note_containers(db: AsyncSession, session: Session, values: Mapping[in
 
 async def end(db: AsyncSession, session: Session, **values: Any) -> bool:
     """Bring a session to its end; its places stay on record, its addresses are free again."""
-    if not await change(db, session, finished_at=now(), **values):
+    if not await change(db, session, finished_at=now(), resize_milli=None, before_milli=None, **values):
         return False
     await repository.remove_services(db, session.id)
     return True
 
 
 async def requeue(db: AsyncSession, session: Session, reason: str) -> bool:
-    """Put a session whose containers are gone, or given up, back into the queue; its next containers are new ones."""
+    """Put a session whose containers are gone, or given up, back into the queue; its next containers are new ones.
+
+    They get the share that was last asked for.
+    """
     values = {"state": State.PENDING, "ending": None, "attempt": session.attempt + 1, "reason": reason}
     times = {"scheduled_at": None, "started_at": None, "expires_at": None, "warned_at": None, "extended_s": 0}
-    if not await change(db, session, **values, **times, exit_code=None):
+    wanted = session.gpu_milli if session.resize_milli is None else session.resize_milli
+    shares = {"gpu_milli": wanted, "held_milli": 0, "resize_milli": None, "before_milli": None}
+    if not await change(db, session, **values, **times, **shares, exit_code=None):
         return False
     await repository.remove_containers(db, session.id)
     return True

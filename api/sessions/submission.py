@@ -33,6 +33,7 @@ from api.sessions.service import PRIORITY, check_priority
 from api.settings import Settings
 from api.user_policies import service as user_policies
 from api.user_policies.service import Extra
+from appliance.gpu.kinds import Enforcement
 from appliance.gpu.share import check_share
 from reservoir.errors import ConflictError, InputError
 
@@ -55,12 +56,13 @@ class Site:
 
 @dataclass(frozen=True)
 class Size:
-    """What one container asks for; 0 is no limit, and no GPU."""
+    """What one container asks for; 0 is no limit, and no GPU. Shares are held by `enforcement` or a stronger kind."""
 
     gpu_milli: int
     cpu_milli: int
     memory_mib: int
     shm_mib: int
+    enforcement: Enforcement
 
 
 async def submit(db: AsyncSession, request: SessionRequest, caller: Identity, site: Site) -> UUID:
@@ -118,6 +120,7 @@ async def _submit(
             cpu_milli=size.cpu_milli,
             memory_mib=size.memory_mib,
             shm_mib=size.shm_mib,
+            enforcement=size.enforcement.value,
             preset=request.preset or "",
             group=request.group or "",
             models=request.models,
@@ -162,7 +165,8 @@ async def _size(db: AsyncSession, request: SessionRequest, settings: Settings) -
         shm_mib = max(SHM_MIB, memory_mib // 2) if memory_mib else settings.large_shm_mib
     else:
         shm_mib = request.shm_mib or (preset.shm_mib if preset else SHM_MIB)
-    return Size(gpu_milli, cpu_milli, memory_mib, shm_mib)
+    enforcement = request.enforcement or (Enforcement(preset.enforcement) if preset else Enforcement.NONE)
+    return Size(gpu_milli, cpu_milli, memory_mib, shm_mib, enforcement if gpu_milli else Enforcement.NONE)
 
 
 def _extra(count: int, containers: int, size: Size) -> Extra:
@@ -186,6 +190,7 @@ async def _check_fits(db: AsyncSession, request: SessionRequest, size: Size, all
         models=fleet.models_of(request.models) if request.models else (),
         within=request.within,
         within_required=request.within_required,
+        enforcement=size.enforcement,
     )
     verdict = fleet.never_fits(workload)
     if verdict:

@@ -13,16 +13,20 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.sessions import repository, service
 from api.sessions.models import HOLDING, Container, Grant, Session, State
 from appliance.agent.protocol import ContainerState
+from appliance.gpu.kinds import Enforcement
 
 IN_PREPARATION = (State.SCHEDULED, State.PREPARING)
 
 
 async def in_operation(db: AsyncSession) -> dict[UUID, State]:
-    """Return the sessions for which agents are to be called: containers to launch or to remove."""
+    """Return the sessions for which agents are to be called: containers to launch, to remove, or to give new shares."""
     asked = exists().where(Container.session_id == Session.id, Container.status.is_(None))
     wanted = or_(Session.state.in_((State.SCHEDULED, State.TERMINATING)), and_(Session.state == State.PREPARING, asked))
     query = select(Session.id, Session.state).where(wanted).order_by(Session.created_at, Session.id)
-    return {row.id: row.state for row in await db.execute(query)}
+    found = {row.id: row.state for row in await db.execute(query)}
+    changing = select(Session.id, Session.state).where(Session.resize_milli <= Session.gpu_milli)
+    changing = changing.where(Session.resize_milli.is_not(None), Session.state == State.RUNNING)
+    return found | {row.id: row.state for row in await db.execute(changing.order_by(Session.created_at, Session.id))}
 
 
 async def unstarted(db: AsyncSession, before: datetime) -> Sequence[Session]:
@@ -70,7 +74,10 @@ async def adopt(
     db: AsyncSession, session: Session, node_id: UUID, found: Mapping[int, ContainerState], values: dict[str, Any]
 ) -> bool:
     """Give a waiting session the containers of its attempt before back, which still run on a node."""
-    changed = await service.change(db, session, **values, attempt=session.attempt - 1, position=0)
+    held_milli = sum(grant.milli for state in found.values() for grant in state.gpus)
+    whole = any(state.enforcement is Enforcement.MIG for state in found.values())
+    shares = {"held_milli": held_milli, "gpu_milli": session.gpu_milli if whole else held_milli // session.size}
+    changed = await service.change(db, session, **values, **shares, attempt=session.attempt - 1, position=0)
     if changed:
         for rank, state in found.items():
             repository.add(db, _container(session.id, rank, node_id, state))
@@ -86,6 +93,8 @@ def _container(session_id: UUID, rank: int, node_id: UUID, state: ContainerState
         status=state.status,
         started_at=state.started_at,
         ports={str(port): at for port, at in state.ports.items()},
+        enforcement=state.enforcement,
+        warning=state.warning,
         grants=[
             Grant(session_id=session_id, rank=rank, index=grant.index, uuid=grant.uuid, milli=grant.milli)
             for grant in state.gpus

@@ -9,24 +9,38 @@ from api.model import View
 from api.scheduler.snapshot import Within
 from api.sessions.models import Kind, State
 from appliance.agent.protocol import ContainerStatus
+from appliance.gpu.kinds import Enforcement
 
 
 class GrantView(View):
-    """The part of one GPU that a session holds, in milli-GPU."""
+    """The part of one GPU that a session holds, in milli-GPU; of a MIG device by its `profile` it is the whole device.
+
+    `memory_mib` is how much of the GPU's memory belongs to it; null, as `model` is empty, where the node has that GPU
+    no more.
+    """
 
     index: int
     uuid: str
     milli: int
+    memory_mib: int | None
+    model: str
+    profile: str
 
 
 class ContainerView(View):
-    """One container of a session, and the GPUs that it holds on its node."""
+    """One container of a session, and the GPUs that it holds on its node.
+
+    `enforcement` is how its shares are held, null before it is known and without a GPU; `warning` is what its agent
+    finds wrong while it runs.
+    """
 
     rank: int
     node: str
     status: ContainerStatus | None
     error: str
     exit_code: int | None
+    enforcement: Enforcement | None
+    warning: str
     gpus: list[GrantView]
 
 
@@ -62,6 +76,10 @@ class SessionView(View):
     place in the queue from 1. `node` and `gpus` are those of its first container. `attempt` counts how often it was
     put back into the queue. `expires_at` is when its time limit ends it, which its owner has put off by `extended_s`
     so far. `urls` are those of `services`, `url` is the first of them.
+
+    Its shares are held by `enforcement` or a stronger kind. `held_milli` is what it takes of GPUs with all containers
+    together, 0 before it has its places; a MIG device counts whole. While its share is being changed, `resize_milli` is
+    what each container shall have.
     """
 
     id: UUID
@@ -77,6 +95,9 @@ class SessionView(View):
     cpu_milli: int
     memory_mib: int
     shm_mib: int
+    enforcement: Enforcement
+    held_milli: int
+    resize_milli: int | None
     preset: str
     group: str
     models: list[str]

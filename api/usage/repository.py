@@ -26,8 +26,8 @@ async def ends_of(db: AsyncSession, session_id: UUID) -> Sequence[datetime | Non
 
 
 async def session_of(db: AsyncSession, session_id: UUID) -> Session | None:
-    """Return a session."""
-    return await db.get(Session, session_id)
+    """Return a session as it is by now."""
+    return await db.get(Session, session_id, populate_existing=True)
 
 
 async def close(db: AsyncSession, session_id: UUID, at: datetime) -> None:

@@ -76,6 +76,15 @@ async def begin(db: AsyncSession, session: Session, at: datetime | None = None) 
     await db.flush()
 
 
+async def reshare(db: AsyncSession, session_id: UUID, at: datetime) -> None:
+    """Note that a running session holds another share from a moment on; the session has it already."""
+    if None in await repository.ends_of(db, session_id):
+        await repository.close(db, session_id, at)
+        session = await repository.session_of(db, session_id)
+        if session:
+            await begin(db, session, at)
+
+
 async def end(db: AsyncSession, session_id: UUID, at: datetime | None = None) -> None:
     """Note that a session holds nothing from a moment on (now); for one that never ran it does nothing."""
     await repository.close(db, session_id, at or now())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import case, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.sessions.models import ENDED, Session
@@ -40,9 +40,10 @@ async def count_users(db: AsyncSession, name: str) -> int:
 
 async def held_by(db: AsyncSession, user_id: UUID) -> tuple[int, int, int, int]:
     """Return how many live sessions a user has, and their milli-GPU, milli-CPU and MiB together."""
+    asked = Session.gpu_milli * Session.size
     query = select(
         func.count(),
-        func.sum(Session.gpu_milli * Session.size),
+        func.sum(case((Session.held_milli > asked, Session.held_milli), else_=asked)),
         func.sum(Session.cpu_milli * Session.size),
         func.sum(Session.memory_mib * Session.size),
     ).where(Session.user_id == user_id, Session.state.not_in(ENDED))

@@ -128,9 +128,9 @@ async def _raw(cluster: Cluster, change: dict[str, Any]) -> Any:
         return await agent.post(HEARTBEAT_PATH, json={**beat(1).model_dump(mode="json"), **change})
 
 
-async def test_a_node_with_17_gpus_is_refused(cluster: Cluster) -> None:
+async def test_a_node_with_more_than_128_gpus_and_slices_is_refused(cluster: Cluster) -> None:
     body = beat(1).model_dump(mode="json")
-    body["inventory"]["gpus"] = [{**body["inventory"]["gpus"][0], "index": n, "uuid": f"GPU-{n}"} for n in range(17)]
+    body["inventory"]["gpus"] = [{**body["inventory"]["gpus"][0], "index": n, "uuid": f"GPU-{n}"} for n in range(129)]
     response = await _raw(cluster, body)
     assert response.status_code == 422
     assert response.json()["errors"][0]["where"] == "inventory.gpus"

@@ -14,6 +14,9 @@ from reservoir.document import Path
 Order = Annotated[list[Enforcement], Field(min_length=1)]
 """Kinds of enforcement in the order in which a node tries them."""
 
+Accelerator = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$")]
+Package = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(==[A-Za-z0-9.+!_-]+)?$")]
+
 
 def _word(value: Any) -> Any:
     """YAML reads a bare `off` as false."""
@@ -30,12 +33,17 @@ class SharedGpus(Split):
     them can hold whole ones. `compute` says how the library divides a GPU's time: `strict` by the shares alone, `fair`
     with what the others leave idle, `off` not at all. A period of `period_ms` milliseconds goes round all who share a
     GPU. A session whose GPU memory is more than `slack_mib` MiB over its limit is stopped.
+
+    `accelerators` are the kinds of accelerators that workers look for; those beside NVIDIA's come with `plugins`, Python
+    packages of the publication.
     """
 
     enforcement: Order = Field(default_factory=lambda: list(Enforcement))
     compute: Compute = "strict"
     period_ms: int = Field(default=200, ge=20, le=2000)
     slack_mib: int = Field(default=512, ge=0, le=65536)
+    accelerators: Annotated[list[Accelerator], Field(min_length=1)] = ["nvidia"]
+    plugins: list[Package] = []
 
 
 def order_findings(order: Sequence[Enforcement], path: Path) -> Iterator[tuple[Path, str, str]]:

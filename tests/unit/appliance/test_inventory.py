@@ -110,6 +110,8 @@ def test_a_worker_goes_by_the_order_of_the_site_or_by_its_own() -> None:
         "compute": "fair",
         "period_ms": 100,
         "slack_mib": 512,
+        "accelerators": ["nvidia"],
+        "plugins": [],
     }
 
 

@@ -60,6 +60,12 @@ def test_shares_are_held_by_the_best_kind_that_a_node_can_unless_the_site_says_o
     assert (chosen.period_ms, chosen.slack_mib, chosen.fgpu_per_gpu) == (100, 0, 2)
 
 
+def test_other_accelerators_come_by_packages_of_the_publication() -> None:
+    gpu = site(GOOD + "gpu: {accelerators: [nvidia, acme], plugins: [penstock-acme==2.1]}\n").gpu
+    assert (gpu.accelerators, gpu.plugins) == (["nvidia", "acme"], ["penstock-acme==2.1"])
+    assert problems(GOOD + "gpu: {plugins: [--index-url=x]}\n")[0][0] == "site.yml:9: gpu.plugins[0]"
+
+
 @pytest.mark.parametrize("word", ["off", "'off'"])
 def test_compute_may_be_off_with_or_without_quotes(word: str) -> None:
     assert site(GOOD + f"gpu: {{compute: {word}}}\n").gpu.compute == "off"

@@ -34,16 +34,16 @@ class SharedGpus(Split):
     with what the others leave idle, `off` not at all. A period of `period_ms` milliseconds goes round all who share a
     GPU. A session whose GPU memory is more than `slack_mib` MiB over its limit is stopped.
 
-    `accelerators` are the kinds of accelerators that workers look for; those beside NVIDIA's come with `plugins`, Python
-    packages of the publication.
+    `accelerators` are the kinds of accelerators that workers look for; those beside NVIDIA's come with `plugins`,
+    Python packages of the publication.
     """
 
     enforcement: Order = Field(default_factory=lambda: list(Enforcement))
     compute: Compute = "strict"
     period_ms: int = Field(default=200, ge=20, le=2000)
     slack_mib: int = Field(default=512, ge=0, le=65536)
-    accelerators: Annotated[list[Accelerator], Field(min_length=1)] = ["nvidia"]
-    plugins: list[Package] = []
+    accelerators: Annotated[list[Accelerator], Field(min_length=1, default_factory=lambda: ["nvidia"])]
+    plugins: list[Package] = Field(default_factory=list)
 
 
 def order_findings(order: Sequence[Enforcement], path: Path) -> Iterator[tuple[Path, str, str]]:

@@ -14,7 +14,7 @@ export PYTHONUNBUFFERED := 1
 
 SAY = @printf '\n\033[1m== %s\033[0m\n'
 
-.PHONY: help setup packages engine vendor bundle demo demo-down lint types unit check integration molecule e2e test bench clean
+.PHONY: help setup packages engine vendor bundle demo demo-down lint types unit check integration molecule e2e test bench clean shim shim-test shim-sanitized
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,15 @@ bundle: setup ## Build the product's bundle in build/bundle
 	$(SAY) "Bundle: build/bundle (a second build downloads nothing)"
 	@$(BIN)/penstock reservoir lock --if-changed manifest.yml
 	@$(BIN)/penstock reservoir build manifest.yml --output build/bundle
+
+shim: setup ## The library for GPU shares in build/shim: release
+	@$(MAKE) --no-print-directory -C appliance/gpu/shim PYTHON=$(CURDIR)/$(BIN)/python OUT=$(CURDIR)/build/shim release
+
+shim-test: setup
+	@$(MAKE) --no-print-directory -C appliance/gpu/shim PYTHON=$(CURDIR)/$(BIN)/python OUT=$(CURDIR)/build/shim test
+
+shim-sanitized: setup
+	@$(MAKE) --no-print-directory -C appliance/gpu/shim PYTHON=$(CURDIR)/$(BIN)/python OUT=$(CURDIR)/build/shim sanitized
 
 demo: setup ## The main job: bundle, closed lab cluster, fractional GPU sessions; prints address and login
 	@$(BIN)/python -m tests.e2e.demo --site $(SITE)

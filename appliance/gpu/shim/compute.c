@@ -1,0 +1,394 @@
+/* Launches: admitted under a lease only, in slices that are short beside the window, and followed to their end.
+ *
+ * What was launched is never waited for by a blocking call: it may itself wait for a launch that comes later, and that must
+ * then go through, if late. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "driver.h"
+#include "graph.h"
+#include "lease.h"
+#include "shim.h"
+
+#define MICROSECOND UINT64_C(1000)
+#define MILLISECOND UINT64_C(1000000)
+
+enum { STREAMS = 16, MOST_LAUNCHES = 1024 };
+
+/* How long a slice is between two looks at the GPU, and how long one look waits for work that does not end. */
+#define SLICE (5 * MILLISECOND)
+#define PATIENCE (1000 * MILLISECOND)
+
+struct gate {
+    pthread_mutex_t lock;
+    _Atomic(uint64_t) until;   /* end of the lease; 0: none */
+    _Atomic(uint64_t) average; /* what a launch takes, as far as it is known; 0: not known */
+    _Atomic(uint64_t) from;    /* since when something may be running */
+    _Atomic(uint64_t) wanted;  /* when the account last heard that launches are wanted */
+    atomic_uint pending;       /* launches since the last look */
+    atomic_uint bound;         /* launches until the next look */
+    _Atomic(uint64_t) stream;  /* plus one: the only stream in use; 0: none yet */
+    uint64_t used;             /* windows up to here are over */
+    CUstream streams[STREAMS];
+    unsigned stream_count;
+};
+
+static struct gate gates[PSG_GPUS] = {[0 ... PSG_GPUS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+static atomic_int captures;
+
+void psg_compute_forget(void)
+{
+    for (int gpu = 0; gpu < PSG_GPUS; gpu++) {
+        memset(&gates[gpu], 0, sizeof gates[gpu]);
+        gates[gpu].lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    }
+    atomic_store(&captures, 0);
+}
+
+/* Streams --------------------------------------------------------------------------------------------------------- */
+
+static uint64_t tag(CUstream stream)
+{
+    return (uint64_t)(uintptr_t)stream + 1;
+}
+
+/* The caller has the lock. */
+static void watch(struct gate *gate, CUstream stream)
+{
+    for (unsigned i = 0; i < gate->stream_count; i++)
+        if (gate->streams[i] == stream)
+            return;
+    if (gate->stream_count < STREAMS)
+        gate->streams[gate->stream_count++] = stream;
+    atomic_store(&gate->stream, gate->stream_count == 1 ? tag(stream) : 0);
+}
+
+static void unwatch(struct gate *gate, CUstream stream)
+{
+    for (unsigned i = 0; i < gate->stream_count; i++)
+        if (gate->streams[i] == stream)
+            gate->streams[i--] = gate->streams[--gate->stream_count];
+    atomic_store(&gate->stream, gate->stream_count == 1 ? tag(gate->streams[0]) : 0);
+}
+
+void psg_stream_gone(void *stream)
+{
+    for (int gpu = 0; gpu < PSG_GPUS; gpu++) {
+        pthread_mutex_lock(&gates[gpu].lock);
+        if (stream)
+            unwatch(&gates[gpu], stream);
+        else
+            gates[gpu].stream_count = 0;
+        pthread_mutex_unlock(&gates[gpu].lock);
+    }
+}
+
+static bool idle(struct gate *gate)
+{
+    for (unsigned i = 0; i < gate->stream_count; i++)
+        if (REAL(cuStreamQuery, gate->streams[i]) == CUDA_ERROR_NOT_READY)
+            return false;
+    return true;
+}
+
+/* Looking at the GPU ---------------------------------------------------------------------------------------------- */
+
+static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
+/* All that was launched has ended at a time: counts it, and learns how long a launch takes. */
+static void ended(int gpu, struct gate *gate, uint64_t at)
+{
+    unsigned launches = atomic_exchange(&gate->pending, 0);
+    uint64_t from = atomic_load(&gate->from);
+    if (!launches || at < from)
+        return;
+    psg_worked(gpu, from, at, atomic_load(&gate->until));
+    uint64_t average = atomic_load(&gate->average), now = clamp((at - from) / launches, MICROSECOND, PATIENCE);
+    atomic_store(&gate->average, average ? (average + now) / 2 : now);
+}
+
+/* Waits until all that was launched has ended, PATIENCE at most; returns when that was. */
+static uint64_t drain(int gpu, struct gate *gate)
+{
+    uint64_t begun = psg_now(), now = begun;
+    unsigned launches = atomic_load(&gate->pending);
+    uint64_t from = atomic_load(&gate->from), expected = from + launches * atomic_load(&gate->average);
+    /* Questions about streams are forbidden while the program records one. */
+    if (!launches || atomic_load(&captures) > 0) {
+        atomic_store(&gate->pending, 0);
+        return now;
+    }
+    if (idle(gate)) {
+        /* It ended before we looked, nobody knows when: about when launches of this kind end. */
+        now = atomic_load(&gate->average) ? clamp(expected, from, now) : now;
+        ended(gpu, gate, now);
+        return now;
+    }
+    do {
+        uint64_t wait = now < expected ? (expected - now) / 2 : (now - from) / 32;
+        psg_sleep_until(now + clamp(wait, 20 * MICROSECOND, 2 * MILLISECOND));
+        now = psg_now();
+        struct psg_total *total = psg_total(gpu);
+        if (total)
+            __atomic_store_n(&total->wanted_ns, now, __ATOMIC_RELAXED);
+    } while (!idle(gate) && now - begun < PATIENCE);
+    if (now - begun >= PATIENCE)
+        gate->stream_count = 0;
+    ended(gpu, gate, now);
+    return now;
+}
+
+/* Admission ------------------------------------------------------------------------------------------------------- */
+
+static void count(int gpu, struct gate *gate, uint64_t now)
+{
+    struct psg_total *total = psg_total(gpu);
+    if (!total)
+        return;
+    __atomic_fetch_add(&total->launches, 1, __ATOMIC_RELAXED);
+    if (now > atomic_load_explicit(&gate->wanted, memory_order_relaxed) + MILLISECOND) {
+        atomic_store_explicit(&gate->wanted, now, memory_order_relaxed);
+        __atomic_store_n(&total->wanted_ns, now, __ATOMIC_RELAXED);
+    }
+}
+
+/* A launch goes at the end of a lease if the larger part of it still lies within. */
+static bool fits(const struct gate *gate, uint64_t now)
+{
+    uint64_t until = atomic_load_explicit(&gate->until, memory_order_relaxed);
+    return now < until && now + atomic_load_explicit(&gate->average, memory_order_relaxed) / 2 < until;
+}
+
+static void start_slice(struct gate *gate, uint64_t now)
+{
+    uint64_t average = atomic_load(&gate->average), left = atomic_load(&gate->until) - now;
+    uint64_t slice = left < SLICE ? left : SLICE;
+    atomic_store(&gate->bound, average ? (unsigned)clamp((slice + average / 2) / average, 1, MOST_LAUNCHES) : 1);
+}
+
+/* The caller has the lock. Ends the lease, counts what it did, and waits for the next one. */
+static uint64_t next_lease(int gpu, struct gate *gate)
+{
+    uint64_t until = atomic_load(&gate->until);
+    uint64_t now = drain(gpu, gate);
+    if (until) {
+        gate->used = until;
+        psg_left_over(gpu, now, until, atomic_load(&gate->average) / 2);
+        atomic_store(&gate->until, 0);
+    }
+    for (;;) {
+        uint64_t again;
+        now = psg_now();
+        struct psg_total *total = psg_total(gpu);
+        if (total)
+            __atomic_store_n(&total->wanted_ns, now, __ATOMIC_RELAXED);
+        if (psg_compute_mode(gpu) == PSG_COMPUTE_OFF)
+            return now;
+        until = psg_lease(gpu, now, gate->used, &again);
+        if (until)
+            break;
+        psg_sleep_until(again);
+    }
+    /* What takes longer than a window is let in at its beginning only. */
+    if (atomic_load(&gate->average) > until - now)
+        atomic_store(&gate->average, until - now);
+    atomic_store(&gate->until, until);
+    return now;
+}
+
+static void wait_for_lease(int gpu, struct gate *gate, CUstream stream)
+{
+    pthread_mutex_lock(&gate->lock);
+    uint64_t now = psg_now();
+    if (!fits(gate, now)) {
+        now = next_lease(gpu, gate);
+        start_slice(gate, now);
+    } else if (atomic_load(&gate->pending) >= atomic_load(&gate->bound)) {
+        now = drain(gpu, gate);
+        if (!fits(gate, psg_now()))
+            now = next_lease(gpu, gate);
+        start_slice(gate, now);
+    }
+    watch(gate, stream);
+    if (atomic_fetch_add(&gate->pending, 1) == 0)
+        atomic_store(&gate->from, psg_now());
+    pthread_mutex_unlock(&gate->lock);
+}
+
+static bool recorded(CUstream stream)
+{
+    CUstreamCaptureStatus status;
+    return atomic_load_explicit(&captures, memory_order_relaxed) > 0 &&
+           REAL(cuStreamIsCapturing, stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static void admit(int gpu, CUstream stream)
+{
+    struct gate *gate = &gates[gpu];
+    if (psg_compute_mode(gpu) == PSG_COMPUTE_OFF) {
+        count(gpu, gate, 0);
+        return;
+    }
+    if (recorded(stream))
+        return;
+    uint64_t now = psg_now();
+    count(gpu, gate, now);
+    unsigned pending = atomic_load_explicit(&gate->pending, memory_order_relaxed);
+    if (pending > 0 && pending < atomic_load_explicit(&gate->bound, memory_order_relaxed) && fits(gate, now) &&
+        atomic_load_explicit(&gate->stream, memory_order_relaxed) == tag(stream))
+        atomic_fetch_add_explicit(&gate->pending, 1, memory_order_relaxed);
+    else
+        wait_for_lease(gpu, gate, stream);
+}
+
+/* Launches -------------------------------------------------------------------------------------------------------- */
+
+#define LAUNCHES(symbol, parameters, stream, ...)                    \
+    EXPORT CUresult symbol parameters                                \
+    {                                                                \
+        int gpu = psg_gpu_here(NULL);                                \
+        if (gpu >= 0)                                                \
+            admit(gpu, stream);                                      \
+        return REAL(symbol, __VA_ARGS__);                            \
+    }
+
+#define KERNEL                                                                                                       \
+    (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,       \
+     unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream, void **arguments, void **extra)
+#define KERNEL_ARGUMENTS \
+    function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, arguments, extra
+#define COOPERATIVE                                                                                                  \
+    (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,       \
+     unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream, void **arguments)
+#define COOPERATIVE_ARGUMENTS function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, arguments
+#define EXTENDED (const CUlaunchConfig *how, CUfunction function, void **arguments, void **extra)
+
+LAUNCHES(cuLaunchKernel, KERNEL, stream, KERNEL_ARGUMENTS)
+LAUNCHES(cuLaunchKernel_ptsz, KERNEL, stream ? stream : CU_STREAM_PER_THREAD, KERNEL_ARGUMENTS)
+LAUNCHES(cuLaunchCooperativeKernel, COOPERATIVE, stream, COOPERATIVE_ARGUMENTS)
+LAUNCHES(cuLaunchCooperativeKernel_ptsz, COOPERATIVE, stream ? stream : CU_STREAM_PER_THREAD, COOPERATIVE_ARGUMENTS)
+LAUNCHES(cuLaunchKernelEx, EXTENDED, how ? how->hStream : NULL, how, function, arguments, extra)
+LAUNCHES(cuLaunchKernelEx_ptsz, EXTENDED, how && how->hStream ? how->hStream : CU_STREAM_PER_THREAD, how, function,
+         arguments, extra)
+LAUNCHES(cuLaunch, (CUfunction function), NULL, function)
+LAUNCHES(cuLaunchGrid, (CUfunction function, int width, int height), NULL, function, width, height)
+LAUNCHES(cuLaunchGridAsync, (CUfunction function, int width, int height, CUstream stream), stream, function, width, height,
+         stream)
+
+static int gpu_of_stream(CUstream stream)
+{
+    CUcontext context;
+    if (psg_depth > 0 || REAL(cuStreamGetCtx, stream, &context) != CUDA_SUCCESS ||
+        REAL(cuCtxPushCurrent_v2, context) != CUDA_SUCCESS)
+        return -1;
+    int gpu = psg_gpu_here(NULL);
+    REAL(cuCtxPopCurrent_v2, &context);
+    return gpu;
+}
+
+EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned int devices, unsigned int flags)
+{
+    for (unsigned i = 0; psg_limited() && launches && i < devices; i++) {
+        int gpu = gpu_of_stream(launches[i].hStream);
+        if (gpu >= 0)
+            admit(gpu, launches[i].hStream);
+    }
+    return REAL(cuLaunchCooperativeKernelMultiDevice, launches, devices, flags);
+}
+
+#define LAUNCHES_GRAPH(symbol, used_stream)                          \
+    EXPORT CUresult symbol(CUgraphExec executable, CUstream stream)  \
+    {                                                                \
+        int gpu = psg_gpu_here(NULL), charged;                       \
+        if (!psg_graph_begin(executable, &charged))                  \
+            return CUDA_ERROR_OUT_OF_MEMORY;                         \
+        if (gpu >= 0)                                                \
+            admit(gpu, used_stream);                                 \
+        CUresult result = REAL(symbol, executable, stream);          \
+        psg_pools_settle(charged);                                   \
+        return result;                                               \
+    }
+
+LAUNCHES_GRAPH(cuGraphLaunch, stream)
+LAUNCHES_GRAPH(cuGraphLaunch_ptsz, stream ? stream : CU_STREAM_PER_THREAD)
+
+/* Streams that are recorded, waited for, destroyed ---------------------------------------------------------------- */
+
+#define RECORDS(symbol, parameters, change, ...)                     \
+    EXPORT CUresult symbol parameters                                \
+    {                                                                \
+        CUresult result = REAL(symbol, __VA_ARGS__);                 \
+        if (psg_depth == 0 && (result == CUDA_SUCCESS || change < 0) && atomic_load(&captures) + change >= 0) \
+            atomic_fetch_add(&captures, change);                     \
+        return result;                                               \
+    }
+
+RECORDS(cuStreamBeginCapture, (CUstream stream), 1, stream)
+RECORDS(cuStreamBeginCapture_ptsz, (CUstream stream), 1, stream)
+RECORDS(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode), 1, stream, mode)
+RECORDS(cuStreamBeginCapture_v2_ptsz, (CUstream stream, CUstreamCaptureMode mode), 1, stream, mode)
+#define INTO_GRAPH                                                                                                   \
+    (CUstream stream, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges, size_t count,           \
+     CUstreamCaptureMode mode)
+RECORDS(cuStreamBeginCaptureToGraph, INTO_GRAPH, 1, stream, graph, after, edges, count, mode)
+RECORDS(cuStreamBeginCaptureToGraph_ptsz, INTO_GRAPH, 1, stream, graph, after, edges, count, mode)
+RECORDS(cuStreamEndCapture, (CUstream stream, CUgraph *graph), -1, stream, graph)
+RECORDS(cuStreamEndCapture_ptsz, (CUstream stream, CUgraph *graph), -1, stream, graph)
+
+/* The program itself has waited: what it launched has just ended, and pools may have given memory back. */
+static void seen_idle(int gpu, CUstream stream, bool all)
+{
+    if (gpu < 0)
+        return;
+    psg_pools_look(gpu);
+    struct gate *gate = &gates[gpu];
+    if (atomic_load(&gate->pending) == 0 || (!all && atomic_load(&gate->stream) != tag(stream)))
+        return;
+    pthread_mutex_lock(&gate->lock);
+    ended(gpu, gate, psg_now());
+    pthread_mutex_unlock(&gate->lock);
+}
+
+#define WAITS(symbol, parameters, stream, all, ...)                  \
+    EXPORT CUresult symbol parameters                                \
+    {                                                                \
+        CUresult result = REAL(symbol, __VA_ARGS__);                 \
+        if (result == CUDA_SUCCESS)                                  \
+            seen_idle(psg_gpu_here(NULL), stream, all);              \
+        return result;                                               \
+    }
+
+WAITS(cuStreamSynchronize, (CUstream stream), stream, false, stream)
+WAITS(cuStreamSynchronize_ptsz, (CUstream stream), stream ? stream : CU_STREAM_PER_THREAD, false, stream)
+WAITS(cuCtxSynchronize_v2, (CUcontext context), NULL, false, context)
+
+EXPORT CUresult cuCtxSynchronize(void)
+{
+    CUresult result = REAL(cuCtxSynchronize);
+    if (result == CUDA_SUCCESS)
+        seen_idle(psg_gpu_here(NULL), NULL, true);
+    return result;
+}
+
+EXPORT CUresult cuEventSynchronize(CUevent event)
+{
+    CUresult result = REAL(cuEventSynchronize, event);
+    if (result == CUDA_SUCCESS)
+        psg_pools_look(psg_gpu_here(NULL));
+    return result;
+}
+
+#define DESTROYS(symbol)                                             \
+    EXPORT CUresult symbol(CUstream stream)                          \
+    {                                                                \
+        if (psg_depth == 0 && stream)                                \
+            psg_stream_gone(stream);                                 \
+        return REAL(symbol, stream);                                 \
+    }
+
+DESTROYS(cuStreamDestroy)
+DESTROYS(cuStreamDestroy_v2)

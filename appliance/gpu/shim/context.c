@@ -1,0 +1,266 @@
+/* Start, devices and contexts. A context takes memory of its own, hundreds of MiB on a real GPU; how much is only seen by
+ * NVML, before and after the first one of the container, and kept in the account for all others. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "driver.h"
+#include "shim.h"
+
+#define DEVICES 64
+#define LEAST_CONTEXT (UINT64_C(1) << 20)
+#define MOST_CONTEXT (UINT64_C(4) << 30)
+
+/* Number plus two of the limit of a device; 0: not asked yet, 1: no limit. */
+static atomic_int gpus[DEVICES];
+static pthread_mutex_t creating = PTHREAD_MUTEX_INITIALIZER;
+
+static int ask_gpu(CUdevice device)
+{
+    CUuuid uuid;
+    if (REAL(cuDeviceGetUuid_v2, &uuid, device) != CUDA_SUCCESS && REAL(cuDeviceGetUuid, &uuid, device) != CUDA_SUCCESS)
+        return -1;
+    char text[PSG_UUID] = "GPU-";
+    int at = 4;
+    for (int i = 0; i < 16; i++)
+        at += snprintf(text + at, sizeof text - (size_t)at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
+                       (unsigned char)uuid.bytes[i]);
+    return psg_gpu_of_uuid(text);
+}
+
+int psg_gpu_of_device(int device)
+{
+    if (device < 0 || device >= DEVICES)
+        return -1;
+    int known = atomic_load_explicit(&gpus[device], memory_order_acquire);
+    if (known == 0) {
+        known = ask_gpu(device) + 2;
+        atomic_store_explicit(&gpus[device], known, memory_order_release);
+    }
+    return known - 2;
+}
+
+int psg_device_of_gpu(int gpu)
+{
+    int devices = 0;
+    REAL(cuDeviceGetCount, &devices);
+    for (int device = 0; device < devices && device < DEVICES; device++)
+        if (psg_gpu_of_device(device) == gpu)
+            return device;
+    return -1;
+}
+
+int psg_gpu_here(uint64_t *context)
+{
+    CUdevice device;
+    CUcontext current = NULL;
+    if (psg_depth > 0 || !psg_limited() || REAL(cuCtxGetDevice, &device) != CUDA_SUCCESS)
+        return -1;
+    if (context) {
+        REAL(cuCtxGetCurrent, &current);
+        *context = (uint64_t)(uintptr_t)current;
+    }
+    return psg_gpu_of_device(device);
+}
+
+void psg_context_forget(void)
+{
+    creating = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+EXPORT CUresult cuInit(unsigned int flags)
+{
+    CUresult result = REAL(cuInit, flags);
+    if (result == CUDA_SUCCESS && psg_depth == 0 && psg_limited() && !psg_registered())
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    return result;
+}
+
+/* Charges --------------------------------------------------------------------------------------------------------- */
+
+struct measure {
+    int gpu;
+    uint64_t expected;
+    uint64_t before;
+    uint64_t word;
+    bool measured;
+};
+
+static bool begin(struct measure *measure, int gpu)
+{
+    *measure = (struct measure){.gpu = gpu, .expected = __atomic_load_n(&psg_total(gpu)->context, __ATOMIC_ACQUIRE)};
+    if (measure->expected)
+        return psg_take_or_trim(gpu, measure->expected);
+    measure->word = psg_used(gpu);
+    measure->measured = psg_nvml_used(gpu, &measure->before);
+    return true;
+}
+
+/* The bytes of the new context; false: the limit forbids them. */
+static bool end(struct measure *measure, uint64_t *bytes)
+{
+    uint64_t after;
+    *bytes = measure->expected;
+    if (measure->expected || !measure->measured || !psg_nvml_used(measure->gpu, &after) || after <= measure->before)
+        return true;
+    uint64_t grown = after - measure->before;
+    /* Where others of the container took memory at the same time, the difference says nothing. */
+    if (grown < LEAST_CONTEXT || grown > MOST_CONTEXT || psg_used(measure->gpu) != measure->word)
+        return true;
+    __atomic_store_n(&psg_total(measure->gpu)->context, grown, __ATOMIC_RELEASE);
+    *bytes = grown;
+    return psg_take_or_trim(measure->gpu, grown);
+}
+
+static void give_entry(const struct psg_entry *entry)
+{
+    psg_give(entry->gpu, entry->bytes);
+}
+
+/* Memory that a context owns goes with it; physical handles and pools do not. */
+static void lose_memory(uint64_t context)
+{
+    psg_table_sweep(PSG_POINTER, context, give_entry);
+    psg_table_sweep(PSG_ARRAY, context, give_entry);
+    psg_table_sweep(PSG_MIPMAP, context, give_entry);
+    psg_stream_gone(NULL);
+}
+
+/* Primary contexts ------------------------------------------------------------------------------------------------ */
+
+static bool active(CUdevice device)
+{
+    unsigned int flags;
+    int is_active = 0;
+    return REAL(cuDevicePrimaryCtxGetState, device, &flags, &is_active) == CUDA_SUCCESS && is_active;
+}
+
+static CUresult retain(CUcontext *context, CUdevice device, int gpu)
+{
+    struct measure measure;
+    if (active(device))
+        return REAL(cuDevicePrimaryCtxRetain, context, device);
+    if (!begin(&measure, gpu))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = REAL(cuDevicePrimaryCtxRetain, context, device);
+    if (result != CUDA_SUCCESS) {
+        psg_give(gpu, measure.expected);
+        return result;
+    }
+    uint64_t bytes;
+    if (!end(&measure, &bytes)) {
+        REAL(cuDevicePrimaryCtxRelease_v2, device);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    psg_table_put(&(struct psg_entry){.kind = PSG_PRIMARY, .key = (uint64_t)device, .gpu = (int16_t)gpu, .bytes = bytes,
+                                      .owner = (uint64_t)(uintptr_t)*context});
+    return result;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    int gpu = psg_depth == 0 && psg_limited() ? psg_gpu_of_device(device) : -1;
+    if (gpu < 0 || !context)
+        return REAL(cuDevicePrimaryCtxRetain, context, device);
+    if (!psg_registered())
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    pthread_mutex_lock(&creating);
+    CUresult result = retain(context, device, gpu);
+    pthread_mutex_unlock(&creating);
+    return result;
+}
+
+static void forget_inactive(CUdevice device)
+{
+    struct psg_entry entry;
+    if (active(device) || !psg_table_take(PSG_PRIMARY, (uint64_t)device, &entry))
+        return;
+    lose_memory(entry.owner);
+    psg_give(entry.gpu, entry.bytes);
+    psg_pools_settle(entry.gpu);
+}
+
+#define LEAVES_PRIMARY(symbol)                                       \
+    EXPORT CUresult symbol(CUdevice device)                          \
+    {                                                                \
+        int gpu = psg_depth == 0 && psg_limited() ? psg_gpu_of_device(device) : -1; \
+        if (gpu < 0)                                                 \
+            return REAL(symbol, device);                             \
+        pthread_mutex_lock(&creating);                               \
+        CUresult result = REAL(symbol, device);                      \
+        if (result == CUDA_SUCCESS)                                  \
+            forget_inactive(device);                                 \
+        pthread_mutex_unlock(&creating);                             \
+        return result;                                               \
+    }
+
+LEAVES_PRIMARY(cuDevicePrimaryCtxRelease)
+LEAVES_PRIMARY(cuDevicePrimaryCtxRelease_v2)
+LEAVES_PRIMARY(cuDevicePrimaryCtxReset)
+LEAVES_PRIMARY(cuDevicePrimaryCtxReset_v2)
+
+/* Other contexts -------------------------------------------------------------------------------------------------- */
+
+static CUresult keep(struct measure *measure, CUcontext context)
+{
+    uint64_t bytes;
+    if (!end(measure, &bytes)) {
+        REAL(cuCtxDestroy_v2, context);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    psg_table_put(&(struct psg_entry){.kind = PSG_CONTEXT, .key = (uint64_t)(uintptr_t)context,
+                                      .gpu = (int16_t)measure->gpu, .bytes = bytes});
+    return CUDA_SUCCESS;
+}
+
+#define CREATES(symbol, parameters, ...)                             \
+    EXPORT CUresult symbol parameters                                \
+    {                                                                \
+        int gpu = psg_depth == 0 && psg_limited() ? psg_gpu_of_device(device) : -1; \
+        if (gpu < 0)                                                 \
+            return REAL(symbol, __VA_ARGS__);                        \
+        if (!psg_registered())                                       \
+            return CUDA_ERROR_OPERATING_SYSTEM;                      \
+        struct measure measure;                                      \
+        pthread_mutex_lock(&creating);                               \
+        CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                  \
+        if (begin(&measure, gpu)) {                                  \
+            result = REAL(symbol, __VA_ARGS__);                      \
+            if (result == CUDA_SUCCESS)                              \
+                result = keep(&measure, *context);                   \
+            else                                                     \
+                psg_give(gpu, measure.expected);                     \
+        }                                                            \
+        pthread_mutex_unlock(&creating);                             \
+        return result;                                               \
+    }
+
+CREATES(cuCtxCreate, (CUcontext *context, unsigned int flags, CUdevice device), context, flags, device)
+CREATES(cuCtxCreate_v2, (CUcontext *context, unsigned int flags, CUdevice device), context, flags, device)
+CREATES(cuCtxCreate_v3,
+        (CUcontext *context, CUexecAffinityParam *affinity, int count, unsigned int flags, CUdevice device),
+        context, affinity, count, flags, device)
+CREATES(cuCtxCreate_v4, (CUcontext *context, CUctxCreateParams *how, unsigned int flags, CUdevice device),
+        context, how, flags, device)
+
+static void forget(CUcontext context)
+{
+    struct psg_entry entry;
+    if (!psg_table_take(PSG_CONTEXT, (uint64_t)(uintptr_t)context, &entry))
+        return;
+    lose_memory(entry.key);
+    psg_give(entry.gpu, entry.bytes);
+}
+
+#define DESTROYS(symbol)                                             \
+    EXPORT CUresult symbol(CUcontext context)                        \
+    {                                                                \
+        CUresult result = REAL(symbol, context);                     \
+        if (result == CUDA_SUCCESS && psg_depth == 0)                \
+            forget(context);                                         \
+        return result;                                               \
+    }
+
+DESTROYS(cuCtxDestroy)
+DESTROYS(cuCtxDestroy_v2)
+DESTROYS(cuCtxDetach)

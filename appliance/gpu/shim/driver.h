@@ -1,0 +1,73 @@
+/* The driver as this library sees it: NVIDIA's headers with every version of every function, and the real functions. */
+#ifndef PSG_DRIVER_H
+#define PSG_DRIVER_H
+
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+
+/* What newer headers leave out, and older drivers still have. */
+CUresult cuGetProcAddress_ptsz(const char *symbol, void **function, int version, cuuint64_t flags);
+CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **function, int version, cuuint64_t flags,
+                                  CUdriverProcAddressQueryResult *status);
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned int devices, unsigned int flags);
+CUresult cuLaunch(CUfunction function);
+CUresult cuLaunchGrid(CUfunction function, int width, int height);
+CUresult cuLaunchGridAsync(CUfunction function, int width, int height, CUstream stream);
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode);
+CUresult cuStreamBeginCapture_ptsz(CUstream stream);
+CUresult cuCtxDetach(CUcontext context);
+
+/* Functions of the driver that are called here and are not hooked. */
+#define PSG_USED_FUNCTIONS(USE)      \
+    USE(cuDeviceGetCount)            \
+    USE(cuDeviceGetUuid)             \
+    USE(cuDeviceGetUuid_v2)          \
+    USE(cuDevicePrimaryCtxGetState)  \
+    USE(cuCtxGetCurrent)             \
+    USE(cuCtxGetDevice)              \
+    USE(cuCtxPushCurrent_v2)         \
+    USE(cuCtxPopCurrent_v2)          \
+    USE(cuMemGetAllocationGranularity) \
+    USE(cuDeviceGetMemPool)          \
+    USE(cuDeviceGetDefaultMemPool)   \
+    USE(cuMemPoolGetAttribute)       \
+    USE(cuDeviceGetGraphMemAttribute) \
+    USE(cuGraphGetNodes)             \
+    USE(cuGraphNodeGetType)          \
+    USE(cuGraphMemAllocNodeGetParams) \
+    USE(cuGraphChildGraphNodeGetGraph) \
+    USE(cuStreamGetCtx)              \
+    USE(cuStreamIsCapturing)         \
+    USE(cuStreamQuery)
+
+struct psg_driver {
+#define HOOK(symbol, base, since, flags) __typeof__(&symbol) symbol;
+#define ALSO(symbol, base, since, flags)
+#include "hooks.def"
+#undef HOOK
+#undef ALSO
+#define USE(symbol) __typeof__(&symbol) symbol;
+    PSG_USED_FUNCTIONS(USE)
+#undef USE
+};
+
+/* The real functions; a null pointer where this driver does not have one, or where there is no driver. */
+extern struct psg_driver psg_driver;
+
+/* True once psg_driver is filled. */
+_Bool psg_driver_load(void);
+
+/* How deep this thread is inside the driver: what the driver itself calls is never charged or held. */
+extern __thread int psg_depth;
+
+#define REAL(symbol, ...) \
+    (psg_driver_load() && psg_driver.symbol ? ({ \
+        psg_depth++; \
+        CUresult psg_result = psg_driver.symbol(__VA_ARGS__); \
+        psg_depth--; \
+        psg_result; \
+    }) : CUDA_ERROR_STUB_LIBRARY)
+
+#define EXPORT __attribute__((visibility("default")))
+
+#endif

@@ -1,0 +1,164 @@
+/* The limits of this container, as the agent writes them. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "limits.h"
+#include "shim.h"
+
+#ifdef PENSTOCK_TEST_PATHS
+const char *psg_limits_path(void)
+{
+    return getenv("PENSTOCK_TEST_LIMITS");
+}
+
+const char *psg_account_path(void)
+{
+    return getenv("PENSTOCK_TEST_ACCOUNT");
+}
+#else
+const char *psg_limits_path(void)
+{
+    return "/run/penstock/limits/limits";
+}
+
+const char *psg_account_path(void)
+{
+    return "/run/penstock/account/account";
+}
+#endif
+
+enum { UNKNOWN, LIMITED, UNREADABLE };
+
+static pthread_mutex_t attaching = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int state;
+static const struct psg_limits *limits;
+
+void psg_say(const char *text)
+{
+    static const char name[] = "penstock: ";
+    if (write(STDERR_FILENO, name, sizeof name - 1) > 0 && write(STDERR_FILENO, text, strlen(text)) > 0)
+        (void)!write(STDERR_FILENO, "\n", 1);
+}
+
+static int attach(void)
+{
+    const char *path = psg_limits_path();
+    int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (file < 0)
+        return UNKNOWN;
+    int result = UNREADABLE;
+    if (lseek(file, 0, SEEK_END) >= (off_t)sizeof(struct psg_limits)) {
+        const struct psg_limits *found = mmap(NULL, sizeof *found, PROT_READ, MAP_SHARED, file, 0);
+        if (found != MAP_FAILED && memcmp(found->magic, PSG_LIMITS_MAGIC, sizeof found->magic) == 0 &&
+            found->version == PSG_VERSION && found->count <= PSG_GPUS) {
+            limits = found;
+            result = LIMITED;
+        }
+    }
+    close(file);
+    if (result == UNREADABLE)
+        psg_say("the limits of this container cannot be read; CUDA is refused. Start the session again.");
+    return result;
+}
+
+bool psg_limited(void)
+{
+    int now = atomic_load_explicit(&state, memory_order_acquire);
+    if (now == UNKNOWN) {
+        pthread_mutex_lock(&attaching);
+        now = atomic_load_explicit(&state, memory_order_relaxed);
+        if (now == UNKNOWN) {
+            now = attach();
+            atomic_store_explicit(&state, now, memory_order_release);
+        }
+        pthread_mutex_unlock(&attaching);
+    }
+    return now != UNKNOWN;
+}
+
+uint32_t psg_gpus(void)
+{
+    return psg_limited() && limits ? limits->count : 0;
+}
+
+bool psg_limits_readable(void)
+{
+    return psg_limited() && limits;
+}
+
+void psg_limits_after_fork(void)
+{
+    attaching = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+const char *psg_uuid_of_gpu(int gpu)
+{
+    return limits->gpu[gpu].uuid;
+}
+
+/* "GPU-1234…" and "MIG-1234…" name their device by what follows. */
+static const char *hexadecimal(const char *text)
+{
+    const char *dash = strchr(text, '-');
+    return dash ? dash + 1 : text;
+}
+
+int psg_gpu_of_uuid(const char *text)
+{
+    for (uint32_t i = 0; i < psg_gpus(); i++)
+        if (strncasecmp(hexadecimal(limits->gpu[i].uuid), hexadecimal(text), PSG_UUID - 4) == 0)
+            return (int)i;
+    return -1;
+}
+
+uint64_t psg_memory_limit(int gpu)
+{
+    uint64_t bytes = __atomic_load_n(&limits->gpu[gpu].memory_bytes, __ATOMIC_ACQUIRE);
+    return bytes ? bytes : UINT64_MAX;
+}
+
+uint32_t psg_compute_mode(int gpu)
+{
+    return __atomic_load_n(&limits->gpu[gpu].compute, __ATOMIC_ACQUIRE);
+}
+
+/* An agent that was stopped in the middle of writing leaves an odd sequence; what stands there must do then. */
+enum { ATTEMPTS = 1000 };
+
+static void read_timetables(int gpu, struct psg_timetable tables[2])
+{
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+        uint32_t before = __atomic_load_n(&limits->sequence, __ATOMIC_ACQUIRE);
+        const uint64_t *from = (const uint64_t *)limits->gpu[gpu].timetable;
+        uint64_t *to = (uint64_t *)tables;
+        for (size_t i = 0; i < 2 * sizeof(struct psg_timetable) / sizeof(uint64_t); i++)
+            to[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
+        if (before % 2 == 0 && before == __atomic_load_n(&limits->sequence, __ATOMIC_RELAXED))
+            return;
+    }
+}
+
+bool psg_timetable(int gpu, uint64_t now, struct psg_timetable *found, uint64_t *changes_ns)
+{
+    struct psg_timetable tables[2];
+    read_timetables(gpu, tables);
+    bool any = false;
+    *changes_ns = UINT64_MAX;
+    for (int i = 0; i < 2; i++) {
+        if (tables[i].period_ns == 0)
+            continue;
+        if (tables[i].from_ns > now) {
+            if (tables[i].from_ns < *changes_ns)
+                *changes_ns = tables[i].from_ns;
+        } else if (!any || tables[i].from_ns >= found->from_ns) {
+            *found = tables[i];
+            any = true;
+        }
+    }
+    return any;
+}

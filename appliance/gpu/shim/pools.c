@@ -1,0 +1,402 @@
+/* Memory that the driver holds in stock: pools, and the memory of graphs. What counts is what they have reserved, not what
+ * of it is in use, for nobody else can have it. Each GPU has one charge for all of it, settled after every operation. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "driver.h"
+#include "shim.h"
+
+/* Pools grow by steps of this size at least; taken before the call, settled after it. */
+#define STEP (UINT64_C(32) << 20)
+
+struct pool {
+    CUmemoryPool handle;
+    int gpu; /* -1: memory of the host, or of a GPU without a limit */
+};
+
+struct stock {
+    pthread_mutex_t lock;
+    uint64_t charged;
+    uint64_t nodes;    /* allocations in graphs that are being built; launched ones show in what is reserved */
+    uint64_t orphaned; /* still in use in pools that were destroyed */
+};
+
+static struct stock stocks[PSG_GPUS] = {[0 ... PSG_GPUS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+static atomic_bool changed[PSG_GPUS];
+static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
+static struct pool *pools;
+static size_t pool_count;
+
+void psg_pools_forget(void)
+{
+    listing = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    pool_count = 0;
+    for (int gpu = 0; gpu < PSG_GPUS; gpu++) {
+        stocks[gpu] = (struct stock){.lock = PTHREAD_MUTEX_INITIALIZER};
+        atomic_store(&changed[gpu], false);
+    }
+}
+
+/* Which pools there are ------------------------------------------------------------------------------------------- */
+
+static void list_pool(CUmemoryPool handle, int gpu)
+{
+    pthread_mutex_lock(&listing);
+    struct pool *wider = realloc(pools, (pool_count + 1) * sizeof *pools);
+    if (wider) {
+        pools = wider;
+        pools[pool_count++] = (struct pool){handle, gpu};
+    }
+    pthread_mutex_unlock(&listing);
+}
+
+static bool listed(CUmemoryPool handle, int *gpu)
+{
+    bool found = false;
+    pthread_mutex_lock(&listing);
+    for (size_t i = 0; i < pool_count && !found; i++) {
+        found = pools[i].handle == handle;
+        if (found)
+            *gpu = pools[i].gpu;
+    }
+    pthread_mutex_unlock(&listing);
+    return found;
+}
+
+static void unlist(CUmemoryPool handle)
+{
+    pthread_mutex_lock(&listing);
+    for (size_t i = 0; i < pool_count; i++)
+        if (pools[i].handle == handle)
+            pools[i--] = pools[--pool_count];
+    pthread_mutex_unlock(&listing);
+}
+
+/* A pool that was not made through us is the default pool of a device, or one that the current device was given. */
+static int gpu_of_pool(CUmemoryPool handle)
+{
+    int gpu = -1, devices = 0;
+    if (listed(handle, &gpu))
+        return gpu;
+    REAL(cuDeviceGetCount, &devices);
+    bool found = false;
+    for (CUdevice device = 0; device < devices && !found; device++) {
+        CUmemoryPool own;
+        found = (REAL(cuDeviceGetDefaultMemPool, &own, device) == CUDA_SUCCESS && own == handle) ||
+                (REAL(cuDeviceGetMemPool, &own, device) == CUDA_SUCCESS && own == handle);
+        if (found)
+            gpu = psg_gpu_of_device(device);
+    }
+    if (!found)
+        gpu = psg_gpu_here(NULL);
+    list_pool(handle, gpu);
+    return gpu;
+}
+
+static uint64_t attribute(CUmemoryPool handle, CUmemPool_attribute which)
+{
+    cuuint64_t value = 0;
+    return REAL(cuMemPoolGetAttribute, handle, which, &value) == CUDA_SUCCESS ? value : 0;
+}
+
+static uint64_t graph_attribute(int gpu, CUgraphMem_attribute which)
+{
+    cuuint64_t value = 0;
+    int device = psg_device_of_gpu(gpu);
+    return device >= 0 && REAL(cuDeviceGetGraphMemAttribute, device, which, &value) == CUDA_SUCCESS ? value : 0;
+}
+
+/* Charges --------------------------------------------------------------------------------------------------------- */
+
+static _Atomic(bool) graphs_have_memory;
+
+static uint64_t reserved_by_graphs(int gpu)
+{
+    return atomic_load(&graphs_have_memory) ? graph_attribute(gpu, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT) : 0;
+}
+
+/* What the stock of a GPU comes to now, `growing` more bytes of graphs included. */
+static uint64_t measure(int gpu, uint64_t growing)
+{
+    uint64_t total = stocks[gpu].orphaned;
+    pthread_mutex_lock(&listing);
+    for (size_t i = 0; i < pool_count; i++)
+        if (pools[i].gpu == gpu)
+            total += attribute(pools[i].handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    pthread_mutex_unlock(&listing);
+    uint64_t graphs = reserved_by_graphs(gpu) + growing;
+    return total + (graphs > stocks[gpu].nodes ? graphs : stocks[gpu].nodes);
+}
+
+static bool charge(int gpu, uint64_t target)
+{
+    struct stock *stock = &stocks[gpu];
+    if (target > stock->charged && !psg_take(gpu, target - stock->charged))
+        return false;
+    if (target < stock->charged)
+        psg_give(gpu, stock->charged - target);
+    stock->charged = target;
+    return true;
+}
+
+static void trim(int gpu)
+{
+    pthread_mutex_lock(&listing);
+    for (size_t i = 0; i < pool_count; i++)
+        if (pools[i].gpu == gpu)
+            REAL(cuMemPoolTrimTo, pools[i].handle, 0);
+    pthread_mutex_unlock(&listing);
+    int device = atomic_load(&graphs_have_memory) ? psg_device_of_gpu(gpu) : -1;
+    if (device >= 0)
+        REAL(cuDeviceGraphMemTrim, device);
+    uint64_t target = measure(gpu, 0);
+    if (target < stocks[gpu].charged)
+        charge(gpu, target);
+}
+
+/* The caller has the stock's lock. */
+static bool charge_or_trim(int gpu, uint64_t growth)
+{
+    if (charge(gpu, stocks[gpu].charged + growth))
+        return true;
+    trim(gpu);
+    if (charge(gpu, stocks[gpu].charged + growth))
+        return true;
+    psg_count_refusal(gpu);
+    return false;
+}
+
+static bool has_stock(int gpu)
+{
+    return gpu >= 0 && (__atomic_load_n(&pool_count, __ATOMIC_RELAXED) || atomic_load(&graphs_have_memory));
+}
+
+bool psg_take_or_trim(int gpu, uint64_t bytes)
+{
+    if (psg_take(gpu, bytes))
+        return true;
+    if (has_stock(gpu) && psg_registered()) {
+        pthread_mutex_lock(&stocks[gpu].lock);
+        trim(gpu);
+        pthread_mutex_unlock(&stocks[gpu].lock);
+        if (psg_take(gpu, bytes))
+            return true;
+    }
+    psg_count_refusal(gpu);
+    return false;
+}
+
+void psg_pools_changed(int gpu)
+{
+    if (has_stock(gpu))
+        atomic_store_explicit(&changed[gpu], true, memory_order_release);
+}
+
+void psg_pools_settle(int gpu)
+{
+    if (!has_stock(gpu))
+        return;
+    pthread_mutex_lock(&stocks[gpu].lock);
+    atomic_store_explicit(&changed[gpu], false, memory_order_relaxed);
+    charge(gpu, measure(gpu, 0));
+    pthread_mutex_unlock(&stocks[gpu].lock);
+}
+
+void psg_pools_look(int gpu)
+{
+    if (gpu >= 0 && atomic_load_explicit(&changed[gpu], memory_order_acquire))
+        psg_pools_settle(gpu);
+}
+
+/* Graphs ---------------------------------------------------------------------------------------------------------- */
+
+bool psg_graph_nodes(int gpu, int64_t bytes)
+{
+    struct stock *stock = &stocks[gpu];
+    pthread_mutex_lock(&stock->lock);
+    atomic_store(&graphs_have_memory, true);
+    stock->nodes += (uint64_t)bytes;
+    uint64_t target = measure(gpu, 0);
+    bool fits = bytes < 0 || target <= stock->charged ? charge(gpu, target) : charge_or_trim(gpu, target - stock->charged);
+    if (!fits && bytes > 0)
+        stock->nodes -= (uint64_t)bytes;
+    pthread_mutex_unlock(&stock->lock);
+    return fits;
+}
+
+bool psg_graph_expect(int gpu, uint64_t bytes)
+{
+    struct stock *stock = &stocks[gpu];
+    pthread_mutex_lock(&stock->lock);
+    atomic_store(&graphs_have_memory, true);
+    uint64_t spare = reserved_by_graphs(gpu) - graph_attribute(gpu, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
+    uint64_t target = measure(gpu, bytes > spare ? bytes - spare : 0);
+    bool fits = target <= stock->charged || charge_or_trim(gpu, target - stock->charged);
+    pthread_mutex_unlock(&stock->lock);
+    return fits;
+}
+
+/* Allocations ----------------------------------------------------------------------------------------------------- */
+
+static uint64_t expected_growth(CUmemoryPool handle, uint64_t size)
+{
+    uint64_t reserved = attribute(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    uint64_t used = attribute(handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+    if (used <= reserved && size <= reserved - used)
+        return 0;
+    return size > UINT64_MAX - STEP ? UINT64_MAX : (size + STEP - 1) / STEP * STEP;
+}
+
+static bool begin(int gpu, CUmemoryPool handle, size_t size)
+{
+    pthread_mutex_lock(&stocks[gpu].lock);
+    uint64_t growth = expected_growth(handle, size);
+    if (growth <= PSG_USED_MASK && charge_or_trim(gpu, growth))
+        return true;
+    psg_count_refusal(gpu);
+    pthread_mutex_unlock(&stocks[gpu].lock);
+    return false;
+}
+
+/* Charges what the pool took. Where that was more than expected and the limit forbids it, the memory goes back. */
+static CUresult end(int gpu, CUmemoryPool handle, CUresult result, CUdeviceptr *pointer, size_t size, CUstream stream)
+{
+    uint64_t target = measure(gpu, 0);
+    if (!charge(gpu, target)) {
+        trim(gpu);
+        target = measure(gpu, 0);
+        if (result == CUDA_SUCCESS && !charge(gpu, target)) {
+            REAL(cuMemFreeAsync, *pointer, stream);
+            REAL(cuStreamSynchronize, stream);
+            trim(gpu);
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    if (result == CUDA_SUCCESS)
+        psg_table_put(&(struct psg_entry){.kind = PSG_POOLED, .key = *pointer, .gpu = (int16_t)gpu, .bytes = size,
+                                          .owner = (uint64_t)(uintptr_t)handle});
+    pthread_mutex_unlock(&stocks[gpu].lock);
+    return result;
+}
+
+/* The pool from which memory of the current device comes; null: there are no pools here. */
+static CUmemoryPool pool_here(int *gpu)
+{
+    CUmemoryPool handle = NULL;
+    CUdevice device;
+    *gpu = psg_gpu_here(NULL);
+    if (*gpu < 0 || REAL(cuCtxGetDevice, &device) != CUDA_SUCCESS ||
+        REAL(cuDeviceGetMemPool, &handle, device) != CUDA_SUCCESS)
+        return NULL;
+    *gpu = gpu_of_pool(handle);
+    return handle;
+}
+
+#define ALLOCATES(symbol)                                            \
+    EXPORT CUresult symbol(CUdeviceptr *pointer, size_t size, CUstream stream) \
+    {                                                                \
+        int gpu;                                                     \
+        CUmemoryPool pool = pool_here(&gpu);                         \
+        if (!pool || gpu < 0)                                        \
+            return REAL(symbol, pointer, size, stream);              \
+        if (!begin(gpu, pool, size))                                 \
+            return CUDA_ERROR_OUT_OF_MEMORY;                         \
+        return end(gpu, pool, REAL(symbol, pointer, size, stream), pointer, size, stream); \
+    }
+
+ALLOCATES(cuMemAllocAsync)
+ALLOCATES(cuMemAllocAsync_ptsz)
+
+#define ALLOCATES_FROM(symbol)                                       \
+    EXPORT CUresult symbol(CUdeviceptr *pointer, size_t size, CUmemoryPool pool, CUstream stream) \
+    {                                                                \
+        int gpu = psg_depth == 0 && psg_limited() && pool ? gpu_of_pool(pool) : -1; \
+        if (gpu < 0)                                                 \
+            return REAL(symbol, pointer, size, pool, stream);        \
+        if (!begin(gpu, pool, size))                                 \
+            return CUDA_ERROR_OUT_OF_MEMORY;                         \
+        return end(gpu, pool, REAL(symbol, pointer, size, pool, stream), pointer, size, stream); \
+    }
+
+ALLOCATES_FROM(cuMemAllocFromPoolAsync)
+ALLOCATES_FROM(cuMemAllocFromPoolAsync_ptsz)
+
+static void forget_pooled(const struct psg_entry *entry)
+{
+    int gpu;
+    if (listed((CUmemoryPool)(uintptr_t)entry->owner, &gpu))
+        return;
+    pthread_mutex_lock(&stocks[entry->gpu].lock);
+    stocks[entry->gpu].orphaned -= entry->bytes < stocks[entry->gpu].orphaned ? entry->bytes : stocks[entry->gpu].orphaned;
+    pthread_mutex_unlock(&stocks[entry->gpu].lock);
+}
+
+#define FREES(symbol)                                                \
+    EXPORT CUresult symbol(CUdeviceptr pointer, CUstream stream)     \
+    {                                                                \
+        struct psg_entry entry = {.kind = PSG_FREE};                 \
+        if (psg_depth > 0 || !psg_limited())                         \
+            return REAL(symbol, pointer, stream);                    \
+        if (!psg_table_take(PSG_POOLED, pointer, &entry))            \
+            psg_table_take(PSG_POINTER, pointer, &entry);            \
+        CUresult result = REAL(symbol, pointer, stream);             \
+        if (result != CUDA_SUCCESS && entry.kind != PSG_FREE)        \
+            psg_table_put(&entry);                                   \
+        else if (entry.kind == PSG_POINTER)                          \
+            psg_give(entry.gpu, entry.bytes);                        \
+        else if (entry.kind == PSG_POOLED)                           \
+            forget_pooled(&entry);                                   \
+        psg_pools_changed(entry.kind == PSG_FREE ? psg_gpu_here(NULL) : entry.gpu); \
+        return result;                                               \
+    }
+
+FREES(cuMemFreeAsync)
+FREES(cuMemFreeAsync_ptsz)
+
+/* Pools ----------------------------------------------------------------------------------------------------------- */
+
+EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *how)
+{
+    CUresult result = REAL(cuMemPoolCreate, pool, how);
+    if (result == CUDA_SUCCESS && psg_depth == 0 && psg_limited())
+        list_pool(*pool, how->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? psg_gpu_of_device(how->location.id) : -1);
+    return result;
+}
+
+EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    int gpu = -1;
+    if (psg_depth > 0 || !psg_limited() || !listed(pool, &gpu) || gpu < 0) {
+        CUresult result = REAL(cuMemPoolDestroy, pool);
+        if (result == CUDA_SUCCESS && psg_depth == 0)
+            unlist(pool);
+        return result;
+    }
+    pthread_mutex_lock(&stocks[gpu].lock);
+    uint64_t used = attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+    CUresult result = REAL(cuMemPoolDestroy, pool);
+    if (result == CUDA_SUCCESS) {
+        unlist(pool);
+        stocks[gpu].orphaned += used;
+        charge(gpu, measure(gpu, 0));
+    }
+    pthread_mutex_unlock(&stocks[gpu].lock);
+    return result;
+}
+
+EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
+{
+    CUresult result = REAL(cuMemPoolTrimTo, pool, keep);
+    if (psg_depth == 0 && psg_limited())
+        psg_pools_settle(gpu_of_pool(pool));
+    return result;
+}
+
+EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
+{
+    CUresult result = REAL(cuDeviceGraphMemTrim, device);
+    if (psg_depth == 0 && psg_limited())
+        psg_pools_settle(psg_gpu_of_device(device));
+    return result;
+}

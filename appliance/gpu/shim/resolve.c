@@ -1,0 +1,235 @@
+/* Which real function has which wrapper: by pointer, never by name.
+ *
+ * The driver's own answer to dlsym and cuGetProcAddress decides about versions, flags and errors; only a pointer that is
+ * known as the real side of a wrapper is exchanged for that. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "driver.h"
+#include "shim.h"
+
+/* glibc moved these into libc under a new version; the first version is in every glibc. */
+#if defined(__aarch64__)
+#define FIRST_GLIBC "GLIBC_2.17"
+#else
+#define FIRST_GLIBC "GLIBC_2.2.5"
+#endif
+__asm__(".symver dlvsym, dlvsym@" FIRST_GLIBC);
+__asm__(".symver dlopen, dlopen@" FIRST_GLIBC);
+__asm__(".symver dlerror, dlerror@" FIRST_GLIBC);
+
+/* Sanitizers look up functions before they are ready for checked code. */
+#define EARLY __attribute__((no_sanitize("address", "undefined", "thread")))
+
+typedef void *(*finder)(void *, const char *);
+
+#define PLACES 1024u
+
+static struct {
+    _Atomic(void *) real;
+    void *wrapper;
+} places[PLACES];
+
+static pthread_mutex_t building = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool driver_ready;
+static atomic_bool nvml_ready;
+
+struct psg_driver psg_driver;
+__thread int psg_depth;
+
+EARLY finder psg_next_dlsym(void);
+EARLY void *psg_dlsym(void *library, const char *name);
+
+finder psg_next_dlsym(void)
+{
+    static finder next;
+    finder found = __atomic_load_n(&next, __ATOMIC_RELAXED);
+    if (!found) {
+        found = (finder)dlvsym(RTLD_NEXT, "dlsym", FIRST_GLIBC);
+        __atomic_store_n(&next, found, __ATOMIC_RELAXED);
+    }
+    return found;
+}
+
+void *psg_find(void *library, const char *name)
+{
+    return psg_next_dlsym()(library, name);
+}
+
+void *psg_library(const char *name, bool load)
+{
+    void *library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+    return library || !load ? library : dlopen(name, RTLD_LAZY);
+}
+
+static unsigned place_of(const void *function)
+{
+    return (unsigned)(((uintptr_t)function >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 54);
+}
+
+static void add(void *real, void *wrapper)
+{
+    if (!real || real == wrapper)
+        return;
+    for (unsigned i = place_of(real), tried = 0; tried < PLACES; i = (i + 1) % PLACES, tried++) {
+        void *here = atomic_load_explicit(&places[i].real, memory_order_relaxed);
+        if (here == real)
+            return;
+        if (!here) {
+            places[i].wrapper = wrapper;
+            atomic_store_explicit(&places[i].real, real, memory_order_release);
+            return;
+        }
+    }
+}
+
+void *psg_wrapper(void *function)
+{
+    for (unsigned i = place_of(function), tried = 0; tried < PLACES; i = (i + 1) % PLACES, tried++) {
+        void *here = atomic_load_explicit(&places[i].real, memory_order_acquire);
+        if (here == function)
+            return places[i].wrapper;
+        if (!here)
+            break;
+    }
+    return function;
+}
+
+struct question {
+    const char *symbol;
+    const char *base;
+    void *wrapper;
+    size_t offset;
+    int since;
+    cuuint64_t flags;
+};
+
+static const struct question questions[] = {
+#define HOOK(symbol, base, since, flags) {#symbol, base, (void *)symbol, offsetof(struct psg_driver, symbol), since, flags},
+#define ALSO HOOK
+#include "hooks.def"
+#undef HOOK
+#undef ALSO
+};
+
+static void ask(const struct question *question, CUresult (*first)(const char *, void **, int, cuuint64_t),
+                CUresult (*second)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *))
+{
+    void *function = NULL;
+    CUdriverProcAddressQueryResult status;
+    CUresult result = second ? second(question->base, &function, question->since, question->flags, &status)
+                             : first(question->base, &function, question->since, question->flags);
+    if (result != CUDA_SUCCESS || !function)
+        return;
+    void **field = (void **)((char *)&psg_driver + question->offset);
+    if (!*field)
+        *field = function;
+    add(function, question->wrapper);
+}
+
+static void fill(void *library)
+{
+    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++) {
+        void *function = psg_find(library, questions[i].symbol);
+        memcpy((char *)&psg_driver + questions[i].offset, &function, sizeof function);
+        add(function, questions[i].wrapper);
+    }
+#define USE(symbol) psg_driver.symbol = (__typeof__(&symbol))psg_find(library, #symbol);
+    PSG_USED_FUNCTIONS(USE)
+#undef USE
+    if (!psg_driver.cuGetProcAddress && !psg_driver.cuGetProcAddress_v2)
+        return;
+    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
+        ask(&questions[i], psg_driver.cuGetProcAddress, psg_driver.cuGetProcAddress_v2);
+}
+
+static bool load(bool needed)
+{
+    if (atomic_load_explicit(&driver_ready, memory_order_acquire))
+        return true;
+    pthread_mutex_lock(&building);
+    if (!atomic_load_explicit(&driver_ready, memory_order_relaxed)) {
+        void *library = psg_library("libcuda.so.1", needed);
+        if (library) {
+            psg_depth++;
+            fill(library);
+            psg_depth--;
+            atomic_store_explicit(&driver_ready, true, memory_order_release);
+        }
+    }
+    pthread_mutex_unlock(&building);
+    return atomic_load_explicit(&driver_ready, memory_order_acquire);
+}
+
+bool psg_driver_load(void)
+{
+    return load(true);
+}
+
+static void load_nvml(void)
+{
+    if (atomic_load_explicit(&nvml_ready, memory_order_acquire))
+        return;
+    pthread_mutex_lock(&building);
+    if (!atomic_load_explicit(&nvml_ready, memory_order_relaxed) && psg_library("libnvidia-ml.so.1", false)) {
+        psg_nvml_map(add);
+        atomic_store_explicit(&nvml_ready, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&building);
+}
+
+void *psg_dlsym(void *library, const char *name)
+{
+    void *found = psg_next_dlsym()(library, name);
+    if (!found)
+        return found;
+    bool driver = name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+    bool nvml = !driver && strncmp(name, "nvml", 4) == 0;
+    if ((!driver && !nvml) || psg_depth > 0 || !psg_limited())
+        return found;
+    if (driver)
+        load(false);
+    else
+        load_nvml();
+    /* Callers that tell an error by dlerror must not see that our own questions found nothing. */
+    dlerror();
+    return psg_wrapper(found);
+}
+
+static void exchange(CUresult result, void **function)
+{
+    if (result == CUDA_SUCCESS && function && *function && psg_depth == 0 && psg_limited())
+        *function = psg_wrapper(*function);
+}
+
+EXPORT CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags)
+{
+    CUresult result = REAL(cuGetProcAddress, symbol, function, version, flags);
+    exchange(result, function);
+    return result;
+}
+
+EXPORT CUresult cuGetProcAddress_ptsz(const char *symbol, void **function, int version, cuuint64_t flags)
+{
+    CUresult result = REAL(cuGetProcAddress_ptsz, symbol, function, version, flags);
+    exchange(result, function);
+    return result;
+}
+
+EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
+                                    CUdriverProcAddressQueryResult *status)
+{
+    CUresult result = REAL(cuGetProcAddress_v2, symbol, function, version, flags, status);
+    exchange(result, function);
+    return result;
+}
+
+EXPORT CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **function, int version, cuuint64_t flags,
+                                         CUdriverProcAddressQueryResult *status)
+{
+    CUresult result = REAL(cuGetProcAddress_v2_ptsz, symbol, function, version, flags, status);
+    exchange(result, function);
+    return result;
+}

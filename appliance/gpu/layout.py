@@ -67,6 +67,9 @@ class TotalRecord(ctypes.LittleEndianStructure):
         ("until_ns", ctypes.c_uint64),
         ("overrun_ns", ctypes.c_uint64),
         ("refused", ctypes.c_uint64),
+        ("opens_ns", ctypes.c_uint64),
+        ("context", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 6),
     ]
 
 

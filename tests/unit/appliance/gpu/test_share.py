@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from appliance.gpu.share import MAX_GPUS, MILLI, Split, check_share
+from appliance.gpu.share import MAX_GPUS, MILLI, Split, check_share, divide, memory_limit
 from appliance.gpu.units import format_gpus, parse_gpus
 from reservoir.errors import InputError
 
@@ -75,3 +75,24 @@ def test_shares_that_cannot_be(milli: int, reason: str, cure: str) -> None:
 @pytest.mark.parametrize("milli", [50, 500, 1000, 2500, MAX_GPUS * MILLI])
 def test_shares_that_can_be(milli: int) -> None:
     check_share(milli, Split())
+
+
+@pytest.mark.parametrize(
+    ("memory_mib", "milli", "limit"), [(8192, 250, 2048), (32510, 500, 16255), (16384, 1000, 16384), (1001, 1, 1)]
+)
+def test_the_memory_of_a_share_is_its_part_of_the_gpus_memory_in_whole_mib(
+    memory_mib: int, milli: int, limit: int
+) -> None:
+    assert memory_limit(memory_mib, milli) == limit
+
+
+@given(memory_mib=st.integers(1, 1 << 20), shares=st.lists(st.integers(1, MILLI), min_size=1, max_size=20))
+def test_limits_of_shares_that_fit_on_a_gpu_fit_into_its_memory(memory_mib: int, shares: list[int]) -> None:
+    fitting = shares if sum(shares) <= MILLI else [share * MILLI // sum(shares) for share in shares]
+    assert sum(memory_limit(memory_mib, share) for share in fitting) <= memory_mib
+
+
+def test_two_and_a_half_gpus_are_two_whole_ones_and_a_half() -> None:
+    assert divide(2500) == [1000, 1000, 500]
+    assert divide(2000) == [1000, 1000]
+    assert divide(125) == [125]

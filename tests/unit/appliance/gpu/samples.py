@@ -1,0 +1,23 @@
+"""Devices and shares for tests."""
+
+from __future__ import annotations
+
+from appliance.agent.protocol import GpuDevice
+from appliance.gpu.devices import Share
+from appliance.gpu.kinds import Enforcement
+
+GPU = GpuDevice(index=0, uuid="GPU-1", model="H", memory_mib=8192)
+SECOND = GpuDevice(index=1, uuid="GPU-2", model="H", memory_mib=8192)
+SLICE = GpuDevice(
+    index=2,
+    uuid="MIG-1",
+    model="H",
+    memory_mib=2048,
+    enforcement=Enforcement.MIG,
+    parent="GPU-9",
+    profile="1g.2gb",
+    capacity_milli=250,
+)
+SIMULATED = GpuDevice(index=3, uuid="SIM-1", model="S", memory_mib=8192, simulated=True, accelerator="simulated")
+QUARTER = Share(GPU, 250)
+WHOLE = Share(SECOND, 1000)

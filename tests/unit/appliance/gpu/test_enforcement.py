@@ -1,0 +1,222 @@
+"""The choice among the kinds of enforcement, and what each kind gives to a container."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from appliance.agent.protocol import GpuDevice
+from appliance.gpu import enforcement
+from appliance.gpu.cgroups import container_in, container_of, folder_of, is_unified
+from appliance.gpu.devices import Needs, Share
+from appliance.gpu.enforcement import Accounting, Choice, Probe
+from appliance.gpu.kinds import Compute, Enforcement
+from appliance.gpu.layout import Limit, Total
+from appliance.gpu.mps import Mps
+from appliance.gpu.preload import Preload
+from appliance.gpu.telemetry import Telemetry
+from reservoir.errors import InputError, UnavailableError
+from tests.unit.appliance.gpu.samples import GPU, QUARTER, SECOND, SLICE, WHOLE
+
+ORDER = tuple(Enforcement)
+CONTAINER = "0123456789abcdef" * 4
+INNER = "fedcba9876543210" * 4
+
+
+class Found(Accounting):
+    """A kind that is available or not, as a test says."""
+
+    def __init__(self, kind: Enforcement, available: bool) -> None:
+        super().__init__(kind)
+        self.asked = 0
+        self._available = available
+
+    def probe(self, devices: Sequence[GpuDevice]) -> Probe:
+        self.asked += 1
+        return Probe(self._available, f"{self.kind} is {'here' if self._available else 'not here'}")
+
+
+def choose(order: Sequence[Enforcement], *available: Enforcement, able: Sequence[Enforcement] = ORDER) -> Choice:
+    return enforcement.choose(order, {kind: Found(kind, kind in available) for kind in Enforcement}, [GPU], able)
+
+
+def test_the_first_available_kind_of_the_order_is_chosen_and_the_others_say_why_not() -> None:
+    choice = choose(ORDER, Enforcement.SHIM, Enforcement.NONE)
+    assert choice.kind is Enforcement.SHIM
+    assert choice.probes[Enforcement.DRIVER] == Probe(False, "driver is not here")
+    assert choice.probes[Enforcement.MIG].reason == "these GPUs are not cut into MIG devices"
+    # who comes later is not asked: asking may start a daemon
+    assert Enforcement.MPS not in choice.probes
+
+
+def test_the_order_is_the_administrators() -> None:
+    everything = tuple(Enforcement)
+    assert choose([Enforcement.MPS, Enforcement.DRIVER], *everything).kind is Enforcement.MPS
+    assert choose([Enforcement.NONE], *everything).kind is Enforcement.NONE
+
+
+def test_an_order_without_none_may_come_to_nothing() -> None:
+    assert choose([Enforcement.DRIVER, Enforcement.SHIM], Enforcement.NONE).kind is None
+
+
+def test_a_kind_that_cannot_hold_devices_of_an_accelerator_is_not_asked() -> None:
+    choice = choose(ORDER, *ORDER, able=[Enforcement.NONE])
+    assert choice.kind is Enforcement.NONE
+    assert choice.probes[Enforcement.SHIM].reason == "not for accelerators of this kind"
+
+
+def test_a_slice_of_the_hardware_is_always_whole() -> None:
+    assert Share(SLICE, 100).is_whole
+    assert Share(SLICE, 100).memory_mib == 2048
+    assert not QUARTER.is_whole
+    assert (QUARTER.memory_mib, WHOLE.memory_mib) == (2048, 8192)
+
+
+def test_needs_of_several_parts_come_together() -> None:
+    one, other = Needs(environment={"A": "1"}, nvidia=("GPU-1",)), Needs(environment={"B": "2"}, devices=("/dev/x",))
+    assert Needs.together([one, other]) == Needs((), {"A": "1", "B": "2"}, ("/dev/x",), ("GPU-1",))
+
+
+@pytest.fixture
+def preload(tmp_path: Path) -> Preload:
+    (tmp_path / "libpenstock-gpu.so").touch()
+    return Preload(tmp_path / "libpenstock-gpu.so", tmp_path / "gpu", Compute.FAIR)
+
+
+def test_the_shim_is_available_where_its_library_is(preload: Preload, tmp_path: Path) -> None:
+    assert preload.probe([GPU]).available
+    absent = Preload(tmp_path / "nowhere.so", tmp_path, Compute.FAIR).probe([GPU])
+    assert absent == Probe(False, f"there is no library {tmp_path}/nowhere.so")
+
+
+def test_a_container_finds_library_limits_and_account_and_may_write_only_the_account(
+    preload: Preload, tmp_path: Path
+) -> None:
+    preload.prepare("c1", [QUARTER, WHOLE])
+    mounts = preload.needs("c1", [QUARTER, WHOLE]).mounts
+    assert all(Path(mount.source).exists() for mount in mounts)
+    assert {mount.target: mount.read_only for mount in mounts} == {
+        str(tmp_path / "libpenstock-gpu.so"): True,
+        "/etc/ld.so.preload": True,
+        "/run/penstock/limits": True,
+        "/run/penstock/account": False,
+    }
+    assert (tmp_path / "gpu/c1/ld.so.preload").read_text() == f"{tmp_path}/libpenstock-gpu.so\n"
+    assert preload.limits("c1").limits() == [
+        Limit("GPU-1", 2048 << 20, 250, Compute.FAIR),
+        Limit("GPU-2", 0, 1000, Compute.OFF),
+    ]
+    assert preload.totals("c1") == {"GPU-1": Total(), "GPU-2": Total()}
+
+
+def test_limits_of_a_container_that_runs_change_in_place_and_are_known_to_the_next_agent(
+    preload: Preload, tmp_path: Path
+) -> None:
+    preload.prepare("c1", [QUARTER])
+    inode = (tmp_path / "gpu/c1/limits/limits").stat().st_ino
+    again = Preload(tmp_path / "libpenstock-gpu.so", tmp_path / "gpu", Compute.FAIR)
+    again.apply("c1", [Share(GPU, 500)], 1)
+    assert preload.limits("c1").limits() == [Limit("GPU-1", 4096 << 20, 500, Compute.FAIR)]
+    assert (tmp_path / "gpu/c1/limits/limits").stat().st_ino == inode
+    # asked for once more before it was started, nothing of it is made anew
+    again.prepare("c1", [QUARTER])
+    assert again.limits("c1").limits()[0].milli == 500
+
+
+def test_nothing_is_left_of_a_container_that_has_gone(preload: Preload, tmp_path: Path) -> None:
+    preload.prepare("c1", [QUARTER])
+    (tmp_path / "gpu/c1/account/deep/er").mkdir(parents=True)
+    preload.remove("c1")
+    preload.remove("c1")
+    assert list((tmp_path / "gpu").iterdir()) == []
+    with pytest.raises(UnavailableError):
+        preload.limits("c1")
+
+
+def mps(tmp_path: Path, compute: Compute = Compute.FAIR) -> Mps:
+    return Mps(Telemetry(), tmp_path, compute)
+
+
+def test_a_client_of_the_multi_process_service_has_its_pipes_and_its_limits(tmp_path: Path) -> None:
+    needs = mps(tmp_path).needs("c1", [QUARTER])
+    assert needs.environment == {
+        "CUDA_MPS_PIPE_DIRECTORY": f"{tmp_path}/GPU-1/pipe",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=2048M",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25",
+    }
+    assert [(mount.source, mount.target) for mount in needs.mounts] == [
+        (f"{tmp_path}/GPU-1/pipe", f"{tmp_path}/GPU-1/pipe"),
+        (f"{tmp_path}/GPU-1/shm", "/dev/shm"),
+    ]
+    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in mps(tmp_path, Compute.OFF).needs("c1", [QUARTER]).environment
+    assert mps(tmp_path).needs("c1", [Share(GPU, 5)]).environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "1"
+
+
+def test_whole_gpus_need_no_service_and_a_part_goes_with_no_other_gpu(tmp_path: Path) -> None:
+    assert mps(tmp_path).needs("c1", [WHOLE]) == Needs()
+    mps(tmp_path).check([WHOLE, Share(GPU, 1000)])
+    mps(tmp_path).check([QUARTER])
+    with pytest.raises(InputError, match="one GPU only"):
+        mps(tmp_path).check([WHOLE, QUARTER])
+
+
+def test_clients_of_the_service_keep_the_limits_that_they_started_with(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot change while a session runs"):
+        mps(tmp_path).check_change([QUARTER])
+
+
+def test_without_the_program_there_is_no_service(tmp_path: Path) -> None:
+    assert Mps(Telemetry(), tmp_path, Compute.FAIR, control=tmp_path / "control").probe([GPU]) == Probe(
+        False, f"there is no program {tmp_path}/control"
+    )
+
+
+def test_daemons_that_nobody_needs_are_stopped_and_those_that_do_not_run_are_left(tmp_path: Path) -> None:
+    calls: list[tuple[str, str]] = []
+
+    def systemctl(verb: str, unit: str) -> bool:
+        calls.append((verb, unit))
+        return True
+
+    (tmp_path / "GPU-1/pipe").mkdir(parents=True)
+    (tmp_path / "GPU-1/pipe/control").touch()
+    Mps(Telemetry(), tmp_path, Compute.FAIR, systemctl=systemctl).leave([GPU, SECOND])
+    assert calls == [("stop", "penstock-mps@GPU-1.service")]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (f"12:memory:/docker/{CONTAINER}\n11:cpu:/docker/{CONTAINER}\n0::/system.slice\n", CONTAINER),
+        (f"0::/system.slice/docker-{CONTAINER}.scope\n", CONTAINER),
+        (f"0::/system.slice/docker-{CONTAINER}.scope/payload\n", CONTAINER),
+        (f"4:memory:/docker/{CONTAINER}/docker/{INNER}\n1:name=systemd:/docker/{CONTAINER}\n", INNER),
+        ("0::/user.slice/user-0.slice\n", None),
+        (f"0::/kubepods/{CONTAINER}0\n", None),
+        ("", None),
+    ],
+    ids=["v1", "v2", "v2 with a group inside", "container in a container", "no container", "longer", "nothing"],
+)
+def test_the_container_of_a_process_stands_in_its_cgroup(text: str, found: str | None) -> None:
+    assert container_in(text) == found
+
+
+def test_an_ended_process_is_in_no_container(tmp_path: Path) -> None:
+    assert container_of(4711, proc=tmp_path) is None
+    with pytest.raises(UnavailableError, match="has ended"):
+        folder_of(4711, proc=tmp_path)
+
+
+def test_the_folder_of_a_group_is_below_the_root_of_version_2(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/cgroup").write_text(f"0::/system.slice/docker-{CONTAINER}.scope\n")
+    group = tmp_path / f"cgroup/system.slice/docker-{CONTAINER}.scope"
+    assert folder_of(7, proc=tmp_path, root=tmp_path / "cgroup") == group
+    (tmp_path / "7/cgroup").write_text(f"4:memory:/docker/{CONTAINER}\n")
+    with pytest.raises(UnavailableError, match="no cgroup of its own"):
+        folder_of(7, proc=tmp_path, root=tmp_path / "cgroup")
+    assert not is_unified(tmp_path)
+    (tmp_path / "cgroup.controllers").touch()
+    assert is_unified(tmp_path)

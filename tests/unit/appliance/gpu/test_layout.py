@@ -1,0 +1,175 @@
+"""The files that agent and shim share: the same bytes on both sides, and changes that are seen whole or not at all."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from appliance.gpu import files, layout
+from appliance.gpu.files import LimitsFile
+from appliance.gpu.kinds import Compute
+from appliance.gpu.layout import Limit, Total
+from appliance.gpu.timetable import Window
+from reservoir.errors import UnavailableError
+
+HEADER = Path(layout.__file__).parent / "shim/layout.h"
+RECORDS = {
+    "psg_timetable": layout.TimetableRecord,
+    "psg_limit": layout.LimitRecord,
+    "psg_limits": layout.LimitsRecord,
+    "psg_total": layout.TotalRecord,
+    "psg_balance": layout.BalanceRecord,
+    "psg_slot": layout.SlotRecord,
+    "psg_account": layout.AccountHead,
+}
+CONSTANTS = {
+    "PSG_VERSION": layout.VERSION,
+    "PSG_GPUS": layout.GPUS,
+    "PSG_UUID": layout.UUID_BYTES,
+    "PSG_SLOTS": layout.SLOTS,
+    "PSG_USED_MASK": layout.USED_MASK,
+    "PSG_COMPUTE_OFF": layout.COMPUTE[Compute.OFF],
+    "PSG_COMPUTE_STRICT": layout.COMPUTE[Compute.STRICT],
+    "PSG_COMPUTE_FAIR": layout.COMPUTE[Compute.FAIR],
+    "sizeof(struct psg_account)": layout.ACCOUNT_BYTES,
+}
+HALF = Limit("GPU-1", 1 << 30, 500, Compute.FAIR)
+WHOLE = Limit("GPU-2", 0, 1000, Compute.OFF)
+
+
+def test_every_field_lies_where_the_header_has_it(tmp_path: Path) -> None:
+    ours: dict[str, int] = dict(CONSTANTS)
+    for name, record in RECORDS.items():
+        for field in record._fields_:
+            ours[f"offsetof(struct {name}, {field[0]})"] = getattr(record, field[0]).offset
+            ours[f"sizeof(((struct {name} *)0)->{field[0]})"] = getattr(record, field[0]).size
+    lines = [f'printf("%llu\\n", (unsigned long long)({expression}));' for expression in ours]
+    lines += ['fputs(PSG_LIMITS_MAGIC "\\n" PSG_ACCOUNT_MAGIC "\\n", stdout);']
+    source = tmp_path / "layout.c"
+    source.write_text(
+        f'#include "{HEADER}"\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {{ {" ".join(lines)} }}\n'
+    )
+    subprocess.run(["gcc", "-std=gnu17", "-o", tmp_path / "layout", source], check=True)
+    said = subprocess.run([tmp_path / "layout"], check=True, capture_output=True, text=True).stdout.split()
+    assert dict(zip(ours, map(int, said[:-2]), strict=True)) == ours
+    assert said[-2:] == [layout.LIMITS_MAGIC.decode(), layout.ACCOUNT_MAGIC.decode()]
+
+
+def test_limits_are_complete_when_the_file_is_there_and_known_again(tmp_path: Path) -> None:
+    path = tmp_path / "c1/limits/limits"
+    LimitsFile.create(path, [HALF, WHOLE])
+    assert path.stat().st_size == ctypes.sizeof(layout.LimitsRecord)
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert path.parent.stat().st_mode & 0o777 == 0o755
+    assert LimitsFile(path).limits() == [HALF, WHOLE]
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_change_leaves_the_other_gpus_and_the_timetables(tmp_path: Path) -> None:
+    file = LimitsFile.create(tmp_path / "limits", [HALF, WHOLE])
+    window = Window(100, 0, 100, 0, 50)
+    file.schedule({"GPU-1": window}, now_ns=0)
+    less = Limit("GPU-1", 1 << 29, 250, Compute.FAIR)
+    file.change([less])
+    again = LimitsFile(tmp_path / "limits")
+    assert again.limits() == [less, WHOLE]
+    assert window in again.windows("GPU-1")
+    assert again.windows("GPU-2") == (Window(), Window())
+
+
+def test_a_timetable_never_overwrites_the_one_that_is_valid(tmp_path: Path) -> None:
+    file = LimitsFile.create(tmp_path / "limits", [HALF])
+    first, second, third = (Window(from_ns, 0, 100, 0, 50) for from_ns in (100, 200, 300))
+    file.schedule({"GPU-1": first}, now_ns=0)
+    file.schedule({"GPU-1": second}, now_ns=150)
+    assert set(file.windows("GPU-1")) == {first, second}
+    # the second has not come yet, so the third takes its place
+    file.schedule({"GPU-1": third}, now_ns=160)
+    assert set(file.windows("GPU-1")) == {first, third}
+    file.schedule({"GPU-1": second}, now_ns=350)
+    assert set(file.windows("GPU-1")) == {second, third}
+
+
+def test_a_reader_never_sees_half_of_a_change(tmp_path: Path) -> None:
+    path = tmp_path / "limits"
+    file = LimitsFile.create(path, [HALF])
+    done = threading.Event()
+
+    def write() -> None:
+        for number in range(1, 2000):
+            file.change([Limit("GPU-1", number, number, Compute.FAIR)])
+        done.set()
+
+    reader = LimitsFile(path)
+    threading.Thread(target=write).start()
+    seen = 0
+    while not done.is_set():
+        before = reader._record.sequence
+        [limit] = reader.limits()
+        if before % 2 == 0 and reader._record.sequence == before and limit != HALF:
+            assert limit.memory_bytes == limit.milli
+            seen += 1
+    assert seen
+    assert reader._record.sequence % 2 == 0
+
+
+def test_a_change_that_a_killed_agent_left_half_done_is_finished_by_the_next(tmp_path: Path) -> None:
+    file = LimitsFile.create(tmp_path / "limits", [HALF])
+    file._record.sequence = 7
+    again = LimitsFile(tmp_path / "limits")
+    again.change([HALF])
+    assert again._record.sequence == 8
+
+
+def test_limits_of_another_version_are_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "limits"
+    LimitsFile.create(path, [HALF])._record.version = 2
+    with pytest.raises(UnavailableError, match="version 2"):
+        LimitsFile(path)
+    with pytest.raises(UnavailableError, match="No such file"):
+        LimitsFile(tmp_path / "nowhere")
+
+
+def test_an_account_starts_empty_and_every_user_may_write_it(tmp_path: Path) -> None:
+    path = tmp_path / "account/account"
+    old = os.umask(0o077)
+    try:
+        files.create_account(path, 2)
+    finally:
+        os.umask(old)
+    assert path.stat().st_mode & 0o777 == 0o666
+    assert path.parent.stat().st_mode & 0o777 == 0o755
+    assert path.stat().st_size == layout.ACCOUNT_BYTES
+    assert files.read_account(path) == [Total(), Total()]
+
+
+def test_totals_are_read_without_the_marks_of_who_changed_them(tmp_path: Path) -> None:
+    path = tmp_path / "account"
+    files.create_account(path, 1)
+    head = layout.AccountHead.from_buffer_copy(path.read_bytes())
+    total = head.gpu[0]
+    total.used, total.launches, total.busy_ns, total.wanted_ns, total.debt_ns = 5 | 3 << 44 | 9 << 54, 7, 11, 13, -17
+    with path.open("r+b") as file:
+        file.write(bytes(head))
+    assert files.read_account(path) == [Total(5, 7, 11, 13, -17)]
+
+
+def test_an_account_that_its_container_has_spoilt_tells_nothing_and_harms_nobody(tmp_path: Path) -> None:
+    path = tmp_path / "account"
+    files.create_account(path, 1)
+    os.truncate(path, 100)
+    assert files.read_account(path) == []
+    path.write_bytes(b"\xff" * layout.ACCOUNT_BYTES)
+    assert files.read_account(path) == []
+    path.unlink()
+    assert files.read_account(path) == []
+    path.symlink_to("/etc/passwd")
+    assert files.read_account(path) == []
+    path.unlink()
+    os.mkfifo(path)
+    assert files.read_account(path) == []

@@ -13,7 +13,7 @@ SOURCES = Path(__file__).parent
 FLAGS = ("-std=gnu17", "-fPIC", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread")
 _TYPEDEF = re.compile(r"PFN_(cu[A-Z]\w*?)_v(\d+)(_ptds|_ptsz)?\)")
 STATE = ("settings.c", "machine.c", "groups.c")
-DRIVER = ("driver.c", "contexts.c", "memory.c", "pools.c", "virtual.c", "work.c", "graphs.c", "exports.c")
+DRIVER = ("driver.c", "contexts.c", "memory.c", "pools.c", "virtual.c", "work.c", "graphs.c")
 NVML = ("nvml.c", "nvml_devices.c", "nvml_topology.c")
 
 
@@ -127,7 +127,8 @@ def driver_entries() -> list[Entry]:
         matches = sorted((int(match[1] or 1), match[0]) for match in map(forms.fullmatch, declared) if match)
         names = [name for _, name in matches] or made
         found += [Entry(symbol, *pair) for pair in zip(sorted(known), [variant] * len(known), names, strict=True)]
-    return sorted(found)
+    # CUDA 12 gave the plain name to this one
+    return sorted([*found, Entry("cuGraphInstantiate", 12000, "", "cuGraphInstantiateWithFlags")])
 
 
 def _driver_rest(entries: Sequence[Entry], defined: set[str]) -> Iterable[str]:

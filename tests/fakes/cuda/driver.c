@@ -293,11 +293,23 @@ static const driver_entry *newest(const char *symbol, int version, int per_threa
     return best;
 }
 
+/* Writes a query into the file FAKE_GPU_QUERIES. */
+static void record(const char *symbol, int version, cuuint64_t flags)
+{
+    const char *path = getenv("FAKE_GPU_QUERIES");
+    FILE *file = path ? fopen(path, "ae") : NULL;
+    if (file == NULL)
+        return;
+    fprintf(file, "%s,%d,0x%llx\n", symbol, version, (unsigned long long)flags);
+    fclose(file);
+}
+
 CUresult cuGetProcAddress_v2(
     const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus)
 {
     const driver_entry *found = NULL;
     int known = 0;
+    record(symbol, cudaVersion, flags);
     if (symbol == NULL || pfn == NULL || cudaVersion > (int)machine()->cuda || flags > 2)
         return CUDA_ERROR_INVALID_VALUE;
     if (flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
@@ -321,7 +333,9 @@ CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuin
     return code == CUDA_SUCCESS && result != CU_GET_PROC_ADDRESS_SUCCESS ? CUDA_ERROR_NOT_FOUND : code;
 }
 
+/* There are no private tables: the CUDA runtime makes its queries, asks for them and stops. */
 CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
 {
-    return driver_export_table(ppExportTable, pExportTableId);
+    (void)ppExportTable, (void)pExportTableId;
+    return CUDA_ERROR_INVALID_VALUE;
 }

@@ -119,7 +119,4 @@ typedef struct {
 } driver_entry;
 extern const driver_entry driver_entries[];
 
-/* Lays out the private tables that the CUDA runtime asks for. */
-CUresult driver_export_table(const void **table, const CUuuid *id);
-
 #endif

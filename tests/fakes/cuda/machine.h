@@ -15,6 +15,7 @@
  * FAKE_GPU_CONTEXT_MIB memory that a context takes by itself (default 0)
  * FAKE_GPU_FAULT       "cuMemAlloc_v2:3:2": the third call of cuMemAlloc_v2 in a process fails with code 2; more by commas
  * FAKE_GPU_PROCESSES   a file that NVML reads at each call: lines "gpu pid bytes per-cent" of processes beside the driver's
+ * FAKE_GPU_QUERIES     a file to which the driver appends each query of its functions: "symbol,version,flags"
  * FAKE_GPU_INIT        the code that initialisation of NVML returns (default 0), such as 9 for a driver that is not loaded
  * FAKE_GPU_LOST        the index of a GPU that has fallen off the bus
  * FAKE_GPU_NVLINK      how many neighbouring GPUs NVLink joins (default 0: there is no NVLink)

@@ -293,6 +293,14 @@ CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
     return cuModuleLoadData(module, fatCubin);
 }
 
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
+{
+    if (mode == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *mode = CU_MODULE_LAZY_LOADING;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuModuleUnload(CUmodule hmod)
 {
     FAULT();

@@ -1,0 +1,407 @@
+/* A program that uses the driver as its input says, one command a line: it answers each with the driver's code and what
+ * the driver told, such as "0 17179869184". Names of objects are numbers from 0 to 63, each kind with its own.
+ *
+ * Its first argument says how it finds the driver's functions: linked, dlsym, or proc:FLAGS for cuGetProcAddress_v2.
+ */
+#define _GNU_SOURCE
+#include "client.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define OBJECTS 64
+#define DEFINE(symbol, name, version) __typeof__(name) *p_##symbol;
+FUNCTIONS(DEFINE)
+
+typedef CUresult resolver(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+
+typedef unsigned long long number;
+
+static CUdeviceptr memory[OBJECTS], ranges[OBJECTS];
+static CUmemGenericAllocationHandle handles[OBJECTS];
+static CUmemoryPool pools[OBJECTS];
+static CUcontext contexts[OBJECTS];
+static CUarray arrays[OBJECTS];
+static CUmipmappedArray mipmaps[OBJECTS];
+static CUgraph graphs[OBJECTS];
+static CUgraphExec execs[OBJECTS];
+static CUfunction functions[OBJECTS];
+static CUstream streams[OBJECTS];
+static number told[4];
+static int telling;
+
+static void tell(number value)
+{
+    told[telling++] = value;
+}
+
+static void resolve(const char *how)
+{
+    void *driver = strcmp(how, "linked") == 0 ? NULL : dlopen("libcuda.so.1", RTLD_NOW);
+    resolver *ask = driver ? (resolver *)dlsym(driver, "cuGetProcAddress_v2") : NULL;
+    int flags = strncmp(how, "proc:", 5) == 0 ? atoi(how + 5) : -1;
+    CUdriverProcAddressQueryResult result;
+#define RESOLVE(symbol, name, version)                                                                                 \
+    if (driver == NULL)                                                                                                \
+        p_##symbol = name;                                                                                             \
+    else if (flags < 0)                                                                                                \
+        p_##symbol = (__typeof__(name) *)dlsym(driver, #name);                                                         \
+    else                                                                                                               \
+        ask(#symbol, (void **)&p_##symbol, version, (cuuint64_t)flags, &result);
+    FUNCTIONS(RESOLVE)
+}
+
+static CUresult add_alloc_node(number graph, number name, number bytes, int any)
+{
+    CUgraphNode node;
+    CUresult code;
+    CUmemPoolProps from = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}}};
+    if (any) {
+        CUgraphNodeParams as = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
+        as.alloc.poolProps = from;
+        as.alloc.bytesize = bytes;
+        code = p_cuGraphAddNode(&node, graphs[graph], NULL, NULL, 0, &as);
+        memory[name] = as.alloc.dptr;
+    } else {
+        CUDA_MEM_ALLOC_NODE_PARAMS as = {.poolProps = from, .bytesize = bytes};
+        code = p_cuGraphAddMemAllocNode(&node, graphs[graph], NULL, 0, &as);
+        memory[name] = as.dptr;
+    }
+    return code;
+}
+
+static CUresult pool_number(number pool, CUmemPool_attribute which)
+{
+    cuuint64_t value = 0;
+    CUresult code = p_cuMemPoolGetAttribute(pools[pool], which, &value);
+    tell(value);
+    return code;
+}
+
+static CUresult make_pool(number pool, number device)
+{
+    CUmemPoolProps as = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, {(int)device}}};
+    return p_cuMemPoolCreate(&pools[pool], &as);
+}
+
+static CUresult make_memory(number handle, number bytes, number device, int on_host)
+{
+    CUmemAllocationProp as = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    as.location.type = on_host ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE;
+    as.location.id = (int)device;
+    return p_cuMemCreate(&handles[handle], bytes, &as, 0);
+}
+
+static CUresult share_memory(number handle, number into)
+{
+    int file;
+    CUresult code = p_cuMemExportToShareableHandle(&file, handles[handle], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    if (code != CUDA_SUCCESS)
+        return code;
+    code = p_cuMemImportFromShareableHandle(
+        &handles[into], (void *)(intptr_t)file, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    close(file);
+    return code;
+}
+
+static CUresult make_array(number name, number width, number height, number depth)
+{
+    CUDA_ARRAY_DESCRIPTOR flat = {width, height, CU_AD_FORMAT_UNSIGNED_INT8, 1};
+    CUDA_ARRAY3D_DESCRIPTOR deep = {width, height, depth, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0};
+    return depth == 0 ? p_cuArrayCreate(&arrays[name], &flat) : p_cuArray3DCreate(&arrays[name], &deep);
+}
+
+static CUresult make_mipmap(number name, number width, number height, number levels)
+{
+    CUDA_ARRAY3D_DESCRIPTOR as = {width, height, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0};
+    return p_cuMipmappedArrayCreate(&mipmaps[name], &as, (unsigned)levels);
+}
+
+static CUresult make_function(number name, const char *kernel)
+{
+    CUmodule module;
+    CUresult code = p_cuModuleLoadData(&module, "");
+    return code != CUDA_SUCCESS ? code : p_cuModuleGetFunction(&functions[name], module, kernel);
+}
+
+static CUresult launch(number function, CUstream stream)
+{
+    return p_cuLaunchKernel(functions[function], 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
+}
+
+static CUresult launch_ex(number function)
+{
+    CUlaunchConfig as = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1};
+    return p_cuLaunchKernelEx(&as, functions[function], NULL, NULL);
+}
+
+static number now(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (number)at.tv_sec * 1000000000 + (number)at.tv_nsec;
+}
+
+/* Launches a kernel again and again for some ms, `ahead` of them between synchronisations; tells how many it launched. */
+static CUresult spin(number function, number milliseconds, number ahead)
+{
+    number end = now() + milliseconds * 1000000, count = 0;
+    CUresult code = CUDA_SUCCESS;
+    while (code == CUDA_SUCCESS && now() < end) {
+        for (number each = 0; each < ahead && code == CUDA_SUCCESS; each++, count++)
+            code = launch(function, NULL);
+        if (code == CUDA_SUCCESS)
+            code = p_cuCtxSynchronize();
+    }
+    tell(count);
+    return code;
+}
+
+/* The mean cost in ns of `count` launches, or of as many pairs of an allocation and its release. */
+static CUresult measure(number count, int launches)
+{
+    CUresult code = CUDA_SUCCESS;
+    number begin = now();
+    for (number each = 0; each < count && code == CUDA_SUCCESS; each++) {
+        if (launches) {
+            code = launch(0, NULL);
+        } else {
+            code = p_cuMemAlloc(&memory[0], 4096);
+            if (code == CUDA_SUCCESS)
+                code = p_cuMemFree(memory[0]);
+        }
+    }
+    tell((now() - begin) / count);
+    return code;
+}
+
+static int same(const char *word, const char *other)
+{
+    return strcmp(word, other) == 0;
+}
+
+static CUresult memory_command(const char *word, const number *n)
+{
+    size_t one = 0, two = 0;
+    CUresult code;
+    if (same(word, "malloc"))
+        return p_cuMemAlloc(&memory[n[0]], n[1]);
+    if (same(word, "pitch")) {
+        code = p_cuMemAllocPitch(&memory[n[0]], &one, n[1], n[2], 4);
+        tell(one);
+        return code;
+    }
+    if (same(word, "managed"))
+        return p_cuMemAllocManaged(&memory[n[0]], n[1], CU_MEM_ATTACH_GLOBAL);
+    if (same(word, "host")) {
+        void *place;
+        return p_cuMemAllocHost(&place, n[0]);
+    }
+    if (same(word, "free"))
+        return p_cuMemFree(memory[n[0]]);
+    if (same(word, "async"))
+        return p_cuMemAllocAsync(&memory[n[0]], n[1], NULL);
+    if (same(word, "frompool"))
+        return p_cuMemAllocFromPoolAsync(&memory[n[0]], n[2], pools[n[1]], NULL);
+    if (same(word, "freeasync"))
+        return p_cuMemFreeAsync(memory[n[0]], NULL);
+    if (same(word, "array"))
+        return make_array(n[0], n[1], n[2], n[3]);
+    if (same(word, "arrayfree"))
+        return p_cuArrayDestroy(arrays[n[0]]);
+    if (same(word, "mipmap"))
+        return make_mipmap(n[0], n[1], n[2], n[3]);
+    if (same(word, "mipmapfree"))
+        return p_cuMipmappedArrayDestroy(mipmaps[n[0]]);
+    if (same(word, "info")) {
+        code = p_cuMemGetInfo(&one, &two);
+        tell(one);
+        tell(two);
+        return code;
+    }
+    if (same(word, "total")) {
+        code = p_cuDeviceTotalMem(&one, (int)n[0]);
+        tell(one);
+        return code;
+    }
+    return CUDA_ERROR_UNKNOWN;
+}
+
+static CUresult pool_command(const char *word, const number *n)
+{
+    cuuint64_t value = n[1];
+    if (same(word, "pool"))
+        return make_pool(n[0], n[1]);
+    if (same(word, "defaultpool"))
+        return p_cuDeviceGetDefaultMemPool(&pools[n[0]], (int)n[1]);
+    if (same(word, "poolfree"))
+        return p_cuMemPoolDestroy(pools[n[0]]);
+    if (same(word, "trim"))
+        return p_cuMemPoolTrimTo(pools[n[0]], n[1]);
+    if (same(word, "threshold"))
+        return p_cuMemPoolSetAttribute(pools[n[0]], CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value);
+    if (same(word, "reserved"))
+        return pool_number(n[0], CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    return CUDA_ERROR_UNKNOWN;
+}
+
+static CUresult virtual_command(const char *word, const number *n)
+{
+    if (same(word, "create"))
+        return make_memory(n[0], n[1], n[2], 0);
+    if (same(word, "createhost"))
+        return make_memory(n[0], n[1], 0, 1);
+    if (same(word, "release"))
+        return p_cuMemRelease(handles[n[0]]);
+    if (same(word, "reserve"))
+        return p_cuMemAddressReserve(&ranges[n[0]], n[1], 0, 0, 0);
+    if (same(word, "unreserve"))
+        return p_cuMemAddressFree(ranges[n[0]], n[1]);
+    if (same(word, "map"))
+        return p_cuMemMap(ranges[n[0]] + n[3], n[2], 0, handles[n[1]], 0);
+    if (same(word, "unmap"))
+        return p_cuMemUnmap(ranges[n[0]] + n[2], n[1]);
+    if (same(word, "retain"))
+        return p_cuMemRetainAllocationHandle(&handles[n[0]], (void *)(uintptr_t)ranges[n[1]]);
+    if (same(word, "share"))
+        return share_memory(n[0], n[1]);
+    return CUDA_ERROR_UNKNOWN;
+}
+
+static CUresult graph_command(const char *word, const number *n)
+{
+    CUgraphNode node;
+    if (same(word, "graph"))
+        return p_cuGraphCreate(&graphs[n[0]], 0);
+    if (same(word, "allocnode"))
+        return add_alloc_node(n[0], n[1], n[2], 0);
+    if (same(word, "anynode"))
+        return add_alloc_node(n[0], n[1], n[2], 1);
+    if (same(word, "freenode"))
+        return p_cuGraphAddMemFreeNode(&node, graphs[n[0]], NULL, 0, memory[n[1]]);
+    if (same(word, "instantiate"))
+        return p_cuGraphInstantiateWithFlags(&execs[n[0]], graphs[n[1]], 0);
+    if (same(word, "execfree"))
+        return p_cuGraphExecDestroy(execs[n[0]]);
+    if (same(word, "upload"))
+        return p_cuGraphUpload(execs[n[0]], NULL);
+    if (same(word, "graphlaunch"))
+        return p_cuGraphLaunch(execs[n[0]], NULL);
+    if (same(word, "graphtrim"))
+        return p_cuDeviceGraphMemTrim((int)n[0]);
+    if (same(word, "stream"))
+        return p_cuStreamCreate(&streams[n[0]], 0);
+    if (same(word, "capture"))
+        return p_cuStreamBeginCapture(streams[n[0]], CU_STREAM_CAPTURE_MODE_RELAXED);
+    if (same(word, "endcapture"))
+        return p_cuStreamEndCapture(streams[n[0]], &graphs[n[1]]);
+    if (same(word, "asyncon"))
+        return p_cuMemAllocAsync(&memory[n[0]], n[1], streams[n[2]]);
+    return CUDA_ERROR_UNKNOWN;
+}
+
+static CUresult work_command(const char *word, const number *n, const char *text)
+{
+    if (same(word, "init"))
+        return p_cuInit(0);
+    if (same(word, "primary")) {
+        CUresult code = p_cuDevicePrimaryCtxRetain(&contexts[n[0]], (int)n[1]);
+        return code != CUDA_SUCCESS ? code : p_cuCtxSetCurrent(contexts[n[0]]);
+    }
+    if (same(word, "unprimary"))
+        return p_cuDevicePrimaryCtxRelease((int)n[0]);
+    if (same(word, "context"))
+        return p_cuCtxCreate(&contexts[n[0]], 0, (int)n[1]);
+    if (same(word, "contextfree"))
+        return p_cuCtxDestroy(contexts[n[0]]);
+    if (same(word, "current"))
+        return p_cuCtxSetCurrent(contexts[n[0]]);
+    if (same(word, "sync"))
+        return p_cuCtxSynchronize();
+    if (same(word, "kernel"))
+        return make_function(n[0], text);
+    if (same(word, "launch"))
+        return launch(n[0], NULL);
+    if (same(word, "launchex"))
+        return launch_ex(n[0]);
+    if (same(word, "cooperative"))
+        return p_cuLaunchCooperativeKernel(functions[n[0]], 1, 1, 1, 1, 1, 1, 0, NULL, NULL);
+    if (same(word, "spin"))
+        return spin(n[0], n[1], n[2]);
+    if (same(word, "churn")) {
+        number succeeded = 0, refused = 0;
+        CUresult code = churn(n[0], n[1], n[2], &succeeded, &refused);
+        tell(succeeded);
+        tell(refused);
+        return code;
+    }
+    if (same(word, "launchcost"))
+        return measure(n[0], 1);
+    if (same(word, "alloccost"))
+        return measure(n[0], 0);
+    if (same(word, "sleep")) {
+        struct timespec at = {(time_t)(n[0] / 1000), (long)(n[0] % 1000) * 1000000};
+        return clock_nanosleep(CLOCK_MONOTONIC, 0, &at, NULL) == 0 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+    }
+    if (same(word, "stop"))
+        return kill(getpid(), SIGSTOP) == 0 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+    if (same(word, "pid")) {
+        tell((number)getpid());
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_UNKNOWN;
+}
+
+static CUresult obey(const char *word, const number *n, const char *text)
+{
+    CUresult code = memory_command(word, n);
+    if (code == CUDA_ERROR_UNKNOWN)
+        code = pool_command(word, n);
+    if (code == CUDA_ERROR_UNKNOWN)
+        code = virtual_command(word, n);
+    if (code == CUDA_ERROR_UNKNOWN)
+        code = graph_command(word, n);
+    return code == CUDA_ERROR_UNKNOWN ? work_command(word, n, text) : code;
+}
+
+int main(int count, char **arguments)
+{
+    char line[256], word[32], text[128];
+    resolve(count > 1 ? arguments[1] : "linked");
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    setvbuf(stdin, NULL, _IONBF, 0); /* what is not read yet is left to a program after exec */
+    while (fgets(line, sizeof line, stdin)) {
+        number n[4] = {0};
+        int code;
+        text[0] = word[0] = 0;
+        sscanf(line, "%31s %llu %llu %llu %llu", word, &n[0], &n[1], &n[2], &n[3]);
+        sscanf(line, "%*s %*s %127s", text);
+        telling = 0;
+        if (same(word, "fork")) { /* the rest is the child's; the parent waits and ends as it does */
+            int status;
+            pid_t child = fork();
+            if (child != 0) {
+                waitpid(child, &status, 0);
+                return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+            }
+            code = 0;
+        } else if (same(word, "exec")) { /* the same program again, which reads on */
+            execv("/proc/self/exe", arguments);
+            code = 999;
+        } else {
+            code = (int)obey(word, n, text);
+        }
+        printf("%d", code);
+        for (int index = 0; index < telling; index++)
+            printf(" %llu", told[index]);
+        printf("\n");
+    }
+    return 0;
+}

@@ -1,0 +1,187 @@
+"""Programs that use the fake driver, and the tenants of a GPU that they run as: with limits, an account and the shim."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from appliance.gpu.files import LimitsFile, create_account, read_account
+from appliance.gpu.kinds import Compute
+from appliance.gpu.layout import Limit, Total
+from tests.fakes.cuda.build import SOURCES, build, headers
+from tests.fakes.cuda.machine import Machine
+
+ROOT = Path(__file__).parents[3]
+OUT_OF_MEMORY = 2
+WAYS = ("linked", "dlsym", "proc:0", "proc:1", "proc:2")
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+def gpu_uuid(index: int) -> str:
+    """The id of a fake GPU, as NVML writes it."""
+    return f"GPU-00000000-0000-0000-0000-{index:012}"
+
+
+def build_client(folder: Path) -> Path:
+    """Compile the client into a folder that has the fake libraries; returns its path."""
+    sources = [SOURCES / "client.c", SOURCES / "churn.c"]
+    flags = ["-std=gnu17", "-O1", "-g", "-fPIE", "-pie", "-Wall", "-Wextra", "-Werror", "-isystem", headers()]
+    command: list[str | Path] = ["gcc", *flags, "-o", folder / "client", *sources, f"-L{folder}", "-l:libcuda.so.1"]
+    subprocess.run([*command, "-ldl"], check=True)
+    return folder / "client"
+
+
+def build_shim(folder: Path, variant: str = "test") -> Path:
+    """Build the preload library that reads its paths from the environment; returns its path.
+
+    Variants are those of its Makefile: `test`, `sanitized` (address; the one for threads lies beside it), `release`.
+    """
+    source = ROOT / "appliance" / "gpu" / "shim"
+    command = ["make", "-s", "-C", source, variant, f"PYTHON={sys.executable}", f"OUT={folder}"]
+    subprocess.run(command, check=True)
+    suffix = {"test": "-test", "sanitized": "-address", "release": ""}[variant]
+    return folder / f"libpenstock-gpu{suffix}.so"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The driver's code for one command, and the numbers it told."""
+
+    code: int
+    told: tuple[int, ...] = ()
+
+    @classmethod
+    def parse(cls, line: str) -> Answer:
+        """Read one line of a client."""
+        code, *told = (int(word) for word in line.split())
+        return cls(code, tuple(told))
+
+
+class Client:
+    """A running client: it obeys one command after the other and is killed at the end of the block."""
+
+    def __init__(self, command: Sequence[str | Path], environment: Mapping[str, str], user: int | None = None) -> None:
+        self.process = subprocess.Popen(
+            [str(word) for word in command],
+            env=dict(environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            user=user,
+            bufsize=1,
+        )
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def send(self, command: str) -> None:
+        """Give a command without waiting for its answer."""
+        assert self.process.stdin
+        self.process.stdin.write(f"{command}\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> Answer:
+        """Wait for the next answer; raises EOFError where the client has ended."""
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        if not line:
+            raise EOFError(f"the client ended with {self.process.wait()}")
+        return Answer.parse(line)
+
+    def do(self, command: str) -> Answer:
+        """Give a command and return its answer."""
+        self.send(command)
+        return self.answer()
+
+    def must(self, *commands: str) -> Answer:
+        """Give commands that succeed; returns the last answer."""
+        answer = Answer(0)
+        for command in commands:
+            answer = self.do(command)
+            assert answer.code == 0, f"{command}: {answer}"
+        return answer
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What tests of the shim are built of: the folder of the fake libraries, the client in it, and the shim."""
+
+    library: Path
+    client: Path
+    shim: Path
+
+    @classmethod
+    def build(cls, folder: Path, variant: str = "test") -> Bench:
+        """Build everything into a folder. PENSTOCK_SHIM names a shim to use instead, to see tests fail with it."""
+        build(folder)
+        given = os.environ.get("PENSTOCK_SHIM")
+        return cls(folder, build_client(folder), Path(given) if given else build_shim(folder, variant))
+
+
+@dataclass
+class Tenant:
+    """A container's share of fake GPUs: `limits` are bytes per GPU, in the machine's order; 0 is no limit."""
+
+    bench: Bench
+    folder: Path
+    limits: Sequence[int]
+    gpus: int = 1
+    machine_folder: Path | None = None
+    milli: int = 500
+    compute: Compute = Compute.OFF
+    settings: dict[str, str] = field(default_factory=dict)
+    preload: Sequence[Path] | None = None
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o755)
+        given = [Limit(gpu_uuid(index), size, self.milli, self.compute) for index, size in enumerate(self.limits)]
+        self.file = LimitsFile.create(self.folder / "limits", given)
+        create_account(self.folder / "account", len(given))
+        self.machine = Machine(self.bench.library, (self.machine_folder or self.folder) / "state")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of the tenant's processes."""
+        preload = [self.bench.shim] if self.preload is None else self.preload
+        return {
+            "PATH": os.environ["PATH"],
+            "LD_LIBRARY_PATH": str(self.bench.library),
+            "LD_PRELOAD": " ".join(map(str, preload)),
+            "PENSTOCK_TEST_LIMITS": str(self.folder / "limits"),
+            "PENSTOCK_TEST_ACCOUNT": str(self.folder / "account"),
+            "FAKE_GPU_COUNT": str(self.gpus),
+            "FAKE_GPU_CUDA": "13050",
+            **self.machine.environment,
+            **self.settings,
+        }
+
+    def client(self, way: str = "proc:0", user: int | None = None) -> Client:
+        """Start a client that finds the driver's functions in one of the `WAYS`."""
+        return Client([self.bench.client, way], self.environment, user)
+
+    def ready(self, way: str = "proc:0", user: int | None = None) -> Client:
+        """Start a client with a context on the first GPU."""
+        client = self.client(way, user)
+        client.must("init", "primary 0 0")
+        return client
+
+    def total(self, gpu: int = 0) -> Total:
+        """What the account says of a GPU."""
+        return read_account(self.folder / "account")[gpu]
+
+    def used(self, gpu: int = 0) -> int:
+        """Bytes that the account charges on a GPU."""
+        return self.total(gpu).used_bytes

@@ -30,6 +30,7 @@ from api.scheduler import endpoints as scheduler
 from api.sessions import endpoints as sessions
 from api.settings import Settings
 from api.usage import endpoints as usage
+from api.use import endpoints as use
 from api.user_policies import endpoints as user_policies
 from api.users import endpoints as users
 
@@ -98,11 +99,12 @@ def _include_routes(app: FastAPI) -> None:
         images.router,
         presets.router,
         sessions.router,
+        use.router,
         scheduler.router,
         apps.router,
         system.router,
         system.health,
     ):
         app.include_router(router, prefix=PREFIX)
-    for router in (system.health, nodes.agents, docs.router):
+    for router in (system.health, nodes.agents, use.agents, docs.router):
         app.include_router(router)

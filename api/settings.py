@@ -25,7 +25,8 @@ class Settings(BaseModel):
     their certificates. `trust_client_headers` says whether `X-Client-Verify` and `X-Client-Name` come from our own
     edge: that is so behind the unix socket, which only the edge's group may open, and nowhere else unless the
     administrator says so. `host_mounts` are the folders of the nodes that sessions may mount beside their volumes,
-    separated by colons; `apps_url` is where the edge offers the ports of sessions, empty where it does not.
+    separated by colons; `apps_url` is where the edge offers the ports of sessions, empty where it does not. For
+    `use_keep_s` it is kept what sessions used of their GPUs.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,6 +53,7 @@ class Settings(BaseModel):
     start_limit_s: float = Field(default=300.0, gt=0)
     stop_grace_s: int = Field(default=5, ge=0, le=600)
     reclaim_grace_s: int = Field(default=30, ge=0, le=600)
+    use_keep_s: float = Field(default=7 * 24 * 3600.0, gt=0)
     warn_before_s: float = Field(default=300.0, ge=0)
     volume_root: str | None = Field(default=None, pattern=r"^/")
     host_mounts: tuple[HostFolder, ...] = ()

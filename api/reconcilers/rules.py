@@ -14,6 +14,7 @@ from api.reconcilers import change, deadlines, drains, limits, losses
 from api.sessions import service as sessions
 from api.sessions.models import HOLDING
 from api.settings import Settings
+from api.use import service as use
 
 log = structlog.get_logger()
 
@@ -22,6 +23,8 @@ STALL_S = 5.0
 an agent reported was written in it."""
 SLACK_S = 10.0
 """So much longer than `node_lost_s` every agent has after a start or a stall to be heard again."""
+TIDY_S = 600.0
+"""So often the samples of use that are too old are deleted."""
 
 
 class Rules:
@@ -33,11 +36,13 @@ class Rules:
         self._settings = settings
         self._clock = clock
         self._began = self._looked = time.monotonic()
+        self._tidied = float("-inf")
 
     async def apply(self) -> None:
         """Do what is due."""
         at = self._clock()
         await self._mark_lost(at)
+        await self._forget_use(at)
         async with self._database.reading() as db:
             draining = await nodes.draining(db)
             changes = [*await deadlines.due(db, self._settings, at), *await limits.due(db, self._settings, at)]
@@ -67,6 +72,17 @@ class Rules:
                     await losses.after_loss(db, node, self._settings.node_lost_s)
                 for node in unfinished:
                     await losses.after_loss(db, node, self._settings.node_lost_s)
+
+    async def _forget_use(self, at: datetime) -> None:
+        """Delete the samples of use that are no longer kept; one look in a while is enough."""
+        if self._tidied + TIDY_S > time.monotonic():
+            return
+        self._tidied = time.monotonic()
+        async with self._database.reading() as db:
+            old = await use.any_old(db, at, self._settings.use_keep_s)
+        if old:
+            async with self._database.transaction() as db:
+                await use.forget(db, at, self._settings.use_keep_s)
 
     def _may_judge(self) -> bool:
         """Return whether silence means anything: after a start and after a stall every agent has time to be heard."""

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from uuid import UUID
 
+import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import now
@@ -28,6 +29,8 @@ from appliance.agent.protocol import GpuGrant, GpuShares
 from appliance.gpu.kinds import Enforcement
 from appliance.gpu.share import MILLI, check_share, format_gpus
 from reservoir.errors import ConflictError, InputError, PenstockError
+
+log = structlog.get_logger()
 
 RESIZE = "resize"
 FIELD = "gpu_milli"
@@ -50,6 +53,8 @@ async def ask(
             return session.id
         values = {"resize_milli": gpu_milli, "before_milli": session.gpu_milli}
         if await service.change(db, session, **values):
+            share = format_gpus(gpu_milli)
+            log.info("audit", what="share asked for", session=name, project=project, by=caller.name, gpus=share)
             return session.id
         await db.refresh(session)
     raise ConflictError(f"session {name} changes all the time", where="name", cure="try again")

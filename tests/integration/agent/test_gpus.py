@@ -14,13 +14,14 @@ import pytest
 from pydantic import TypeAdapter
 
 from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, Inventory
-from appliance.gpu.nvml import Gpus
+from appliance.gpu.devices import Gpus
 from tests.fakes import cuda
 from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_agent
 
 DISCOVER = """
 from pydantic import TypeAdapter
-from appliance.gpu.nvml import Gpus, discover
+from appliance.gpu.devices import Gpus
+from appliance.gpu.nvml import discover
 print(TypeAdapter(Gpus).dump_json(discover()).decode())
 """
 

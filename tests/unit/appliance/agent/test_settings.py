@@ -43,6 +43,21 @@ def test_who_may_reach_the_ports_of_sessions_and_where(environment: dict[str, st
     assert (settings.edges, settings.port_range) == (("edge1",), (40000, 40010))
 
 
+def test_how_gpu_shares_are_held(environment: dict[str, str]) -> None:
+    settings = load(environment)
+    assert settings.enforcement == ("driver", "mig", "shim", "mps", "none")
+    assert (settings.gpu_compute, settings.gpu_period_ms, settings.gpu_slack_mib) == ("fair", 200, 512)
+    assert settings.accelerators == ("nvidia",)
+    ours = {
+        "PENSTOCK_AGENT_ENFORCEMENT": "shim, driver",
+        "PENSTOCK_AGENT_GPU_COMPUTE": "strict",
+        "PENSTOCK_AGENT_ACCELERATORS": "nvidia other",
+    }
+    settings = load({**environment, **ours})
+    assert settings.enforcement == ("shim", "driver")
+    assert (settings.gpu_compute, settings.accelerators) == ("strict", ("nvidia", "other"))
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "reason"),
     [
@@ -54,6 +69,11 @@ def test_who_may_reach_the_ports_of_sessions_and_where(environment: dict[str, st
         ("PENSTOCK_AGENT_PORT_RANGE", "57999-57000", "57999 is above 57000"),
         ("PENSTOCK_AGENT_PORT_RANGE", "57000", "written FIRST-LAST"),
         ("PENSTOCK_AGENT_PIDS_LIMIT", "0", "greater than or equal to 64"),
+        ("PENSTOCK_AGENT_ENFORCEMENT", "shim magic", "'driver', 'mig', 'shim', 'mps' or 'none'"),
+        ("PENSTOCK_AGENT_ENFORCEMENT", "shim shim", "stands in the order twice"),
+        ("PENSTOCK_AGENT_ENFORCEMENT", " ", "at least 1 item"),
+        ("PENSTOCK_AGENT_GPU_COMPUTE", "some", "'off', 'strict' or 'fair'"),
+        ("PENSTOCK_AGENT_GPU_PERIOD_MS", "5", "greater than or equal to 20"),
         ("PENSTOCK_AGENT_COLOUR", "red", "no such setting"),
         ("PENSTOCK_AGENT_CERT", "/nowhere/node.crt", "there is no file /nowhere/node.crt"),
     ],

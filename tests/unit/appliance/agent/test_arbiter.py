@@ -1,0 +1,161 @@
+"""The arbiter's plans, as the files of the containers have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from appliance.agent.arbiter import Arbiter
+from appliance.agent.protocol import GpuGrant
+from appliance.agent.shares import Shares
+from appliance.gpu import layout
+from appliance.gpu.accelerators import Accelerator
+from appliance.gpu.devices import Gpus
+from appliance.gpu.kinds import Compute, Enforcement
+from appliance.gpu.preload import Preload
+from appliance.gpu.timetable import Window, current
+from tests.unit.appliance.agent.test_shares import Accelerated, grant
+from tests.unit.appliance.gpu.samples import GPU, SECOND
+
+PERIOD = 200_000_000
+QUARTER_OF_ALL = PERIOD // 4
+
+
+class Node:
+    """Containers on shared GPUs, a clock that a test turns, and their accounts."""
+
+    def __init__(self, folder: Path, mode: Compute) -> None:
+        self.now = 10**12 + 1
+        self.folder = folder
+        library = folder / "lib.so"
+        library.touch()
+        self.preload = Preload(library, folder / "gpu", mode)
+        kinds: list[Accelerator] = [Accelerated("nvidia")]
+        enforcers = {Enforcement.SHIM: self.preload}
+        self.shares = Shares(Gpus([GPU, SECOND]), kinds, enforcers, [Enforcement.SHIM], folder / "gpu")
+        self.arbiter = Arbiter(self.shares, self.preload, mode, 200, clock=lambda: self.now)
+
+    def run(self, identity: str, *grants: GpuGrant) -> None:
+        self.shares.prepare(identity, grants)
+
+    def wants(self, *identities: str) -> None:
+        """Let containers want to launch on their first GPU now."""
+        for identity in identities:
+            path = self.folder / "gpu" / identity / "account/account"
+            head = layout.AccountHead.from_buffer_copy(path.read_bytes())
+            head.gpu[0].wanted_ns = self.now
+            with path.open("r+b") as file:
+                file.write(bytes(head))
+
+    def look(self, periods: float = 0) -> None:
+        self.now += int(periods * PERIOD)
+        self.arbiter.look()
+
+    def windows(self, uuid: str = "GPU-1") -> dict[str, tuple[int, int]]:
+        """What is valid a period later, when every plan has come: offset and length, in hundredths of a period."""
+        found = {}
+        for identity in self.shares.holdings:
+            window = current(self.preload.limits(identity).windows(uuid), self.now + PERIOD + PERIOD // 4)
+            found[identity] = window.offset_ns * 100 // PERIOD, window.length_ns * 100 // PERIOD
+        return found
+
+
+def test_strict_windows_stay_whoever_launches(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.STRICT)
+    node.run("a", grant(GPU, 300))
+    node.run("b", grant(GPU, 500))
+    node.look()
+    assert node.windows() == {"a": (0, 30), "b": (30, 50)}
+    node.wants("a")
+    node.look(10)
+    assert node.windows() == {"a": (0, 30), "b": (30, 50)}
+
+
+def test_idle_time_goes_to_the_others_in_ratio_and_comes_back_within_a_period(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.FAIR)
+    node.run("a", grant(GPU, 500))
+    node.run("b", grant(GPU, 250))
+    node.run("c", grant(GPU, 250))
+    node.wants("a", "b", "c")
+    node.look()
+    assert node.windows() == {"a": (0, 50), "b": (50, 25), "c": (75, 25)}
+    for _ in range(20):
+        node.wants("b", "c")
+        node.look(0.25)
+    assert node.windows() == {"a": (0, 0), "b": (0, 50), "c": (50, 50)}
+    # a wants to launch right after a look: the next look sees it, and the plan begins with the period after that
+    node.wants("a")
+    asked = node.now
+    node.look(0.25)
+    begins = max(window.from_ns for window in node.preload.limits("a").windows("GPU-1"))
+    assert begins - asked <= PERIOD * 1.35
+    assert begins % PERIOD == 0
+    assert node.windows() == {"a": (0, 50), "b": (50, 25), "c": (75, 25)}
+
+
+def test_where_nobody_launches_everybody_has_a_window(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.FAIR)
+    node.run("a", grant(GPU, 600))
+    node.run("b", grant(GPU, 200))
+    node.look(10)
+    assert node.windows() == {"a": (0, 75), "b": (75, 25)}
+
+
+def test_newcomers_leavers_and_other_shares_change_the_plan_of_their_gpu_alone(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.STRICT)
+    node.run("a", grant(GPU, 400), grant(SECOND, 250))
+    node.look()
+    elsewhere = node.preload.limits("a").windows("GPU-2")
+    node.run("b", grant(GPU, 400))
+    node.look(2)
+    assert node.windows() == {"a": (0, 40), "b": (40, 40)}
+    node.shares.set_grants("a", [grant(GPU, 100), grant(SECOND, 250)])
+    node.look(2)
+    assert node.windows() == {"a": (0, 10), "b": (10, 40)}
+    node.shares.release("a")
+    node.look(2)
+    assert node.windows() == {"b": (0, 40)}
+    assert Window() in elsewhere, "written once, and not again"
+
+
+def test_whole_gpus_have_no_timetable(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.FAIR)
+    node.run("a", grant(GPU, 1000))
+    node.look()
+    assert node.preload.limits("a").windows("GPU-1") == (Window(), Window())
+
+
+def test_a_plan_is_written_once_and_before_it_is_valid(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.FAIR)
+    node.run("a", grant(GPU, 500))
+    node.look()
+    first = node.preload.limits("a").windows("GPU-1")
+    [window] = [window for window in first if window.period_ns]
+    assert window.from_ns >= node.now + PERIOD // 10
+    for _ in range(8):
+        node.look(0.25)
+    assert node.preload.limits("a").windows("GPU-1") == first
+
+
+@pytest.mark.parametrize("mode", [Compute.STRICT, Compute.FAIR])
+def test_without_the_agent_everybody_has_the_window_of_its_share(tmp_path: Path, mode: Compute) -> None:
+    node = Node(tmp_path, mode)
+    node.run("a", grant(GPU, 500))
+    node.run("b", grant(GPU, 500))
+    for _ in range(20):
+        node.wants("a")
+        node.look(0.25)
+    node.arbiter.settle()
+    assert node.windows() == {"a": (0, 50), "b": (50, 50)}
+
+
+def test_the_next_agent_plans_over_what_the_last_one_left(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.STRICT)
+    node.run("a", grant(GPU, 500))
+    node.look()
+    node.now += 5 * PERIOD
+    again = Arbiter(node.shares, node.preload, Compute.STRICT, 100, clock=lambda: node.now)
+    again.look()
+    window = current(node.preload.limits("a").windows("GPU-1"), node.now + PERIOD)
+    assert (window.period_ns, window.length_ns) == (PERIOD // 2, QUARTER_OF_ALL)

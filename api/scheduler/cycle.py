@@ -34,6 +34,11 @@ SECOND = 1_000_000
 SCALE = 1 << 32
 PROMISES_CHECKED = 20
 """So many kinds of workloads that wait already are asked whether they would take the room that is freed for another."""
+MADE_ROOM_FOR = 32
+"""For so many workloads others are taken back in one decision, each after a search for the fewest. Those that come
+after them in the order have their turn in the next decision, which the change of those that leave brings about."""
+KEPT_FOR = 32
+"""For so many workloads that wait long, the first in the order, places are kept: who comes after them waits behind."""
 
 Places = tuple[Placement, ...]
 May = Callable[[Workload], bool]
@@ -61,6 +66,7 @@ class Cycle:
         self.cluster, self.later, self.residents = state.now, state.later, state.residents
         self.now, self.rules = now, rules
         self.gone = dict(state.leaving)
+        self._made_room_for = self._kept_for = 0
         self.verdicts = state.verdicts
         self.ledger = Ledger.of(state.projects, state.uses)
         self.lanes: dict[str, list[Workload]] = defaultdict(list)
@@ -182,8 +188,9 @@ class Cycle:
             self._give_back(reserved[1], workload)
         if self._start(workload, fresh=reserved is not None) or self._start_on_reserved(workload):
             return
-        if reserved is None and self._waited_long(workload) and self.ledger.in_quota(workload):
+        if reserved is None and self._is_to_be_kept_for(workload):
             reserved = self._reservation(workload)
+            self._kept_for += reserved is not None
         refusal, beyond = waits.refusal(self.ledger, workload), waits.beyond(self.ledger, workload)
         if not refusal and workload.id in self.too_much:
             refusal = waits.refusal(self.ledger, self.too_much[workload.id])
@@ -235,10 +242,13 @@ class Cycle:
 
     def _make_room(self, workload: Workload) -> bool:
         """Take back the smallest set of victims that makes room, and promise it to the workload."""
+        if self._made_room_for >= MADE_ROOM_FOR:
+            return False
         for pool in self._pools(workload):
             victims = cheapest(self.later, self.residents, workload, pool)
             places = self._places_without(victims, workload, pool) if victims else None
             if victims and places and self._may_take(workload, places, self.ledger.may_keep):
+                self._made_room_for += 1
                 self._take_back(workload, victims)
                 self._promise(workload, places, waits.names(victims))
                 return True
@@ -335,6 +345,11 @@ class Cycle:
                 if reservation:
                     self._keep(workload, reservation[1])
                     self.soft.add(workload.id)
+
+    def _is_to_be_kept_for(self, workload: Workload) -> bool:
+        """Return whether places are kept for a workload that found none, not even by taking others back."""
+        has_its_turn = self._made_room_for < MADE_ROOM_FOR and self._kept_for < KEPT_FOR
+        return has_its_turn and self._waited_long(workload) and self.ledger.in_quota(workload)
 
     def _reservation(self, workload: Workload) -> tuple[Workload, Places] | None:
         places = reserve.places(self.later, self.residents, workload, self.gone)

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Select, Table, func, select
+from sqlalchemy import delete as deletion
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
@@ -40,6 +41,15 @@ async def permissions(db: AsyncSession) -> list[Group]:
         Group(name, open_, domain, frozenset(users[id_]), frozenset(projects[id_]))
         for id_, name, open_, domain in await db.execute(groups)
     ]
+
+
+async def leave_other_domains(db: AsyncSession, user: User) -> None:
+    """Take a user off the lists of all groups that belong to another domain."""
+    others = select(ResourceGroup.id).where(
+        ResourceGroup.domain.is_not(None), ResourceGroup.domain.is_distinct_from(user.domain)
+    )
+    listed = group_users.c.user_id == user.id, group_users.c.group_id.in_(others)
+    await db.execute(deletion(group_users).where(*listed))
 
 
 async def domains_of_users(db: AsyncSession) -> dict[UUID, str]:

@@ -18,6 +18,7 @@ from api.projects import service as projects
 from api.projects.models import Project
 from api.sessions.models import Kind
 from api.users import service as users
+from api.users.models import User
 from reservoir.errors import ConflictError, InputError, NotFoundError, Problem
 
 PEOPLE = {"description", "purpose", "open", "users", "projects"}
@@ -49,6 +50,11 @@ async def allowed(db: AsyncSession, user_id: UUID, project: Project, kind: Kind,
             cure="leave the group out",
         )
     return groups, only
+
+
+async def leave_other_domains(db: AsyncSession, user: User) -> None:
+    """Take a user who has been moved off the lists of the groups of other domains."""
+    await repository.leave_other_domains(db, user)
 
 
 async def by_node(db: AsyncSession) -> dict[str, tuple[str, ...]]:

@@ -14,6 +14,7 @@ from api.nodes.models import Gpu, Node
 from api.projects.models import Project
 from api.sessions.addresses import Taken
 from api.sessions.models import ENDED, HOLDING, Container, Grant, Service, Session, SessionLog, State
+from api.users.models import User
 from appliance.gpu.share import MILLI
 
 
@@ -64,6 +65,14 @@ async def count_live(db: AsyncSession, *, project: str | None = None, user: str 
     if user is not None:
         query = query.where(Session.user_name == user)
     return (await db.scalar(query)) or 0
+
+
+async def projects_in_other_domains(db: AsyncSession, user: User) -> list[str]:
+    """Return the projects of another domain than the user's own in which the user has live sessions."""
+    query = select(Project.name).join(Session, Session.project_id == Project.id).distinct().order_by(Project.name)
+    query = query.where(Session.user_id == user.id, Session.state.not_in(ENDED))
+    elsewhere = Project.domain.is_not(None), Project.domain.is_distinct_from(user.domain)
+    return list(await db.scalars(query.where(*elsewhere)))
 
 
 async def used_by_project(db: AsyncSession) -> dict[UUID, int]:

@@ -17,6 +17,7 @@ from api.projects.models import Project
 from api.sessions import repository
 from api.sessions.models import Kind, Session, State
 from api.usage import service as usage
+from api.users.models import User
 from reservoir.errors import ConflictError, ForbiddenError, InputError, NotFoundError
 
 TRIES = 5
@@ -174,6 +175,17 @@ async def refuse_while_live(db: AsyncSession, *, project: str | None = None, use
         noun = "session" if count == 1 else "sessions"
         raise ConflictError(
             f"{project or user} has {count} live {noun}", where="name", cure="delete the sessions first"
+        )
+
+
+async def refuse_while_abroad(db: AsyncSession, user: User) -> None:
+    """Raise ConflictError while a user has live sessions in projects of another domain than the user's own."""
+    found = await repository.projects_in_other_domains(db, user)
+    if found:
+        raise ConflictError(
+            f"{user.name} has live sessions in projects that another domain has: {', '.join(found)}",
+            where="domain",
+            cure="delete the sessions first, then move the user",
         )
 
 

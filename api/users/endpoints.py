@@ -10,9 +10,11 @@ from api.access import Caller, action
 from api.api_keys import service as api_keys
 from api.api_keys.schemas import ApiKeyView
 from api.database import Reading, Transaction
+from api.groups import service as groups
 from api.logins import service as logins
 from api.model import Done, UserNamePath
 from api.policy import Action
+from api.projects import memberships
 from api.sessions import service as sessions
 from api.users import service
 from api.users.schemas import PasswordRequest, UserChange, UserRequest, UserView
@@ -44,9 +46,18 @@ async def create_user(request: UserRequest, caller: Caller, db: Transaction) -> 
 @router.patch("/{name}")
 @action(Action.USER_CHANGE)
 async def change_user(name: UserNamePath, request: UserChange, caller: Caller, db: Transaction) -> UserView:
-    """Change a user; a new password ends the user's logins and revokes the user's keys."""
-    user = await service.get_for(db, name, caller, Action.USER_CHANGE)
+    """Change a user; a new password ends the user's logins and revokes the user's keys.
+
+    Who is moved to another domain leaves the projects and resource groups of the one before, and must have no live
+    session there.
+    """
+    moves = "domain" in request.model_fields_set
+    user = await service.get_for(db, name, caller, Action.USER_CHANGE, lock=moves)
     await service.change(db, user, request, caller)
+    if moves:
+        await sessions.refuse_while_abroad(db, user)
+        await memberships.leave_other_domains(db, user)
+        await groups.leave_other_domains(db, user)
     if "password" in request.model_fields_set:
         await logins.end_all(db, user.id)
         await api_keys.revoke_all(db, user.id)

@@ -66,6 +66,45 @@ async def test_whom_its_administrator_makes_belongs_to_it(cluster: Cluster) -> N
     assert (await ok(dora.get(f"{V1}/users/alice")))["role"] == "admin"
 
 
+async def test_who_is_moved_leaves_what_the_domain_before_has(cluster: Cluster) -> None:
+    dora, gil = await two_companies(cluster)
+    await ok(dora.post(f"{V1}/users", json={"name": "alice", "password": PASSWORD}))
+    for name, domain in (("rockets", "acme"), ("planes", "globex"), ("site", None)):
+        project = {"name": name, "quota_milli": 1000, "period": {"ends_at": None}, "domain": domain}
+        await ok(cluster.admin.post(f"{V1}/projects", json=project))
+    for name in ("rockets", "site"):
+        await ok(cluster.admin.patch(f"{V1}/projects/{name}", json={"members": ["alice"]}))
+    await ok(cluster.admin.post(f"{V1}/resource-groups", json={"name": "big", "domain": "acme", "users": ["alice"]}))
+
+    await ok(cluster.admin.patch(f"{V1}/users/alice", json={"domain": "globex"}))
+    assert (await ok(dora.get(f"{V1}/projects/rockets")))["members"] == []
+    assert (await ok(cluster.admin.get(f"{V1}/projects/site")))["members"] == ["alice"]
+    assert (await ok(dora.patch(f"{V1}/resource-groups/big", json={"open": True})))["users"] == []
+    await ok(gil.patch(f"{V1}/projects/planes", json={"members": ["alice"]}))
+
+    await ok(cluster.admin.patch(f"{V1}/users/alice", json={"domain": None}))
+    assert (await ok(gil.get(f"{V1}/projects/planes")))["members"] == []
+
+
+async def test_who_has_sessions_in_the_domain_stays_in_it(cluster: Cluster) -> None:
+    dora, _gil = await two_companies(cluster)
+    alice = await person(cluster, "alice", "acme", Role.MEMBER)
+    await cluster.add_image()
+    body = {"name": "rockets", "quota_milli": 1000, "period": {"ends_at": None}, "members": ["alice"]}
+    await ok(dora.post(f"{V1}/projects", json=body))
+    session = {"name": "demo", "project": "rockets", "image": "python", "gpu_milli": 500}
+    await ok(alice.post(f"{V1}/sessions", json=session))
+    error = await refused(cluster.admin.patch(f"{V1}/users/alice", json={"domain": "globex"}), 409)
+    assert error == {
+        "where": "domain",
+        "reason": "alice has live sessions in projects that another domain has: rockets",
+        "cure": "delete the sessions first, then move the user",
+    }
+    assert (await ok(dora.get(f"{V1}/projects/rockets")))["members"] == ["alice"]
+    await ok(alice.delete(f"{V1}/sessions/demo", params={"project": "rockets"}))
+    await ok(cluster.admin.patch(f"{V1}/users/alice", json={"domain": "globex"}))
+
+
 async def test_its_projects_are_its_own(cluster: Cluster) -> None:
     dora, gil = await two_companies(cluster)
     await ok(dora.post(f"{V1}/users", json={"name": "alice", "password": PASSWORD}))

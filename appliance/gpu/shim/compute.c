@@ -16,7 +16,8 @@
 
 enum { STREAMS = 16, MOST_LAUNCHES = 1024 };
 
-/* How long a slice is between two looks at the GPU, and how long one look waits for work that does not end. */
+/* The shortest slice between two looks at the GPU (a slice is half of what is left of the lease), and how long one look
+ * waits for work that does not end. */
 #define SLICE (5 * MILLISECOND)
 #define PATIENCE (1000 * MILLISECOND)
 
@@ -30,6 +31,7 @@ struct gate {
     atomic_uint bound;         /* launches until the next look */
     _Atomic(uint64_t) stream;  /* plus one: the only stream in use; 0: none yet */
     uint64_t used;             /* windows up to here are over */
+    bool planned;              /* the lease is a window of a timetable */
     CUstream streams[STREAMS];
     unsigned stream_count;
 };
@@ -106,7 +108,7 @@ static void ended(int gpu, struct gate *gate, uint64_t at)
     uint64_t from = atomic_load(&gate->from);
     if (!launches || at < from)
         return;
-    psg_worked(gpu, from, at, atomic_load(&gate->until));
+    psg_worked(gpu, from, at, gate->planned ? atomic_load(&gate->until) : 0);
     uint64_t average = atomic_load(&gate->average), now = clamp((at - from) / launches, MICROSECOND, PATIENCE);
     atomic_store(&gate->average, average ? (average + now) / 2 : now);
 }
@@ -166,7 +168,7 @@ static bool fits(const struct gate *gate, uint64_t now)
 static void start_slice(struct gate *gate, uint64_t now)
 {
     uint64_t average = atomic_load(&gate->average), left = atomic_load(&gate->until) - now;
-    uint64_t slice = left < SLICE ? left : SLICE;
+    uint64_t slice = left < SLICE ? left : left / 2 > SLICE ? left / 2 : SLICE;
     atomic_store(&gate->bound, average ? (unsigned)clamp((slice + average / 2) / average, 1, MOST_LAUNCHES) : 1);
 }
 
@@ -177,25 +179,24 @@ static uint64_t next_lease(int gpu, struct gate *gate)
     uint64_t now = drain(gpu, gate);
     if (until) {
         gate->used = until;
-        psg_left_over(gpu, now, until, atomic_load(&gate->average) / 2);
+        if (gate->planned)
+            psg_left_over(gpu, now, until, atomic_load(&gate->average) / 2);
         atomic_store(&gate->until, 0);
     }
+    uint64_t again = UINT64_MAX;
     for (;;) {
-        uint64_t again;
         now = psg_now();
         struct psg_total *total = psg_total(gpu);
         if (total)
             __atomic_store_n(&total->wanted_ns, now, __ATOMIC_RELAXED);
         if (psg_compute_mode(gpu) == PSG_COMPUTE_OFF)
             return now;
-        until = psg_lease(gpu, now, gate->used, &again);
+        until = psg_lease(gpu, now, gate->used, atomic_load(&gate->average), &again);
         if (until)
             break;
         psg_sleep_until(again);
     }
-    /* What takes longer than a window is let in at its beginning only. */
-    if (atomic_load(&gate->average) > until - now)
-        atomic_store(&gate->average, until - now);
+    gate->planned = again != UINT64_MAX;
     atomic_store(&gate->until, until);
     return now;
 }

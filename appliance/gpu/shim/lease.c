@@ -67,9 +67,10 @@ void psg_left_over(int gpu, uint64_t at, uint64_t end, uint64_t most)
         __atomic_fetch_sub(&total->debt_ns, (int64_t)left, __ATOMIC_RELAXED);
 }
 
-/* From when on a window may be used: later than its start by the debt that it pays. Windows that passed unused since the
- * last work have paid as well. */
-static uint64_t opening(struct psg_total *total, uint64_t start, const struct psg_timetable *table)
+/* From when on a window may be used: later than its start by the debt that it pays, or not at all where one launch of the
+ * usual length would then run far into the windows of others. Windows that passed unused since the last work have paid as
+ * well. */
+static uint64_t opening(struct psg_total *total, uint64_t start, const struct psg_timetable *table, uint64_t usual)
 {
     uint64_t opens = __atomic_load_n(&total->opens_ns, __ATOMIC_ACQUIRE);
     while (opens < start) {
@@ -79,6 +80,8 @@ static uint64_t opening(struct psg_total *total, uint64_t start, const struct ps
         uint64_t passed = last && last < start ? (start - last) / table->period_ns : 0;
         uint64_t forgiven = passed > owed / table->length_ns ? owed : passed * table->length_ns;
         uint64_t paid = smaller(owed - forgiven, table->length_ns);
+        if (paid && table->length_ns - paid < smaller(usual, table->length_ns))
+            paid = table->length_ns;
         if (__atomic_compare_exchange_n(&total->opens_ns, &opens, start + paid, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
             __atomic_fetch_sub(&total->debt_ns, (int64_t)(forgiven + paid), __ATOMIC_RELAXED);
             opens = start + paid;
@@ -87,11 +90,12 @@ static uint64_t opening(struct psg_total *total, uint64_t start, const struct ps
     return opens;
 }
 
-uint64_t psg_lease(int gpu, uint64_t now, uint64_t used, uint64_t *again)
+uint64_t psg_lease(int gpu, uint64_t now, uint64_t used, uint64_t usual, uint64_t *again)
 {
     struct psg_timetable table;
     struct psg_total *total = psg_total(gpu);
     uint64_t changes;
+    *again = UINT64_MAX;
     if (!total || !psg_timetable(gpu, now, &table, &changes))
         return now + WITHOUT_PLAN;
     uint64_t number = now > table.epoch_ns ? (now - table.epoch_ns) / table.period_ns : 0;
@@ -110,7 +114,7 @@ uint64_t psg_lease(int gpu, uint64_t now, uint64_t used, uint64_t *again)
     }
     if (now >= end || end <= used)
         return 0;
-    uint64_t opens = opening(total, start, &table);
+    uint64_t opens = opening(total, start, &table, usual);
     if (opens <= now)
         return end;
     *again = smaller(*again, opens);

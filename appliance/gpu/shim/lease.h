@@ -10,9 +10,9 @@ uint64_t psg_now(void);
 /* Sleeps until a time, or shorter where a signal comes. */
 void psg_sleep_until(uint64_t time);
 
-/* The end of the window that is open now, or 0 and the time at which to ask again. Windows that end at `used` or before are
- * over. Debt of the container is paid by opening later. */
-uint64_t psg_lease(int gpu, uint64_t now, uint64_t used, uint64_t *again);
+/* The end of the window that is open now, or 0 and the time at which to ask again (UINT64_MAX: there is no timetable). Windows that end at `used` or before are
+ * over. Debt of the container is paid by opening later; `usual` is how long one launch takes. */
+uint64_t psg_lease(int gpu, uint64_t now, uint64_t used, uint64_t usual, uint64_t *again);
 
 /* Counts work of a container on a GPU between two times, under a lease that ended at `end` (0: without any). */
 void psg_worked(int gpu, uint64_t from, uint64_t to, uint64_t end);

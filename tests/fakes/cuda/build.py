@@ -38,7 +38,7 @@ def build(folder: Path, *, old_driver: bool = False) -> Path:
     nvml = [_compile(folder, name, with_old) for name in NVML]
     link(folder / "libmachine.so", state)
     _build_driver(folder, state)
-    missing = _declared("nvml.h", "nvml") - _defined(nvml)
+    missing = declared("nvml.h", "nvml") - _defined(nvml)
     if old_driver:
         missing -= {"nvmlDeviceSetMemoryLimits_v1", "nvmlDeviceGetMemoryLimits_v1"}
     rest = folder / "nvml_rest.c"
@@ -89,7 +89,7 @@ def _compile(folder: Path, source: str | Path, flags: Sequence[str] = ()) -> Pat
     return made
 
 
-def _declared(header: str, prefix: str) -> set[str]:
+def declared(header: str, prefix: str) -> set[str]:
     """Names of the functions of a header, those of its old versions included."""
     switches = ["-DNVML_NO_UNVERSIONED_FUNC_DEFS", "-D__CUDA_API_VERSION_INTERNAL"]
     command: list[str | Path] = ["gcc", "-E", "-P", *switches, headers() / header]
@@ -119,12 +119,12 @@ def driver_entries() -> list[Entry]:
     for header in sorted(headers().glob("cuda*Typedefs.h")):
         for symbol, version, variant in _TYPEDEF.findall(header.read_text()):
             versions.setdefault((symbol, variant), set()).add(int(version))
-    declared = _declared("cuda.h", "cu")
+    known_names = declared("cuda.h", "cu")
     found = []
     for (symbol, variant), known in versions.items():
         made = [f"{symbol}{f'_v{index}' if index > 1 else ''}{variant}" for index in range(1, len(known) + 1)]
         forms = re.compile(rf"{symbol}(?:_v(\d+))?{variant}")
-        matches = sorted((int(match[1] or 1), match[0]) for match in map(forms.fullmatch, declared) if match)
+        matches = sorted((int(match[1] or 1), match[0]) for match in map(forms.fullmatch, known_names) if match)
         names = [name for _, name in matches] or made
         found += [Entry(symbol, *pair) for pair in zip(sorted(known), [variant] * len(known), names, strict=True)]
     # CUDA 12 gave the plain name to this one

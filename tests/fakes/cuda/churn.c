@@ -38,6 +38,7 @@ static CUresult make_virtual(int slot, number bytes, int keep_handle)
     code = p_cuMemCreate(&slots[slot].handle, bytes, &as, 0);
     if (code != CUDA_SUCCESS || keep_handle)
         return code;
+    /* the steps after it need no device memory */
     if ((code = p_cuMemAddressReserve(&slots[slot].address, bytes, 0, 0, 0)) != CUDA_SUCCESS)
         return code;
     if ((code = p_cuMemMap(slots[slot].address, bytes, 0, slots[slot].handle, 0)) != CUDA_SUCCESS)
@@ -58,11 +59,9 @@ static CUresult make_graph(int slot, number bytes)
         code = p_cuGraphAddMemFreeNode(&node, graph, NULL, 0, as.dptr);
     if (code == CUDA_SUCCESS)
         code = p_cuGraphInstantiateWithFlags(&slots[slot].exec, graph, 0);
-    if (code != CUDA_SUCCESS)
-        return code;
-    code = p_cuGraphLaunch(slots[slot].exec, NULL);
-    if (code != CUDA_SUCCESS)
+    if (code == CUDA_SUCCESS && (code = p_cuGraphLaunch(slots[slot].exec, NULL)) != CUDA_SUCCESS)
         p_cuGraphExecDestroy(slots[slot].exec);
+    p_cuGraphDestroy(graph);
     return code;
 }
 

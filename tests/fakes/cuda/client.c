@@ -164,19 +164,15 @@ static CUresult spin(number function, number milliseconds, number ahead)
     return code;
 }
 
-/* The mean cost in ns of `count` launches, or of as many pairs of an allocation and its release. */
+/* The mean cost in ns of launches, or of pairs of an allocation and its release. */
 static CUresult measure(number count, int launches)
 {
     CUresult code = CUDA_SUCCESS;
     number begin = now();
     for (number each = 0; each < count && code == CUDA_SUCCESS; each++) {
-        if (launches) {
-            code = launch(0, NULL);
-        } else {
-            code = p_cuMemAlloc(&memory[0], 4096);
-            if (code == CUDA_SUCCESS)
-                code = p_cuMemFree(memory[0]);
-        }
+        code = launches ? launch(0, NULL) : p_cuMemAlloc(&memory[0], 4096);
+        if (code == CUDA_SUCCESS && !launches)
+            code = p_cuMemFree(memory[0]);
     }
     tell((now() - begin) / count);
     return code;
@@ -280,6 +276,8 @@ static CUresult graph_command(const char *word, const number *n)
     CUgraphNode node;
     if (same(word, "graph"))
         return p_cuGraphCreate(&graphs[n[0]], 0);
+    if (same(word, "graphfree"))
+        return p_cuGraphDestroy(graphs[n[0]]);
     if (same(word, "allocnode"))
         return add_alloc_node(n[0], n[1], n[2], 0);
     if (same(word, "anynode"))
@@ -352,10 +350,6 @@ static CUresult work_command(const char *word, const number *n, const char *text
     }
     if (same(word, "stop"))
         return kill(getpid(), SIGSTOP) == 0 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
-    if (same(word, "pid")) {
-        tell((number)getpid());
-        return CUDA_SUCCESS;
-    }
     return CUDA_ERROR_UNKNOWN;
 }
 

@@ -1,4 +1,4 @@
-"""Programs that use the fake driver, and the tenants of a GPU that they run as: with limits, an account and the shim."""
+"""Programs that use the fake driver, and the tenants of a GPU that they run as, with limits, an account and the shim."""
 
 from __future__ import annotations
 

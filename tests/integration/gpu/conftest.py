@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -11,24 +12,23 @@ from tests.fakes.cuda.clients import Bench, Tenant
 
 
 @pytest.fixture(scope="session")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    folder = tmp_path_factory.mktemp("shim")
-    for parent in (folder, folder.parent):
-        parent.chmod(0o755)
-    return Bench.build(folder)
+def bench() -> Iterator[Bench]:
+    with TemporaryDirectory(prefix="penstock-shim-") as folder:
+        Path(folder).chmod(0o755)
+        yield Bench.build(Path(folder))
 
 
 @pytest.fixture
-def tenant(bench: Bench, tmp_path: Path) -> Callable[..., Tenant]:
-    """Make tenants of one machine: limits in bytes per GPU."""
+def tenant(bench: Bench) -> Iterator[Callable[..., Tenant]]:
+    """Make tenants of one machine: limits in bytes per GPU. Every user of the computer can reach their files."""
     made: list[Tenant] = []
-    for folder in (tmp_path, tmp_path.parent):
+    with TemporaryDirectory(prefix="penstock-shim-") as name:
+        folder = Path(name)
         folder.chmod(0o755)
 
-    def make(*limits: int, **settings: object) -> Tenant:
-        folder = tmp_path / f"tenant-{len(made)}"
-        found = Tenant(bench, folder, limits, machine_folder=tmp_path, **settings)  # type: ignore[arg-type]
-        made.append(found)
-        return found
+        def make(*limits: int, **settings: object) -> Tenant:
+            found = Tenant(bench, folder / str(len(made)), limits, machine_folder=folder, **settings)  # type: ignore[arg-type]
+            made.append(found)
+            return found
 
-    return make
+        yield make

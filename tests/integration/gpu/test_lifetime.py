@@ -1,0 +1,160 @@
+"""Memory is charged as long as it lives: handles and mappings in any order, pools, graphs, forks, other programs, users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import permutations
+
+import pytest
+
+from tests.fakes.cuda.clients import GIB, MIB, OUT_OF_MEMORY, Tenant
+
+Make = Callable[..., Tenant]
+LIMIT = 64 * MIB
+STEP = 2 * MIB
+
+
+@pytest.mark.parametrize(
+    "order",
+    list(permutations(["release 0", "release 1", f"unmap 0 {STEP}", f"unmap 1 {STEP}"])),
+    ids=lambda order: " ".join(word.split()[0][0] + word.split()[1] for word in order),
+)
+def test_memory_is_charged_until_the_last_handle_and_mapping_has_gone(tenant: Make, order: tuple[str, ...]) -> None:
+    share = tenant(STEP)
+    with share.ready() as client:
+        client.must(
+            f"create 0 {STEP} 0", f"reserve 0 {STEP}", f"reserve 1 {STEP}", f"map 0 0 {STEP}", f"map 1 0 {STEP}"
+        )
+        client.must("retain 1 0")
+        for step in order[:-1]:
+            client.must(step)
+            assert share.used() == share.machine.used() == STEP
+            assert client.do(f"create 2 {STEP} 0").code == OUT_OF_MEMORY
+        client.must(order[-1])
+        assert (share.used(), share.machine.used()) == (0, 0)
+        client.must(f"create 2 {STEP} 0")
+
+
+def test_one_unmap_of_many_mappings_counts_each(tenant: Make) -> None:
+    share = tenant(8 * STEP)
+    with share.ready() as client:
+        client.must(f"reserve 0 {4 * STEP}")
+        for number in range(4):
+            client.must(f"create {number} {STEP} 0", f"map 0 {number} {STEP} {number * STEP}", f"release {number}")
+        assert share.used() == 4 * STEP
+        client.must(f"unmap 0 {2 * STEP} {STEP}")
+        assert share.used() == share.machine.used() == 2 * STEP
+        client.must(f"unmap 0 {STEP}", f"unmap 0 {STEP} {3 * STEP}", f"unreserve 0 {4 * STEP}")
+        assert (share.used(), share.machine.used()) == (0, 0)
+
+
+def test_a_refused_unmap_changes_nothing(tenant: Make) -> None:
+    share = tenant(STEP)
+    with share.ready() as client:
+        client.must(f"create 0 {STEP} 0", f"reserve 0 {STEP}", f"map 0 0 {STEP}", "release 0")
+        assert client.do(f"unmap 0 {STEP // 2}").code == 1
+        assert share.used() == STEP
+
+
+def test_trimming_a_pool_gives_back_to_the_share(tenant: Make) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        client.must("pool 0 0", "threshold 0 1000000000000", f"frompool 0 0 {48 * MIB}")
+        assert share.used() == share.machine.used() == 64 * MIB
+        client.must("freeasync 0", "sync")
+        assert share.used() == share.machine.used() == 64 * MIB
+        client.must(f"trim 0 {33 * MIB}")
+        assert share.used() == 64 * MIB
+        client.must(f"trim 0 {32 * MIB}")
+        assert share.used() == share.machine.used() == 32 * MIB
+        client.must("trim 0 0")
+        assert (share.used(), share.machine.used()) == (0, 0)
+
+
+@pytest.mark.parametrize("synchronise", ["sync"])
+def test_a_pool_that_shrinks_by_itself_gives_back_to_the_share(tenant: Make, synchronise: str) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        client.must(f"async 0 {48 * MIB}", "freeasync 0", synchronise)
+        assert share.machine.used() == 0
+        client.must(f"malloc 1 {LIMIT}")
+        assert share.used() == share.machine.used() == LIMIT
+
+
+@pytest.mark.parametrize("node", ["allocnode", "anynode"])
+@pytest.mark.parametrize("way", ["linked", "proc:0", "proc:2"])
+def test_memory_of_graphs_is_charged_and_trimmed(tenant: Make, node: str, way: str) -> None:
+    share = tenant(LIMIT)
+    with share.ready(way) as client:
+        client.must("graph 0", f"{node} 0 0 {LIMIT}", "freenode 0 0", "instantiate 0 0", "graphlaunch 0", "sync")
+        assert share.machine.used() == LIMIT
+        client.must("execfree 0", "graphfree 0", "graphtrim 0")
+        assert share.machine.used() == 0
+        client.must(f"malloc 1 {LIMIT}")
+        assert share.used() == share.machine.used() == LIMIT
+
+
+@pytest.mark.parametrize("node", ["allocnode", "anynode"])
+def test_memory_of_graphs_stops_at_the_limit(tenant: Make, node: str) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        client.must("malloc 0 1")
+        codes = [
+            client.do(step).code
+            for step in ("graph 0", f"{node} 0 1 {LIMIT}", "freenode 0 1", "instantiate 0 0", "graphlaunch 0")
+        ]
+        assert OUT_OF_MEMORY in codes
+        assert share.machine.peak() <= LIMIT
+
+
+def test_captured_allocations_stop_at_the_limit(tenant: Make) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        client.must("malloc 0 1", "stream 0", "capture 0")
+        codes = [
+            client.do(step).code
+            for step in (f"asyncon 1 {LIMIT} 0", "endcapture 0 0", "instantiate 0 0", "graphlaunch 0")
+        ]
+        assert OUT_OF_MEMORY in codes
+        assert share.machine.peak() <= LIMIT
+
+
+@pytest.mark.parametrize("way", ["linked", "proc:0"])
+def test_a_child_of_fork_is_charged_for_itself(tenant: Make, way: str) -> None:
+    share = tenant(3 * GIB)
+    with share.ready(way) as client:
+        client.must(f"malloc 0 {GIB}", "fork", f"malloc 1 {GIB}")
+        assert share.used() == share.machine.used() == 2 * GIB
+        assert client.do(f"malloc 2 {GIB + 1}").code == OUT_OF_MEMORY
+        client.must("free 1")
+        assert share.used() == share.machine.used() == GIB
+    with share.ready() as other:
+        other.must(f"malloc 0 {3 * GIB}")
+
+
+def test_another_program_after_exec_starts_with_nothing(tenant: Make) -> None:
+    share = tenant(3 * GIB)
+    with share.ready() as client:
+        client.must(f"malloc 0 {2 * GIB}")
+        client.send("exec")
+        client.must("init", "primary 0 0", f"malloc 0 {3 * GIB}")
+        assert share.used() == share.machine.used() == 3 * GIB
+
+
+def test_a_second_user_of_the_container_has_the_same_share(tenant: Make) -> None:
+    share = tenant(3 * GIB)
+    with share.ready() as root, share.ready(user=12345) as other:
+        root.must(f"malloc 0 {GIB}")
+        assert other.must("info").told == (2 * GIB, 3 * GIB)
+        other.must(f"malloc 0 {2 * GIB}")
+        assert root.do("malloc 1 1").code == OUT_OF_MEMORY
+    with share.ready(user=12345) as other:
+        other.must(f"malloc 0 {3 * GIB}")
+
+
+def test_what_an_ended_process_held_is_free_for_the_next(tenant: Make) -> None:
+    share = tenant(GIB)
+    for _ in range(3):
+        with share.ready() as client:
+            client.must(f"malloc 0 {GIB}")
+    assert share.machine.peak() == GIB

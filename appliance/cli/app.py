@@ -23,6 +23,8 @@ COMMANDS = {
     "logs": ("appliance.cli.session:logs", "Show or follow a session's log."),
     "bash": ("appliance.cli.session:bash", "Open a shell in a running session."),
     "extend": ("appliance.cli.session:extend", "Put off the end of a session with a time limit."),
+    "resize": ("appliance.cli.session:resize", "Change the share of a GPU that a running session has."),
+    "use": ("appliance.cli.use:use", "Show what a session used of its GPUs."),
     "priority": ("appliance.cli.session:priority", "Change which of your project's waiting sessions goes first."),
     "delete": ("appliance.cli.session:delete", "Delete sessions."),
     "queue": ("appliance.cli.queue:queue", "Show what waits, in its order, and why."),

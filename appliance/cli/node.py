@@ -17,9 +17,9 @@ app = group("Nodes and their GPUs: look, drain, maintenance.")
 
 HEAD = (
     *("NAME", "STATUS", "ENDPOINT", "REGION", "STARTED", "CPUs", "MEMORY", "GPUs", "IN USE", "MODEL", "GROUPS"),
-    *("AGENT", "DRIVER", "CUDA", "FGPU", "SEEN"),
+    *("AGENT", "DRIVER", "CUDA", "FGPU", "ENFORCEMENT", "SEEN"),
 )
-BELOW = ("ENDPOINT", "REGION", "STARTED", "GROUPS", "AGENT", "DRIVER", "CUDA", "FGPU")
+BELOW = ("ENDPOINT", "REGION", "STARTED", "GROUPS", "AGENT", "DRIVER", "CUDA", "FGPU", "ENFORCEMENT")
 STATES = {"lost": "Error"}
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the node.", autocompletion=complete_nodes)]
@@ -115,6 +115,7 @@ def _row(node: Node) -> tuple[str, ...]:
         node["driver_version"] or "-",
         node["cuda_version"] or "-",
         "on" if node["fractions"] else "off",
+        node["enforcement"],
         output.age(node["last_seen"]) if node["last_seen"] else "never",
     )
 
@@ -140,6 +141,7 @@ def _fields(node: Node) -> None:
             ("Memory", output.gib(node["memory_mib"])),
             ("fGPU", "on" if node["fractions"] else "off"),
             ("Enforcement", node["enforcement"]),
+            ("Pending", node["enforcement_pending"]),
             ("NVLink", "yes" if node["nvlink"] else ""),
             ("Sessions", str(node["sessions"])),
             ("Unknown containers", str(node["unknown_containers"] or "")),
@@ -148,10 +150,15 @@ def _fields(node: Node) -> None:
     if node["gpus"]:
         print()
         rows = [
-            (str(gpu["index"]), gpu["uuid"], _model(gpu), f"{gpu['memory_mib']} MiB", format_gpus(gpu["used_milli"]))
+            (
+                *(str(gpu["index"]), gpu["uuid"], _model(gpu), f"{gpu['memory_mib']} MiB", gpu["enforcement"]),
+                *(_used(gpu), f"{gpu['profile']} of {gpu['parent']}" if gpu["parent"] else ""),
+            )
             for gpu in node["gpus"]
         ]
-        output.print_table(("GPU", "UUID", "MODEL", "MEMORY", "IN USE"), rows)
+        head = ("GPU", "UUID", "MODEL", "MEMORY", "ENFORCEMENT", "IN USE", "SLICE")
+        sliced = any(gpu["parent"] for gpu in node["gpus"])
+        output.print_table(head if sliced else head[:-1], rows if sliced else [row[:-1] for row in rows])
 
 
 def _status(node: Node) -> str:
@@ -162,6 +169,11 @@ def _status(node: Node) -> str:
 
 def _models(node: Node) -> list[str]:
     return list(dict.fromkeys(_model(gpu) for gpu in node["gpus"]))
+
+
+def _used(gpu: Gpu) -> str:
+    used = format_gpus(gpu["used_milli"])
+    return f"{used} of {format_gpus(gpu['capacity_milli'])}" if gpu["capacity_milli"] < MILLI else used
 
 
 def _model(gpu: Gpu) -> str:

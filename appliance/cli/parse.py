@@ -57,6 +57,13 @@ def moment(text: str, field: str, *, ends: bool = False, now: datetime | None = 
         ) from None
 
 
+def past(text: str, field: str, *, now: datetime | None = None) -> str:
+    """Return a moment as ISO 8601: a date, a date with a time, or `2h` for two hours ago; raises InputError."""
+    if text[:1].isdigit() and text[-1:].lower() in SECONDS:
+        return ((now or datetime.now(UTC)) - timedelta(seconds=duration(text, field))).isoformat()
+    return moment(text, field)
+
+
 def image(text: str) -> tuple[str, str]:
     """Return name and tag of an image written `NAME:TAG`; raises InputError."""
     name, colon, tag = text.partition(":")

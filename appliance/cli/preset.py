@@ -10,6 +10,7 @@ from appliance.cli import config, output, parse
 from appliance.cli.options import complete_presets, given, group
 from appliance.cli.output import Format, FormatOption
 from appliance.client.views import Preset
+from appliance.client.words import Enforcement
 from appliance.gpu.units import MILLI, format_gpus, parse_gpus
 
 app = group("Presets: sizes of sessions by name.")
@@ -21,6 +22,9 @@ CpuOption = Annotated[str | None, typer.Option("--cpu", metavar="N", help="Cores
 MemoryOption = Annotated[str | None, typer.Option("--memory", metavar="SIZE", help="Memory, such as 4G.")]
 ShmOption = Annotated[str | None, typer.Option("--shm", metavar="SIZE", help="Size of /dev/shm, such as 64M or 1G.")]
 GpuOption = Annotated[str | None, typer.Option("-g", "--gpus", metavar="N", help="GPUs, such as 0.5, 1 or 2.5.")]
+EnforcementOption = Annotated[
+    Enforcement | None, typer.Option("--enforcement", help="Its shares are held so, or better.")
+]
 DescriptionOption = Annotated[str | None, typer.Option("--description", help="What the preset is for.")]
 
 
@@ -44,11 +48,13 @@ def create(
     memory: MemoryOption = None,
     shm: ShmOption = None,
     gpus: GpuOption = None,
+    enforcement: EnforcementOption = None,
     description: DescriptionOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Create a preset (administrators)."""
-    sizes = _sizes(cpu, memory, shm, gpus, description)
+    more = given(enforcement=enforcement, description=description)
+    sizes = _sizes(cpu, memory, shm, gpus) | more
     output.show(config.load().client.presets.create(name=name, **sizes), form, _fields)
 
 
@@ -60,11 +66,13 @@ def update(
     memory: MemoryOption = None,
     shm: ShmOption = None,
     gpus: GpuOption = None,
+    enforcement: EnforcementOption = None,
     description: DescriptionOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Change a preset (administrators); sessions that were submitted with it stay as they are."""
-    sizes = _sizes(cpu, memory, shm, gpus, description)
+    more = given(enforcement=enforcement, description=description)
+    sizes = _sizes(cpu, memory, shm, gpus) | more
     output.show(config.load().client.presets.update(name, **sizes), form, _fields)
 
 
@@ -75,15 +83,12 @@ def delete(name: NameArgument) -> None:
     print(f"Deleted preset {name}.")
 
 
-def _sizes(
-    cpu: str | None, memory: str | None, shm: str | None, gpus: str | None, description: str | None
-) -> dict[str, Any]:
+def _sizes(cpu: str | None, memory: str | None, shm: str | None, gpus: str | None) -> dict[str, Any]:
     return given(
         cpu_milli=None if cpu is None else parse.cpu_milli(cpu, "--cpu"),
         memory_mib=None if memory is None else parse.size_mib(memory, "--memory"),
         shm_mib=None if shm is None else parse.size_mib(shm, "--shm"),
         gpu_milli=None if gpus is None else parse_gpus(gpus, "-g"),
-        description=description,
     )
 
 
@@ -111,5 +116,6 @@ def _fields(preset: Preset) -> None:
             ("Memory", output.gib(preset["memory_mib"]) if preset["memory_mib"] else "no limit"),
             ("Shared memory", f"{preset['shm_mib']} MiB"),
             ("GPUs", format_gpus(preset["gpu_milli"])),
+            ("Enforcement", "" if preset["enforcement"] == "none" else f"{preset['enforcement']} or better"),
         )
     )

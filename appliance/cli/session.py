@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
 from typing import Annotated
 
 import typer
 
-from appliance.cli import config, output, parse
+from appliance.cli import config, output, parse, share
 from appliance.cli.options import ProjectOption, complete_sessions
 from appliance.cli.output import Format, FormatOption
-from appliance.client.views import Container, Session
+from appliance.cli.share import FgpuOption, GpusOption
+from appliance.client.views import Container, Grant, Session
 from appliance.gpu.units import MILLI, format_gpus
-from reservoir.errors import PenstockError
+from reservoir.errors import ConflictError, PenstockError
 
+WAIT_STEP_S = 0.5
 STATES = {"PREPARING": "ContainerCreating"}
 HEAD = (
     *("NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "USER", "GPUs"),
@@ -93,6 +96,28 @@ def priority(
     remembered = config.load()
     session = remembered.client.sessions.update(name, project=remembered.project_or(project), priority=value)
     output.show(session, form, lambda _: print(f"{name}: priority {session['priority']}"))
+
+
+def resize(
+    name: NameArgument,
+    *,
+    gpus: GpusOption = None,
+    fgpu: FgpuOption = None,
+    project: ProjectOption = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when it is done, or was refused.")] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Change the share of a GPU that a running session has, on the GPU that it has."""
+    remembered = config.load()
+    sessions, chosen = remembered.client.sessions, remembered.project_or(project)
+    wanted = share.milli(remembered.client, gpus, fgpu, "write `-g 0.5`, or `--fgpu 1` to count in fGPU")
+    session = sessions.update(name, project=chosen, gpu_milli=wanted)
+    while wait and session["resize_milli"] is not None:
+        time.sleep(WAIT_STEP_S)
+        session = sessions.get(name, project=chosen)
+    output.show(session, form, lambda _: print(f"{name}: {_share(session)}"))
+    if wait and session["gpu_milli"] != wanted:
+        raise ConflictError(session["reason"] or f"{name} is {status(session)}", cure="ask for another share")
 
 
 def delete(
@@ -176,14 +201,17 @@ def _fields(session: Session) -> None:
             ("Command", shlex.join([*(session["command"] or []), *session["args"]])),
             ("Containers", _gang(session)),
             ("Preset", session["preset"]),
-            ("GPUs", format_gpus(session["gpu_milli"])),
+            ("GPUs", _share(session)),
+            ("Taken of GPUs", _taken(session)),
+            ("Enforcement", _enforcement(session)),
             ("GPU models", ", ".join(session["models"])),
             ("CPUs", f"{session['cpu_milli'] / MILLI:g}" if session["cpu_milli"] else ""),
             ("Memory", output.gib(session["memory_mib"]) if session["memory_mib"] else ""),
             ("Shared memory", f"{session['shm_mib']} MiB"),
             ("Resource group", session["group"]),
             ("Nodes" if len(_nodes(session)) > 1 else "Node", ", ".join(_nodes(session))),
-            ("On", ", ".join(_grants(containers[0])) if len(containers) == 1 else ""),
+            *(("On", _grant(gpu)) for gpu in (containers[0]["gpus"] if len(containers) == 1 else ())),
+            *(("Warning", container["warning"]) for container in containers),
             *(("URL", url) for url in session["urls"]),
             ("Created", output.moment(session["created_at"])),
             ("Starts at", output.moment(session["starts_at"])),
@@ -197,6 +225,27 @@ def _fields(session: Session) -> None:
         print()
         head = ("CONTAINER", "NODE", "STATUS", "GPUS", "EXIT CODE", "ERROR")
         output.print_table(head, [_container(container) for container in containers], below=("ERROR",))
+
+
+def _share(session: Session) -> str:
+    """Return the GPUs of one container, and what they are being changed to."""
+    changing = session["resize_milli"]
+    following = "" if changing is None else f", changing to {format_gpus(changing)}"
+    return format_gpus(session["gpu_milli"]) + following
+
+
+def _taken(session: Session) -> str:
+    """Return what the session takes of GPUs where that is not what it asks for: a MIG device counts whole."""
+    taken = session["held_milli"]
+    return "" if taken in (0, session["gpu_milli"] * session["size"]) else format_gpus(taken)
+
+
+def _enforcement(session: Session) -> str:
+    """Return how its shares are held, or how they have to be at least."""
+    kinds = dict.fromkeys(container["enforcement"] or "" for container in session["containers"])
+    found = ", ".join(kind for kind in kinds if kind)
+    wanted = "" if session["enforcement"] == "none" else f"{session['enforcement']} or better"
+    return f"{found}, asked for: {wanted}" if found and wanted else found or wanted
 
 
 def _gang(session: Session) -> str:
@@ -219,11 +268,15 @@ def _container(container: Container) -> tuple[str, ...]:
         str(container["rank"]),
         container["node"],
         (container["status"] or "waits").capitalize(),
-        output.listed(_grants(container)),
+        output.listed([f"{format_gpus(gpu['milli'])} of {gpu['uuid']}" for gpu in container["gpus"]]),
         "-" if exit_code is None else str(exit_code),
         container["error"],
     )
 
 
-def _grants(container: Container) -> list[str]:
-    return [f"{format_gpus(gpu['milli'])} of {gpu['uuid']}" for gpu in container["gpus"]]
+def _grant(gpu: Grant) -> str:
+    """Return a part of a GPU with what it is of, and how much memory that gives."""
+    what = f"{gpu['model']} {gpu['profile']}".strip()
+    memory = "" if gpu["memory_mib"] is None else f"{gpu['memory_mib']} MiB"
+    more = ", ".join(part for part in (what, memory) if part)
+    return f"{format_gpus(gpu['milli'])} of {gpu['uuid']}" + (f" ({more})" if more else "")

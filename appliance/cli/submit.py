@@ -10,15 +10,16 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli import config, output, parse
+from appliance.cli import config, output, parse, share
 from appliance.cli.options import ProjectOption, complete_groups, complete_images, complete_presets, given
 from appliance.cli.output import Format, FormatOption
 from appliance.cli.session import status
+from appliance.cli.share import FgpuOption, GpusOption
 from appliance.client import Client
 from appliance.client.requests import HostMountRequest, VolumeRequest
 from appliance.client.views import Session
-from appliance.client.words import Kind
-from appliance.gpu.units import MILLI, format_gpus, parse_gpus
+from appliance.client.words import Enforcement, Kind
+from appliance.gpu.units import format_gpus
 from reservoir.errors import InputError, Problem
 
 WAIT_STEP_S = 0.5
@@ -46,8 +47,8 @@ def submit(
         str,
         typer.Option("-i", "--image", help="Image, such as python or python:3.11.", autocompletion=complete_images),
     ],
-    gpus: Annotated[str | None, typer.Option("-g", "--gpus", metavar="N", help="GPUs, such as 0.5, 1 or 2.5.")] = None,
-    fgpu: Annotated[str | None, typer.Option("--fgpu", metavar="N", help="The same in units of fGPU.")] = None,
+    gpus: GpusOption = None,
+    fgpu: FgpuOption = None,
     preset: Annotated[
         str | None,
         typer.Option("--preset", metavar="NAME", help="A size by its name.", autocompletion=complete_presets),
@@ -90,6 +91,9 @@ def submit(
     ] = None,
     models: Annotated[
         list[str] | None, typer.Option("--model", metavar="TEXT", help="Only on GPUs called so; may be repeated.")
+    ] = None,
+    enforcement: Annotated[
+        Enforcement | None, typer.Option("--enforcement", help="Only where shares are held so, or better.")
     ] = None,
     group: Annotated[
         str | None,
@@ -137,6 +141,7 @@ def submit(
         local_image=local_image or None,
         size=containers,
         models=models,
+        enforcement=enforcement,
         group=group,
         within=within,
         within_required=required or None,
@@ -169,32 +174,17 @@ def _settled(client: Client, session: Session) -> Session:
 
 def _tell(sessions: list[Session]) -> None:
     for session in sessions:
-        share = format_gpus(session["gpu_milli"])
-        print(f"{session['name']}: {status(session)}, {share} GPU, project {session['project']}")
+        gpus = format_gpus(session["gpu_milli"])
+        print(f"{session['name']}: {status(session)}, {gpus} GPU, project {session['project']}")
 
 
 def _share(client: Client, gpus: str | None, fgpu: str | None, *, otherwise: bool) -> int | None:
     """Return the milli-GPU that `-g` or `--fgpu` asks for; None where neither does and there is a size `otherwise`."""
     if gpus is None and fgpu is None and otherwise:
         return None
-    if (gpus is None) == (fgpu is None):
-        raise InputError(
-            "the share is given twice" if gpus else "no share of GPUs is given",
-            where="-g",
-            cure="write `-g 0.5`, `--fgpu 1` to count in fGPU, `--preset NAME`, or `--cpu 4` for none",
-        )
-    if fgpu is None:
-        return parse_gpus(gpus or "", "-g")
-    settings = client.site.settings()
-    milli, rest = divmod(parse_gpus(fgpu, "--fgpu") * settings["fgpu_milli"], MILLI)
-    if rest:
-        step = format_gpus(settings["step_milli"])
-        raise InputError(
-            f"{fgpu} fGPU is not a whole number of milli-GPU",
-            where="--fgpu",
-            cure=f"ask for a multiple of {step} GPU; one fGPU is {format_gpus(settings['fgpu_milli'])} GPU here",
-        )
-    return milli
+    return share.milli(
+        client, gpus, fgpu, "write `-g 0.5`, `--fgpu 1` to count in fGPU, `--preset NAME`, or `--cpu 4` for none"
+    )
 
 
 def _words(command: str | None) -> Sequence[str] | None:

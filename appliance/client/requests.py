@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from appliance.client.words import Expiry, Kind, NodeMode, Role, Within
+from appliance.client.words import Enforcement, Expiry, Kind, NodeMode, Role, Within
 
 
 class ApiKeyRequest(TypedDict):
@@ -30,6 +30,7 @@ class BatchRequest(TypedDict):
     large_shm: NotRequired[bool]
     size: NotRequired[int]
     models: NotRequired[list[str]]
+    enforcement: NotRequired[Enforcement | None]
     group: NotRequired[str | None]
     within: NotRequired[Within]
     within_required: NotRequired[bool]
@@ -178,10 +179,14 @@ class PresetChange(TypedDict):
     memory_mib: NotRequired[int | None]
     shm_mib: NotRequired[int | None]
     gpu_milli: NotRequired[int | None]
+    enforcement: NotRequired[Enforcement | None]
 
 
 class PresetRequest(TypedDict):
-    """A preset to create, for one container: thousandths of a core, MiB, milli-GPU; no CPU or memory is no limit."""
+    """A preset to create, for one container: thousandths of a core, MiB, milli-GPU; no CPU or memory is no limit.
+
+    Its GPU share is held by `enforcement` or a stronger kind.
+    """
 
     name: str
     description: NotRequired[str]
@@ -189,6 +194,7 @@ class PresetRequest(TypedDict):
     memory_mib: NotRequired[int]
     shm_mib: NotRequired[int]
     gpu_milli: NotRequired[int]
+    enforcement: NotRequired[Enforcement]
 
 
 class ProjectChange(TypedDict):
@@ -236,9 +242,10 @@ class ProjectRequest(TypedDict):
 
 
 class SessionChange(TypedDict):
-    """What to change of a session that waits."""
+    """What to change: the `priority` of a session that waits, or `gpu_milli` of each container of one that runs."""
 
-    priority: int
+    priority: NotRequired[int | None]
+    gpu_milli: NotRequired[int | None]
 
 
 class SessionRequest(TypedDict):
@@ -248,13 +255,13 @@ class SessionRequest(TypedDict):
     then `cpu_milli` is needed), `cpu_milli` (thousandths of a core), `memory_mib` and `shm_mib` (`/dev/shm`)
     are for one of the `size` containers; 0 CPU or memory is no limit. What is left out comes from the `preset`.
     `large_shm` gives half of the memory, or the site's large size where memory has no limit. Only on GPUs of
-    one of the `models` it runs; a `group` is a resource group that it keeps to. `within` is the part of the
-    network that the containers share where they can, with `within_required` in any case. A higher `priority`
-    goes first within the project. A `preemptible` session may use what other projects leave idle, and is put
-    back into the queue when they ask for it. It waits at least until `starts_at`. `command` None means the
-    image's own, and `args` follow it. Each of `ports` gets an address at the site's edge. `image` is one that
-    the project may use, or with `local_image` a reference that is on the node already. The command line says so
-    by `created_by_cli`.
+    one of the `models` it runs, and only where shares are held by `enforcement` or a stronger kind; a `group`
+    is a resource group that it keeps to. `within` is the part of the network that the containers share where
+    they can, with `within_required` in any case. A higher `priority` goes first within the project. A
+    `preemptible` session may use what other projects leave idle, and is put back into the queue when they ask
+    for it. It waits at least until `starts_at`. `command` None means the image's own, and `args` follow it.
+    Each of `ports` gets an address at the site's edge. `image` is one that the project may use, or with
+    `local_image` a reference that is on the node already. The command line says so by `created_by_cli`.
     """
 
     name: str
@@ -270,6 +277,7 @@ class SessionRequest(TypedDict):
     large_shm: NotRequired[bool]
     size: NotRequired[int]
     models: NotRequired[list[str]]
+    enforcement: NotRequired[Enforcement | None]
     group: NotRequired[str | None]
     within: NotRequired[Within]
     within_required: NotRequired[bool]

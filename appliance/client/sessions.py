@@ -16,7 +16,7 @@ from appliance.client.requests import (
     SessionRequest,
 )
 from appliance.client.transport import Query, Resource
-from appliance.client.views import Done, Preset, Session
+from appliance.client.views import Done, Preset, Session, Use
 from appliance.client.words import State
 
 
@@ -52,7 +52,7 @@ class Sessions(Resource):
         return self._api.call(Session, "GET", "/sessions/{name}", {"name": name}, query={"project": project})
 
     def update(self, name: str, /, *, project: str, **changes: Unpack[SessionChange]) -> Session:
-        """Change the priority of a session that waits."""
+        """Change the priority of a session that waits, or the share of the GPUs that a running one has a part of."""
         query = {"project": project}
         return self._api.call(Session, "PATCH", "/sessions/{name}", {"name": name}, query=query, body=changes)
 
@@ -69,6 +69,19 @@ class Sessions(Resource):
         """Yield a session's log as it comes; `follow` goes on until the session ends."""
         query: Query = {"project": project, "follow": follow, "tail": tail}
         return self._api.stream("/sessions/{name}/logs", {"name": name}, query)
+
+    def use(
+        self,
+        name: str,
+        *,
+        project: str,
+        since: str | None = None,
+        until: str | None = None,
+        points: int | None = None,
+    ) -> Use:
+        """Return what a session used of its GPUs, by default in its last hour; at most so many `points` a series."""
+        query: Query = {"project": project, "since": since, "until": until, "points": points}
+        return self._api.call(Use, "GET", "/sessions/{name}/use", {"name": name}, query=query)
 
     def shell(self, name: str, command: builtins.list[str], *, project: str, tty: bool, rows: int, cols: int) -> str:
         """Return the address of the WebSocket that runs a command in a session; its frames are the agent's."""

@@ -7,6 +7,7 @@ from typing import TypedDict
 from appliance.client.words import (
     By,
     ContainerStatus,
+    Enforcement,
     Expiry,
     Kind,
     NodeMode,
@@ -32,13 +33,19 @@ class ApiKey(TypedDict):
 
 
 class Container(TypedDict):
-    """One container of a session, and the GPUs that it holds on its node."""
+    """One container of a session, and the GPUs that it holds on its node.
+
+    `enforcement` is how its shares are held, null before it is known and without a GPU; `warning` is what its agent
+    finds wrong while it runs.
+    """
 
     rank: int
     node: str
     status: ContainerStatus | None
     error: str
     exit_code: int | None
+    enforcement: Enforcement | None
+    warning: str
     gpus: list[Grant]
 
 
@@ -63,7 +70,11 @@ class Done(TypedDict):
 
 
 class Gpu(TypedDict):
-    """A GPU of a node; `used_milli` is what sessions hold of its 1,000 milli-GPU."""
+    """A GPU of a node, or a MIG device: a slice of the GPU `parent` by its `profile`, which goes to one container.
+
+    `capacity_milli` is how much of a GPU it is, 1,000 unless it is a slice; `used_milli` is what sessions hold of
+    that. `enforcement` is how shares of it are held, `accelerator` the plugin of the agent that found it.
+    """
 
     index: int
     uuid: str
@@ -71,15 +82,27 @@ class Gpu(TypedDict):
     memory_mib: int
     simulated: bool
     island: int
+    accelerator: str
+    enforcement: Enforcement
+    parent: str
+    profile: str
+    capacity_milli: int
     used_milli: int
 
 
 class Grant(TypedDict):
-    """The part of one GPU that a session holds, in milli-GPU."""
+    """The part of one GPU that a session holds, in milli-GPU; of a MIG device by its `profile` it is the whole device.
+
+    `memory_mib` is how much of the GPU's memory belongs to it; null, as `model` is empty, where the node has that
+    GPU no more.
+    """
 
     index: int
     uuid: str
     milli: int
+    memory_mib: int | None
+    model: str
+    profile: str
 
 
 class Group(TypedDict):
@@ -161,9 +184,10 @@ class NewApiKey(TypedDict):
 class Node(TypedDict):
     """A node. `endpoint` is where its agent answers, `message` what is wrong with the node or what became of it.
 
-    `fractions` says whether its GPUs may be shared (fGPU), `enforcement` how the shares are held. `gpu_milli` is
-    what its GPUs are together, `used_milli` what sessions hold of them. `unknown_containers` are of sessions
-    that the database does not know: they are left alone, and the node takes nothing new.
+    `fractions` says whether its GPUs may be shared (fGPU), `enforcement` how the shares are held: the weakest kind
+    among its GPUs. `enforcement_pending` says which kind follows and what it waits for. `gpu_milli` is what its
+    GPUs are together, `used_milli` what sessions hold of them. `unknown_containers` are of sessions that the
+    database does not know: they are left alone, and the node takes nothing new.
     """
 
     id: str
@@ -184,7 +208,8 @@ class Node(TypedDict):
     driver_version: str
     cuda_version: str
     os: str
-    enforcement: str
+    enforcement: Enforcement
+    enforcement_pending: str
     fractions: bool
     nvlink: bool
     cpu_milli: int
@@ -225,6 +250,7 @@ class Preset(TypedDict):
     memory_mib: int
     shm_mib: int
     gpu_milli: int
+    enforcement: Enforcement
 
 
 class Project(TypedDict):
@@ -269,6 +295,10 @@ class Session(TypedDict):
     place in the queue from 1. `node` and `gpus` are those of its first container. `attempt` counts how often it
     was put back into the queue. `expires_at` is when its time limit ends it, which its owner has put off by
     `extended_s` so far. `urls` are those of `services`, `url` is the first of them.
+
+    Its shares are held by `enforcement` or a stronger kind. `held_milli` is what it takes of GPUs with all
+    containers together, 0 before it has its places; a MIG device counts whole. While its share is being
+    changed, `resize_milli` is what each container shall have.
     """
 
     id: str
@@ -284,6 +314,9 @@ class Session(TypedDict):
     cpu_milli: int
     memory_mib: int
     shm_mib: int
+    enforcement: Enforcement
+    held_milli: int
+    resize_milli: int | None
     preset: str
     group: str
     models: list[str]
@@ -361,6 +394,37 @@ class Usage(TypedDict):
     by: By
     rows: list[UsageRow]
     total: UsageRow
+
+
+class UsePoint(TypedDict):
+    """What a container used of a GPU in the time that begins `at`: the most memory and processes, the mean of the
+    rest.
+
+    `busy_permille` is the part of the GPU's time in which it worked for the container, null where nobody can tell.
+    """
+
+    at: str
+    memory_mib: int
+    busy_permille: int | None
+    processes: int
+
+
+class UseSeries(TypedDict):
+    """What the container `rank` of a session used of one GPU; times without a point had no sample."""
+
+    rank: int
+    uuid: str
+    points: list[UsePoint]
+
+
+class Use(TypedDict):
+    """What a session used of its GPUs; each point stands for `step_s` seconds."""
+
+    session_id: str
+    since: str
+    until: str
+    step_s: int
+    series: list[UseSeries]
 
 
 class User(TypedDict):

@@ -10,6 +10,13 @@ By = Literal["user", "project", "domain"]
 ContainerStatus = Literal["pulling", "creating", "running", "exited", "failed"]
 """Where a container stands, as its agent sees it."""
 
+Enforcement = Literal["driver", "mig", "shim", "mps", "none"]
+"""A kind of enforcement, from the strongest to none.
+
+`driver`: memory limits per container by NVIDIA's driver. `mig`: slices of the hardware. `shim`: our preload
+library. `mps`: limits per client of CUDA's multi-process service. `none`: shares are accounted for, not held.
+"""
+
 Expiry = Literal["stop", "finish"]
 """What happens to the sessions that run when a project's period ends: they are stopped, or may finish."""
 

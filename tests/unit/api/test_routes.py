@@ -21,7 +21,7 @@ from api.access import check_routes
 from api.policy import Role
 from api.users import service as users
 from api.users.schemas import UserRequest
-from appliance.agent.protocol import HEARTBEAT_PATH
+from appliance.agent.protocol import HEARTBEAT_PATH, USE_PATH
 from reservoir.errors import PenstockError
 from tests.unit.api.conftest import PASSWORD, V1, Cluster, ok, sign_in
 
@@ -45,6 +45,7 @@ EXPECTED = {
     "GET /health": ALL,
     "GET /openapi.json": ALL,
     f"POST {HEARTBEAT_PATH}": NOBODY,
+    f"POST {USE_PATH}": NOBODY,
     f"GET {V1}/health": ALL,
     f"GET {V1}/settings": KNOWN,
     f"POST {V1}/auth/login": ALL,
@@ -105,6 +106,7 @@ EXPECTED = {
     f"GET {V1}/sessions/{{name}}": KNOWN,
     f"DELETE {V1}/sessions/{{name}}": WORKERS,
     f"GET {V1}/sessions/{{name}}/logs": KNOWN,
+    f"GET {V1}/sessions/{{name}}/use": KNOWN,
     f"WEBSOCKET {V1}/sessions/{{name}}/exec": WORKERS,
     f"POST {V1}/sessions/batch": WORKERS,
     f"PATCH {V1}/sessions/{{name}}": WORKERS,
@@ -210,7 +212,7 @@ async def test_every_route_lets_those_in_who_are_named_for_it_and_nobody_else(cl
             for who in CAST:
                 status = await status_of(cluster, clients[who], route)
                 expected = who in EXPECTED[str(route)]
-                refused = 401 if who == "anonymous" or str(route) == f"POST {HEARTBEAT_PATH}" else 403
+                refused = 401 if who == "anonymous" or EXPECTED[str(route)] is NOBODY else 403
                 # What is let in finds nothing there, or says that the empty body lacks something.
                 if (status in (401, 403)) == expected or (not expected and status != refused) or status >= 500:
                     wrong.append(f"{who}: {route} -> {status}")

@@ -10,6 +10,7 @@ from appliance.client.views import (
     Container,
     Domain,
     Gpu,
+    Grant,
     Group,
     Image,
     Node,
@@ -23,6 +24,18 @@ from appliance.client.views import (
 AGO = (datetime.now(UTC) - timedelta(hours=3, minutes=5)).isoformat()
 
 
+def grant(**changes: Any) -> Grant:
+    base: Grant = {
+        "index": 0,
+        "uuid": "SIM-worker1-0",
+        "milli": 500,
+        "memory_mib": 8192,
+        "model": "Lab GPU",
+        "profile": "",
+    }
+    return cast("Grant", {**base, **changes})
+
+
 def container(**changes: Any) -> Container:
     base: Container = {
         "rank": 0,
@@ -30,7 +43,9 @@ def container(**changes: Any) -> Container:
         "status": "running",
         "error": "",
         "exit_code": None,
-        "gpus": [{"index": 0, "uuid": "SIM-worker1-0", "milli": 500}],
+        "enforcement": "none",
+        "warning": "",
+        "gpus": [grant()],
     }
     return cast("Container", {**base, **changes})
 
@@ -50,6 +65,9 @@ def session(**changes: Any) -> Session:
         "cpu_milli": 0,
         "memory_mib": 0,
         "shm_mib": 64,
+        "enforcement": "none",
+        "held_milli": 500,
+        "resize_milli": None,
         "preset": "",
         "group": "",
         "models": [],
@@ -73,7 +91,7 @@ def session(**changes: Any) -> Session:
         "finished_at": None,
         "exit_code": None,
         "node": "worker1",
-        "gpus": [{"index": 0, "uuid": "SIM-worker1-0", "milli": 500}],
+        "gpus": [grant()],
         "containers": [container()],
         "services": [],
         "url": None,
@@ -83,7 +101,7 @@ def session(**changes: Any) -> Session:
 
 
 def waiting(**changes: Any) -> Session:
-    nowhere: dict[str, Any] = {"node": None, "gpus": [], "containers": [], "started_at": None}
+    nowhere: dict[str, Any] = {"node": None, "gpus": [], "containers": [], "started_at": None, "held_milli": 0}
     return session(**{"name": "third", "state": "PENDING", "position": 1, **nowhere, **changes})
 
 
@@ -176,6 +194,7 @@ def preset(**changes: Any) -> Preset:
         "memory_mib": 4096,
         "shm_mib": 64,
         "gpu_milli": 0,
+        "enforcement": "none",
     }
     return cast("Preset", {**base, **changes})
 
@@ -230,6 +249,7 @@ def node(**changes: Any) -> Node:
         "cuda_version": "13.0",
         "os": "Debian 12",
         "enforcement": "none",
+        "enforcement_pending": "",
         "fractions": True,
         "nvlink": False,
         "cpu_milli": 2500,
@@ -252,6 +272,11 @@ def gpu(**changes: Any) -> Gpu:
         "memory_mib": 16384,
         "simulated": True,
         "island": 0,
+        "accelerator": "simulated",
+        "enforcement": "none",
+        "parent": "",
+        "profile": "",
+        "capacity_milli": 1000,
         "used_milli": 0,
     }
     return cast("Gpu", {**base, **changes})

@@ -9,7 +9,7 @@ import pytest
 
 from appliance.cli.node import BELOW, HEAD
 from tests.unit.appliance.cli.conftest import FakeApi, Run
-from tests.unit.appliance.cli.samples import image, node, preset, waiting
+from tests.unit.appliance.cli.samples import gpu, image, node, preset, waiting
 
 
 def test_nodes_golden(logged_in: FakeApi, run: Run) -> None:
@@ -35,10 +35,11 @@ def test_nodes_golden(logged_in: FakeApi, run: Run) -> None:
     assert lines[1].split("  ")[0] == "worker1"
     assert "Lab GPU (simulated)" in lines[1]
     assert " ".join(lines[1].split()) == (
-        "worker1 Ready tcp://10.0.0.2:6001 room-1 - 2.5 23.5G 2 1.25 Lab GPU (simulated) v100 0.1.0 615.1 13.0 on 3h"
+        "worker1 Ready tcp://10.0.0.2:6001 room-1 - 2.5 23.5G 2 1.25"
+        " Lab GPU (simulated) v100 0.1.0 615.1 13.0 on none 3h"
     )
     assert " ".join(lines[2].split()) == (
-        "worker2 Error, draining tcp://10.0.0.3:6001 - - 16 23.5G 0 0 - - 0.1.0 - - off never"
+        "worker2 Error, draining tcp://10.0.0.3:6001 - - 16 23.5G 0 0 - - 0.1.0 - - off none never"
     )
     assert lines[3] == "worker2: no word from its agent for 20 s"
     assert json.loads(run("node", "list", "-o", "json")[1]) == [node(), bare]
@@ -57,9 +58,32 @@ def test_node_get_shows_each_gpu_and_how_shares_are_held(logged_in: FakeApi, run
     assert "Message:         its clock is wrong\n" in out
     assert "Enforcement:     none\n" in out
     assert out.endswith(
-        "\nGPU  UUID   MODEL                MEMORY     IN USE\n"
-        "0    SIM-1  Lab GPU (simulated)  16384 MiB  1\n"
-        "1    SIM-2  Lab GPU (simulated)  16384 MiB  0.25\n"
+        "\nGPU  UUID   MODEL                MEMORY     ENFORCEMENT  IN USE\n"
+        "0    SIM-1  Lab GPU (simulated)  16384 MiB  none         1\n"
+        "1    SIM-2  Lab GPU (simulated)  16384 MiB  none         0.25\n"
+    )
+
+
+def test_node_get_shows_slices_and_what_a_change_of_kinds_waits_for(logged_in: FakeApi, run: Run) -> None:
+    sliced = gpu(
+        uuid="MIG-1",
+        model="A100",
+        enforcement="mig",
+        parent="GPU-7",
+        profile="2g.10gb",
+        capacity_milli=285,
+        used_milli=285,
+        memory_mib=9856,
+        simulated=False,
+    )
+    pending = "shim, when the 2 containers under none have ended"
+    logged_in.on("GET", "/nodes/worker1", node(gpus=[gpu(), sliced], enforcement="none", enforcement_pending=pending))
+    out = run("node", "get", "worker1")[1]
+    assert f"Pending:         {pending}\n" in out
+    assert out.endswith(
+        "\nGPU  UUID   MODEL                MEMORY     ENFORCEMENT  IN USE          SLICE\n"
+        "0    SIM-1  Lab GPU (simulated)  16384 MiB  none         0\n"
+        "0    MIG-1  A100                 9856 MiB   mig          0.285 of 0.285  2g.10gb of GPU-7\n"
     )
 
 

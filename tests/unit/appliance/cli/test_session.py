@@ -8,8 +8,9 @@ from http.client import IncompleteRead
 import pytest
 
 from appliance.cli import config, output
+from reservoir.errors import ConflictError, InputError
 from tests.unit.appliance.cli.conftest import URL, Answer, FakeApi, Run
-from tests.unit.appliance.cli.samples import container, session, waiting
+from tests.unit.appliance.cli.samples import container, grant, session, waiting
 
 REASON = "project team-a holds 1 of 1 GPU"
 
@@ -24,6 +25,7 @@ def test_get_golden(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatc
         memory_mib=6144,
         kind="interactive",
         size=2,
+        held_milli=1000,
         within="switch",
         containers=[container(), container(rank=1, node="worker2", status="failed", error="no GPU", exit_code=1)],
         urls=["https://edge:8443/first-8888/", "https://edge:8443/first-6006/"],
@@ -41,6 +43,7 @@ def test_get_golden(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatc
         "Command:       python3 train.py '--name=a b'\n"
         "Containers:    2, within a switch where it can be, each with:\n"
         "GPUs:          0.5\n"
+        "Enforcement:   none\n"
         "CPUs:          2.5\n"
         "Memory:        6.0G\n"
         "Shared memory: 64 MiB\n"
@@ -66,6 +69,72 @@ def test_get_says_why_a_session_waits_and_its_place_in_the_queue(logged_in: Fake
     assert "Attempt:        2\n" in out
     assert "Starts at:      2027-01-0" in out
     assert "CONTAINER" not in out
+
+
+def test_get_shows_the_memory_of_a_share_and_how_it_is_held(logged_in: FakeApi, run: Run) -> None:
+    v100 = grant(uuid="GPU-1", model="Tesla V100-SXM2-32GB", memory_mib=16255)
+    warning = "uses 17000 MiB of GPU-1, and its share has 16255 MiB"
+    held = container(enforcement="shim", warning=warning, gpus=[v100])
+    logged_in.on("GET", "/sessions/first", session(containers=[held], enforcement="mps", gpus=[v100]))
+    out = run("get", "first")[1]
+    assert "GPUs:          0.5\n" in out
+    assert "Enforcement:   shim, asked for: mps or better\n" in out
+    assert "On:            0.5 of GPU-1 (Tesla V100-SXM2-32GB, 16255 MiB)\n" in out
+    assert f"Warning:       {warning}\n" in out
+
+
+def test_get_shows_what_a_slice_takes_beyond_what_was_asked_for(logged_in: FakeApi, run: Run) -> None:
+    device = grant(uuid="MIG-1", model="A100", profile="2g.10gb", milli=285, memory_mib=9856)
+    held = container(enforcement="mig", gpus=[device])
+    logged_in.on("GET", "/sessions/first", session(containers=[held], gpu_milli=250, held_milli=285))
+    out = run("get", "first")[1]
+    assert "GPUs:          0.25\n" in out
+    assert "Taken of GPUs: 0.285\n" in out
+    assert "On:            0.285 of MIG-1 (A100 2g.10gb, 9856 MiB)\n" in out
+
+
+def test_get_shows_two_whole_gpus_and_a_half_one_a_line(logged_in: FakeApi, run: Run) -> None:
+    parts = [grant(index=n, uuid=f"GPU-{n}", milli=milli) for n, milli in enumerate((1000, 1000, 500))]
+    logged_in.on("GET", "/sessions/first", session(gpu_milli=2500, held_milli=2500, containers=[container(gpus=parts)]))
+    lines = [line for line in run("get", "first")[1].splitlines() if line.startswith("On:")]
+    assert [line.split()[1:4] for line in lines] == [
+        ["1", "of", "GPU-0"],
+        ["1", "of", "GPU-1"],
+        ["0.5", "of", "GPU-2"],
+    ]
+
+
+@pytest.mark.parametrize(("option", "text"), [("-g", "0.25"), ("--fgpu", "0.5")])
+def test_resize_asks_for_another_share(logged_in: FakeApi, run: Run, option: str, text: str) -> None:
+    logged_in.on("GET", "/settings", {"fgpu_milli": 500, "step_milli": 50})
+    logged_in.on("PATCH", "/sessions/first", session(resize_milli=250))
+    assert run("resize", "first", option, text)[1] == "first: 0.5, changing to 0.25\n"
+    assert logged_in.last.query == {"project": "team-a"}
+    assert logged_in.last.body == {"gpu_milli": 250}
+
+
+def test_resize_waits_until_it_is_done(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appliance.cli.session.WAIT_STEP_S", 0)
+    logged_in.on("PATCH", "/sessions/first", session(resize_milli=250))
+    logged_in.on("GET", "/sessions/first", session(gpu_milli=250, held_milli=250))
+    assert run("resize", "first", "-g", "0.25", "--wait") == (0, "first: 0.25\n", "")
+
+
+def test_resize_says_what_was_refused(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appliance.cli.session.WAIT_STEP_S", 0)
+    reason = "its share stays 0.5 GPU: 0.1 GPU is free on GPU-1 of worker1, and 0.2 more is asked for"
+    logged_in.on("PATCH", "/sessions/first", session(resize_milli=700))
+    logged_in.on("GET", "/sessions/first", session(reason=reason))
+    code, out, err = run("resize", "first", "-g", "0.7", "--wait")
+    assert (code, out) == (ConflictError.exit_code, "first: 0.5\n")
+    assert reason in err
+
+
+@pytest.mark.parametrize("options", [(), ("-g", "0.5", "--fgpu", "1")])
+def test_resize_needs_one_share(logged_in: FakeApi, run: Run, options: tuple[str, ...]) -> None:
+    code, _, err = run("resize", "first", *options)
+    assert code == InputError.exit_code
+    assert "write `-g 0.5`, or `--fgpu 1` to count in fGPU" in err
 
 
 def test_get_says_why_a_session_failed(logged_in: FakeApi, run: Run) -> None:

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from api.access import Caller, action
 from api.database import Reading, Transaction
 from api.domains import service
-from api.domains.schemas import DomainRequest, DomainView
+from api.domains.schemas import DomainChange, DomainRequest, DomainView
 from api.model import Done, NamePath
 from api.policy import Action
 
@@ -26,6 +26,13 @@ async def list_domains(caller: Caller, db: Reading) -> list[DomainView]:
 async def create_domain(request: DomainRequest, db: Transaction) -> DomainView:
     """Create a domain."""
     return DomainView.model_validate(await service.create(db, request))
+
+
+@router.patch("/{name}")
+@action(Action.DOMAIN_MANAGE)
+async def change_domain(name: NamePath, request: DomainChange, db: Transaction) -> DomainView:
+    """Change a domain. Quotas that are beyond a new limit stay as they are, but grow no more."""
+    return DomainView.model_validate(await service.change(db, name, request))
 
 
 @router.delete("/{name}")

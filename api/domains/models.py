@@ -11,10 +11,14 @@ from api.database import Base, now
 
 
 class Domain(Base):
-    """A company or faculty with people, projects and resource groups of its own; these name it by its name."""
+    """A company or faculty with people, projects and resource groups of its own; these name it by its name.
+
+    The quotas of its projects together stay within `quota_milli` milli-GPU; None is no limit.
+    """
 
     __tablename__ = "domains"
 
     name: Mapped[str] = mapped_column(String(20), primary_key=True)
     description: Mapped[str] = mapped_column(Text, default="")
+    quota_milli: Mapped[int | None]
     created_at: Mapped[datetime] = mapped_column(default=now)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from api.database import CAPACITY_LOCK, exclusively
 from api.domains import repository
 from api.domains.models import Domain
-from api.domains.schemas import DomainRequest
+from api.domains.schemas import DomainChange, DomainRequest
 from api.identity import Identity
 from api.policy import Action
 from reservoir.errors import ConflictError, NotFoundError
@@ -30,13 +31,28 @@ async def create(db: AsyncSession, request: DomainRequest) -> Domain:
     return domain
 
 
+async def change(db: AsyncSession, name: str, request: DomainChange) -> Domain:
+    """Change a domain; raises NotFoundError. Quotas that are beyond a new limit stay, but grow no more."""
+    await exclusively(db, CAPACITY_LOCK)
+    domain = await _get(db, name)
+    for field in request.model_fields_set:
+        setattr(domain, field, getattr(request, field))
+    await db.flush()
+    return domain
+
+
 async def delete(db: AsyncSession, name: str) -> None:
     """Delete a domain that nothing belongs to; raises NotFoundError, or ConflictError that says what does."""
-    domain = await repository.by_name(db, name)
-    if domain is None:
-        raise NotFoundError(f"there is no domain {name}", where="name", cure="list the domains")
+    domain = await _get(db, name)
     left = {kind: count for kind, count in (await repository.contents(db, name)).items() if count}
     if left:
         text = ", ".join(f"{count} {kind}" for kind, count in left.items())
         raise ConflictError(f"{name} still has {text}", where="name", cure="move or delete them first")
     await repository.delete(db, domain)
+
+
+async def _get(db: AsyncSession, name: str) -> Domain:
+    domain = await repository.by_name(db, name)
+    if domain is None:
+        raise NotFoundError(f"there is no domain {name}", where="name", cure="list the domains")
+    return domain

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
 from api.domains.models import Domain
-from api.groups.models import ResourceGroup
+from api.groups.models import ResourceGroup, group_projects
 from api.identity import Reach
 from api.nodes.models import Gpu, Node
 from api.projects.capacity import Claim
@@ -60,19 +60,34 @@ async def is_domain(db: AsyncSession, name: str) -> bool:
     return await db.get(Domain, name) is not None
 
 
-async def domains_of_groups(db: AsyncSession, names: Iterable[str]) -> dict[str, str | None]:
-    """Return the domains of the resource groups of those names that exist."""
-    query = select(ResourceGroup.name, ResourceGroup.domain).where(ResourceGroup.name.in_(list(names)))
-    return {row.name: row.domain for row in await db.execute(query)}
+async def groups_for(db: AsyncSession, project: Project, names: Iterable[str]) -> dict[str, bool]:
+    """Return which of some resource groups are the site's or of a project's domain.
+
+    True are those that the project may use as they are: those of its domain, open ones, and those that list it.
+    """
+    own = ResourceGroup.domain == project.domain
+    listed = ResourceGroup.id.in_(select(group_projects.c.group_id).where(group_projects.c.project_id == project.id))
+    query = select(ResourceGroup.name, or_(func.coalesce(own, false()), ResourceGroup.open, listed))
+    query = query.where(ResourceGroup.name.in_(list(names)), or_(ResourceGroup.domain.is_(None), own))
+    return {name: bool(usable) for name, usable in await db.execute(query)}
 
 
-async def claims(db: AsyncSession, *, hard_only: bool, but: UUID | None = None) -> list[Claim]:
-    """Return what the projects claim: all or only those with a hard cap, without one of them."""
+async def quota_of_domain(db: AsyncSession, name: str) -> int | None:
+    """Return what the quotas of a domain's projects may come to, in milli-GPU; None is no limit."""
+    return await db.scalar(select(Domain.quota_milli).where(Domain.name == name))
+
+
+async def claims(
+    db: AsyncSession, *, hard_only: bool, but: UUID | None = None, domain: str | None = None
+) -> list[Claim]:
+    """Return what the projects claim: all or only those with a hard cap, or of a domain, without one of them."""
     query = select(Project.quota_milli, Project.starts_at, Project.ends_at)
     if hard_only:
         query = query.where(Project.over_quota.is_(False))
     if but is not None:
         query = query.where(Project.id != but)
+    if domain is not None:
+        query = query.where(Project.domain == domain)
     return [Claim(*row) for row in await db.execute(query)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -99,7 +99,8 @@ async def create(db: AsyncSession, request: ProjectRequest, caller: Identity) ->
     project = Project(**fields, domain=domain, memberships=[])
     _set_period(project, request.period)
     await _set_people(db, project, request.managers, request.members)
-    await _check_groups(db, project)
+    await _check_groups(db, project, caller)
+    await _check_domain(db, project, None, "quota_milli")
     await _check_room(db, project, None, "quota_milli")
     repository.add(db, project)
     await db.flush()
@@ -112,15 +113,17 @@ async def change(db: AsyncSession, name: str, request: ProjectChange, caller: Id
     await exclusively(db, CAPACITY_LOCK)
     project = await get(db, name, caller, "name", people=True)
     caller.check(Action.PROJECT_MEMBERS if given <= {"members"} else Action.PROJECT_CHANGE, project=project)
-    before = _hard_claim(project)
+    before, hard_before, kept_to = _claim(project), _hard_claim(project), _groups_of(project)
     for field in given - {"period", "managers", "members"}:
         setattr(project, field, getattr(request, field))
-    await _check_groups(db, project)
+    await _check_groups(db, project, caller, kept_to.values())
     if request.period:
         _set_period(project, request.period)
     if given & {"managers", "members"}:
         await _set_people(db, project, request.managers, request.members)
-    await _check_room(db, project, before, "period" if "period" in given else "quota_milli")
+    field = "period" if "period" in given else "quota_milli"
+    await _check_domain(db, project, before, field)
+    await _check_room(db, project, hard_before, field)
     await db.flush()
     return project
 
@@ -186,18 +189,44 @@ def _refuse_strangers(project: Project, new: Sequence[User], field: str) -> None
         raise InputError.of(strangers)
 
 
-async def _check_groups(db: AsyncSession, project: Project) -> None:
-    """Refuse resource groups that there are not, or that belong to another domain than the project."""
-    wanted = {field: getattr(project, field) for field in ("training_group", "interactive_group")}
+def _groups_of(project: Project) -> dict[str, str]:
+    """Return the resource groups that a project keeps to, by field."""
+    fields = {"training_group": project.training_group, "interactive_group": project.interactive_group}
+    return {field: name for field, name in fields.items() if name}
+
+
+async def _check_groups(db: AsyncSession, project: Project, caller: Identity, before: Collection[str] = ()) -> None:
+    """Refuse resource groups that there are not, or that belong to another domain than the project.
+
+    To keep to a group is to be allowed in it. Only the site's administrators open one in this way that the project may
+    not use already; what was kept to `before` stays.
+    """
+    wanted = _groups_of(project)
     with db.no_autoflush:
-        known = await repository.domains_of_groups(db, {name for name in wanted.values() if name})
+        known = await repository.groups_for(db, project, wanted.values())
     problems = [
         Problem(field, f"there is no resource group {name} for this project", "create the group first, or name another")
         for field, name in wanted.items()
-        if name and (name not in known or known[name] not in (None, project.domain))
+        if name not in known or not (known[name] or caller.is_admin or name in before)
     ]
     if problems:
         raise InputError.of(problems)
+
+
+async def _check_domain(db: AsyncSession, project: Project, before: Claim | None, field: str) -> None:
+    """Refuse a quota that the domain may not have over the whole period beside those of its other projects."""
+    limit = await repository.quota_of_domain(db, project.domain) if project.domain else None
+    if limit is None:
+        return
+    others = await repository.claims(db, hard_only=False, but=project.id, domain=project.domain)
+    step = capacity.excess(others, before, _claim(project), capacity=limit, now=now())
+    if step:
+        raise ConflictError(
+            f"from {_moment(step.since)} the quotas of {project.domain} would come to {format_gpus(step.milli)} GPUs, "
+            f"and the domain may have {format_gpus(limit)}",
+            where=field,
+            cure="choose a smaller quota or another period, or ask an administrator of the site for a larger domain",
+        )
 
 
 async def _check_room(db: AsyncSession, project: Project, before: Claim | None, field: str) -> None:

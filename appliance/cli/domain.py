@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 from appliance.cli import config, output
 from appliance.cli.options import given, group
 from appliance.cli.output import Format, FormatOption
+from appliance.client.requests import DomainChange
 from appliance.client.views import Domain
+from appliance.gpu.units import format_gpus, parse_gpus
 
 app = group("Domains: users and projects with administrators of their own.")
 
@@ -34,6 +36,25 @@ def create(
     output.show(made, form, lambda _: print(f"Created domain {made['name']}."))
 
 
+@app.command("update")
+def update(
+    name: NameArgument,
+    *,
+    description: Annotated[str | None, typer.Option("--description", help="Who it is.")] = None,
+    gpus: Annotated[
+        str | None,
+        typer.Option("-g", "--gpus", metavar="N|none", help="What the quotas of its projects may come to; none: any."),
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Change a domain; quotas that are beyond a new limit stay, but grow no more."""
+    changes = cast("DomainChange", given(description=description))
+    if gpus is not None:
+        changes["quota_milli"] = None if gpus == "none" else parse_gpus(gpus, "--gpus")
+    changed = config.load().client.domains.change(name, **changes)
+    output.show(changed, form, lambda _: print(f"Changed domain {changed['name']}."))
+
+
 @app.command("delete")
 def delete(name: NameArgument) -> None:
     """Delete a domain that nothing belongs to."""
@@ -42,5 +63,13 @@ def delete(name: NameArgument) -> None:
 
 
 def _table(domains: list[Domain]) -> None:
-    rows = [(domain["name"], domain["description"], output.age(domain["created_at"])) for domain in domains]
-    output.print_table(("NAME", "DESCRIPTION", "CREATED"), rows)
+    rows = [
+        (
+            domain["name"],
+            "-" if domain["quota_milli"] is None else format_gpus(domain["quota_milli"]),
+            domain["description"],
+            output.age(domain["created_at"]),
+        )
+        for domain in domains
+    ]
+    output.print_table(("NAME", "GPUS", "DESCRIPTION", "CREATED"), rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import Unpack
 
-from appliance.client.requests import DomainRequest, PolicyChange, PolicyRequest
+from appliance.client.requests import DomainChange, DomainRequest, PolicyChange, PolicyRequest
 from appliance.client.transport import Resource
 from appliance.client.views import Domain, Done, Policy, Usage
 from appliance.client.words import By
@@ -45,6 +45,10 @@ class Domains(Resource):
     def create(self, **request: Unpack[DomainRequest]) -> Domain:
         """Create a domain."""
         return self._api.call(Domain, "POST", "/domains", body=request)
+
+    def change(self, name: str, **changes: Unpack[DomainChange]) -> Domain:
+        """Change a domain; quotas that are beyond a new limit stay, but grow no more."""
+        return self._api.call(Domain, "PATCH", "/domains/{name}", {"name": name}, body=changes)
 
     def delete(self, name: str) -> Done:
         """Delete a domain that nothing belongs to."""

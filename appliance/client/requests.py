@@ -48,11 +48,19 @@ class BatchRequest(TypedDict):
     count: int
 
 
+class DomainChange(TypedDict):
+    """What to change of a domain; what is left out stays. A `quota_milli` of null takes the limit away."""
+
+    description: NotRequired[str]
+    quota_milli: NotRequired[int | None]
+
+
 class DomainRequest(TypedDict):
-    """A domain to create."""
+    """A domain to create. `quota_milli` limits the quotas of its projects together, in milli-GPU; null: no limit."""
 
     name: str
     description: NotRequired[str]
+    quota_milli: NotRequired[int | None]
 
 
 class Extension(TypedDict):

@@ -56,10 +56,11 @@ class Csrf(TypedDict):
 
 
 class Domain(TypedDict):
-    """A domain; users, projects and resource groups name it."""
+    """A domain; users, projects and resource groups name it. `quota_milli` limits the quotas of its projects."""
 
     name: str
     description: str
+    quota_milli: int | None
     created_at: str
 
 

@@ -27,7 +27,10 @@ async def two_companies(cluster: Cluster) -> tuple[httpx.AsyncClient, httpx.Asyn
 
 async def test_domains_come_and_go(cluster: Cluster) -> None:
     made = await ok(cluster.admin.post(f"{V1}/domains", json={"name": "acme", "description": "Rockets"}))
-    assert (made["name"], made["description"]) == ("acme", "Rockets")
+    assert (made["name"], made["description"], made["quota_milli"]) == ("acme", "Rockets", None)
+    changed = await ok(cluster.admin.patch(f"{V1}/domains/acme", json={"description": "Planes"}))
+    assert (changed["description"], changed["quota_milli"]) == ("Planes", None)
+    await refused(cluster.admin.patch(f"{V1}/domains/nowhere", json={"quota_milli": 1000}), 404)
     await refused(cluster.admin.post(f"{V1}/domains", json={"name": "acme"}), 409)
     await refused(cluster.admin.post(f"{V1}/domains", json={"name": "a--b"}), 422)
     await ok(cluster.admin.delete(f"{V1}/domains/acme"))

@@ -89,12 +89,66 @@ async def test_projects_keep_to_groups_of_their_own_domain_or_of_none(
     cluster: Cluster, dora: httpx.AsyncClient
 ) -> None:
     for name, domain in (("ours", "acme"), ("theirs", "other"), ("all", None)):
-        await ok(cluster.admin.post(GROUPS, json={"name": name, "domain": domain}))
+        await ok(cluster.admin.post(GROUPS, json={"name": name, "domain": domain, "open": name == "all"}))
     await ok(dora.post(PROJECTS, json=project("team", training_group="ours", interactive_group="all")))
     problem = await refused(dora.patch(f"{PROJECTS}/team", json={"training_group": "theirs"}), 422)
     assert problem["where"] == "training_group"
     problem = await refused(cluster.admin.post(PROJECTS, json=project("site", interactive_group="ours")), 422)
     assert problem["where"] == "interactive_group"
+
+
+async def test_only_the_site_opens_its_closed_groups_to_a_domains_projects(
+    cluster: Cluster, dora: httpx.AsyncClient
+) -> None:
+    """To keep to a group is to be allowed in it: that is not for the domain's administrator to say."""
+    await ok(cluster.admin.post(GROUPS, json={"name": "closed"}))
+    await ok(dora.post(PROJECTS, json=project("team")))
+    for answer in (
+        dora.patch(f"{PROJECTS}/team", json={"training_group": "closed"}),
+        dora.post(PROJECTS, json=project("more", training_group="closed")),
+    ):
+        problem = await refused(answer, 422)
+        assert (problem["where"], problem["reason"]) == (
+            "training_group",
+            "there is no resource group closed for this project",
+        )
+    await ok(cluster.admin.patch(f"{PROJECTS}/team", json={"training_group": "closed"}))
+    changed = await ok(dora.patch(f"{PROJECTS}/team", json={"description": "Ours", "interactive_group": "closed"}))
+    assert (changed["training_group"], changed["interactive_group"]) == ("closed", "closed"), "what it has stays"
+    await ok(dora.post(PROJECTS, json=project("listed")))
+    await ok(cluster.admin.patch(f"{GROUPS}/closed", json={"projects": ["listed"]}))
+    await ok(dora.patch(f"{PROJECTS}/listed", json={"interactive_group": "closed"}))
+
+
+async def test_the_quotas_of_a_domain_stay_within_its_own(cluster: Cluster, dora: httpx.AsyncClient) -> None:
+    acme = f"{V1}/domains/acme"
+    assert (await ok(cluster.admin.patch(acme, json={"quota_milli": 4000})))["quota_milli"] == 4000
+    await ok(dora.post(PROJECTS, json=project("one", quota_milli=3000)))
+    problem = await refused(dora.post(PROJECTS, json=project("two", quota_milli=1500)), 409)
+    assert problem["where"] == "quota_milli"
+    assert problem["reason"].endswith("the quotas of acme would come to 4.5 GPUs, and the domain may have 4")
+    await ok(dora.post(PROJECTS, json=project("two", quota_milli=1000)))
+    await refused(dora.patch(f"{PROJECTS}/one", json={"quota_milli": 3500}), 409)
+    await refused(cluster.admin.patch(f"{PROJECTS}/one", json={"quota_milli": 3500}), 409)
+    await ok(cluster.admin.post(PROJECTS, json=project("theirs", quota_milli=9000, domain="other")))
+    await refused(dora.patch(acme, json={"quota_milli": None}), 403)
+
+    await ok(cluster.admin.patch(acme, json={"quota_milli": 2000}))
+    await ok(dora.patch(f"{PROJECTS}/one", json={"quota_milli": 2500}))
+    await refused(dora.patch(f"{PROJECTS}/two", json={"quota_milli": 1500}), 409)
+    await ok(cluster.admin.patch(acme, json={"quota_milli": None}))
+    await ok(dora.patch(f"{PROJECTS}/two", json={"quota_milli": 9000}))
+
+
+async def test_a_quota_of_a_domain_is_for_every_moment(cluster: Cluster, dora: httpx.AsyncClient) -> None:
+    """What one project gives back at its end, another one may have from then on."""
+    await ok(cluster.admin.patch(f"{V1}/domains/acme", json={"quota_milli": 4000}))
+    ends_at = "2990-01-01T00:00:00Z"
+    await ok(dora.post(PROJECTS, json=project("now", quota_milli=4000, period={"ends_at": ends_at})))
+    later = project("later", quota_milli=4000, period={"starts_at": ends_at, "ends_at": None})
+    await ok(dora.post(PROJECTS, json=later))
+    problem = await refused(dora.patch(f"{PROJECTS}/now", json={"period": {"ends_at": None}}), 409)
+    assert problem["where"] == "period"
 
 
 async def test_images_of_a_domains_projects(cluster: Cluster, dora: httpx.AsyncClient) -> None:

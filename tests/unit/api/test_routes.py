@@ -75,6 +75,7 @@ EXPECTED = {
     f"DELETE {V1}/user-policies/{{name}}": SITE,
     f"GET {V1}/domains": READERS,
     f"POST {V1}/domains": SITE,
+    f"PATCH {V1}/domains/{{name}}": SITE,
     f"DELETE {V1}/domains/{{name}}": SITE,
     f"GET {V1}/usage": KNOWN,
     f"GET {V1}/projects": KNOWN,

@@ -213,7 +213,7 @@ def policy(**changes: Any) -> Policy:
 
 
 def domain(**changes: Any) -> Domain:
-    return cast("Domain", {"name": "physics", "description": "", "created_at": AGO, **changes})
+    return cast("Domain", {"name": "physics", "description": "", "quota_milli": None, "created_at": AGO, **changes})
 
 
 def api_key(**changes: Any) -> ApiKey:

@@ -88,8 +88,17 @@ def test_policies(logged_in: FakeApi, run: Run) -> None:
 
 
 def test_domains(logged_in: FakeApi, run: Run) -> None:
-    logged_in.on("GET", "/domains", [domain(description="the third floor")])
-    assert run("domain", "list")[1] == "NAME     DESCRIPTION      CREATED\nphysics  the third floor  3h\n"
+    logged_in.on("GET", "/domains", [domain(description="the third floor"), domain(quota_milli=2500)])
+    assert run("domain", "list")[1] == (
+        "NAME     GPUS  DESCRIPTION      CREATED\n"
+        "physics  -     the third floor  3h\n"
+        "physics  2.5                    3h\n"
+    )
+    logged_in.on("PATCH", "/domains/physics", domain(quota_milli=2500))
+    assert run("domain", "update", "physics", "--gpus", "2.5")[1] == "Changed domain physics.\n"
+    assert logged_in.last.body == {"quota_milli": 2500}
+    run("domain", "update", "physics", "--gpus", "none", "--description", "the fourth floor")
+    assert logged_in.last.body == {"quota_milli": None, "description": "the fourth floor"}
     logged_in.on("POST", "/domains", domain(), status=201)
     assert run("domain", "create", "physics")[1] == "Created domain physics.\n"
     logged_in.on("DELETE", "/domains/physics", {"done": True})

@@ -5,6 +5,7 @@ The driver forgets a limit with the cgroup, so nothing is left of a container th
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,6 +74,8 @@ class Driver(Accounting):
             log.info("the driver holds a limit", id=container, gpu=share.device.uuid, memory_mib=share.memory_mib)
 
     def _limits(self, uuid: str, group: Path) -> None:
-        """Read the limits of a cgroup; raises NVMLError where the GPU has none."""
+        """Ask for the limits of a cgroup; raises NVMLError where the GPU knows no limits at all."""
         answer = pynvml.c_nvmlGetMemoryLimits_v1_t(os.fsencode(group))
-        pynvml.nvmlDeviceGetMemoryLimits_v1(self._telemetry.handle(uuid), answer)
+        # a group without limits of its own is no trouble
+        with contextlib.suppress(pynvml.NVMLError_NotFound):
+            pynvml.nvmlDeviceGetMemoryLimits_v1(self._telemetry.handle(uuid), answer)

@@ -1,0 +1,296 @@
+"""Shares of GPUs in real containers: the agent, Docker, the preload library, and a driver that is not NVIDIA's."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import httpx
+import pytest
+
+from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant, Inventory
+from appliance.gpu.kinds import Enforcement
+from tests.fakes.cuda import Machine
+from tests.fakes.cuda.clients import MIB, OUT_OF_MEMORY, gpu_uuid
+from tests.integration.agent import gpus
+from tests.integration.agent.calls import launch, put, states, wait_for
+from tests.integration.agent.conftest import BUSYBOX, Agent, Authority, FakeApi, make_agent
+from tests.integration.agent.gpus import Parts, grant, program, smi
+
+Make = Callable[..., ContainerSpec]
+
+
+@pytest.fixture(scope="session")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
+    folder = tmp_path_factory.mktemp("gpus")
+    (folder / "libraries").mkdir()
+    # containers of other users look into it
+    for each in (folder, folder.parent):
+        each.chmod(0o755)
+    return gpus.build(folder)
+
+
+@pytest.fixture(scope="session")
+def gpu_image(engine: docker.DockerClient, parts: Parts) -> Iterator[str]:
+    reference = f"penstock-test/gpu:{uuid.uuid4().hex[:12]}"
+    gpus.make_image(engine, reference, parts, BUSYBOX)
+    yield reference
+    engine.images.remove(reference, force=True)
+
+
+@pytest.fixture
+def node(
+    authority: Authority,
+    fake_api: FakeApi,
+    tmp_path: Path,
+    run_id: str,
+    engine: docker.DockerClient,
+) -> Iterator[Agent]:
+    """An agent that is neither started nor equipped."""
+    agent = make_agent(authority, fake_api.port, tmp_path)
+    yield agent
+    agent.stop()
+    for container in engine.containers.list(all=True, filters={"label": f"io.penstock.user={run_id}"}):
+        container.remove(force=True)
+
+
+@pytest.fixture
+def machine(node: Agent, parts: Parts, tmp_path: Path) -> Machine:
+    """The two GPUs of the node, of 8 GiB each; the node is started."""
+    machine = gpus.equip(node, parts, tmp_path)
+    node.start()
+    return machine
+
+
+@pytest.fixture
+def session(spec: Make, gpu_image: str) -> Make:
+    """Make specs that run on the image with a C library."""
+    return lambda *grants, **changes: spec(image=gpu_image, gpus=list(grants), **changes)
+
+
+def resize(client: httpx.Client, identity: str, *grants: dict[str, object]) -> httpx.Response:
+    return client.put(f"/v1/containers/{identity}/gpus", json={"gpus": list(grants)})
+
+
+def folder_of(agent: Agent, identity: str) -> Path:
+    return Path(agent.environment["PENSTOCK_AGENT_GPU_FOLDER"]) / identity
+
+
+def wait_until(condition: Callable[[], Any], timeout_s: float = 10) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_quarter_of_a_gpu_is_a_quarter_of_its_memory_and_no_more(
+    node: Agent, machine: Machine, parts: Parts, session: Make, engine: docker.DockerClient
+) -> None:
+    wanted = session(grant(250))
+    with node.client() as client:
+        inventory = Inventory.model_validate_json(client.get("/v1/inventory").content)
+        assert [(gpu.memory_mib, gpu.enforcement, gpu.accelerator) for gpu in inventory.gpus] == [
+            (8192, Enforcement.SHIM, "fake")
+        ] * 2
+        assert (inventory.enforcement, inventory.fractions) == (Enforcement.SHIM, True)
+        state = launch(client, wanted)
+    assert (state.status, state.enforcement, state.warning) == (ContainerStatus.RUNNING, Enforcement.SHIM, "")
+    assert smi(parts, engine, wanted.id)[0] == (0, 2048, 0, 2048)
+    with program(parts, wanted.id) as inside:
+        inside.must("init", "primary 0 0")
+        assert inside.must("info").told == (2048 * MIB, 2048 * MIB)
+        inside.must(f"malloc 0 {1500 * MIB}")
+        assert inside.do(f"malloc 1 {600 * MIB}").code == OUT_OF_MEMORY
+        inside.must(f"malloc 1 {500 * MIB}")
+        assert smi(parts, engine, wanted.id)[0] == (0, 2048, 2000, 48)
+        assert machine.used(0) == 2000 * MIB
+
+
+def test_neither_user_nor_image_switches_it_off(
+    node: Agent, machine: Machine, parts: Parts, session: Make, engine: docker.DockerClient
+) -> None:
+    wanted = session(grant(250), environment={"LD_PRELOAD": "", "PENSTOCK_TEST_LIMITS": "/nowhere"})
+    with node.client() as client:
+        launch(client, wanted)
+    container = engine.containers.get(f"penstock-{wanted.id}")
+    for attempt in ("echo > /etc/ld.so.preload", "echo > /run/penstock/limits/limits", f"echo > {parts.shim}"):
+        said = container.exec_run(["sh", "-c", attempt])
+        assert (said.exit_code, b"Read-only file system" in said.output) == (1, True), said
+    # another user id than root is held alike
+    with program(parts, wanted.id, user=4711) as inside:
+        inside.must("init", "primary 0 0")
+        assert inside.do(f"malloc 0 {2049 * MIB}").code == OUT_OF_MEMORY
+        inside.must(f"malloc 0 {2000 * MIB}")
+
+
+def test_shares_change_while_programs_run_and_the_next_agent_knows(
+    node: Agent, machine: Machine, parts: Parts, session: Make, engine: docker.DockerClient, fake_api: FakeApi
+) -> None:
+    wanted, neighbour = session(grant(250)), session(grant(250))
+    with node.client() as client:
+        launch(client, wanted)
+        launch(client, neighbour)
+        with program(parts, wanted.id) as inside:
+            inside.must("init", "primary 0 0")
+            assert inside.do(f"malloc 0 {3000 * MIB}").code == OUT_OF_MEMORY
+            answer = resize(client, wanted.id, grant(500))
+            assert answer.status_code == 200, answer.text
+            half = [GpuGrant.model_validate(grant(500))]
+            assert ContainerState.model_validate_json(answer.content).gpus == half
+            fake_api.wait(lambda heartbeat: any(state.gpus == half for state in heartbeat.containers))
+            assert inside.must("info").told == (4096 * MIB, 4096 * MIB)
+            inside.must(f"malloc 0 {3000 * MIB}")
+            node.stop()
+            assert inside.must("info").told == (1096 * MIB, 4096 * MIB), "limits hold without an agent"
+            node.start()
+            assert states(client)[wanted.id].gpus == half
+            assert resize(client, wanted.id, grant(500)).status_code == 200, "asked for again, it is so already"
+            # what is in use stays, and nothing more is given
+            assert resize(client, wanted.id, grant(125)).status_code == 200
+            assert inside.do(f"malloc 1 {MIB}").code == OUT_OF_MEMORY
+            inside.must("free 0", f"malloc 1 {1000 * MIB}")
+        assert smi(parts, engine, neighbour.id)[0][1] == 2048
+
+
+def test_what_a_gpu_has_no_room_for_is_refused_and_nothing_changes(
+    node: Agent, machine: Machine, parts: Parts, session: Make
+) -> None:
+    wanted, neighbour = session(grant(250)), session(grant(500))
+    with node.client() as client:
+        launch(client, wanted)
+        launch(client, neighbour)
+        refused = resize(client, wanted.id, grant(501))
+        assert (refused.status_code, refused.json()["errors"][0]["where"]) == (409, "gpus.0")
+        assert resize(client, wanted.id, grant(250, index=1)).status_code == 422
+        assert resize(client, "nobody", grant(250)).status_code == 404
+        assert states(client)[wanted.id].gpus == [GpuGrant.model_validate(grant(250))]
+        assert gpus.limits(node, wanted.id).limits()[0].milli == 250
+        assert put(client, session(grant(251))).status_code == 409
+        launch(client, session(grant(250)))
+        assert resize(client, wanted.id, grant(251)).status_code == 409
+        client.delete(f"/v1/containers/{neighbour.id}?grace_s=0").raise_for_status()
+        assert resize(client, wanted.id, grant(750)).status_code == 200
+        assert not folder_of(node, neighbour.id).exists()
+
+
+def test_folders_of_killed_containers_go_and_those_of_living_ones_stay(
+    node: Agent, machine: Machine, parts: Parts, session: Make, engine: docker.DockerClient
+) -> None:
+    killed, missed, living = session(grant(250)), session(grant(250)), session(grant(250))
+    with node.client() as client:
+        for each in (killed, missed, living):
+            launch(client, each)
+        engine.containers.get(f"penstock-{killed.id}").kill()
+        wait_for(client, killed.id, ContainerStatus.EXITED)
+        wait_until(lambda: not folder_of(node, killed.id).exists())
+        node.stop()
+        engine.containers.get(f"penstock-{missed.id}").remove(force=True)
+        inode = (folder_of(node, living.id) / "limits/limits").stat().st_ino
+        node.start()
+    assert not folder_of(node, missed.id).exists()
+    assert (folder_of(node, living.id) / "limits/limits").stat().st_ino == inode
+    with program(parts, living.id) as inside:
+        assert inside.must("init", "primary 0 0", "info").told == (2048 * MIB, 2048 * MIB)
+
+
+def test_a_process_that_slips_past_the_limit_is_warned_of_and_its_session_ended(
+    node: Agent, machine: Machine, session: Make, engine: docker.DockerClient, fake_api: FakeApi
+) -> None:
+    wanted, honest = session(grant(250)), session(grant(250))
+    with node.client() as client:
+        launch(client, wanted)
+        launch(client, honest)
+        for each, used in ((wanted, 2561), (honest, 2560)):
+            pid = engine.containers.get(f"penstock-{each.id}").attrs["State"]["Pid"]
+            machine.plant(pid, 0, used * MIB)
+        reason = f"GPU memory over the limit: 2561 MiB of GPU {gpu_uuid(0)} are in use, and 2048 MiB are granted"
+        warned = fake_api.wait(lambda heartbeat: any(state.warning for state in heartbeat.containers))
+        assert {state.id: state.warning for state in warned.containers} == {wanted.id: reason, honest.id: ""}
+        ended = wait_for(client, wanted.id, ContainerStatus.FAILED, timeout_s=20)
+        assert (ended.error, ended.warning) == (reason, "")
+        assert states(client)[honest.id].status is ContainerStatus.RUNNING
+
+
+def test_what_containers_use_is_told_and_kept_while_the_api_is_away(
+    node: Agent, machine: Machine, parts: Parts, session: Make, fake_api: FakeApi
+) -> None:
+    wanted = session(grant(500, index=1))
+    with node.client() as client:
+        launch(client, wanted)
+        with program(parts, wanted.id) as inside:
+            inside.must("init", "primary 0 1", f"malloc 0 {100 * MIB}", "kernel 0 busy_250us")
+            fake_api.status = 503
+            before = len(fake_api.samples)
+            inside.must("spin 0 1500 4")
+            fake_api.status = 200
+            wait_until(lambda: len(fake_api.samples) >= before + 3)
+    samples = [sample for sample in fake_api.samples if sample.memory_mib]
+    assert {(sample.container_id, sample.uuid) for sample in samples} == {(wanted.id, gpu_uuid(1))}
+    assert {(sample.memory_mib, sample.processes) for sample in samples} == {(100, 1)}
+    assert max(sample.busy_permille or 0 for sample in samples) > 300
+
+
+def test_sharers_of_a_gpu_have_windows_that_follow_their_shares(
+    node: Agent, parts: Parts, session: Make, tmp_path: Path
+) -> None:
+    gpus.equip(node, parts, tmp_path)
+    node.environment["PENSTOCK_AGENT_GPU_COMPUTE"] = "strict"
+    node.start()
+    one, other, whole = session(grant(250)), session(grant(500)), session(grant(1000, index=1))
+
+    def lengths(identity: str, index: int = 0) -> set[int]:
+        windows = gpus.limits(node, identity).windows(gpu_uuid(index))
+        return {window.length_ns // 1_000_000 for window in windows}
+
+    with node.client() as client:
+        for each in (one, other, whole):
+            launch(client, each)
+        wait_until(lambda: 50 in lengths(one.id) and 100 in lengths(other.id))
+        resize(client, one.id, grant(125)).raise_for_status()
+        wait_until(lambda: 25 in lengths(one.id))
+        assert lengths(whole.id, 1) == {0}, "nobody shares its time"
+
+
+def test_two_and_a_half_gpus_are_two_whole_ones_and_a_half(
+    node: Agent, parts: Parts, session: Make, tmp_path: Path, engine: docker.DockerClient
+) -> None:
+    gpus.equip(node, parts, tmp_path, gpus=3)
+    node.start()
+    wanted = session(grant(1000), grant(1000, index=1), grant(500, index=2))
+    with node.client() as client:
+        launch(client, wanted)
+    assert [row[1] for row in smi(parts, engine, wanted.id)] == [8192, 8192, 4096]
+
+
+def test_another_kind_waits_for_the_last_session_of_the_old_one(
+    node: Agent, parts: Parts, session: Make, tmp_path: Path, fake_api: FakeApi
+) -> None:
+    gpus.equip(node, parts, tmp_path)
+    node.environment["PENSTOCK_AGENT_ENFORCEMENT"] = "none"
+    node.start()
+    old = session(grant(250))
+    with node.client() as client:
+        assert launch(client, old).enforcement is Enforcement.NONE
+        node.stop()
+        node.environment["PENSTOCK_AGENT_ENFORCEMENT"] = "shim none"
+        node.start()
+        waits = Inventory.model_validate_json(client.get("/v1/inventory").content)
+        assert waits.enforcement is Enforcement.NONE
+        assert waits.enforcement_pending == "shim follows none when the last session that none holds has gone"
+        assert states(client)[old.id].enforcement is Enforcement.NONE
+        told = len(fake_api.heartbeats)
+        client.delete(f"/v1/containers/{old.id}?grace_s=0").raise_for_status()
+        wait_until(lambda: any(h.inventory.enforcement is Enforcement.SHIM for h in fake_api.heartbeats[told:]))
+        assert launch(client, session(grant(250))).enforcement is Enforcement.SHIM
+
+
+def test_a_static_program_starts_with_the_library_preloaded(node: Agent, machine: Machine, session: Make) -> None:
+    wanted = session(grant(250), command=["sh", "-c"], args=["cat /etc/ld.so.preload"])
+    with node.client() as client:
+        launch(client, wanted)
+        assert wait_for(client, wanted.id, ContainerStatus.EXITED).exit_code == 0
+        assert client.get(f"/v1/containers/{wanted.id}/logs").text.strip().endswith("libpenstock-gpu.so")

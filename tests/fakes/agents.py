@@ -29,6 +29,7 @@ from appliance.agent.protocol import (
     ContainerState,
     ContainerStatus,
     GpuDevice,
+    GpuShares,
     Heartbeat,
     HeartbeatReply,
     ImageRequest,
@@ -176,6 +177,8 @@ class FakeAgent:
                 return Answer(200, b'{"status": "ok"}')
             case ("GET", ["v1", "containers"]):
                 return Answer(200, json.dumps([state.model_dump(mode="json") for state in self.containers.values()]))
+            case ("PUT", ["v1", "containers", identity, "gpus"]):
+                return self._resize(identity, request.body)
             case ("PUT", ["v1", "containers", identity]):
                 return self._launch(identity, request.body)
             case ("DELETE", ["v1", "containers", identity]):
@@ -219,6 +222,25 @@ class FakeAgent:
             task.add_done_callback(self._starting.discard)
         else:
             self._run(identity)
+        return Answer(200, self.containers[identity].model_dump_json())
+
+    def _resize(self, identity: str, body: bytes) -> Answer:
+        try:
+            wanted = GpuShares.model_validate_json(body).gpus
+        except ValidationError as error:
+            return self._refuse(422, str(error))
+        if identity not in self.containers:
+            return problem(404, f"no container {identity}")
+        if {grant.uuid for grant in wanted} != {grant.uuid for grant in self.containers[identity].gpus}:
+            return self._refuse(409, f"{identity} has other GPUs")
+        others = Counter[str]()
+        for state in self.containers.values():
+            if state.status in LIVE and state.id != identity:
+                others.update({grant.uuid: grant.milli for grant in state.gpus})
+        if any(others[grant.uuid] + grant.milli > 1000 for grant in wanted):
+            return self._refuse(409, f"{identity} wants more of its GPUs than is free")
+        if self.containers[identity].gpus != wanted:
+            self._set(identity, gpus=wanted)
         return Answer(200, self.containers[identity].model_dump_json())
 
     async def _come_up(self, identity: str) -> None:

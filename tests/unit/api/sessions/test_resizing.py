@@ -11,6 +11,7 @@ from api.engine.base import UnreachableError
 from api.policy import Role
 from api.sessions import resizing
 from api.sessions import service as sessions
+from api.sessions.models import State
 from api.usage.models import Span
 from appliance.agent.protocol import GpuGrant
 from reservoir.errors import ConflictError
@@ -171,7 +172,7 @@ async def test_usage_counts_each_share_for_its_time(cluster: Cluster) -> None:
     await resize(cluster, 750)
     await cluster.manager.settle()
     async with cluster.database.reading() as db:
-        session = (await sessions.in_states(db, list(sessions.State)))[0]
+        session = (await sessions.in_states(db, list(State)))[0]
         spans = await _spans(db, session.id)
     assert [milli for milli, _ in spans] == [500, 750]
     assert spans[0][1] is not None
@@ -241,10 +242,10 @@ async def test_members_resize_their_own_sessions_only(cluster: Cluster) -> None:
     body = {"name": "a", "project": "team-a", "image": "python", "gpu_milli": 500}
     await ok(ada.post(f"{V1}/sessions", json=body))
     await cluster.manager.settle()
-    change = {"params": {"project": "team-a"}, "json": {"gpu_milli": 250}}
+    query, change = {"project": "team-a"}, {"gpu_milli": 250}
     for other in (bob, auditor):
-        await refused(other.patch(f"{V1}/sessions/a", **change), 403)
-    await ok(ada.patch(f"{V1}/sessions/a", **change))
+        await refused(other.patch(f"{V1}/sessions/a", params=query, json=change), 403)
+    await ok(ada.patch(f"{V1}/sessions/a", params=query, json=change))
 
 
 async def test_a_session_that_ends_meanwhile_only_ends(cluster: Cluster) -> None:
@@ -262,7 +263,7 @@ async def test_it_starts_again_with_the_share_that_was_asked_for(cluster: Cluste
     await resize(cluster, 250)
     await cluster.manager.settle()
     async with cluster.database.transaction() as db:
-        session = (await sessions.in_states(db, [sessions.State.RUNNING]))[0]
+        session = (await sessions.in_states(db, [State.RUNNING]))[0]
         assert await sessions.requeue(db, session, "its node was lost")
     waiting = await cluster.session("a")
     assert (waiting["gpu_milli"], waiting["held_milli"], waiting["resize_milli"]) == (250, 0, None)

@@ -146,9 +146,9 @@ async def test_an_agent_speaks_for_its_own_node_only(cluster: Cluster, session: 
 
 async def test_who_may_see_the_session_sees_its_use(cluster: Cluster, session: dict[str, Any]) -> None:
     stranger, auditor = await cluster.user("eve"), await cluster.user("auditor", Role.AUDITOR)
-    query = {"params": {"project": "team-a"}}
-    await refused(stranger.get(f"{V1}/sessions/a/use", **query), 404)
-    assert (await ok(auditor.get(f"{V1}/sessions/a/use", **query)))["series"] == []
+    query = {"project": "team-a"}
+    await refused(stranger.get(f"{V1}/sessions/a/use", params=query), 404)
+    assert (await ok(auditor.get(f"{V1}/sessions/a/use", params=query)))["series"] == []
 
 
 async def test_a_bad_time_is_refused(cluster: Cluster, session: dict[str, Any]) -> None:

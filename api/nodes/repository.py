@@ -55,6 +55,13 @@ async def note_alive(db: AsyncSession, names: Collection[str], at: datetime) -> 
     return set(alive)
 
 
+async def replace_message(db: AsyncSession, node_id: UUID, old: str, new: str) -> bool:
+    """Say something else on a node that is ready, unless what it says has changed since; returns whether it had not."""
+    query = update(Node).where(Node.id == node_id, Node.message == old, Node.state == NodeState.READY)
+    query = query.values(message=new).returning(Node.id)
+    return await db.scalar(query, execution_options={"synchronize_session": False}) is not None
+
+
 async def lost(db: AsyncSession) -> Sequence[Node]:
     """Return the lost nodes."""
     return (await db.scalars(select(Node).where(Node.state == NodeState.LOST).order_by(Node.name))).all()

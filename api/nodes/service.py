@@ -16,6 +16,7 @@ from reservoir.errors import NotFoundError
 
 note_alive = repository.note_alive
 draining = repository.draining
+replace_message = repository.replace_message
 lost = repository.lost
 
 DESCRIBED = tuple(Inventory.model_fields.keys() - {"name", "gpus"})

@@ -17,7 +17,7 @@ import structlog
 from api.database import Database, now
 from api.engine.base import Engine, UnreachableError
 from api.nodes.models import NodeState
-from api.reconcilers import resizes
+from api.reconcilers import reach, resizes
 from api.reconcilers.follow import Noted, after
 from api.reconcilers.spec import spec_of
 from api.sessions import service as sessions
@@ -92,6 +92,7 @@ class Operator:
         try:
             state = await self._engine.launch(target, spec)
         except UnreachableError as error:
+            await reach.note(self._database, container.node, error)
             if error.delivered:
                 self._unsent.discard(spec.id)
             return error
@@ -101,6 +102,7 @@ class Operator:
             return _refusal(target.name, error)
         self._unsent.discard(spec.id)
         self._launched(target.name)
+        await reach.note(self._database, container.node, None)
         return state
 
     async def _terminate(self, session: Session, tries: int) -> bool:
@@ -136,6 +138,8 @@ class Operator:
             for container in present
         )
         outcome = await asyncio.gather(*calls, return_exceptions=True)
+        for container, error in zip(present, outcome, strict=True):
+            await reach.note(self._database, container.node, error)
         if errors := [error for error in outcome if error is not None]:
             raise errors[0]
 
@@ -171,7 +175,8 @@ class Operator:
             async for chunk in self._engine.logs(target, container_id, follow=False, tail=LOG_TAIL_LINES):
                 tail += chunk
                 del tail[:-limit]
-        except UnreachableError:
+        except UnreachableError as error:
+            await reach.note(self._database, container.node, error)
             raise
         except PenstockError as error:
             # There is no container, or it never had a log: that is no reason to keep the session.

@@ -90,6 +90,7 @@ def program(parts: Parts, identity: str, user: int = 0) -> Client:
 def smi(parts: Parts, engine: docker.DockerClient, identity: str) -> list[tuple[int, ...]]:
     """What the container sees of each GPU: index, total, used and free memory in MiB."""
     result = engine.containers.get(f"penstock-{identity}").exec_run([str(parts.libraries / "smi")])
+    assert isinstance(result.output, bytes)
     assert result.exit_code == 0, result.output
     return [tuple(map(int, line.split())) for line in result.output.decode().splitlines()]
 

@@ -15,17 +15,18 @@
 static atomic_int gpus[DEVICES];
 static pthread_mutex_t creating = PTHREAD_MUTEX_INITIALIZER;
 
-static int ask_gpu(CUdevice device)
+static bool ask_gpu(CUdevice device, int *gpu)
 {
     CUuuid uuid;
     if (REAL(cuDeviceGetUuid_v2, &uuid, device) != CUDA_SUCCESS && REAL(cuDeviceGetUuid, &uuid, device) != CUDA_SUCCESS)
-        return -1;
+        return false;
     char text[PSG_UUID] = "GPU-";
     int at = 4;
     for (int i = 0; i < 16; i++)
         at += snprintf(text + at, sizeof text - (size_t)at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
                        (unsigned char)uuid.bytes[i]);
-    return psg_gpu_of_uuid(text);
+    *gpu = psg_gpu_of_uuid(text);
+    return true;
 }
 
 int psg_gpu_of_device(int device)
@@ -34,7 +35,11 @@ int psg_gpu_of_device(int device)
         return -1;
     int known = atomic_load_explicit(&gpus[device], memory_order_acquire);
     if (known == 0) {
-        known = ask_gpu(device) + 2;
+        int gpu;
+        /* Before cuInit there is no answer, and none to keep. */
+        if (!ask_gpu(device, &gpu))
+            return -1;
+        known = gpu + 2;
         atomic_store_explicit(&gpus[device], known, memory_order_release);
     }
     return known - 2;
@@ -70,6 +75,7 @@ void psg_context_forget(void)
 
 EXPORT CUresult cuInit(unsigned int flags)
 {
+    psg_look_for_limits();
     CUresult result = REAL(cuInit, flags);
     if (result == CUDA_SUCCESS && psg_depth == 0 && psg_limited() && !psg_registered())
         return CUDA_ERROR_OPERATING_SYSTEM;

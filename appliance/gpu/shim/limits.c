@@ -32,7 +32,7 @@ const char *psg_account_path(void)
 }
 #endif
 
-enum { UNKNOWN, LIMITED, UNREADABLE };
+enum { UNKNOWN, ABSENT, LIMITED, UNREADABLE };
 
 static pthread_mutex_t attaching = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int state;
@@ -50,7 +50,7 @@ static int attach(void)
     const char *path = psg_limits_path();
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (file < 0)
-        return UNKNOWN;
+        return ABSENT;
     int result = UNREADABLE;
     if (lseek(file, 0, SEEK_END) >= (off_t)sizeof(struct psg_limits)) {
         const struct psg_limits *found = mmap(NULL, sizeof *found, PROT_READ, MAP_SHARED, file, 0);
@@ -66,19 +66,24 @@ static int attach(void)
     return result;
 }
 
+void psg_look_for_limits(void)
+{
+    if (atomic_load_explicit(&state, memory_order_acquire) > ABSENT)
+        return;
+    pthread_mutex_lock(&attaching);
+    if (atomic_load_explicit(&state, memory_order_relaxed) <= ABSENT)
+        atomic_store_explicit(&state, attach(), memory_order_release);
+    pthread_mutex_unlock(&attaching);
+}
+
 bool psg_limited(void)
 {
     int now = atomic_load_explicit(&state, memory_order_acquire);
     if (now == UNKNOWN) {
-        pthread_mutex_lock(&attaching);
-        now = atomic_load_explicit(&state, memory_order_relaxed);
-        if (now == UNKNOWN) {
-            now = attach();
-            atomic_store_explicit(&state, now, memory_order_release);
-        }
-        pthread_mutex_unlock(&attaching);
+        psg_look_for_limits();
+        now = atomic_load_explicit(&state, memory_order_acquire);
     }
-    return now != UNKNOWN;
+    return now > ABSENT;
 }
 
 uint32_t psg_gpus(void)

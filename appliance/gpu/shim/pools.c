@@ -109,7 +109,7 @@ static uint64_t graph_attribute(int gpu, CUgraphMem_attribute which)
 
 /* Charges --------------------------------------------------------------------------------------------------------- */
 
-static _Atomic(bool) graphs_have_memory;
+static atomic_bool graphs_have_memory;
 
 static uint64_t reserved_by_graphs(int gpu)
 {
@@ -187,7 +187,7 @@ bool psg_take_or_trim(int gpu, uint64_t bytes)
     return false;
 }
 
-void psg_pools_changed(int gpu)
+static void mark_changed(int gpu)
 {
     if (has_stock(gpu))
         atomic_store_explicit(&changed[gpu], true, memory_order_release);
@@ -347,7 +347,7 @@ static void forget_pooled(const struct psg_entry *entry)
             psg_give(entry.gpu, entry.bytes);                        \
         else if (entry.kind == PSG_POOLED)                           \
             forget_pooled(&entry);                                   \
-        psg_pools_changed(entry.kind == PSG_FREE ? psg_gpu_here(NULL) : entry.gpu); \
+        mark_changed(entry.kind == PSG_FREE ? psg_gpu_here(NULL) : entry.gpu); \
         return result;                                               \
     }
 
@@ -368,10 +368,8 @@ EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     int gpu = -1;
     if (psg_depth > 0 || !psg_limited() || !listed(pool, &gpu) || gpu < 0) {
-        CUresult result = REAL(cuMemPoolDestroy, pool);
-        if (result == CUDA_SUCCESS && psg_depth == 0)
-            unlist(pool);
-        return result;
+        unlist(pool);
+        return REAL(cuMemPoolDestroy, pool);
     }
     pthread_mutex_lock(&stocks[gpu].lock);
     uint64_t used = attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);

@@ -114,53 +114,68 @@ static const struct question questions[] = {
 #undef ALSO
 };
 
-static void ask(const struct question *question, CUresult (*first)(const char *, void **, int, cuuint64_t),
-                CUresult (*second)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *))
+enum { QUESTIONS = sizeof questions / sizeof *questions };
+
+/* What a library answered. It is asked without a lock of ours, for the dynamic linker has one that it holds while it runs
+ * constructors, and these may come here; two threads may so ask the same. */
+struct answers {
+    struct psg_driver driver;
+    void *linked[QUESTIONS];
+    void *asked[QUESTIONS];
+};
+
+static void *ask(const struct psg_driver *driver, const struct question *question)
 {
     void *function = NULL;
     CUdriverProcAddressQueryResult status;
-    CUresult result = second ? second(question->base, &function, question->since, question->flags, &status)
-                             : first(question->base, &function, question->since, question->flags);
-    if (result != CUDA_SUCCESS || !function)
-        return;
-    void **field = (void **)((char *)&psg_driver + question->offset);
-    if (!*field)
-        *field = function;
-    add(function, question->wrapper);
+    CUresult result = CUDA_ERROR_NOT_FOUND;
+    if (driver->cuGetProcAddress_v2)
+        result = driver->cuGetProcAddress_v2(question->base, &function, question->since, question->flags, &status);
+    else if (driver->cuGetProcAddress)
+        result = driver->cuGetProcAddress(question->base, &function, question->since, question->flags);
+    return result == CUDA_SUCCESS ? function : NULL;
 }
 
-static void fill(void *library)
+static void fill(struct answers *answers, void *library)
 {
-    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++) {
-        void *function = psg_find(library, questions[i].symbol);
-        memcpy((char *)&psg_driver + questions[i].offset, &function, sizeof function);
-        add(function, questions[i].wrapper);
+    struct psg_driver *driver = &answers->driver;
+    for (int i = 0; i < QUESTIONS; i++) {
+        answers->linked[i] = psg_find(library, questions[i].symbol);
+        memcpy((char *)driver + questions[i].offset, &answers->linked[i], sizeof(void *));
     }
-#define USE(symbol) psg_driver.symbol = (__typeof__(&symbol))psg_find(library, #symbol);
+#define USE(symbol) driver->symbol = (__typeof__(&symbol))psg_find(library, #symbol);
     PSG_USED_FUNCTIONS(USE)
 #undef USE
-    if (!psg_driver.cuGetProcAddress && !psg_driver.cuGetProcAddress_v2)
-        return;
-    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
-        ask(&questions[i], psg_driver.cuGetProcAddress, psg_driver.cuGetProcAddress_v2);
+    for (int i = 0; i < QUESTIONS; i++) {
+        answers->asked[i] = ask(driver, &questions[i]);
+        if (!answers->linked[i] && answers->asked[i])
+            memcpy((char *)driver + questions[i].offset, &answers->asked[i], sizeof(void *));
+    }
 }
 
 static bool load(bool needed)
 {
     if (atomic_load_explicit(&driver_ready, memory_order_acquire))
         return true;
+    struct answers answers = {0};
+    psg_depth++;
+    void *library = psg_library("libcuda.so.1", needed);
+    if (library)
+        fill(&answers, library);
+    psg_depth--;
+    if (!library)
+        return false;
     pthread_mutex_lock(&building);
     if (!atomic_load_explicit(&driver_ready, memory_order_relaxed)) {
-        void *library = psg_library("libcuda.so.1", needed);
-        if (library) {
-            psg_depth++;
-            fill(library);
-            psg_depth--;
-            atomic_store_explicit(&driver_ready, true, memory_order_release);
+        psg_driver = answers.driver;
+        for (int i = 0; i < QUESTIONS; i++) {
+            add(answers.linked[i], questions[i].wrapper);
+            add(answers.asked[i], questions[i].wrapper);
         }
+        atomic_store_explicit(&driver_ready, true, memory_order_release);
     }
     pthread_mutex_unlock(&building);
-    return atomic_load_explicit(&driver_ready, memory_order_acquire);
+    return true;
 }
 
 bool psg_driver_load(void)
@@ -168,16 +183,23 @@ bool psg_driver_load(void)
     return load(true);
 }
 
+static void add_nvml(void *real, void *wrapper)
+{
+    pthread_mutex_lock(&building);
+    add(real, wrapper);
+    pthread_mutex_unlock(&building);
+}
+
 static void load_nvml(void)
 {
     if (atomic_load_explicit(&nvml_ready, memory_order_acquire))
         return;
-    pthread_mutex_lock(&building);
-    if (!atomic_load_explicit(&nvml_ready, memory_order_relaxed) && psg_library("libnvidia-ml.so.1", false)) {
-        psg_nvml_map(add);
+    psg_depth++;
+    if (psg_library("libnvidia-ml.so.1", false)) {
+        psg_nvml_map(add_nvml);
         atomic_store_explicit(&nvml_ready, true, memory_order_release);
     }
-    pthread_mutex_unlock(&building);
+    psg_depth--;
 }
 
 void *psg_dlsym(void *library, const char *name)
@@ -187,7 +209,10 @@ void *psg_dlsym(void *library, const char *name)
         return found;
     bool driver = name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
     bool nvml = !driver && strncmp(name, "nvml", 4) == 0;
-    if ((!driver && !nvml) || psg_depth > 0 || !psg_limited())
+    if ((!driver && !nvml) || psg_depth > 0)
+        return found;
+    psg_look_for_limits();
+    if (!psg_limited())
         return found;
     if (driver)
         load(false);

@@ -21,8 +21,10 @@ void *psg_library(const char *name, bool load);
 
 /* account.c, limits.c --------------------------------------------------------------------------------------------- */
 
-/* Whether this process stands under limits at all. */
+/* Whether this process stands under limits at all, as it was found when CUDA or NVML was first asked for; looking again
+ * finds limits that have come since. */
 bool psg_limited(void);
+void psg_look_for_limits(void);
 
 /* Whether this process has a slot in the account; takes one where it has none yet (a new process, or after fork). */
 bool psg_registered(void);
@@ -103,7 +105,6 @@ bool psg_take_or_trim(int gpu, uint64_t bytes);
 
 /* Where pools may have shrunk since the last look, charges what they hold now. */
 void psg_pools_look(int gpu);
-void psg_pools_changed(int gpu);
 void psg_pools_settle(int gpu);
 
 /* Charges graph nodes (bytes may be negative), or expects what a graph is about to take; false: the limit forbids it. */

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import structlog
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api import schema
 from api.app import create_app
@@ -27,7 +27,7 @@ SHUTDOWN_S = 5
 log = structlog.get_logger()
 
 
-class CertificateProtocol(H11Protocol):
+class CertificateProtocol(HttpToolsProtocol):
     """HTTP that tells the application whose certificate the client showed, as `state.certificate_name`."""
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
@@ -55,6 +55,7 @@ def serve(settings: Settings) -> None:
         host=settings.host,
         port=settings.port,
         http=CertificateProtocol,
+        loop="uvloop",
         ws="websockets-sansio",
         log_config=None,
         access_log=False,

@@ -12,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from api.database import among
 from api.groups import service as groups
 from api.nodes.models import Gpu, Node, NodeMode, NodeState
 from api.nodes.schemas import GpuView, NodeView
@@ -63,10 +64,10 @@ class Listing:
         conditions += [Node.state == filters.state] if filters.state else []
         conditions += [Node.mode == filters.mode] if filters.mode else []
         if filters.group:
-            conditions.append(Node.name.in_([name for name, names in by_node.items() if filters.group in names]))
+            conditions.append(among(db, Node.name, [name for name, names in by_node.items() if filters.group in names]))
         if filters.within is not None:
             own = [name for name, names in by_node.items() if not filters.within.isdisjoint(names)]
-            conditions.append(Node.name.in_(own))
+            conditions.append(among(db, Node.name, own))
         rows = (await db.execute(select(*_COLUMNS).where(*conditions).order_by(Node.name).limit(limit + 1))).all()
         found = await _complete(db, [dict(row._mapping) for row in rows[:limit]], by_node)
         return Page(found, found[-1]["name"] if len(rows) > limit else None)
@@ -105,7 +106,7 @@ async def _complete(db: AsyncSession, rows: list[Row], by_node: Mapping[str, Seq
 async def _gpus(db: AsyncSession, ids: Collection[UUID]) -> defaultdict[UUID, list[Row]]:
     used = await upkeep.used_by_gpu(db, ids)
     gpus: defaultdict[UUID, list[Row]] = defaultdict(list)
-    query = select(Gpu.node_id, *_GPU_COLUMNS).where(Gpu.node_id.in_(ids)).order_by(Gpu.node_id, Gpu.index)
+    query = select(Gpu.node_id, *_GPU_COLUMNS).where(among(db, Gpu.node_id, ids)).order_by(Gpu.node_id, Gpu.index)
     for node_id, *values in await db.execute(query):
         gpu = dict(zip(_GPU, values, strict=True))
         gpus[node_id].append(gpu | {"used_milli": used.get((node_id, gpu["uuid"]), 0)})

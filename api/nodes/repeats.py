@@ -1,7 +1,7 @@
 """Heartbeats that repeat the one before, but for their number: most of all requests, so they take the short way.
 
 Two thousand agents that only live must cost next to nothing. What an agent sent last is remembered once the endpoint
-has taken it; the same bytes with a higher number are not checked again, and come to the same answer.
+has taken it; the same bytes with a higher number are not checked again, and the answer is that all is as before.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.access import agent_of_certificate
 from api.database import now
 from api.nodes.heartbeats import Heartbeats
-from appliance.agent.protocol import HEARTBEAT_PATH, HeartbeatReply
+from appliance.agent.protocol import HEARTBEAT_PATH
 from reservoir.errors import PenstockError
 
 NUMBER = b'"sequence":'
+AS_BEFORE: Message = {"type": "http.response.start", "status": 204, "headers": []}
 MAX_BYTES = 1 << 20
 """Of a longer heartbeat no copy is kept."""
 
@@ -41,7 +42,8 @@ class Repeats:
         parts, sequence = _split(body)
         heartbeats: Heartbeats = connection.app.state.heartbeats
         if name and rest is None and self._taken.get(name) == parts and heartbeats.repeat(name, sequence, now()):
-            await _answer(send, connection.app.state.settings.heartbeat_interval_s)
+            await send(AS_BEFORE)
+            await send({"type": "http.response.body"})
             return
         statuses: list[int] = []
 
@@ -94,10 +96,3 @@ def _name(connection: HTTPConnection) -> str:
         return agent_of_certificate(connection)
     except PenstockError:
         return ""
-
-
-async def _answer(send: Send, interval_s: float) -> None:
-    body = HeartbeatReply(interval_s=interval_s).model_dump_json().encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

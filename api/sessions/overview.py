@@ -12,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Row, and_, false, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from api.database import among
 from api.identity import Identity, Reach
 from api.nodes.models import Gpu, Node
 from api.policy import Action
@@ -66,7 +67,7 @@ async def page(
 async def views(db: AsyncSession, ids: Sequence[UUID], apps_url: str) -> list[SessionView]:
     """Return sessions by their ids, in that order; what the transaction has changed is in them."""
     await db.flush()
-    query = select(*_COLUMNS).join(Project, Project.id == Session.project_id).where(Session.id.in_(ids))
+    query = select(*_COLUMNS).join(Project, Project.id == Session.project_id).where(among(db, Session.id, ids))
     found = {view.id: view for view in await _views(db, (await db.execute(query)).all(), apps_url)}
     return [found[id_] for id_ in ids]
 
@@ -112,7 +113,7 @@ async def _containers(db: AsyncSession, ids: Sequence[UUID]) -> defaultdict[UUID
         .join(Node, Node.id == Container.node_id)
         .outerjoin(Grant, held)
         .outerjoin(Gpu, and_(Gpu.node_id == Container.node_id, Gpu.uuid == Grant.uuid))
-        .where(Container.session_id.in_(ids))
+        .where(among(db, Container.session_id, ids))
         .order_by(Container.session_id, Container.rank, Grant.index)
     )
     found: defaultdict[UUID, list[ContainerView]] = defaultdict(list)
@@ -142,7 +143,7 @@ def _grant(row: Row[Any]) -> GrantView:
 
 async def _services(db: AsyncSession, ids: Sequence[UUID], apps_url: str) -> defaultdict[UUID, list[ServiceView]]:
     found: defaultdict[UUID, list[ServiceView]] = defaultdict(list)
-    query = select(Service.session_id, Service.port, Service.path).where(Service.session_id.in_(ids))
+    query = select(Service.session_id, Service.port, Service.path).where(among(db, Service.session_id, ids))
     for id_, port, path in await db.execute(query.order_by(Service.session_id, Service.port)):
         found[id_].append(ServiceView(port=port, url=f"{apps_url}/{path}/" if apps_url else None))
     return found

@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import Row, bindparam, func, insert, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.database import now
+from api.database import among, now
 from api.nodes.models import Node
 from api.scheduler.snapshot import Placement, Share
 from api.sessions.models import ENDED, HOLDING, Container, Grant, Session, State
@@ -99,7 +99,9 @@ async def asked(db: AsyncSession, ids: Collection[UUID]) -> list[Asked]:
     """Return what some sessions ask for."""
     found: list[Asked] = []
     for part in _chunks(ids):
-        found += await db.execute(select(*_ASKED).where(Session.id.in_(part)).order_by(Session.created_at, Session.id))
+        found += await db.execute(
+            select(*_ASKED).where(among(db, Session.id, part)).order_by(Session.created_at, Session.id)
+        )
     return found
 
 
@@ -110,12 +112,12 @@ async def places(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, tuple[Pl
         held: defaultdict[tuple[UUID, int], list[Share]] = defaultdict(list)
         grants = select(Grant.session_id, Grant.rank, Grant.index, Grant.uuid, Grant.milli)
         for id_, rank, index, uuid, milli in await db.execute(
-            grants.where(Grant.session_id.in_(part)).order_by(Grant.session_id, Grant.rank, Grant.index)
+            grants.where(among(db, Grant.session_id, part)).order_by(Grant.session_id, Grant.rank, Grant.index)
         ):
             held[id_, rank].append(Share(index, uuid, milli))
         containers = select(Container.session_id, Container.rank, Node.name).join(Node, Node.id == Container.node_id)
         for id_, rank, node in await db.execute(
-            containers.where(Container.session_id.in_(part)).order_by(Container.session_id, Container.rank)
+            containers.where(among(db, Container.session_id, part)).order_by(Container.session_id, Container.rank)
         ):
             found[id_].append(Placement(node, tuple(held[id_, rank])))
     return {id_: tuple(placements) for id_, placements in found.items()}

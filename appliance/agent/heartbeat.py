@@ -34,6 +34,7 @@ class Reporter:
         self._supervisor = supervisor
         self._boot = uuid.uuid4().hex
         self._sequence = 0
+        self._interval_s = HeartbeatReply().interval_s
 
     async def run(self) -> None:
         """Report for ever."""
@@ -71,7 +72,10 @@ class Reporter:
             HEARTBEAT_PATH, content=heartbeat.model_dump_json(), headers={"Content-Type": "application/json"}
         )
         answer.raise_for_status()
-        return HeartbeatReply.model_validate_json(answer.content).interval_s
+        if answer.status_code == httpx.codes.NO_CONTENT:
+            return self._interval_s
+        self._interval_s = HeartbeatReply.model_validate_json(answer.content).interval_s
+        return self._interval_s
 
 
 def delay_after(failures: int) -> float:

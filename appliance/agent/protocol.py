@@ -17,6 +17,7 @@ from appliance.gpu.kinds import Enforcement
 from appliance.gpu.share import MAX_DEVICES, MAX_GPUS, MILLI
 
 HEARTBEAT_PATH = "/agent/v1/heartbeat"
+"""POST Heartbeat → HeartbeatReply, or 204 where heartbeat and reply are as they were the last time."""
 USE_PATH = "/agent/v1/use"
 """POST UseReport → 204: what containers used of their GPUs; not in heartbeats, which mostly repeat themselves."""
 HEALTH_PATH = "/v1/health"

@@ -17,10 +17,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import httpx
@@ -31,7 +31,7 @@ from api.nodes.models import Gpu, Node
 from api.projects.models import Project
 from api.sessions.models import Container, Grant, Kind, Session, State
 from appliance.agent.protocol import ContainerState, ContainerStatus, GpuGrant
-from tests.fakes.agents import FleetOfAgents, Way
+from tests.fakes.agents import Behaviour, FleetOfAgents, Way
 from tests.integration.agent.conftest import Authority, make_authority
 from tests.integration.api_postgresql import new_database, running_server
 
@@ -39,6 +39,11 @@ PASSWORD = "Correct1horse!"
 V1 = "/api/v1"
 PROJECTS = 50
 POLL_S = 5.0
+FILL_AT_ONCE = 400
+"""Sessions that are made in one transaction: those of 50 agents, which are silent meanwhile."""
+
+T = TypeVar("T")
+
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -72,19 +77,19 @@ async def measure(options: argparse.Namespace, url: str, authority: Authority, p
         await asyncio.sleep(10)
         say("heartbeats alone")
         heartbeats = await cpu_share(pid, options.window)
-        say("pages")
+        say(f"{heartbeats:.1f} % of a core; pages")
         pages = {
             "list_nodes": await latency(client, f"{V1}/nodes", {"limit": 100}),
             "list_all_nodes": await latency(client, f"{V1}/nodes", {"limit": options.agents}, rounds=10),
             "list_sessions": await latency(client, f"{V1}/sessions", {"limit": 100}),
         }
-        say(f"{options.users} users")
+        say(f"{pages}; {options.users} users")
         users = [asyncio.create_task(poll(client, number)) for number in range(options.users)]
         with_users = await cpu_share(pid, options.window)
         for user in users:
             user.cancel()
         await asyncio.gather(*users, return_exceptions=True)
-        say(f"{options.starts} starts")
+        say(f"{with_users:.1f} % of a core; {options.starts} starts")
         rate = await start_rate(client, options.starts)
         await fleet.stop()
         assert not fleet.refused(), fleet.refused()[:3]
@@ -110,6 +115,7 @@ def api_process(url: str, home: Path, authority: Authority) -> Iterator[int]:
         "PENSTOCK_API_AGENT_CA": str(authority.ca),
         "PENSTOCK_API_AGENT_CERT": str(certificate),
         "PENSTOCK_API_AGENT_KEY": str(key),
+        "PENSTOCK_API_NODE_LOST_S": "120",
     }
     command = [sys.executable, "-m", "api"]
     subprocess.run([*command, "migrate"], env=environment, check=True, capture_output=True)
@@ -163,25 +169,40 @@ async def fill(database: Database, fleet: FleetOfAgents, count: int) -> None:
         owners = (await db.scalars(select(Project.id).order_by(Project.name))).all()
         gpus = (await db.execute(select(Gpu.node_id, Gpu.index, Gpu.uuid).order_by(Gpu.node_id, Gpu.index))).all()
     names = {id_: name for name, id_ in nodes.items()}
-    sessions, containers, grants = [], [], []
-    for number, (node_id, index, uuid) in enumerate(gpus[:count]):
-        session_id, moment = uuid4(), now()
-        sessions.append(row(session_id, number, owners[number % len(owners)]))
-        status = {"status": ContainerStatus.RUNNING, "started_at": moment}
-        containers.append({"session_id": session_id, "rank": 0, "node_id": node_id, "ports": {}, "error": "", **status})
-        grants.append({"session_id": session_id, "rank": 0, "index": index, "uuid": uuid, "milli": 1000})
-        state = ContainerState(
-            id=f"session-{session_id}-0-0",
-            session_id=str(session_id),
-            gpus=[GpuGrant(uuid=uuid, index=index, milli=1000)],
-            **status,  # type: ignore[arg-type]
-        )
-        fleet[names[node_id]].containers[state.id] = state
-    async with database.transaction() as db:
-        await db.execute(insert(Session), sessions)
-        await db.execute(insert(Container), containers)
-        await db.execute(insert(Grant), grants)
+    for part in batched(gpus[:count], FILL_AT_ONCE):
+        sessions, containers, grants, states = [], [], [], []
+        for number, (node_id, index, uuid) in part:
+            session_id, moment = uuid4(), now()
+            sessions.append(row(session_id, number, owners[number % len(owners)]))
+            status = {"status": ContainerStatus.RUNNING, "started_at": moment}
+            place = {"node_id": node_id, "ports": {}, "error": ""}
+            containers.append({"session_id": session_id, "rank": 0, **place, **status})
+            grants.append({"session_id": session_id, "rank": 0, "index": index, "uuid": uuid, "milli": 1000})
+            state = ContainerState(
+                id=f"session-{session_id}-0-0",
+                session_id=str(session_id),
+                gpus=[GpuGrant(uuid=uuid, index=index, milli=1000)],
+                **status,  # type: ignore[arg-type]
+            )
+            states.append((fleet[names[node_id]], state))
+        # neither side may speak of a session that the other does not know yet
+        for agent, _ in states:
+            agent.behaviour = Behaviour(mute=True)
+        async with database.transaction() as db:
+            await db.execute(insert(Session), sessions)
+            await db.execute(insert(Container), containers)
+            await db.execute(insert(Grant), grants)
+        for agent, state in states:
+            agent.containers[state.id] = state
+            agent.behaviour = Behaviour()
     await database.close()
+
+
+def batched(rows: Sequence[T], size: int) -> Iterator[list[tuple[int, T]]]:
+    """Yield rows with their numbers, so many at once."""
+    numbered = list(enumerate(rows))
+    for begin in range(0, len(numbered), size):
+        yield numbered[begin : begin + size]
 
 
 def row(session_id: UUID, number: int, project: UUID) -> dict[str, Any]:

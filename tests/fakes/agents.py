@@ -67,14 +67,15 @@ class Way:
 class Behaviour:
     """What a test may set of an agent, at any time; seconds.
 
-    A container is `pull_s` pulling and `start_s` creating before it runs, and takes `remove_s` to go away. `deaf`
-    agents do not answer, `mute` ones do not report. `copies` of every heartbeat are sent; with `late` an older one
-    follows each.
+    A container is `pull_s` pulling and `start_s` creating before it runs, takes `remove_s` to go away, and `resize_s`
+    to get another share. `deaf` agents do not answer, `mute` ones do not report. `copies` of every heartbeat are sent;
+    with `late` an older one follows each.
     """
 
     pull_s: float = 0.0
     start_s: float = 0.0
     remove_s: float = 0.0
+    resize_s: float = 0.0
     deaf: bool = False
     mute: bool = False
     copies: int = 1
@@ -165,7 +166,7 @@ class FakeAgent:
             answer = await client.call("POST", HEARTBEAT_PATH, part)
             if answer.status == 200:
                 self.interval_s = HeartbeatReply.model_validate_json(answer.body).interval_s
-                self.heartbeats += 1
+            self.heartbeats += answer.status in (200, 204)
         self._previous = body
 
     async def _handle(self, request: Request) -> Answer:
@@ -178,6 +179,7 @@ class FakeAgent:
             case ("GET", ["v1", "containers"]):
                 return Answer(200, json.dumps([state.model_dump(mode="json") for state in self.containers.values()]))
             case ("PUT", ["v1", "containers", identity, "gpus"]):
+                await asyncio.sleep(self.behaviour.resize_s)
                 return self._resize(identity, request.body)
             case ("PUT", ["v1", "containers", identity]):
                 return self._launch(identity, request.body)

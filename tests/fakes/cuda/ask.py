@@ -1,7 +1,7 @@
 """A program that asks for functions by ctypes and tells what it got; its first argument is the way.
 
-`queries`: lines "symbol,version,flags" of its input go through cuGetProcAddress_v2; `names LIBRARY`: lines are names for
-dlsym. Each line is answered by "code status library symbol", of the symbol that the pointer leads to.
+`queries`: lines "symbol,version,flags" of its input go through cuGetProcAddress_v2. `names LIBRARY`: lines are names
+for dlsym. Each line is answered by "code status library symbol", of the symbol that the pointer leads to.
 """
 
 from __future__ import annotations

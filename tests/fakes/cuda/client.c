@@ -22,6 +22,8 @@ FUNCTIONS(DEFINE)
 
 typedef CUresult resolver(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
 
+#define same(word, other) (strcmp(word, other) == 0)
+
 typedef unsigned long long number;
 
 static CUdeviceptr memory[OBJECTS], ranges[OBJECTS];
@@ -65,8 +67,7 @@ static CUresult add_alloc_node(number graph, number name, number bytes, int any)
     CUmemPoolProps from = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}}};
     if (any) {
         CUgraphNodeParams as = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
-        as.alloc.poolProps = from;
-        as.alloc.bytesize = bytes;
+        as.alloc = (CUDA_MEM_ALLOC_NODE_PARAMS_v2){.poolProps = from, .bytesize = bytes};
         code = p_cuGraphAddNode(&node, graphs[graph], NULL, NULL, 0, &as);
         memory[name] = as.alloc.dptr;
     } else {
@@ -81,8 +82,7 @@ static CUresult pool_number(number pool, CUmemPool_attribute which)
 {
     cuuint64_t value = 0;
     CUresult code = p_cuMemPoolGetAttribute(pools[pool], which, &value);
-    tell(value);
-    return code;
+    return tell(value), code;
 }
 
 static CUresult make_pool(number pool, number device)
@@ -149,14 +149,24 @@ static number now(void)
     return (number)at.tv_sec * 1000000000 + (number)at.tv_nsec;
 }
 
-/* Launches a kernel again and again for some ms, `ahead` of them between synchronisations; tells how many it launched. */
-static CUresult spin(number function, number milliseconds, number ahead)
+static CUresult launch_as(number function, number how)
+{
+    switch (how) {
+    case 1: return launch_ex(function);
+    case 2: return p_cuLaunchCooperativeKernel(functions[function], 1, 1, 1, 1, 1, 1, 0, NULL, NULL);
+    case 3: return p_cuGraphLaunch(execs[function], NULL);
+    default: return launch(function, NULL);
+    }
+}
+
+/* Launches for some ms, `ahead` kernels or graphs between synchronisations; tells how many there were. */
+static CUresult spin(number function, number milliseconds, number ahead, number how)
 {
     number end = now() + milliseconds * 1000000, count = 0;
     CUresult code = CUDA_SUCCESS;
     while (code == CUDA_SUCCESS && now() < end) {
         for (number each = 0; each < ahead && code == CUDA_SUCCESS; each++, count++)
-            code = launch(function, NULL);
+            code = launch_as(function, how);
         if (code == CUDA_SUCCESS)
             code = p_cuCtxSynchronize();
     }
@@ -178,11 +188,6 @@ static CUresult measure(number count, int launches)
     return code;
 }
 
-static int same(const char *word, const char *other)
-{
-    return strcmp(word, other) == 0;
-}
-
 static CUresult memory_command(const char *word, const number *n)
 {
     size_t one = 0, two = 0;
@@ -191,8 +196,7 @@ static CUresult memory_command(const char *word, const number *n)
         return p_cuMemAlloc(&memory[n[0]], n[1]);
     if (same(word, "pitch")) {
         code = p_cuMemAllocPitch(&memory[n[0]], &one, n[1], n[2], 4);
-        tell(one);
-        return code;
+        return tell(one), code;
     }
     if (same(word, "managed"))
         return p_cuMemAllocManaged(&memory[n[0]], n[1], CU_MEM_ATTACH_GLOBAL);
@@ -218,14 +222,11 @@ static CUresult memory_command(const char *word, const number *n)
         return p_cuMipmappedArrayDestroy(mipmaps[n[0]]);
     if (same(word, "info")) {
         code = p_cuMemGetInfo(&one, &two);
-        tell(one);
-        tell(two);
-        return code;
+        return tell(one), tell(two), code;
     }
     if (same(word, "total")) {
         code = p_cuDeviceTotalMem(&one, (int)n[0]);
-        tell(one);
-        return code;
+        return tell(one), code;
     }
     return CUDA_ERROR_UNKNOWN;
 }
@@ -284,6 +285,10 @@ static CUresult graph_command(const char *word, const number *n)
         return add_alloc_node(n[0], n[1], n[2], 1);
     if (same(word, "freenode"))
         return p_cuGraphAddMemFreeNode(&node, graphs[n[0]], NULL, 0, memory[n[1]]);
+    if (same(word, "kernelnode")) {
+        CUDA_KERNEL_NODE_PARAMS as = {.func = functions[0], .gridDimX = 1, .blockDimX = 1};
+        return p_cuGraphAddKernelNode(&node, graphs[n[0]], NULL, 0, &as);
+    }
     if (same(word, "instantiate"))
         return p_cuGraphInstantiateWithFlags(&execs[n[0]], graphs[n[1]], 0);
     if (same(word, "execfree"))
@@ -326,30 +331,22 @@ static CUresult work_command(const char *word, const number *n, const char *text
     if (same(word, "kernel"))
         return make_function(n[0], text);
     if (same(word, "launch"))
-        return launch(n[0], NULL);
-    if (same(word, "launchex"))
-        return launch_ex(n[0]);
-    if (same(word, "cooperative"))
-        return p_cuLaunchCooperativeKernel(functions[n[0]], 1, 1, 1, 1, 1, 1, 0, NULL, NULL);
+        return launch_as(n[0], n[1]);
+    if (same(word, "launchon"))
+        return launch(n[0], streams[n[1]]);
     if (same(word, "spin"))
-        return spin(n[0], n[1], n[2]);
+        return spin(n[0], n[1], n[2], n[3]);
     if (same(word, "churn")) {
         number succeeded = 0, refused = 0;
         CUresult code = churn(n[0], n[1], n[2], &succeeded, &refused);
-        tell(succeeded);
-        tell(refused);
-        return code;
+        return tell(succeeded), tell(refused), code;
     }
     if (same(word, "launchcost"))
         return measure(n[0], 1);
     if (same(word, "alloccost"))
         return measure(n[0], 0);
-    if (same(word, "sleep")) {
-        struct timespec at = {(time_t)(n[0] / 1000), (long)(n[0] % 1000) * 1000000};
-        return clock_nanosleep(CLOCK_MONOTONIC, 0, &at, NULL) == 0 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
-    }
     if (same(word, "stop"))
-        return kill(getpid(), SIGSTOP) == 0 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+        return raise(SIGSTOP) == 0 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
     return CUDA_ERROR_UNKNOWN;
 }
 

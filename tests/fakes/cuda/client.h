@@ -46,6 +46,7 @@
     X(cuMipmappedArrayDestroy, cuMipmappedArrayDestroy, 5000)                                                          \
     X(cuGraphCreate, cuGraphCreate, 10000)                                                                             \
     X(cuGraphDestroy, cuGraphDestroy, 10000)                                                                             \
+    X(cuGraphAddKernelNode, cuGraphAddKernelNode_v2, 12000)                                                            \
     X(cuGraphAddMemAllocNode, cuGraphAddMemAllocNode, 11040)                                                           \
     X(cuGraphAddMemFreeNode, cuGraphAddMemFreeNode, 11040)                                                             \
     X(cuGraphAddNode, cuGraphAddNode_v2, 12030)                                                                        \

@@ -1,4 +1,4 @@
-"""Programs that use the fake driver, and the tenants of a GPU that they run as, with limits, an account and the shim."""
+"""Programs that use the fake driver, and the tenants that they run as, with limits, an account and the shim."""
 
 from __future__ import annotations
 
@@ -35,6 +35,14 @@ def build_client(folder: Path) -> Path:
     command: list[str | Path] = ["gcc", *flags, "-o", folder / "client", *sources, f"-L{folder}", "-l:libcuda.so.1"]
     subprocess.run([*command, "-ldl"], check=True)
     return folder / "client"
+
+
+def build_clock(folder: Path) -> Path:
+    """Compile the virtual clock; returns the library that processes preload."""
+    library = folder / "libvirtual-clock.so"
+    flags = ["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    subprocess.run(["gcc", *flags, "-o", library, SOURCES / "clock.c"], check=True)
+    return library
 
 
 def build_shim(folder: Path, variant: str = "test") -> Path:

@@ -21,6 +21,7 @@
 
 #define FIRST_LOCK (1LL << 40)
 #define SECOND 1000000000ULL
+#define PF_EXITING 4U
 #define MAGIC 0x46414b4547505531ULL
 
 machine_state *machine_shared;
@@ -29,18 +30,20 @@ static int descriptor = -1;
 static int owner_pid;
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
+/* Start of a process in clock ticks after boot, 0 where it is dead or on its way to it. */
 static uint64_t start_time(int pid)
 {
     char path[64], text[1024], *field;
     FILE *file;
     unsigned long long value = 0;
+    unsigned flags = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     if ((file = fopen(path, "re")) == NULL)
         return 0;
     if (fgets(text, sizeof text, file) && (field = strrchr(text, ')')) != NULL)
-        sscanf(field + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &value);
+        sscanf(field + 2, "%*c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &flags, &value);
     fclose(file);
-    return value;
+    return flags & PF_EXITING ? 0 : value;
 }
 
 static uint64_t own_image(void)
@@ -68,6 +71,8 @@ int machine_living(const machine_process *slot)
     if (slot->planted || descriptor < 0)
         return start_time(slot->pid) == slot->start ? slot->pid : 0;
     if (fcntl(descriptor, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK)
+        return 0;
+    if (lock.l_pid == slot->pid && start_time(slot->pid) != slot->start)
         return 0;
     return lock.l_pid > 0 ? lock.l_pid : slot->pid;
 }
@@ -195,7 +200,8 @@ int machine_take(unsigned gpu, uint64_t bytes)
 {
     machine_state *all = machine_lock();
     uint64_t capacity = machine()->memory;
-    if (bytes > capacity - all->gpus[gpu].used)
+    /* a process that is being killed gives up its locks one after the other, and may hold ours longest */
+    if (bytes > capacity - all->gpus[gpu].used || bytes + all->gpus[gpu].used > all->gpus[gpu].peak)
         machine_reap();
     if (bytes > capacity - all->gpus[gpu].used) {
         machine_unlock();

@@ -202,6 +202,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
     return NVML_SUCCESS;
 }
 
+#ifndef OLD_DRIVER
 static nvmlReturn_t check_limits(nvmlDevice_t device, const void *limits, const char *group, const char *function)
 {
     int opened;
@@ -216,7 +217,6 @@ static nvmlReturn_t check_limits(nvmlDevice_t device, const void *limits, const 
     return NVML_SUCCESS;
 }
 
-#ifndef OLD_DRIVER
 nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits)
 {
     nvmlReturn_t code;

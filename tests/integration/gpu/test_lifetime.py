@@ -1,4 +1,4 @@
-"""Memory is charged as long as it lives: handles and mappings in any order, pools, graphs, forks, other programs, users."""
+"""Memory is charged as long as it lives: handles and mappings in any order, pools, graphs, processes, users."""
 
 from __future__ import annotations
 

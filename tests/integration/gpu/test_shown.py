@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ print(json.dumps({name: getattr(nvml, name)(gpu, 0, 0) for name in sys.argv[1:]}
 """
 
 
-def python(tenant: Tenant, program: str, *arguments: str) -> object:
+def python(tenant: Tenant, program: str, *arguments: str) -> Any:
     """Run a Python program as the tenant; returns the JSON that it prints."""
     command = [sys.executable, "-c", program, *arguments]
     return json.loads(
@@ -74,7 +75,7 @@ def test_nvidia_smi_shows_the_share_and_no_neighbours(tenant: Make) -> None:
     with neighbour.ready() as other, share.ready() as client:
         other.must(f"malloc 0 {5 * GIB}")
         client.must(f"malloc 0 {GIB}")
-        first, second = python(share, SMI)  # type: ignore[misc]
+        first, second = python(share, SMI)
     assert first["memory"] == first["second"] == [LIMIT, GIB, 2 * GIB]
     assert second["memory"] == second["second"] == [2 * GIB, 0, 2 * GIB]
     assert first["processes"] == [[client.process.pid, GIB]]

@@ -1,0 +1,78 @@
+"""Tenants that compute on one GPU at the same time, on a clock on which minutes pass at once."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from appliance.gpu.kinds import Compute
+from appliance.gpu.timetable import Tenant as Claim
+from appliance.gpu.timetable import plan
+from tests.fakes.cuda.clients import Answer, Bench, Tenant, gpu_uuid
+
+PERIOD_NS = 200_000_000
+START_NS = 1000 * 1_000_000_000
+"""When the virtual clock begins."""
+
+
+def shares(
+    bench: Bench,
+    clock: Path,
+    folder: Path,
+    milli: Sequence[int],
+    work: Sequence[str],
+    *,
+    seconds: int = 60,
+    mode: Compute = Compute.STRICT,
+    way: str = "proc:0",
+    processes: int = 1,
+) -> list[float]:
+    """Let tenants with these shares run their work for so many seconds; returns the part of the GPU that each got.
+
+    Work is "kernel ahead how": a kernel's name, how many launches stand between synchronisations, and how they are
+    made (0 kernel, 1 extended, 2 cooperative, 3 graph).
+    """
+    claims = [Claim(str(index), share) for index, share in enumerate(milli)]
+    windows = plan(claims, mode, PERIOD_NS, START_NS)
+    running: list[tuple[int, subprocess.Popen[str]]] = []
+    for index, share in enumerate(milli):
+        tenant = Tenant(
+            bench,
+            folder / f"sharing-{index}",
+            [0],
+            machine_folder=folder,
+            milli=share,
+            compute=mode,
+            preload=[clock, bench.shim],
+            settings={"VIRTUAL_CLOCK": str(folder / "clock"), "VIRTUAL_CLOCK_PARTIES": str(len(milli) * processes)},
+        )
+        tenant.file.schedule({gpu_uuid(0): windows[str(index)]}, START_NS)
+        for _ in range(processes):
+            command: list[str | Path] = [bench.client, way]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            running.append((index, subprocess.Popen(command, env=tenant.environment, text=True, **pipes)))
+    for index, process in running:
+        kernel, ahead, how = work[index % len(work)].split()
+        graph = ["graph 0", f"kernelnode 0 {kernel}", "instantiate 0 0"] if how == "3" else []
+        steps = ["init", "primary 0 0", f"kernel 0 {kernel}", *graph, f"spin 0 {seconds * 1000} {ahead} {how}"]
+        assert process.stdin
+        process.stdin.write("\n".join(steps) + "\n")
+        process.stdin.close()
+    got = [0.0] * len(milli)
+    for index, process in running:
+        kernel = work[index % len(work)].split()[0]
+        assert process.stdout
+        answers = [Answer.parse(line) for line in process.stdout]
+        assert process.wait(120) == 0
+        assert all(answer.code == 0 for answer in answers), answers
+        got[index] += answers[-1].told[0] * _nanoseconds(kernel) / (seconds * 1e9)
+    return got
+
+
+def _nanoseconds(kernel: str) -> int:
+    number = kernel.removeprefix("busy_")
+    for unit, factor in (("ns", 1), ("us", 1000), ("ms", 1_000_000)):
+        if number.endswith(unit):
+            return int(number.removesuffix(unit)) * factor
+    raise ValueError(kernel)

@@ -1,0 +1,112 @@
+"""The library itself: it loads everywhere or is left out without harm, and stands other preloaded libraries beside it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import docker
+import pytest
+
+from tests.fakes.cuda.build import headers
+from tests.fakes.cuda.clients import GIB, OUT_OF_MEMORY, WAYS, Bench, Tenant, build_shim
+
+Make = Callable[..., Tenant]
+LIMIT = GIB
+
+FRONT = """
+#define _GNU_SOURCE
+#include <cuda.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#undef cuMemAlloc
+CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
+{
+    CUresult (*next)(CUdeviceptr *, size_t) = (CUresult(*)(CUdeviceptr *, size_t))dlsym(RTLD_NEXT, "cuMemAlloc_v2");
+    FILE *log = fopen(getenv("FRONT_LOG"), "a");
+    fprintf(log, "%zu\\n", bytes);
+    fclose(log);
+    return next(address, bytes);
+}
+"""
+"""A profiler, say: it counts allocations and passes them on to whoever stands behind it."""
+
+
+@pytest.fixture(scope="module")
+def release(bench: Bench) -> Iterator[Path]:
+    with TemporaryDirectory(prefix="penstock-shim-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield build_shim(folder, "release")
+
+
+def output(*command: str | Path) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_nothing_newer_than_glibc_2_17_is_needed(release: Path) -> None:
+    needed = re.findall(r"\(GLIBC_(\d+)\.(\d+)(?:\.\d+)?\)", output("objdump", "-T", release))
+    assert needed
+    assert max((int(major), int(minor)) for major, minor in needed) <= (2, 17)
+    libraries = re.findall(r"NEEDED\s+(\S+)", output("objdump", "-p", release))
+    assert not [library for library in libraries if "cuda" in library or "nvidia" in library]
+
+
+def test_only_hooks_are_exported(release: Path) -> None:
+    names = [line.split()[-1] for line in output("nm", "-D", "--defined-only", release).splitlines()]
+    assert {"dlsym", "cuGetProcAddress_v2", "cuMemAlloc_v2", "nvmlDeviceGetMemoryInfo"} <= set(names)
+    assert not [name for name in names if not re.match(r"(cu[A-Z]|nvml[A-Z]|dlsym|dlvsym)", name)]
+
+
+def test_the_release_takes_no_limits_from_the_environment(tenant: Make, release: Path) -> None:
+    share = tenant(LIMIT, preload=[release])
+    with share.ready() as client:
+        assert client.must("total 0").told == (16 * GIB,)
+
+
+@pytest.mark.parametrize("way", WAYS[:2])
+def test_another_interposer_in_front_still_works(tenant: Make, bench: Bench, tmp_path: Path, way: str) -> None:
+    front, log = tmp_path / "libfront.so", tmp_path / "log"
+    command: list[str | Path] = ["gcc", "-shared", "-fPIC", "-isystem", headers(), "-x", "c", "-", "-o", front, "-ldl"]
+    subprocess.run(command, input=FRONT, text=True, check=True)
+    share = tenant(LIMIT, preload=[front, bench.shim], settings={"FRONT_LOG": str(log)})
+    with share.ready(way) as client:
+        client.must("malloc 0 1000")
+        assert client.do(f"malloc 1 {LIMIT}").code == OUT_OF_MEMORY
+        assert share.used() == share.machine.used() == 1000
+    if way == "linked":
+        assert log.read_text().split() == ["1000", str(LIMIT)]
+
+
+@pytest.fixture
+def preloading(release: Path, tmp_path: Path) -> list[str]:
+    """Mounts of a container whose every program gets the shim."""
+    entry = tmp_path / "ld.so.preload"
+    entry.write_text("/usr/lib/penstock/libpenstock-gpu.so\n")
+    return [f"{release}:/usr/lib/penstock/libpenstock-gpu.so:ro", f"{entry}:/etc/ld.so.preload:ro"]
+
+
+def test_a_static_shell_starts_with_the_preload_in_place(preloading: list[str], tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    for folder in ("bin", "etc", "usr/lib/penstock"):
+        (root / folder).mkdir(parents=True)
+    shutil.copy("/usr/bin/busybox", root / "bin" / "busybox")
+    assert (
+        "not a dynamic executable"
+        in subprocess.run(["ldd", root / "bin" / "busybox"], capture_output=True, text=True, check=False).stderr
+    )
+    engine = docker.from_env()
+    tag = "penstock-shim-static"
+    archive = subprocess.run(["tar", "-C", root, "-c", "."], capture_output=True, check=True).stdout
+    engine.api.import_image_from_data(archive, repository=tag, tag="test")
+    try:
+        command = ["/bin/busybox", "sh", "-c", "cat /etc/ld.so.preload; /bin/busybox echo started"]
+        said = engine.containers.run(f"{tag}:test", command, remove=True, volumes=preloading, network_mode="none")
+        assert said.decode().splitlines() == ["/usr/lib/penstock/libpenstock-gpu.so", "started"]
+    finally:
+        engine.images.remove(f"{tag}:test", force=True)

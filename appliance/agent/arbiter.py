@@ -15,7 +15,7 @@ from anyio import to_thread
 
 from appliance.agent.shares import Shares
 from appliance.gpu import timetable
-from appliance.gpu.kinds import Compute, Enforcement
+from appliance.gpu.kinds import Compute
 from appliance.gpu.layout import Total
 from appliance.gpu.preload import Preload
 from appliance.gpu.timetable import Tenant, Window
@@ -91,8 +91,8 @@ class Arbiter:
 
     def _tenants(self, now_ns: int) -> dict[str, list[Tenant]]:
         found: dict[str, list[Tenant]] = {}
-        for container, holding in list(self._shares.holdings.items()):
-            if holding.kind is not Enforcement.SHIM:
+        for container in list(self._shares.holdings):
+            if not self._preload.has(container):
                 continue
             parts = [share for share in self._shares.shares_of(container) if not share.is_whole]
             totals = self._totals(container) if parts else {}

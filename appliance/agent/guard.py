@@ -50,6 +50,8 @@ class Guard:
 
     async def look(self) -> bool:
         """Look once; return whether the warning of a container has changed."""
+        if not any(holding.kind in _WATCHED for holding in self._shares.holdings.values()):
+            return False
         readings = await to_thread.run_sync(self._gauge.memory)
         changed = False
         for identity, holding in list(self._shares.holdings.items()):
@@ -60,7 +62,8 @@ class Guard:
             if bool(holding.warning) != bool(over):
                 changed = True
             holding.warning = over
-            if self._over[identity] == PATIENCE:
+            # once more where it could not be stopped
+            if over and self._over[identity] % PATIENCE == 0:
                 self._shares.blame(identity, over)
                 await self._end(identity, over)
         self._over = {identity: count for identity, count in self._over.items() if identity in self._shares.holdings}

@@ -11,9 +11,9 @@ import anyio
 import structlog
 from anyio import to_thread
 
-from appliance.agent.engine import Image
+from appliance.agent.engine import Image, ImageMissingError
 from appliance.agent.protocol import ImageState, ImageStatus
-from reservoir.errors import PenstockError, UnavailableError
+from reservoir.errors import NotFoundError, PenstockError, UnavailableError
 
 log = structlog.get_logger()
 
@@ -117,3 +117,12 @@ class Images:
             )
         else:
             self._pulls.pop(reference, None)
+
+
+def not_here(image: str, missing: ImageMissingError) -> PenstockError:
+    """Return the error of a container whose image is missing and must not be pulled."""
+    return NotFoundError(
+        f"image {image} is not on this node, and it was asked not to pull it ({missing.problems[0].reason})",
+        where="image",
+        cure="bring the image onto the node, or let it be pulled",
+    )

@@ -35,13 +35,15 @@ _grants = TypeAdapter(list[GpuGrant])
 class Holding:
     """The shares of one container. `kind` holds those that are no MIG devices; `engine_id` is known once it runs.
 
-    `warning` says what is wrong while it runs, `verdict` why it was ended.
+    `warning` says by what it is over its share, `trouble` why it is not held as it should be, and `verdict` why it was
+    ended.
     """
 
     kind: Enforcement
     grants: Sequence[GpuGrant]
     engine_id: str = ""
     warning: str = ""
+    trouble: str = ""
     verdict: str = ""
 
 
@@ -123,7 +125,7 @@ class Shares:
     def attach(self, identity: str, engine_id: str, pid: int) -> None:
         """Hold a running container to its limits; raises PenstockError where that fails. It may block."""
         if holding := self.holdings.get(identity):
-            holding.engine_id = engine_id
+            holding.engine_id, holding.trouble = engine_id, ""
             for kind, shares in self._by_kind(holding.kind, holding.grants).items():
                 self._enforcers[kind].apply(identity, shares, pid)
 
@@ -134,6 +136,12 @@ class Shares:
                 "these are not the GPUs that the container has",
                 where="gpus",
                 cure=f"name each once: {', '.join(grant.uuid for grant in state.gpus) or 'it has none'}",
+            )
+        if gone := [grant.uuid for grant in wanted if grant.uuid not in self.devices]:
+            raise InputError(
+                f"this node has no GPU {', '.join(gone)} any more",
+                where="gpus",
+                cure="start the session again elsewhere",
             )
         before = {grant.uuid: grant.milli for grant in state.gpus}
         changed = [grant for grant in wanted if grant.milli != before[grant.uuid]]
@@ -171,7 +179,7 @@ class Shares:
         kinds = self._by_kind(holding.kind, holding.grants) or [holding.kind]
         update: dict[str, object] = {"gpus": list(holding.grants), "enforcement": Enforcement.weakest(kinds)}
         if state.status is ContainerStatus.RUNNING:
-            update["warning"] = holding.warning
+            update["warning"] = holding.warning or holding.trouble
         elif state.status in _FINAL and holding.verdict:
             update |= {"status": ContainerStatus.FAILED, "error": holding.verdict}
         return state.model_copy(update=update)
@@ -180,6 +188,11 @@ class Shares:
         """Return the shares of a container."""
         holding = self.holdings.get(identity)
         return list(self._shares(holding.grants)) if holding else []
+
+    def worry(self, identity: str, reason: str) -> None:
+        """Keep why a container that goes on is not held as it should be, for its state to tell."""
+        if holding := self.holdings.get(identity):
+            holding.trouble = reason
 
     def blame(self, identity: str, reason: str) -> None:
         """Keep why a container is ended, for its state to tell."""

@@ -24,7 +24,7 @@ from appliance.agent import containers, cores, threads
 from appliance.agent.cores import NO_CORES, CoreGrant
 from appliance.agent.engine import Engine, EngineAwayError, ImageMissingError
 from appliance.agent.forward import Forwarder
-from appliance.agent.images import Images
+from appliance.agent.images import Images, not_here
 from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant, Pull
 from appliance.agent.shares import Shares
 from appliance.agent.threads import blocking
@@ -126,7 +126,7 @@ class Supervisor:
                 await self._create_and_start(spec, known)
             except ImageMissingError as missing:
                 if spec.pull is Pull.NEVER:
-                    self._fail(known, _not_here(spec.image, missing))
+                    self._fail(known, not_here(spec.image, missing))
                 else:
                     self._set(known, state.model_copy(update={"status": ContainerStatus.PULLING}))
                     self._begin(self._pull_and_start(spec, known))
@@ -258,7 +258,8 @@ class Supervisor:
         if state.status is ContainerStatus.CREATING:
             async with known.lock:
                 self._set(known, await blocking(self._engine.start, state.id))
-        await self._hold(known.state)
+        await self._hold(known.state, new=state.status is ContainerStatus.CREATING)
+        self._set(known, known.state)
         await self._offer(known)
 
     async def _create_and_start(self, spec: ContainerSpec, known: _Known) -> None:
@@ -266,7 +267,7 @@ class Supervisor:
             part = await blocking(self._shares.prepare, spec.id, spec.gpus)
             await blocking(self._engine.create, spec, known.granted, part)
             state = await blocking(self._engine.start, spec.id)
-            await self._hold(state)
+            await self._hold(state, new=True)
             # whoever learns that it runs learns its ports too
             await self._offer(known, state)
             self._set(known, state)
@@ -326,21 +327,32 @@ class Supervisor:
             log.warning("ports of a session stay closed", id=state.id, reason=known.closed)
         self._set(known, state)
 
-    async def _hold(self, state: ContainerState) -> None:
-        """Hold a running container to its GPU shares; one that cannot be held is stopped, and says why."""
+    async def _hold(self, state: ContainerState, *, new: bool) -> None:
+        """Hold a running container to its GPU shares; a new one that cannot be held is stopped, and says why."""
         if not state.gpus or state.status is not ContainerStatus.RUNNING:
             return
         try:
-            inspection = await blocking(self._engine.inspect, state.id)
-            await blocking(self._shares.attach, state.id, *containers.process_of(inspection))
-        except NotFoundError:
-            # it has gone meanwhile, which its own event tells
-            return
+            # a container that has ended meanwhile is told by its own event
+            if (process := await self._process(state.id)) and process[1]:
+                await blocking(self._shares.attach, state.id, *process)
         except EngineAwayError:
             raise
         except PenstockError as error:
+            if not (process := await self._process(state.id)) or not process[1]:
+                return
+            if not new:
+                log.warning("a container is not held to its shares", id=state.id, reason=str(error))
+                self._shares.worry(state.id, str(error))
+                return
             self._shares.blame(state.id, str(error))
             await self.end(state.id, str(error))
+
+    async def _process(self, identity: str) -> tuple[str, int] | None:
+        """Return Docker's id of a container and that of its first process, 0 after its end; None where it is gone."""
+        try:
+            return containers.process_of(await blocking(self._engine.inspect, identity))
+        except NotFoundError:
+            return None
 
     async def _release(self, identity: str) -> None:
         await blocking(self._shares.release, identity)
@@ -382,11 +394,3 @@ class Supervisor:
         known.launching, known.nowhere = False, True
         log.warning("container failed", id=known.state.id, reason=str(error))
         self._set(known, known.state.model_copy(update={"status": ContainerStatus.FAILED, "error": str(error)}))
-
-
-def _not_here(image: str, missing: ImageMissingError) -> PenstockError:
-    return NotFoundError(
-        f"image {image} is not on this node, and it was asked not to pull it ({missing.problems[0].reason})",
-        where="image",
-        cure="bring the image onto the node, or let it be pulled",
-    )

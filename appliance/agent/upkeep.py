@@ -56,7 +56,7 @@ def build(settings: Settings, gpus: Gpus, accelerators: Sequence[Accelerator]) -
     telemetry = Telemetry()
     preload = Preload(settings.gpu_library, settings.gpu_folder, settings.gpu_compute)
     enforcers: dict[Enforcement, Enforcer] = {
-        Enforcement.DRIVER: Driver(telemetry),
+        Enforcement.DRIVER: Driver(telemetry, preload),
         Enforcement.MIG: Mig(),
         Enforcement.SHIM: preload,
         Enforcement.MPS: Mps(telemetry, settings.mps_folder, settings.gpu_compute),

@@ -17,7 +17,7 @@ from appliance.agent.peer import api_client
 from appliance.agent.protocol import USE_PATH, GpuUse, UseReport
 from appliance.agent.settings import Settings
 from appliance.agent.shares import Shares
-from appliance.gpu.kinds import Compute, Enforcement
+from appliance.gpu.kinds import Compute
 from appliance.gpu.layout import Total
 from appliance.gpu.preload import Preload
 from reservoir.errors import PenstockError
@@ -91,11 +91,8 @@ class Sampler:
         return min(max(total.busy_ns - before, 0) * 1000 // (now_ns - self._taken_ns), 1000)
 
     def _totals(self, identity: str) -> dict[str, Total]:
-        holding = self._shares.holdings.get(identity)
-        if not holding or holding.kind is not Enforcement.SHIM:
-            return {}
         try:
-            return self._preload.totals(identity)
+            return self._preload.totals(identity) if self._preload.has(identity) else {}
         except PenstockError:
             return {}
 

@@ -92,7 +92,12 @@ def discover(accelerators: Sequence[Accelerator]) -> Gpus:
     found = Gpus()
     for accelerator in accelerators:
         own = accelerator.discover()
-        marked = [device.model_copy(update={"accelerator": accelerator.name}) for device in own.devices]
+        # nothing is known of links between devices of different kinds
+        first = 1 + max((device.island for device in found.devices), default=-1)
+        marked = [
+            device.model_copy(update={"accelerator": accelerator.name, "island": first + device.island})
+            for device in own.devices
+        ]
         found += Gpus(marked, own.near, own.nvlink, own.driver_version, own.cuda_version)
     return found
 

@@ -1,6 +1,7 @@
 """Memory limits by NVIDIA's driver: per container and GPU, through NVML, for the container's cgroup.
 
-The driver forgets a limit with the cgroup, so nothing is left of a container that has gone.
+The driver forgets a limit with the cgroup, so nothing is left of a container that has gone. It does not share the time
+of a GPU; where the preload library is on the node, that does, and keeps to the same memory.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import structlog
 
 from appliance.agent.protocol import GpuDevice
 from appliance.gpu import cgroups
-from appliance.gpu.devices import Share
+from appliance.gpu.devices import Needs, Share
 from appliance.gpu.enforcement import Accounting, Probe
-from appliance.gpu.kinds import Enforcement
+from appliance.gpu.kinds import Compute, Enforcement
+from appliance.gpu.preload import Preload
 from appliance.gpu.telemetry import Telemetry
 from reservoir.errors import UnavailableError
 
@@ -30,10 +32,17 @@ OLDEST_DRIVER = 615
 class Driver(Accounting):
     """Limits that the driver itself holds."""
 
-    def __init__(self, telemetry: Telemetry, proc: Path = cgroups.PROC, root: Path = cgroups.ROOT) -> None:
-        """Prepare for calls of NVML; `proc` and `root` are where processes and cgroups are found."""
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        preload: Preload | None = None,
+        proc: Path = cgroups.PROC,
+        root: Path = cgroups.ROOT,
+    ) -> None:
+        """Prepare for calls of NVML; `preload` shares time, `proc` and `root` are where processes and cgroups are."""
         super().__init__(Enforcement.DRIVER)
         self._telemetry = telemetry
+        self._preload = preload
         self._proc = proc
         self._root = root
 
@@ -51,6 +60,16 @@ class Driver(Accounting):
         except (pynvml.NVMLError, ValueError) as error:
             return Probe(False, f"the driver has no memory limits for these GPUs: {error}")
         return Probe(True, f"driver {version} limits memory per container")
+
+    def prepare(self, container: str, shares: Sequence[Share]) -> None:
+        """Write what the preload library needs to share time, where it is to; raises UnavailableError."""
+        preload = self._preload
+        if preload and preload.compute is not Compute.OFF and preload.probe([]).available:
+            preload.prepare(container, shares)
+
+    def needs(self, container: str, shares: Sequence[Share]) -> Needs:
+        """Return what the preload library needs, where it shares time."""
+        return self._preload.needs(container, shares) if self._preload and self._preload.has(container) else Needs()
 
     def apply(self, container: str, shares: Sequence[Share], pid: int) -> None:
         """Set the limits of the container's cgroup, the share as both what is guaranteed and what is allowed.
@@ -72,6 +91,8 @@ class Driver(Accounting):
                     cure="see `nvidia-smi memory-limits` on the node, or put another kind of enforcement first",
                 ) from error
             log.info("the driver holds a limit", id=container, gpu=share.device.uuid, memory_mib=share.memory_mib)
+        if self._preload and self._preload.has(container):
+            self._preload.apply(container, shares, pid)
 
     def _limits(self, uuid: str, group: Path) -> None:
         """Ask for the limits of a cgroup; raises NVMLError where the GPU knows no limits at all."""

@@ -77,6 +77,10 @@ class Preload(Accounting):
             file.close()
         shutil.rmtree(self._folder / container, ignore_errors=True)
 
+    def has(self, container: str) -> bool:
+        """Return whether the library is in a container."""
+        return container in self._files or (self._folder / container / "limits/limits").exists()
+
     def limits(self, container: str) -> LimitsFile:
         """Return the limits file of a container; raises UnavailableError where it has none that can be used."""
         if container not in self._files:

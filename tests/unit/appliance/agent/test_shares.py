@@ -160,6 +160,9 @@ def test_a_change_names_the_same_gpus_and_no_slice(tmp_path: Path) -> None:
     node = Node(tmp_path, GPU, SECOND, SLICE)
     running = node.run("c1", grant(GPU, 250), grant(SLICE, 250))
     node.shares.check_change(running, [grant(SLICE, 250), grant(GPU, 250)])
+    gone = state("c2", grant(SIMULATED, 500))
+    with pytest.raises(InputError, match="has no GPU SIM-1 any more"):
+        node.shares.check_change(gone, [grant(SIMULATED, 250)])
     for wanted, reason in (
         ([grant(GPU, 500)], "not the GPUs that the container has"),
         ([grant(GPU, 500), grant(GPU, 500)], "not the GPUs that the container has"),
@@ -185,6 +188,15 @@ def test_a_container_keeps_its_kind_and_the_node_goes_on_with_it_until_the_last_
     assert node.shares.settle([])
     found = node.shares.describe(BARE)
     assert (found.enforcement, found.enforcement_pending) == (Enforcement.SHIM, "")
+
+
+def test_a_container_that_goes_on_without_its_limits_says_so_until_they_hold_again(tmp_path: Path) -> None:
+    node = Node(tmp_path, GPU)
+    running = node.run("c1", grant(GPU, 250))
+    node.shares.worry("c1", "the limits cannot be read")
+    assert node.shares.dress(running).warning == "the limits cannot be read"
+    node.shares.attach("c1", "engine-c1", 1)
+    assert node.shares.dress(running).warning == ""
 
 
 def test_slices_never_stand_in_the_way_of_another_kind(tmp_path: Path) -> None:

@@ -40,6 +40,13 @@ def test_another_kind_comes_by_its_entry_point(tmp_path: Path, monkeypatch: pyte
     assert loaded[0].needs(found.devices[:1]).environment["FAKE_VISIBLE_DEVICES"] == "0"
 
 
+def test_devices_of_different_kinds_share_no_island(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    accelerator.install(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    kinds = [Simulated("worker1", 4, "Lab GPU", 8192, 2), *accelerators.load(["fake"])]
+    assert [device.island for device in accelerators.discover(kinds).devices] == [0, 0, 1, 1, 2]
+
+
 def test_what_nothing_offers_is_named_with_what_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     accelerator.install(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

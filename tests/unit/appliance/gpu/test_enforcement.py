@@ -11,6 +11,7 @@ from appliance.agent.protocol import GpuDevice
 from appliance.gpu import enforcement
 from appliance.gpu.cgroups import container_in, container_of, folder_of, is_unified
 from appliance.gpu.devices import Needs, Share
+from appliance.gpu.driver import Driver
 from appliance.gpu.enforcement import Accounting, Choice, Probe
 from appliance.gpu.kinds import Compute, Enforcement
 from appliance.gpu.layout import Limit, Total
@@ -133,6 +134,22 @@ def test_nothing_is_left_of_a_container_that_has_gone(preload: Preload, tmp_path
     assert list((tmp_path / "gpu").iterdir()) == []
     with pytest.raises(UnavailableError):
         preload.limits("c1")
+
+
+def test_under_the_drivers_limits_the_library_shares_the_time(preload: Preload, tmp_path: Path) -> None:
+    driver = Driver(Telemetry(), preload)
+    driver.prepare("c1", [QUARTER])
+    assert driver.needs("c1", [QUARTER]) == preload.needs("c1", [QUARTER])
+    assert preload.limits("c1").limits() == [Limit("GPU-1", 2048 << 20, 250, Compute.FAIR)]
+
+
+def test_without_a_library_or_with_shared_time_off_the_driver_needs_nothing_in_the_container(tmp_path: Path) -> None:
+    library = tmp_path / "lib.so"
+    for compute in (Compute.STRICT, Compute.OFF):
+        driver = Driver(Telemetry(), Preload(library, tmp_path / "gpu", compute))
+        driver.prepare("c1", [QUARTER])
+        assert driver.needs("c1", [QUARTER]) == Needs()
+        library.touch()
 
 
 def mps(tmp_path: Path, compute: Compute = Compute.FAIR) -> Mps:

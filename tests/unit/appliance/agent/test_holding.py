@@ -1,0 +1,181 @@
+"""What the supervisor does about shares: containers that cannot be held, and shares that change while one runs."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from appliance.agent import containers
+from appliance.agent.engine import Engine
+from appliance.agent.forward import Forwarder
+from appliance.agent.images import Images
+from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant
+from appliance.agent.shares import Part
+from appliance.agent.supervisor import Supervisor
+from reservoir.errors import ConflictError, InputError, NotFoundError, UnavailableError
+from tests.unit.appliance.agent.test_shares import Node, grant
+from tests.unit.appliance.gpu.samples import GPU, SECOND
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Docker:
+    """An engine whose containers run until they are stopped; `ends` lets them end by themselves at their start."""
+
+    def __init__(self) -> None:
+        self.inspections: dict[str, dict[str, Any]] = {}
+        self.ends = False
+
+    def create(self, spec: ContainerSpec, granted: object, part: Part) -> None:
+        labels = containers.creation(spec, needs=part.needs, kind=part.kind)["labels"]
+        state = {"Status": "created", "Error": "", "ExitCode": 0, "Pid": 0}
+        times = {"StartedAt": "2026-01-02T03:04:05Z", "FinishedAt": "0001-01-01T00:00:00Z"}
+        self.inspections[spec.id] = {
+            "Id": f"engine-{spec.id}",
+            "Config": {"Labels": labels},
+            "HostConfig": {"Memory": 0},
+            "State": {**state, **times},
+        }
+
+    def start(self, identity: str) -> ContainerState:
+        self.inspections[identity]["State"] |= {"Status": "running", "Pid": 7}
+        state = self.state(identity)
+        if self.ends:
+            self.stop(identity, 0)
+        return state
+
+    def stop(self, identity: str, grace_s: int) -> None:
+        self.inspections[identity]["State"] |= {"Status": "exited", "Pid": 0}
+
+    def remove(self, identity: str, grace_s: int) -> None:
+        self.inspections.pop(identity, None)
+
+    def inspect(self, identity: str) -> Mapping[str, Any]:
+        return self.inspections[identity]
+
+    def inspect_all(self) -> list[Mapping[str, Any]]:
+        return list(self.inspections.values())
+
+    def state(self, identity: str) -> ContainerState:
+        return containers.state_of(self.inspections[identity])
+
+
+class Supervised:
+    """A supervisor of containers on two GPUs that a kind holds which a test lets refuse."""
+
+    def __init__(self, folder: Path, docker: Docker | None = None) -> None:
+        self.docker = docker or Docker()
+        self.node = Node(folder, GPU, SECOND)
+        engine = cast("Engine", self.docker)
+        forwarder = Forwarder(ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1))
+        self.supervisor = Supervisor(
+            engine,
+            Images(engine),
+            forwarder,
+            shares=self.node.shares,
+            near={},
+            node_cores=(0,),
+            mount_roots=[],
+        )
+
+    async def launch(self, identity: str, *grants: GpuGrant) -> ContainerState:
+        return await self.supervisor.launch(
+            ContainerSpec(
+                id=identity,
+                session_id="s",
+                session_name="n",
+                project="p",
+                user="u",
+                image="i",
+                gpus=list(grants),
+            )
+        )
+
+    def state(self, identity: str) -> ContainerState:
+        return next(state for state in self.supervisor.states() if state.id == identity)
+
+
+async def test_a_new_container_that_cannot_be_held_is_stopped_and_says_why(tmp_path: Path) -> None:
+    node = Supervised(tmp_path)
+    node.node.shim.refuses = True
+    await node.launch("c1", grant(GPU, 250))
+    assert node.docker.inspections["c1"]["State"]["Status"] == "exited"
+    await node.supervisor.rebuild()
+    state = node.state("c1")
+    assert (state.status, state.error.startswith("no")) == (ContainerStatus.FAILED, True)
+
+
+async def test_a_container_that_has_ended_before_it_could_be_held_has_not_failed(tmp_path: Path) -> None:
+    node = Supervised(tmp_path)
+    node.node.shim.refuses = node.docker.ends = True
+    await node.launch("c1", grant(GPU, 250))
+    await node.supervisor.rebuild()
+    assert (node.state("c1").status, node.state("c1").error) == (ContainerStatus.EXITED, "")
+
+
+async def test_a_container_that_runs_already_goes_on_and_its_state_warns(tmp_path: Path) -> None:
+    before = Supervised(tmp_path)
+    await before.launch("c1", grant(GPU, 250))
+    node = Supervised(tmp_path, before.docker)
+    node.node.shim.refuses = True
+    await node.supervisor.rebuild()
+    assert (node.state("c1").status, node.state("c1").warning) == (ContainerStatus.RUNNING, "no.")
+    node.node.shim.refuses = False
+    await node.supervisor.rebuild()
+    assert node.state("c1").warning == ""
+
+
+async def test_a_change_that_cannot_be_held_is_taken_back(tmp_path: Path) -> None:
+    node = Supervised(tmp_path)
+    await node.launch("c1", grant(GPU, 250))
+    node.node.shim.refuses = True
+    with pytest.raises(UnavailableError):
+        await node.supervisor.resize("c1", [grant(GPU, 750)])
+    assert node.state("c1").gpus == [grant(GPU, 250)]
+    await node.launch("c2", grant(GPU, 750))
+
+
+async def test_two_that_grow_at_once_never_get_more_than_the_gpu(tmp_path: Path) -> None:
+    node = Supervised(tmp_path)
+    await node.launch("c1", grant(GPU, 250))
+    await node.launch("c2", grant(GPU, 250))
+    answers = await asyncio.gather(
+        *(node.supervisor.resize(identity, [grant(GPU, 750)]) for identity in ("c1", "c2")), return_exceptions=True
+    )
+    assert [type(answer) for answer in answers].count(ConflictError) == 1
+    assert sum(state.gpus[0].milli for state in node.supervisor.states()) == 1000
+
+
+async def test_only_what_runs_can_change(tmp_path: Path) -> None:
+    node = Supervised(tmp_path)
+    with pytest.raises(NotFoundError):
+        await node.supervisor.resize("c1", [grant(GPU, 250)])
+    await node.launch("c1", grant(GPU, 250))
+    with pytest.raises(InputError):
+        await node.supervisor.resize("c1", [grant(SECOND, 250)])
+    node.docker.stop("c1", 0)
+    await node.supervisor.rebuild()
+    with pytest.raises(ConflictError, match="does not run"):
+        await node.supervisor.resize("c1", [grant(GPU, 500)])
+
+
+async def test_an_ended_container_lets_go_of_its_shares(tmp_path: Path) -> None:
+    node = Supervised(tmp_path)
+    await node.launch("c1", grant(GPU, 1000))
+    node.docker.stop("c1", 0)
+    await node.supervisor.rebuild()
+    await node.launch("c2", grant(GPU, 1000))
+    async with asyncio.timeout(5):
+        while "c1" in node.node.shares.holdings:  # noqa: ASYNC110 -- it happens in a task of the supervisor
+            await asyncio.sleep(0.005)
+    assert node.node.shim.removed == ["c1"]

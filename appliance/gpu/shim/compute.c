@@ -131,8 +131,8 @@ static uint64_t drain(int gpu, struct gate *gate)
         return now;
     }
     do {
-        uint64_t wait = now < expected ? (expected - now) / 2 : (now - from) / 32;
-        psg_sleep_until(now + clamp(wait, 20 * MICROSECOND, 2 * MILLISECOND));
+        uint64_t wait = now < expected ? (expected - now) / 4 : (now - expected) / 8;
+        psg_sleep_until(now + clamp(wait, 20 * MICROSECOND, PATIENCE / 4));
         now = psg_now();
         struct psg_total *total = psg_total(gpu);
         if (total)
@@ -158,11 +158,23 @@ static void count(int gpu, struct gate *gate, uint64_t now)
     }
 }
 
-/* A launch goes at the end of a lease if the larger part of it still lies within. */
-static bool fits(const struct gate *gate, uint64_t now)
+/* A launch that ends after the lease makes debt, one that is held back leaves credit; it goes where that comes out nearer
+ * to none. It starts behind what is queued already. */
+static bool fits(int gpu, const struct gate *gate, uint64_t now)
 {
     uint64_t until = atomic_load_explicit(&gate->until, memory_order_relaxed);
-    return now < until && now + atomic_load_explicit(&gate->average, memory_order_relaxed) / 2 < until;
+    uint64_t average = atomic_load_explicit(&gate->average, memory_order_relaxed);
+    uint64_t queued = atomic_load_explicit(&gate->from, memory_order_relaxed) +
+                      atomic_load_explicit(&gate->pending, memory_order_relaxed) * average;
+    uint64_t start = queued > now ? queued : now;
+    if (start >= until)
+        return false;
+    struct psg_total *total = until - start < average ? psg_total(gpu) : NULL;
+    if (!total)
+        return true;
+    int64_t half = (int64_t)average / 2, debt = __atomic_load_n(&total->debt_ns, __ATOMIC_RELAXED);
+    debt = debt > half ? half : debt < -half ? -half : debt;
+    return (int64_t)(until - start) >= half + debt;
 }
 
 static void start_slice(struct gate *gate, uint64_t now)
@@ -180,7 +192,7 @@ static uint64_t next_lease(int gpu, struct gate *gate)
     if (until) {
         gate->used = until;
         if (gate->planned)
-            psg_left_over(gpu, now, until, atomic_load(&gate->average) / 2);
+            psg_left_over(gpu, now, until, atomic_load(&gate->average));
         atomic_store(&gate->until, 0);
     }
     uint64_t again = UINT64_MAX;
@@ -205,18 +217,20 @@ static void wait_for_lease(int gpu, struct gate *gate, CUstream stream)
 {
     pthread_mutex_lock(&gate->lock);
     uint64_t now = psg_now();
-    if (!fits(gate, now)) {
-        now = next_lease(gpu, gate);
-        start_slice(gate, now);
-    } else if (atomic_load(&gate->pending) >= atomic_load(&gate->bound)) {
-        now = drain(gpu, gate);
-        if (!fits(gate, psg_now()))
+    unsigned pending = atomic_load(&gate->pending);
+    if (pending && (pending >= atomic_load(&gate->bound) || !fits(gpu, gate, now))) {
+        drain(gpu, gate);
+        now = psg_now();
+        pending = 0;
+    }
+    if (!pending) {
+        if (!fits(gpu, gate, now))
             now = next_lease(gpu, gate);
         start_slice(gate, now);
     }
     watch(gate, stream);
     if (atomic_fetch_add(&gate->pending, 1) == 0)
-        atomic_store(&gate->from, psg_now());
+        atomic_store(&gate->from, now);
     pthread_mutex_unlock(&gate->lock);
 }
 
@@ -239,7 +253,7 @@ static void admit(int gpu, CUstream stream)
     uint64_t now = psg_now();
     count(gpu, gate, now);
     unsigned pending = atomic_load_explicit(&gate->pending, memory_order_relaxed);
-    if (pending > 0 && pending < atomic_load_explicit(&gate->bound, memory_order_relaxed) && fits(gate, now) &&
+    if (pending > 0 && pending < atomic_load_explicit(&gate->bound, memory_order_relaxed) && fits(gpu, gate, now) &&
         atomic_load_explicit(&gate->stream, memory_order_relaxed) == tag(stream))
         atomic_fetch_add_explicit(&gate->pending, 1, memory_order_relaxed);
     else

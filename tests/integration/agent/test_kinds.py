@@ -87,6 +87,14 @@ def test_where_the_driver_cannot_it_says_why(
     assert ask(library, unified, PROBE, FAKE_GPU_DRIVER="615.43.02") == [False, "the machine has no cgroup v2"]
 
 
+def test_a_library_from_before_there_were_limits_is_no_trouble(
+    unified: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    old = cuda.build(tmp_path_factory.mktemp("old"), old_driver=True)
+    available, reason = ask(old, unified, PROBE, FAKE_GPU_DRIVER="615.43.02")
+    assert (available, "Function Not Found" in reason) == (False, True)
+
+
 def test_limits_are_set_for_the_containers_cgroup_and_follow_its_shares(library: Path, unified: Path) -> None:
     group = unified / "cgroup" / GROUP
     group.mkdir(parents=True)

@@ -113,6 +113,8 @@ bench: bundle ## Figures, one JSON line each; the last ones start the demo's lab
 	@for seed in 42 43 44 45; do for pods in $(OPENB)/openb_pod_list_*.csv; do \
 	  $(BIN)/python tests/bench/openb.py --nodes $(OPENB)/openb_node_list_gpu_node.csv --pods $$pods --seed $$seed || exit 1; \
 	done; done
+	$(SAY) "GPU shares: cost of the shim, 300 starts, shares kept, on the fake driver"
+	@$(BIN)/python -m tests.bench.shim
 	$(SAY) "Scheduler: decisions, a cycle, a reclaim at 2,000 and 10,000 nodes"
 	@$(BIN)/python tests/bench/scale.py --nodes 2000 --gpus 8 --sessions 10000
 	@$(BIN)/python tests/bench/scale.py --nodes 10000 --gpus 8 --sessions 50000

@@ -31,7 +31,18 @@ def gpu_uuid(index: int) -> str:
 def build_client(folder: Path) -> Path:
     """Compile the client into a folder that has the fake libraries; returns its path."""
     sources = [SOURCES / "client.c", SOURCES / "churn.c"]
-    flags = ["-std=gnu17", "-O1", "-g", "-fPIE", "-pie", "-Wall", "-Wextra", "-Werror", "-isystem", headers()]
+    flags: list[str | Path] = [
+        "-std=gnu17",
+        "-O1",
+        "-g",
+        "-fPIE",
+        "-pie",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-isystem",
+        headers(),
+    ]
     command: list[str | Path] = ["gcc", *flags, "-o", folder / "client", *sources, f"-L{folder}", "-l:libcuda.so.1"]
     subprocess.run([*command, "-ldl"], check=True)
     return folder / "client"
@@ -51,7 +62,7 @@ def build_shim(folder: Path, variant: str = "test") -> Path:
     Variants are those of its Makefile: `test`, `sanitized` (address; the one for threads lies beside it), `release`.
     """
     source = ROOT / "appliance" / "gpu" / "shim"
-    command = ["make", "-s", "-C", source, variant, f"PYTHON={sys.executable}", f"OUT={folder}"]
+    command: list[str | Path] = ["make", "-s", "-C", source, variant, f"PYTHON={sys.executable}", f"OUT={folder}"]
     subprocess.run(command, check=True)
     suffix = {"test": "-test", "sanitized": "-address", "release": ""}[variant]
     return folder / f"libpenstock-gpu{suffix}.so"
@@ -193,3 +204,35 @@ class Tenant:
     def used(self, gpu: int = 0) -> int:
         """Bytes that the account charges on a GPU."""
         return self.total(gpu).used_bytes
+
+
+def crowd(share: Tenant, count: int, *commands: str, timeout: float = 280) -> list[list[Answer]]:
+    """Run as many clients at the same time, "SEED" in commands being the number of each; returns their answers.
+
+    Raises AssertionError where one fails or says anything of errors.
+    """
+    text = "\n".join(["init", "primary 0 0", *commands, ""])
+    clients = [start(share) for _ in range(count)]
+    for number, client in enumerate(clients):
+        feed(client, text.replace("SEED", str(number + 1)))
+    answers = []
+    for client in clients:
+        output, errors = client.communicate(timeout=timeout)
+        assert (client.returncode, errors) == (0, "")
+        answers.append([Answer.parse(line) for line in output.splitlines()])
+    return answers
+
+
+def start(share: Tenant, way: str = "proc:0") -> subprocess.Popen[str]:
+    """Start a client that waits for all its commands at once."""
+    command: list[str | Path] = [share.bench.client, way]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=share.environment, text=True, stdin=pipe, stdout=pipe, stderr=pipe)
+
+
+def feed(client: subprocess.Popen[str], text: str) -> None:
+    """Give a client all its commands."""
+    assert client.stdin
+    client.stdin.write(text)
+    client.stdin.close()
+    client.stdin = None

@@ -9,7 +9,7 @@ from pathlib import Path
 from appliance.gpu.kinds import Compute
 from appliance.gpu.timetable import Tenant as Claim
 from appliance.gpu.timetable import plan
-from tests.fakes.cuda.clients import Answer, Bench, Tenant, gpu_uuid
+from tests.fakes.cuda.clients import Answer, Bench, Tenant, feed, gpu_uuid, start
 
 PERIOD_NS = 200_000_000
 START_NS = 1000 * 1_000_000_000
@@ -48,24 +48,18 @@ def shares(
             settings={"VIRTUAL_CLOCK": str(folder / "clock"), "VIRTUAL_CLOCK_PARTIES": str(len(milli) * processes)},
         )
         tenant.file.schedule({gpu_uuid(0): windows[str(index)]}, START_NS)
-        for _ in range(processes):
-            command: list[str | Path] = [bench.client, way]
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-            running.append((index, subprocess.Popen(command, env=tenant.environment, text=True, **pipes)))
+        running += [(index, start(tenant, way)) for _ in range(processes)]
     for index, process in running:
         kernel, ahead, how = work[index % len(work)].split()
         graph = ["graph 0", f"kernelnode 0 {kernel}", "instantiate 0 0"] if how == "3" else []
         steps = ["init", "primary 0 0", f"kernel 0 {kernel}", *graph, f"spin 0 {seconds * 1000} {ahead} {how}"]
-        assert process.stdin
-        process.stdin.write("\n".join(steps) + "\n")
-        process.stdin.close()
+        feed(process, "\n".join([*steps, ""]))
     got = [0.0] * len(milli)
     for index, process in running:
         kernel = work[index % len(work)].split()[0]
-        assert process.stdout
-        answers = [Answer.parse(line) for line in process.stdout]
-        assert process.wait(120) == 0
-        assert all(answer.code == 0 for answer in answers), answers
+        output, errors = process.communicate(timeout=120)
+        answers = [Answer.parse(line) for line in output.splitlines()]
+        assert (process.returncode, errors, [answer.code for answer in answers if answer.code]) == (0, "", [])
         got[index] += answers[-1].told[0] * _nanoseconds(kernel) / (seconds * 1e9)
     return got
 

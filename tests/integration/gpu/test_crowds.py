@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.fakes.cuda.clients import GIB, MIB, Answer, Bench, Tenant, build_shim
+from tests.fakes.cuda.clients import GIB, MIB, Bench, Tenant, build_shim, crowd
 
 Make = Callable[..., Tenant]
 LIMIT = GIB
@@ -24,31 +24,10 @@ def sanitized(bench: Bench) -> Iterator[Path]:
         yield build_shim(Path(folder), "sanitized")
 
 
-def run(share: Tenant, count: int, *commands: str, timeout: float = 280) -> list[list[Answer]]:
-    """Run as many clients at the same time; returns the answers of each."""
-    text = "\n".join(["init", "primary 0 0", *commands, ""])
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    clients = [
-        subprocess.Popen([share.bench.client, "proc:0"], env=share.environment, text=True, **pipes)
-        for _ in range(count)
-    ]
-    for number, client in enumerate(clients):
-        assert client.stdin
-        client.stdin.write(text.replace("SEED", str(number + 1)))
-        client.stdin.close()
-        client.stdin = None
-    answers = []
-    for client in clients:
-        output, errors = client.communicate(timeout=timeout)
-        assert (client.returncode, errors) == (0, "")
-        answers.append([Answer.parse(line) for line in output.splitlines()])
-    return answers
-
-
 def test_eight_processes_with_a_hundred_thousand_random_operations_never_exceed_the_limit(tenant: Make) -> None:
     share = tenant(LIMIT)
     with share.ready() as watcher:
-        for answers in run(share, 8, f"churn 100000 SEED {LIMIT // 16}"):
+        for answers in crowd(share, 8, f"churn 100000 SEED {LIMIT // 16}"):
             assert all(answer.code == 0 for answer in answers)
             succeeded, refused = answers[-1].told
             assert succeeded > 50_000
@@ -79,7 +58,7 @@ def test_sanitizers_find_nothing_in_random_operations(
         "TSAN_OPTIONS": "halt_on_error=1:report_signal_unsafe=0",
     }
     share = tenant(LIMIT, preload=[*found, library], settings=options)
-    for answers in run(share, 2, f"churn 20000 SEED {LIMIT // 8}", "kernel 0 busy_10us", "spin 0 200 4 0"):
+    for answers in crowd(share, 2, f"churn 20000 SEED {LIMIT // 8}", "kernel 0 busy_10us", "spin 0 200 4 0"):
         assert all(answer.code == 0 for answer in answers)
     assert share.machine.peak() <= LIMIT
     assert share.used() == share.machine.used() == 0
@@ -90,7 +69,7 @@ def test_three_hundred_processes_start_at_the_same_time(tenant: Make) -> None:
 
     def start(share: Tenant) -> tuple[float, float]:
         before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-        assert all(answers[-1].code == 0 for answers in run(share, count, "malloc 0 1000000"))
+        assert all(answers[-1].code == 0 for answers in crowd(share, count, "malloc 0 1000000"))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         return time.monotonic() - begun, used / count

@@ -32,7 +32,7 @@ def kill_after(stepper: Path, share: Tenant, steps: int, before: str, call: str)
     # the tracer itself does without the shim
     environment = {name: value for name, value in share.environment.items() if name != "LD_PRELOAD"}
     preload = f"LD_PRELOAD={share.environment['LD_PRELOAD']}"
-    command = [stepper, str(steps), "/usr/bin/env", preload, share.bench.client, "proc:0"]
+    command: list[str | Path] = [stepper, str(steps), "/usr/bin/env", preload, share.bench.client, "proc:0"]
     result = subprocess.run(
         command, input=commands, env=environment, capture_output=True, text=True, check=True, timeout=60
     )

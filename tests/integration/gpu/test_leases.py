@@ -32,7 +32,7 @@ def clock(bench: Bench) -> Path:
         ["busy_2ms 4 2"],
         ["busy_2ms 4 3"],
     ],
-    ids=lambda work: " and ".join(work),
+    ids=" and ".join,
 )
 @pytest.mark.parametrize("milli", [[300, 700], [500, 250, 250]], ids=str)
 @pytest.mark.parametrize("mode", [Compute.STRICT, Compute.FAIR])

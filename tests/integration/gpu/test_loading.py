@@ -1,4 +1,4 @@
-"""The library itself: it loads everywhere or is left out without harm, and stands other preloaded libraries beside it."""
+"""The library itself: it loads everywhere or is left out without harm, and bears other libraries beside it."""
 
 from __future__ import annotations
 

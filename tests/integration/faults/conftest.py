@@ -20,7 +20,7 @@ def whole_site(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -
 def site(whole_site: FaultySite) -> Iterator[FaultySite]:
     yield whole_site
     behaviour = whole_site.fleet.fleet.behaviour
-    behaviour.pull_s = behaviour.start_s = behaviour.remove_s = 0.0
+    behaviour.pull_s = behaviour.start_s = behaviour.remove_s = behaviour.resize_s = 0.0
     behaviour.copies, behaviour.late, behaviour.mute = 1, False, False
     for session in whole_site.sessions():
         whole_site.delete(session["name"], session["project"])

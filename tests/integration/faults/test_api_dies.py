@@ -60,6 +60,22 @@ def test_while_it_is_deleted(site: FaultySite) -> None:
     site.check()
 
 
+def test_while_its_share_is_changed(site: FaultySite) -> None:
+    """Lowered and raised while the agent is told: in the end agent and database agree on what was asked for."""
+    site.fleet.fleet.behaviour.resize_s = 0.5
+    for name in ("shared", "beside"):
+        site.submit(name, gpu_milli=500)
+        site.reaches(name, "RUNNING")
+    for milli in (250, 500, 300):
+        site.call("PATCH", "/sessions/shared", {"gpu_milli": milli}, project="team-a")
+        site.kill()
+        site.start()
+        site.until(lambda: site.session("shared")["resize_milli"] is None)
+        assert site.session("shared")["gpu_milli"] == milli
+        site.check()
+    assert site.session("shared")["attempt"] == 0
+
+
 def test_while_it_is_taken_back(site: FaultySite) -> None:
     """team-a uses all eight GPUs; team-b asks for its four, and the API dies while room is made."""
     for number in range(8):

@@ -1,0 +1,89 @@
+"""Shares on PostgreSQL: raises, lowered shares and submissions at once never give a GPU away twice; use over time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from api.database import now
+from appliance.agent.protocol import USE_PATH, GpuUse, UseReport
+from tests.integration.api_postgresql import new_database, running_server
+from tests.unit.api.conftest import V1, Cluster, ok, running_cluster
+
+pytestmark = pytest.mark.anyio
+
+PROJECT = {"project": "team-a"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Path]:
+    with running_server() as folder:
+        yield folder
+
+
+@pytest.fixture
+async def cluster(server: Path) -> AsyncIterator[Cluster]:
+    async with running_cluster(new_database(server)) as running:
+        await running.add_node("worker1", 1)
+        await running.add_image()
+        await running.add_project("team-a", 4000)
+        yield running
+
+
+async def test_a_gpu_is_never_given_away_twice(cluster: Cluster) -> None:
+    for name in "abc":
+        await cluster.submit(name, 200)
+    await cluster.manager.settle()
+    for round_, wanted in enumerate((500, 300, 600, 100, 400)):
+        await asyncio.gather(
+            *(cluster.admin.patch(f"{V1}/sessions/{n}", params=PROJECT, json={"gpu_milli": wanted}) for n in "abc"),
+            cluster.submit(f"more-{round_}", 150),
+            cluster.manager.settle(),
+        )
+        await cluster.manager.settle()
+        node = await ok(cluster.admin.get(f"{V1}/nodes/worker1"))
+        held = [gpu.milli for state in cluster.engine.containers.values() for gpu in state.gpus]
+        assert node["used_milli"] == sum(held) <= 1000
+        assert (await ok(cluster.admin.get(f"{V1}/projects/team-a")))["used_milli"] == sum(held)
+        assert {(await cluster.session(name))["resize_milli"] for name in "abc"} == {None}
+
+
+async def test_use_is_written_once_and_shown_in_steps(cluster: Cluster) -> None:
+    await cluster.submit("a", 500)
+    await cluster.manager.settle()
+    session = await cluster.session("a")
+    moment = now().replace(microsecond=0)
+    samples = [
+        GpuUse(
+            container_id=f"session-{session['id']}-0-0",
+            session_id=session["id"],
+            uuid="GPU-worker1-0",
+            at=moment - timedelta(seconds=15 * number),
+            memory_mib=1000 + number,
+            busy_permille=500 if number % 2 else None,
+            processes=1,
+        )
+        for number in range(100)
+    ]
+    body = UseReport(name="worker1", samples=samples).model_dump(mode="json")
+    async with cluster.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": "worker1"}) as agent:
+        for _ in range(2):
+            assert (await agent.post(USE_PATH, json=body)).status_code == 204
+    query = {**PROJECT, "since": (moment - timedelta(hours=1)).isoformat(), "points": "10"}
+    shown = await ok(cluster.admin.get(f"{V1}/sessions/a/use", params=query))
+    (series,) = shown["series"]
+    assert len(series["points"]) <= 10
+    assert max(point["memory_mib"] for point in series["points"]) == 1099
+    assert {point["busy_permille"] for point in series["points"]} == {500}
+    cluster.manager._rules._tidied = float("-inf")
+    await cluster.manager._rules._forget_use(now() + timedelta(days=30))
+    assert (await ok(cluster.admin.get(f"{V1}/sessions/a/use", params=query)))["series"] == []

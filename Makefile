@@ -77,8 +77,7 @@ check: setup ## The fast tier: lint, types, unit tests
 
 integration: bundle
 	$(SAY) "Integration tests: Docker Engine, PostgreSQL, apt, debootstrap"
-	@$(BIN)/pytest tests/integration -v --ignore tests/integration/reservoir
-	@$(BIN)/pytest tests/integration/reservoir -v -n 2 --dist loadfile
+	@$(BIN)/pytest tests/integration -v -n 2 --dist loadgroup
 
 molecule: bundle
 	$(SAY) "Molecule: roles on one lab node, from the dry run to the check of the result"
@@ -115,6 +114,9 @@ bench: bundle ## Figures, one JSON line each; the last ones start the demo's lab
 	done; done
 	$(SAY) "GPU shares: cost of the shim, 300 starts, shares kept, on the fake driver"
 	@$(BIN)/python -m tests.bench.shim
+	$(SAY) "GPU shares: what a session costs a program that computes; 50 small trainings on whole and shared GPUs, simulated"
+	@$(BIN)/python -m tests.bench.overhead
+	@$(BIN)/python -m tests.bench.shares
 	$(SAY) "Scheduler: decisions, a cycle, a reclaim at 2,000 and 10,000 nodes"
 	@$(BIN)/python tests/bench/scale.py --nodes 2000 --gpus 8 --sessions 10000
 	@$(BIN)/python tests/bench/scale.py --nodes 10000 --gpus 8 --sessions 50000

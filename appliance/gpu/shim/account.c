@@ -5,7 +5,7 @@
  * there. So at every moment the total is the sum of all slots, and a slot whose process is gone can be emptied by anybody. */
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -112,27 +112,69 @@ static void empty(struct psg_account *account, int slot)
 
 /* Slots ----------------------------------------------------------------------------------------------------------- */
 
-static uint64_t started(void)
+/* What /proc tells of a process, by the numbers of proc(5). */
+struct status {
+    char state;          /* 3 */
+    uint64_t threads;    /* 20 */
+    uint64_t start;      /* 22 */
+    uint64_t size;       /* 23: 0 when it has lost its memory, at its end */
+};
+
+static bool read_status(const char *path, struct status *status)
 {
     char text[1024];
-    int file = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);
     if (file >= 0)
         close(file);
     if (length <= 0)
-        return 0;
+        return false;
     text[length] = 0;
     /* The name of the program may hold blanks and brackets; field 3 follows its last bracket. */
     char *at = strrchr(text, ')');
-    for (int field = 2; at && field < 22; field++)
-        at = strchr(at + 1, ' ');
-    return at ? strtoull(at + 1, NULL, 10) : 0;
+    if (!at || at[1] != ' ')
+        return false;
+    *status = (struct status){.state = at[2]};
+    at += 2;
+    for (int field = 4; (at = strchr(at, ' ')) != NULL && field <= 23; field++) {
+        at++;
+        uint64_t value = strtoull(at, NULL, 10);
+        if (field == 20)
+            status->threads = value;
+        else if (field == 22)
+            status->start = value;
+        else if (field == 23)
+            status->size = value;
+    }
+    return true;
+}
+
+static uint64_t started(void)
+{
+    struct status status;
+    return read_status("/proc/self/stat", &status) ? status.start : 0;
+}
+
+/* A process that is killed loses its mappings, and so its lock, a moment before the driver takes back its memory. One that
+ * has begun another program has lost both. */
+static bool still_dying(const struct psg_slot *slot)
+{
+    char path[32];
+    struct status status;
+    snprintf(path, sizeof path, "/proc/%u/stat", slot->pid);
+    if (!read_status(path, &status) || status.start != slot->start || status.size)
+        return false;
+    return (status.state != 'Z' && status.state != 'X') || status.threads > 1;
 }
 
 static bool claim(struct psg_account *account, int file, int slot)
 {
     if (!lock_slot(file, slot, F_WRLCK))
         return false;
+    if (account->slot[slot].pid && still_dying(&account->slot[slot])) {
+        lock_slot(file, slot, F_UNLCK);
+        return false;
+    }
     uint32_t high = __atomic_load_n(&account->high, __ATOMIC_SEQ_CST);
     while (high <= (uint32_t)slot && !__atomic_compare_exchange_n(&account->high, &high, (uint32_t)slot + 1, false,
                                                                   __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
@@ -272,7 +314,8 @@ void psg_reap(void)
             !__atomic_load_n(&account->slot[slot].pid, __ATOMIC_SEQ_CST))
             continue;
         if (lock_slot(file, slot, F_WRLCK)) {
-            empty(account, slot);
+            if (!still_dying(&account->slot[slot]))
+                empty(account, slot);
             lock_slot(file, slot, F_UNLCK);
         }
     }

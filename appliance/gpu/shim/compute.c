@@ -16,6 +16,10 @@
 
 enum { STREAMS = 16, MOST_LAUNCHES = 1024 };
 
+/* Of launches that are shorter than this, so many go by without a look at the clock. */
+#define SHORT (50 * MICROSECOND)
+enum { UNTIMED = 16 };
+
 /* The shortest slice between two looks at the GPU (a slice is half of what is left of the lease), and how long one look
  * waits for work that does not end. */
 #define SLICE (5 * MILLISECOND)
@@ -250,11 +254,14 @@ static void admit(int gpu, CUstream stream)
     }
     if (recorded(stream))
         return;
-    uint64_t now = psg_now();
-    count(gpu, gate, now);
     unsigned pending = atomic_load_explicit(&gate->pending, memory_order_relaxed);
-    if (pending > 0 && pending < atomic_load_explicit(&gate->bound, memory_order_relaxed) && fits(gpu, gate, now) &&
-        atomic_load_explicit(&gate->stream, memory_order_relaxed) == tag(stream))
+    bool in_slice = pending > 0 && pending < atomic_load_explicit(&gate->bound, memory_order_relaxed) &&
+                    atomic_load_explicit(&gate->stream, memory_order_relaxed) == tag(stream);
+    /* Many short launches have their place in the slice already; reading the time costs more than they may. */
+    bool counted = in_slice && pending % UNTIMED && atomic_load_explicit(&gate->average, memory_order_relaxed) < SHORT;
+    uint64_t now = counted ? 0 : psg_now();
+    count(gpu, gate, now);
+    if (counted || (in_slice && fits(gpu, gate, now)))
         atomic_fetch_add_explicit(&gate->pending, 1, memory_order_relaxed);
     else
         wait_for_lease(gpu, gate, stream);

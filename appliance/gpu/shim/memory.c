@@ -5,7 +5,7 @@
 /* The driver's pitch is a multiple of this on every GPU so far; what it really was is settled after the call. */
 #define PITCH 512u
 
-/* Arrays take whole blocks of this size. */
+/* Each level of an array takes whole blocks of this size. */
 #define BLOCK 512u
 
 static void put(enum psg_kind kind, uint64_t key, int gpu, uint64_t bytes, uint64_t context)
@@ -159,13 +159,13 @@ static uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *array, unsigned level
     for (unsigned level = 0; level < at_least_one(levels) && level < 64; level++) {
         uint64_t texels, plane;
         if (__builtin_mul_overflow(width, height, &plane) || __builtin_mul_overflow(plane, depth, &texels) ||
-            __builtin_add_overflow(bytes, texels_bytes(texels, bits), &bytes))
+            __builtin_add_overflow(bytes, whole_blocks(texels_bytes(texels, bits)), &bytes))
             return UINT64_MAX;
         width = at_least_one(width / 2);
         height = at_least_one(height / 2);
         depth = layers ? depth : at_least_one(depth / 2);
     }
-    return whole_blocks(bytes);
+    return bytes;
 }
 
 #define CREATES(symbol, entry_kind, parameters, size, ...)           \

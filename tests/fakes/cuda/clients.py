@@ -60,7 +60,10 @@ def build_shim(folder: Path, variant: str = "test") -> Path:
     """Build the preload library that reads its paths from the environment; returns its path.
 
     Variants are those of its Makefile: `test`, `sanitized` (address; the one for threads lies beside it), `release`.
+    PENSTOCK_SHIM names a library to take in the place of `test`, to see what fails with it.
     """
+    if variant == "test" and (given := os.environ.get("PENSTOCK_SHIM")):
+        return Path(given)
     source = ROOT / "appliance" / "gpu" / "shim"
     command: list[str | Path] = ["make", "-s", "-C", source, variant, f"PYTHON={sys.executable}", f"OUT={folder}"]
     subprocess.run(command, check=True)
@@ -143,10 +146,9 @@ class Bench:
 
     @classmethod
     def build(cls, folder: Path, variant: str = "test") -> Bench:
-        """Build everything into a folder. PENSTOCK_SHIM names a shim to use instead, to see tests fail with it."""
+        """Build everything into a folder."""
         build(folder)
-        given = os.environ.get("PENSTOCK_SHIM")
-        return cls(folder, build_client(folder), Path(given) if given else build_shim(folder, variant))
+        return cls(folder, build_client(folder), build_shim(folder, variant))
 
 
 @dataclass

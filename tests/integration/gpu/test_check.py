@@ -1,0 +1,57 @@
+"""The script for real GPUs, on the fake one: it passes with the shim, fails without, and refuses without a GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.cuda.clients import ROOT, Bench
+
+TIMED = {"divided", "undisturbed"}
+"""Verdicts that take a computer with nothing else to do."""
+
+
+def check(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run the script for a few seconds."""
+    command = [sys.executable, "-m", "tests.gpu.check", "--seconds", "2"]
+    given = {"PATH": os.environ["PATH"], **environment}
+    return subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=120, check=False)
+
+
+def verdicts(result: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
+    """The verdicts by the names of their checks."""
+    return {line["check"]: line for line in map(json.loads, result.stdout.splitlines())}
+
+
+def machine(bench: Bench, folder: Path) -> dict[str, str]:
+    """The environment of a machine with one fake GPU."""
+    state = {"FAKE_GPU_STATE": str(folder / "state"), "FAKE_GPU_CUDA": "13050", "FAKE_GPU_CONTEXT_MIB": "300"}
+    return {"LD_LIBRARY_PATH": str(bench.library), "FAKE_GPU_COUNT": "1", **state}
+
+
+def test_every_check_passes_on_the_fake_gpu(bench: Bench, tmp_path: Path) -> None:
+    found = verdicts(check({**machine(bench, tmp_path), "PENSTOCK_SHIM": str(bench.shim)}))
+    assert set(found) == {"shown", "filled", "resolved", "killed", "divided", "undisturbed", "by_driver"}
+    assert [name for name, verdict in found.items() if not verdict["ok"] and name not in TIMED] == []
+    assert not [name for name in TIMED if "error" in found[name]]
+    assert found["by_driver"]["skipped"] == "driver 550.54.15 is older than 615"
+
+
+def test_a_shim_that_does_nothing_is_found_out(bench: Bench, tmp_path: Path) -> None:
+    nothing = tmp_path / "libnothing.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", nothing], check=True)
+    result = check({**machine(bench, tmp_path), "PENSTOCK_SHIM": str(nothing)})
+    assert result.returncode == 1
+    failed = {name for name, verdict in verdicts(result).items() if not verdict["ok"]}
+    assert {"shown", "filled", "resolved", "divided"} <= failed
+
+
+def test_a_machine_without_a_gpu_is_refused() -> None:
+    result = check({})
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: there is no GPU here: ")
+    assert result.stdout == ""

@@ -130,7 +130,7 @@ class Manager:
         `begin` gives the transactions of a leader, in which alone places are given away.
         """
         await self._rules.apply()
-        await resizes.take_room(self._database)
+        await resizes.take_room(self._database, begin)
         await self.loop.run(begin)
         async with self._database.reading() as db:
             waiting = await upkeep.in_operation(db)

@@ -6,7 +6,7 @@ import asyncio
 
 import structlog
 
-from api.database import Database
+from api.database import Begin, Database
 from api.engine.base import Engine, UnreachableError
 from api.sessions import resizing
 from api.sessions.models import Container, Session
@@ -17,12 +17,15 @@ from reservoir.errors import NotFoundError, PenstockError
 log = structlog.get_logger()
 
 
-async def take_room(database: Database) -> None:
-    """Take the room for shares that are to be raised; only between decisions of the scheduler, which knows it then."""
+async def take_room(database: Database, begin: Begin | None = None) -> None:
+    """Take the room for shares that are to be raised; only between decisions of the scheduler, which knows it then.
+
+    `begin` gives the transactions of a leader, in which alone room is given away.
+    """
     async with database.reading() as db:
         if not any((session.resize_milli or 0) > session.gpu_milli for session in await resizing.resizing(db)):
             return
-    async with database.transaction() as db:
+    async with (begin or database.transaction)() as db:
         for session in await resizing.take_room(db):
             log.info("share raised", session=session.name, project=session.project.name)
 

@@ -5,13 +5,12 @@
  * there. So at every moment the total is the sum of all slots, and a slot whose process is gone can be emptied by anybody. */
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "limits.h"
+#include "process.h"
 #include "shim.h"
 
 #ifndef MADV_WIPEONFORK
@@ -112,66 +111,11 @@ static void empty(struct psg_account *account, int slot)
 
 /* Slots ----------------------------------------------------------------------------------------------------------- */
 
-/* What /proc tells of a process, by the numbers of proc(5). */
-struct status {
-    char state;          /* 3 */
-    uint64_t threads;    /* 20 */
-    uint64_t start;      /* 22 */
-    uint64_t size;       /* 23: 0 when it has lost its memory, at its end */
-};
-
-static bool read_status(const char *path, struct status *status)
-{
-    char text[1024];
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);
-    if (file >= 0)
-        close(file);
-    if (length <= 0)
-        return false;
-    text[length] = 0;
-    /* The name of the program may hold blanks and brackets; field 3 follows its last bracket. */
-    char *at = strrchr(text, ')');
-    if (!at || at[1] != ' ')
-        return false;
-    *status = (struct status){.state = at[2]};
-    at += 2;
-    for (int field = 4; (at = strchr(at, ' ')) != NULL && field <= 23; field++) {
-        at++;
-        uint64_t value = strtoull(at, NULL, 10);
-        if (field == 20)
-            status->threads = value;
-        else if (field == 22)
-            status->start = value;
-        else if (field == 23)
-            status->size = value;
-    }
-    return true;
-}
-
-static uint64_t started(void)
-{
-    struct status status;
-    return read_status("/proc/self/stat", &status) ? status.start : 0;
-}
-
-/* A process that is killed loses its mappings, and so its lock, a moment before the driver takes back its memory. One that
- * has begun another program has lost both. */
-static bool still_dying(const struct psg_slot *slot)
-{
-    char path[32];
-    struct status status;
-    snprintf(path, sizeof path, "/proc/%u/stat", slot->pid);
-    if (!read_status(path, &status) || status.start != slot->start || status.size)
-        return false;
-    return (status.state != 'Z' && status.state != 'X') || status.threads > 1;
-}
-
 static bool claim(struct psg_account *account, int file, int slot)
 {
     if (!lock_slot(file, slot, F_WRLCK))
         return false;
-    if (account->slot[slot].pid && still_dying(&account->slot[slot])) {
+    if (account->slot[slot].pid && psg_still_dying(account->slot[slot].pid, account->slot[slot].start)) {
         lock_slot(file, slot, F_UNLCK);
         return false;
     }
@@ -181,7 +125,7 @@ static bool claim(struct psg_account *account, int file, int slot)
         ;
     empty(account, slot);
     account->slot[slot].uid = getuid();
-    account->slot[slot].start = started();
+    account->slot[slot].start = psg_started();
     __atomic_store_n(&account->slot[slot].pid, (uint32_t)getpid(), __ATOMIC_SEQ_CST);
     return true;
 }
@@ -314,7 +258,7 @@ void psg_reap(void)
             !__atomic_load_n(&account->slot[slot].pid, __ATOMIC_SEQ_CST))
             continue;
         if (lock_slot(file, slot, F_WRLCK)) {
-            if (!still_dying(&account->slot[slot]))
+            if (!psg_still_dying(account->slot[slot].pid, account->slot[slot].start))
                 empty(account, slot);
             lock_slot(file, slot, F_UNLCK);
         }

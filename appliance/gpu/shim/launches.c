@@ -1,0 +1,74 @@
+/* Every way to launch work: kernels, cooperative ones, graphs. */
+#include "admit.h"
+#include "driver.h"
+#include "graph.h"
+#include "shim.h"
+
+#define LAUNCHES(symbol, parameters, stream, ...)                    \
+    EXPORT CUresult symbol parameters                                \
+    {                                                                \
+        int gpu = psg_gpu_here(NULL);                                \
+        if (gpu >= 0)                                                \
+            psg_admit(gpu, stream);                                      \
+        return REAL(symbol, __VA_ARGS__);                            \
+    }
+
+#define KERNEL                                                                                                       \
+    (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,       \
+     unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream, void **arguments, void **extra)
+#define KERNEL_ARGUMENTS \
+    function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, arguments, extra
+#define COOPERATIVE                                                                                                  \
+    (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,       \
+     unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream, void **arguments)
+#define COOPERATIVE_ARGUMENTS function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, arguments
+#define EXTENDED (const CUlaunchConfig *how, CUfunction function, void **arguments, void **extra)
+
+LAUNCHES(cuLaunchKernel, KERNEL, stream, KERNEL_ARGUMENTS)
+LAUNCHES(cuLaunchKernel_ptsz, KERNEL, stream ? stream : CU_STREAM_PER_THREAD, KERNEL_ARGUMENTS)
+LAUNCHES(cuLaunchCooperativeKernel, COOPERATIVE, stream, COOPERATIVE_ARGUMENTS)
+LAUNCHES(cuLaunchCooperativeKernel_ptsz, COOPERATIVE, stream ? stream : CU_STREAM_PER_THREAD, COOPERATIVE_ARGUMENTS)
+LAUNCHES(cuLaunchKernelEx, EXTENDED, how ? how->hStream : NULL, how, function, arguments, extra)
+LAUNCHES(cuLaunchKernelEx_ptsz, EXTENDED, how && how->hStream ? how->hStream : CU_STREAM_PER_THREAD, how, function,
+         arguments, extra)
+LAUNCHES(cuLaunch, (CUfunction function), NULL, function)
+LAUNCHES(cuLaunchGrid, (CUfunction function, int width, int height), NULL, function, width, height)
+LAUNCHES(cuLaunchGridAsync, (CUfunction function, int width, int height, CUstream stream), stream, function, width, height,
+         stream)
+
+static int gpu_of_stream(CUstream stream)
+{
+    CUcontext context;
+    if (psg_depth > 0 || REAL(cuStreamGetCtx, stream, &context) != CUDA_SUCCESS ||
+        REAL(cuCtxPushCurrent_v2, context) != CUDA_SUCCESS)
+        return -1;
+    int gpu = psg_gpu_here(NULL);
+    REAL(cuCtxPopCurrent_v2, &context);
+    return gpu;
+}
+
+EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned int devices, unsigned int flags)
+{
+    for (unsigned i = 0; psg_limited() && launches && i < devices; i++) {
+        int gpu = gpu_of_stream(launches[i].hStream);
+        if (gpu >= 0)
+            psg_admit(gpu, launches[i].hStream);
+    }
+    return REAL(cuLaunchCooperativeKernelMultiDevice, launches, devices, flags);
+}
+
+#define LAUNCHES_GRAPH(symbol, used_stream)                          \
+    EXPORT CUresult symbol(CUgraphExec executable, CUstream stream)  \
+    {                                                                \
+        int gpu = psg_gpu_here(NULL), charged;                       \
+        if (!psg_graph_begin(executable, &charged))                  \
+            return CUDA_ERROR_OUT_OF_MEMORY;                         \
+        if (gpu >= 0)                                                \
+            psg_admit(gpu, used_stream);                                 \
+        CUresult result = REAL(symbol, executable, stream);          \
+        psg_pools_settle(charged);                                   \
+        return result;                                               \
+    }
+
+LAUNCHES_GRAPH(cuGraphLaunch, stream)
+LAUNCHES_GRAPH(cuGraphLaunch_ptsz, stream ? stream : CU_STREAM_PER_THREAD)

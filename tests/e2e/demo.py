@@ -39,7 +39,7 @@ def tell(journey: Journey) -> None:
     print(f"   console and API documentation  {lab['console']}/docs")
     print(f"   API                            {lab['api']}")
     print(f"   site authority                 {lab['ca']}")
-    print(f"   login                          admin / {journey.password}")
+    print(f"   login                          admin / {journey.own_password.read_text().strip()}")
     print("\n   time of each phase")
     for name, seconds in journey.seconds.items():
         print(f"   {seconds:8.1f} s  {name}")

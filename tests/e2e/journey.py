@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from appliance.deploy import new_password
+from reservoir import files
 from reservoir.errors import ConflictError
 
 ROOT = Path(__file__).parents[2]
@@ -116,18 +118,25 @@ class Journey:
         return subprocess.run(["docker", "exec", container, *command], capture_output=True, text=True, check=False)
 
     @property
-    def password(self) -> str:
-        """The first administrator's password, read on the reservoir node."""
+    def first_password(self) -> str:
+        """The password that the deploy made for the first administrator, read on the reservoir node."""
         reservoir = next(item["name"] for item in self.lab["nodes"] if "reservoir" in item["roles"])
         return self.in_node(reservoir, "cat", "/var/lib/penstock/site/admin-password").stdout.strip()
 
+    @property
+    def own_password(self) -> Path:
+        """File with the password that the administrator of this lab has chosen; it goes with the lab."""
+        return Path(self.lab["ca"]).with_name("admin-password")
+
     def login(self) -> None:
-        """Log in as the first administrator."""
-        lab = self.lab
+        """Log in as the first administrator; the first time with the deploy's password, which has to be replaced."""
+        lab, file = self.lab, self.own_password
+        words = ("login", lab["api"], "--user", "admin", "--ca", lab["ca"], "--password-stdin")
         with self.phase("log in"):
-            self.penstock(
-                "login", lab["api"], "--user", "admin", "--ca", lab["ca"], "--password-stdin", stdin=self.password
-            )
+            if file.is_file() and self.try_penstock(*words, stdin=file.read_text()).returncode == 0:
+                return
+            files.write(file, new_password() + "\n", 0o600)
+            self.penstock(*words, stdin=f"{self.first_password}\n{file.read_text()}")
 
     def project(self, quota: str = "1") -> None:
         """Make the project that may hold `quota` GPUs and never more, or set its quota where it exists."""

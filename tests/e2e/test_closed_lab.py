@@ -283,7 +283,7 @@ def test_secrets_stay_private(journey: Journey) -> None:
     assert modes[0] == "700"
     assert modes[2] == "600"
     assert modes[4] in ("600", "640")
-    password = journey.password
+    password = journey.first_password
     assert len(password) >= 8
     found = journey.in_node(
         "master1", "grep", "-rlF", "--", password, "/var/log", "/var/lib/penstock/site", "/etc/penstock"

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 BLOCK = 32 << 20
+SEEN = 0.3
+"""Seconds for which a full GPU stays so, that those see it who watch it."""
 GRID, THREADS = 640, 256
 KERNEL = "busy_2ms"
 """Its name tells the fake driver how long it runs; on a GPU the number of its rounds is set to take as long."""
@@ -109,6 +111,7 @@ def fill(gpu: Gpu, how: str) -> dict[str, int]:
     held = 0
     while not (code := allocate()):
         held += BLOCK
+    time.sleep(SEEN)
     return {"held": held, "code": code, "free": gpu.memory()[0]}
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 import json
+import time
 from typing import Any
 
 BLOCK = 32 << 20
+SEEN = 0.3
+"""Seconds for which a full GPU stays so, that those see it who watch it."""
 
 
 def main() -> None:
@@ -17,6 +20,7 @@ def main() -> None:
         while True:
             kept.append(torch.empty(BLOCK, dtype=torch.uint8, device="cuda"))
     except torch.OutOfMemoryError:
+        time.sleep(SEEN)
         print(json.dumps({"held": len(kept) * BLOCK, "code": 2, "free": torch.cuda.mem_get_info()[0]}))
 
 

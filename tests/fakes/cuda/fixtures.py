@@ -1,0 +1,34 @@
+"""Fixtures of tests with the shim: it and the fake machine, built once, and tenants of one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from tests.fakes.cuda.clients import Bench, Tenant
+
+
+@pytest.fixture(scope="session")
+def bench() -> Iterator[Bench]:
+    with TemporaryDirectory(prefix="penstock-shim-") as folder:
+        Path(folder).chmod(0o755)
+        yield Bench.build(Path(folder))
+
+
+@pytest.fixture
+def tenant(bench: Bench) -> Iterator[Callable[..., Tenant]]:
+    """Make tenants of one machine: limits in bytes per GPU. Every user of the computer can reach their files."""
+    made: list[Tenant] = []
+    with TemporaryDirectory(prefix="penstock-shim-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+
+        def make(*limits: int, **settings: object) -> Tenant:
+            found = Tenant(bench, folder / str(len(made)), limits, machine_folder=folder, **settings)  # type: ignore[arg-type]
+            made.append(found)
+            return found
+
+        yield make

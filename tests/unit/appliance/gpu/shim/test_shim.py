@@ -1,0 +1,58 @@
+"""The shim in short: what it charges, shows and hooks. The long tests are tests/integration/gpu."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.fakes.cuda.clients import GIB, OUT_OF_MEMORY, WAYS, Tenant
+
+Make = Callable[..., Tenant]
+LIMIT = 2 * GIB
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_limit_is_all_there_is(tenant: Make, way: str) -> None:
+    share = tenant(LIMIT)
+    with share.ready(way) as client:
+        assert client.must("total 0").told == (LIMIT,)
+        assert client.do(f"malloc 0 {LIMIT + 1}").code == OUT_OF_MEMORY
+        client.must(f"malloc 0 {LIMIT}")
+        assert client.do("malloc 1 1").code == OUT_OF_MEMORY
+        assert client.must("info").told == (0, LIMIT)
+        client.must("free 0")
+        assert (share.used(), share.machine.used(), share.machine.peak()) == (0, 0, LIMIT)
+
+
+@pytest.mark.parametrize(
+    "allocation",
+    [
+        f"managed 0 {LIMIT}",
+        f"pitch 0 512 {LIMIT // 512}",
+        f"array 0 1024 {LIMIT // 1024}",
+        f"create 0 {LIMIT} 0",
+        f"async 0 {LIMIT}",
+    ],
+    ids=lambda allocation: allocation.split()[0],
+)
+def test_everything_that_allocates_is_charged(tenant: Make, allocation: str) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        client.must(allocation)
+        assert share.used() == share.machine.used() == LIMIT
+        assert client.do("malloc 1 1").code == OUT_OF_MEMORY
+
+
+def test_what_a_killed_process_held_is_free(tenant: Make) -> None:
+    share = tenant(LIMIT)
+    for _ in range(2):
+        with share.ready() as client:
+            client.must(f"malloc 0 {LIMIT}")
+
+
+def test_without_limits_nothing_changes(tenant: Make) -> None:
+    share = tenant(LIMIT)
+    (share.folder / "limits").unlink()
+    with share.ready() as client:
+        assert client.must("info").told == (16 * GIB, 16 * GIB)

@@ -127,14 +127,18 @@ bool psg_nvml_used(int gpu, uint64_t *bytes)
 
 /* Memory ---------------------------------------------------------------------------------------------------------- */
 
-static void show(int gpu, unsigned long long *total, unsigned long long *free_bytes, unsigned long long *used)
+/* False where the whole memory is the container's: then NVML's own numbers say more than the account. */
+static bool show(int gpu, unsigned long long *total, unsigned long long *free_bytes, unsigned long long *used)
 {
+    if (psg_memory_limit(gpu) >= *total)
+        return false;
     psg_reap();
     psg_pools_look(gpu);
-    uint64_t limit = psg_memory_limit(gpu), taken = psg_used(gpu);
-    *total = limit < *total ? limit : *total;
+    uint64_t taken = psg_used(gpu);
+    *total = psg_memory_limit(gpu);
     *used = taken < *total ? taken : *total;
     *free_bytes = *total - *used;
+    return true;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
@@ -150,10 +154,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v
 {
     nvmlReturn_t result = REAL(nvmlDeviceGetMemoryInfo_v2, device, memory);
     int gpu = result == NVML_SUCCESS ? gpu_of(device) : -1;
-    if (gpu >= 0) {
-        show(gpu, &memory->total, &memory->free, &memory->used);
+    if (gpu >= 0 && show(gpu, &memory->total, &memory->free, &memory->used))
         memory->reserved = 0;
-    }
     return result;
 }
 

@@ -6,6 +6,7 @@ import ctypes
 import os
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -95,27 +96,44 @@ def test_a_timetable_never_overwrites_the_one_that_is_valid(tmp_path: Path) -> N
     assert set(file.windows("GPU-1")) == {second, third}
 
 
-def test_a_reader_never_sees_half_of_a_change(tmp_path: Path) -> None:
-    path = tmp_path / "limits"
-    file = LimitsFile.create(path, [HALF])
-    done = threading.Event()
+def test_the_sequence_is_odd_as_long_as_a_change_is_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = LimitsFile.create(tmp_path / "limits", [HALF, WHOLE])
+    reader = LimitsFile(tmp_path / "limits")
+    before = reader._record.sequence
+    met: list[int] = []
+    fill = layout.fill
 
-    def write() -> None:
-        for number in range(1, 2000):
-            file.change([Limit("GPU-1", number, number, Compute.FAIR)])
-        done.set()
+    def watched(record: layout.LimitRecord, limit: Limit) -> None:
+        met.append(reader._record.sequence)
+        fill(record, limit)
+        met.append(reader._record.sequence)
 
-    reader = LimitsFile(path)
-    threading.Thread(target=write).start()
-    seen = 0
-    while not done.is_set():
-        before = reader._record.sequence
-        [limit] = reader.limits()
-        if before % 2 == 0 and reader._record.sequence == before and limit != HALF:
-            assert limit.memory_bytes == limit.milli
-            seen += 1
-    assert seen
-    assert reader._record.sequence % 2 == 0
+    monkeypatch.setattr(layout, "fill", watched)
+    file.change([HALF, WHOLE])
+    assert before % 2 == 0
+    assert met == [before + 1] * 4
+    assert reader._record.sequence == before + 2
+
+
+def test_changes_by_several_threads_come_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = LimitsFile.create(tmp_path / "limits", [HALF])
+    inside = threading.Event()
+    fill = layout.fill
+
+    def slow(record: layout.LimitRecord, limit: Limit) -> None:
+        assert not inside.is_set()
+        inside.set()
+        time.sleep(0.01)
+        fill(record, limit)
+        inside.clear()
+
+    monkeypatch.setattr(layout, "fill", slow)
+    threads = [threading.Thread(target=file.change, args=([HALF],)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert file._record.sequence == 8
 
 
 def test_a_change_that_a_killed_agent_left_half_done_is_finished_by_the_next(tmp_path: Path) -> None:

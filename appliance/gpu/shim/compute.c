@@ -31,6 +31,7 @@ struct gate {
     _Atomic(uint64_t) average; /* what a launch takes, as far as it is known; 0: not known */
     _Atomic(uint64_t) from;    /* since when something may be running */
     _Atomic(uint64_t) wanted;  /* when the account last heard that launches are wanted */
+    atomic_bool looking;       /* a thread asks again and again whether work has ended */
     atomic_uint pending;       /* launches since the last look */
     atomic_uint bound;         /* launches until the next look */
     _Atomic(uint64_t) stream;  /* plus one: the only stream in use; 0: none yet */
@@ -134,6 +135,7 @@ static uint64_t drain(int gpu, struct gate *gate)
         ended(gpu, gate, now);
         return now;
     }
+    atomic_store(&gate->looking, true);
     do {
         uint64_t wait = now < expected ? (expected - now) / 4 : (now - expected) / 8;
         psg_sleep_until(now + clamp(wait, 20 * MICROSECOND, PATIENCE / 4));
@@ -142,6 +144,7 @@ static uint64_t drain(int gpu, struct gate *gate)
         if (total)
             __atomic_store_n(&total->wanted_ns, now, __ATOMIC_RELAXED);
     } while (!idle(gate) && now - begun < PATIENCE);
+    atomic_store(&gate->looking, false);
     if (now - begun >= PATIENCE)
         gate->stream_count = 0;
     ended(gpu, gate, now);
@@ -210,7 +213,13 @@ static uint64_t next_lease(int gpu, struct gate *gate)
         until = psg_lease(gpu, now, gate->used, atomic_load(&gate->average), &again);
         if (until)
             break;
+        /* Others may destroy streams meanwhile, or be the first to find the next lease. */
+        pthread_mutex_unlock(&gate->lock);
         psg_sleep_until(again);
+        pthread_mutex_lock(&gate->lock);
+        now = psg_now();
+        if (atomic_load(&gate->until) > now)
+            return now;
     }
     gate->planned = again != UINT64_MAX;
     atomic_store(&gate->until, until);
@@ -269,26 +278,39 @@ void psg_admit(int gpu, CUstream stream)
 
 /* Streams that are recorded, waited for, destroyed ---------------------------------------------------------------- */
 
-#define RECORDS(symbol, parameters, change, ...)                     \
+/* Counted before the recording begins, for no question about streams may come in between. */
+#define RECORDS(symbol, parameters, ...)                             \
     EXPORT CUresult symbol parameters                                \
     {                                                                \
+        int one = psg_depth == 0;                                    \
+        atomic_fetch_add(&captures, one);                            \
         CUresult result = REAL(symbol, __VA_ARGS__);                 \
-        if (psg_depth == 0 && (result == CUDA_SUCCESS || change < 0) && atomic_load(&captures) + change >= 0) \
-            atomic_fetch_add(&captures, change);                     \
+        if (result != CUDA_SUCCESS)                                  \
+            atomic_fetch_sub(&captures, one);                        \
         return result;                                               \
     }
 
-RECORDS(cuStreamBeginCapture, (CUstream stream), 1, stream)
-RECORDS(cuStreamBeginCapture_ptsz, (CUstream stream), 1, stream)
-RECORDS(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode), 1, stream, mode)
-RECORDS(cuStreamBeginCapture_v2_ptsz, (CUstream stream, CUstreamCaptureMode mode), 1, stream, mode)
+/* A recording ends with an error, too, where something in it went wrong. */
+#define RECORDED(symbol)                                             \
+    EXPORT CUresult symbol(CUstream stream, CUgraph *graph)          \
+    {                                                                \
+        CUresult result = REAL(symbol, stream, graph);               \
+        if (psg_depth == 0 && result != CUDA_ERROR_ILLEGAL_STATE && atomic_load(&captures) > 0) \
+            atomic_fetch_sub(&captures, 1);                          \
+        return result;                                               \
+    }
+
+RECORDS(cuStreamBeginCapture, (CUstream stream), stream)
+RECORDS(cuStreamBeginCapture_ptsz, (CUstream stream), stream)
+RECORDS(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode), stream, mode)
+RECORDS(cuStreamBeginCapture_v2_ptsz, (CUstream stream, CUstreamCaptureMode mode), stream, mode)
 #define INTO_GRAPH                                                                                                   \
     (CUstream stream, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges, size_t count,           \
      CUstreamCaptureMode mode)
-RECORDS(cuStreamBeginCaptureToGraph, INTO_GRAPH, 1, stream, graph, after, edges, count, mode)
-RECORDS(cuStreamBeginCaptureToGraph_ptsz, INTO_GRAPH, 1, stream, graph, after, edges, count, mode)
-RECORDS(cuStreamEndCapture, (CUstream stream, CUgraph *graph), -1, stream, graph)
-RECORDS(cuStreamEndCapture_ptsz, (CUstream stream, CUgraph *graph), -1, stream, graph)
+RECORDS(cuStreamBeginCaptureToGraph, INTO_GRAPH, stream, graph, after, edges, count, mode)
+RECORDS(cuStreamBeginCaptureToGraph_ptsz, INTO_GRAPH, stream, graph, after, edges, count, mode)
+RECORDED(cuStreamEndCapture)
+RECORDED(cuStreamEndCapture_ptsz)
 
 /* The program itself has waited: what it launched has just ended, and pools may have given memory back. */
 static void seen_idle(int gpu, CUstream stream, bool all)
@@ -298,6 +320,9 @@ static void seen_idle(int gpu, CUstream stream, bool all)
     psg_pools_look(gpu);
     struct gate *gate = &gates[gpu];
     if (atomic_load(&gate->pending) == 0 || (!all && atomic_load(&gate->stream) != tag(stream)))
+        return;
+    /* Who has the lock for long is looking at the GPU already. */
+    if (atomic_load(&gate->looking))
         return;
     pthread_mutex_lock(&gate->lock);
     ended(gpu, gate, psg_now());

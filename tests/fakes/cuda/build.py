@@ -13,7 +13,19 @@ SOURCES = Path(__file__).parent
 FLAGS = ("-std=gnu17", "-fPIC", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread")
 _TYPEDEF = re.compile(r"PFN_(cu[A-Z]\w*?)_v(\d+)(_ptds|_ptsz)?\)")
 STATE = ("settings.c", "machine.c", "groups.c")
-DRIVER = ("driver.c", "contexts.c", "memory.c", "pools.c", "virtual.c", "work.c", "graphs.c")
+DRIVER = (
+    "driver.c",
+    "contexts.c",
+    "memory.c",
+    "arrays.c",
+    "pools.c",
+    "virtual.c",
+    "work.c",
+    "modules.c",
+    "graphs.c",
+    "nodes.c",
+    "captures.c",
+)
 NVML = ("nvml.c", "nvml_devices.c", "nvml_topology.c")
 
 

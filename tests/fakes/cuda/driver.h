@@ -80,6 +80,8 @@ extern pthread_mutex_t driver_lock;
 CUresult driver_ready(void);
 int driver_devices(void);
 unsigned driver_gpu(int device);
+/* Whether the calling thread has a context, and a place for the result. */
+CUresult driver_current(const void *result);
 /* The calling thread's context, or NULL. */
 struct CUctx_st *driver_context(void);
 struct CUctx_st *driver_stream_context(CUstream stream);
@@ -99,6 +101,7 @@ void driver_pool_give(CUmemoryPool pool, uint64_t bytes);
 void driver_pools_settle(void);
 
 /* Graphs. */
+struct CUgraph_st *driver_new_graph(void);
 CUresult driver_capture_kernel(CUstream stream, uint64_t duration);
 CUresult driver_capture_alloc(CUstream stream, CUdeviceptr *address, uint64_t bytes);
 CUresult driver_capture_free(CUstream stream, CUdeviceptr address);

@@ -2,26 +2,10 @@
  *
  * Memory of graphs stays reserved on its device until it is trimmed, as NVIDIA's does.
  */
-#include "driver.h"
+#include "graphs.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-typedef enum { NODE_KERNEL, NODE_ALLOC, NODE_FREE, NODE_CHILD, NODE_OTHER } node_kind;
-
-struct CUgraphNode_st {
-    node_kind kind;
-    CUgraphNodeType type;
-    uint64_t duration, bytes;
-    CUdeviceptr address;
-    int device;
-    struct CUgraph_st *child;
-    struct CUgraphNode_st *next;
-};
-
-struct CUgraph_st {
-    struct CUgraphNode_st *nodes, **last;
-};
 
 struct CUgraphExec_st {
     struct CUgraph_st *graph;
@@ -263,48 +247,6 @@ CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphN
     return add_any(phGraphNode, hGraph, nodeParams);
 }
 
-CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
-{
-    size_t room = *numNodes, count = 0;
-    FAULT();
-    for (struct CUgraphNode_st *each = hGraph->nodes; each != NULL; each = each->next, count++)
-        if (nodes != NULL && count < room)
-            nodes[count] = each;
-    *numNodes = nodes != NULL && count > room ? room : count;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
-{
-    *type = hNode->type;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
-{
-    *phGraph = hNode->child;
-    return hNode->child ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
-{
-    if (hNode->kind != NODE_ALLOC)
-        return CUDA_ERROR_INVALID_VALUE;
-    memset(params_out, 0, sizeof *params_out);
-    params_out->poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    params_out->poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    params_out->poolProps.location.id = hNode->device;
-    params_out->bytesize = hNode->bytes;
-    params_out->dptr = hNode->address;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
-{
-    *dptr_out = hNode->address;
-    return hNode->kind == NODE_FREE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
 static CUresult instantiate(CUgraphExec *exec, CUgraph graph)
 {
     if (exec == NULL || graph == NULL)
@@ -406,6 +348,11 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
     return CUDA_SUCCESS;
 }
 
+struct CUgraph_st *driver_new_graph(void)
+{
+    return new_graph();
+}
+
 CUresult driver_capture_kernel(CUstream stream, uint64_t duration)
 {
     add(stream->capture, NODE_KERNEL, CU_GRAPH_NODE_TYPE_KERNEL)->duration = duration;
@@ -421,88 +368,4 @@ CUresult driver_capture_alloc(CUstream stream, CUdeviceptr *address, uint64_t by
 CUresult driver_capture_free(CUstream stream, CUdeviceptr address)
 {
     return add_free(NULL, stream->capture, address);
-}
-
-static CUresult begin(CUstream stream, CUgraph graph)
-{
-    if (stream == NULL || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (stream->capture != NULL)
-        return CUDA_ERROR_ILLEGAL_STATE;
-    stream->to_graph = graph != NULL;
-    stream->capture = graph ? graph : new_graph();
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
-{
-    FAULT();
-    (void)mode;
-    return begin(hStream, NULL);
-}
-
-CUresult cuStreamBeginCapture(CUstream hStream)
-{
-    return cuStreamBeginCapture_v2(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-}
-
-CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
-    const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
-{
-    FAULT();
-    (void)dependencies, (void)dependencyData, (void)numDependencies, (void)mode;
-    return begin(hStream, hGraph);
-}
-
-CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
-{
-    FAULT();
-    if (!driver_capturing(hStream))
-        return CUDA_ERROR_ILLEGAL_STATE;
-    *phGraph = hStream->capture;
-    hStream->capture = NULL;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
-{
-    FAULT();
-    *captureStatus = driver_capturing(hStream) ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-}
-
-static CUresult capture_info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, size_t *count)
-{
-    *status = driver_capturing(stream) ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
-    if (!driver_capturing(stream))
-        return CUDA_SUCCESS;
-    if (id != NULL)
-        *id = (cuuint64_t)(uintptr_t)stream->capture;
-    if (graph != NULL)
-        *graph = stream->capture;
-    if (count != NULL)
-        *count = 0;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
-{
-    FAULT();
-    return capture_info(hStream, captureStatus_out, id_out, NULL, NULL);
-}
-
-CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
-    CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out)
-{
-    FAULT();
-    (void)dependencies_out;
-    return capture_info(hStream, captureStatus_out, id_out, graph_out, numDependencies_out);
-}
-
-CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
-    CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
-{
-    FAULT();
-    (void)dependencies_out, (void)edgeData_out;
-    return capture_info(hStream, captureStatus_out, id_out, graph_out, numDependencies_out);
 }

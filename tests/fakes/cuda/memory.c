@@ -1,4 +1,4 @@
-/* Memory of the fake driver: plain, pitched and managed allocations, arrays and mipmaps, host memory. */
+/* Memory of the fake driver: plain, pitched and managed allocations, host memory, other processes' memory. */
 #include "driver.h"
 
 #include <stdlib.h>
@@ -8,19 +8,6 @@
 #define BUCKETS 4096
 #define PITCH 512ULL
 #define FIRST_ADDRESS 0x7000000000000ULL
-
-struct CUarray_st {
-    CUDA_ARRAY3D_DESCRIPTOR as;
-    uint64_t bytes;
-    unsigned gpu;
-    int level; /* of a mipmap, whose memory it shares */
-};
-
-struct CUmipmappedArray_st {
-    CUDA_ARRAY3D_DESCRIPTOR as;
-    uint64_t bytes;
-    unsigned gpu, levels;
-};
 
 static block *table[BUCKETS];
 static CUdeviceptr next_address = FIRST_ADDRESS;
@@ -96,7 +83,7 @@ void driver_free_context(struct CUctx_st *context)
         }
 }
 
-static CUresult ready(const void *result)
+CUresult driver_current(const void *result)
 {
     if (driver_ready() != CUDA_SUCCESS)
         return driver_ready();
@@ -108,7 +95,7 @@ static CUresult ready(const void *result)
 static CUresult allocate(CUdeviceptr *address, uint64_t bytes, block_kind kind)
 {
     unsigned gpu;
-    CUresult code = ready(address);
+    CUresult code = driver_current(address);
     if (code == CUDA_SUCCESS && bytes == 0)
         code = CUDA_ERROR_INVALID_VALUE;
     if (code != CUDA_SUCCESS)
@@ -188,7 +175,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
     CUresult code;
     FAULT();
-    code = ready(free_bytes);
+    code = driver_current(free_bytes);
     if (code == CUDA_SUCCESS && total == NULL)
         code = CUDA_ERROR_INVALID_VALUE;
     if (code != CUDA_SUCCESS)
@@ -212,7 +199,7 @@ CUresult cuMemGetInfo(unsigned *free_bytes, unsigned *total)
 
 CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned Flags)
 {
-    CUresult code = ready(pp);
+    CUresult code = driver_current(pp);
     (void)Flags;
     if (code == CUDA_SUCCESS && (*pp = malloc(bytesize)) == NULL)
         code = CUDA_ERROR_OUT_OF_MEMORY;
@@ -245,7 +232,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned Flags)
 {
     uint64_t bytes;
-    CUresult code = ready(pdptr);
+    CUresult code = driver_current(pdptr);
     (void)Flags;
     if (code != CUDA_SUCCESS)
         return code;
@@ -264,164 +251,4 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned 
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
     return cuMemFree_v2(dptr);
-}
-
-static uint64_t element(CUarray_format format)
-{
-    switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8: return 1;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF: return 2;
-    default: return 4;
-    }
-}
-
-static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *as, unsigned level)
-{
-    uint64_t width = as->Width >> level, height = as->Height >> level, depth = as->Depth >> level, bytes;
-    if (as->Flags & CUDA_ARRAY3D_LAYERED)
-        depth = as->Depth;
-    bytes = (width ? width : 1) * (height ? height : 1) * (depth ? depth : 1) * as->NumChannels * element(as->Format);
-    return (bytes + PITCH - 1) / PITCH * PITCH;
-}
-
-static int without_memory(const CUDA_ARRAY3D_DESCRIPTOR *as)
-{
-    return (as->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0;
-}
-
-static CUresult make_array(CUarray *handle, const CUDA_ARRAY3D_DESCRIPTOR *as)
-{
-    struct CUarray_st *made;
-    CUresult code = ready(handle);
-    if (code == CUDA_SUCCESS && (as == NULL || as->Width == 0 || as->NumChannels == 0))
-        code = CUDA_ERROR_INVALID_VALUE;
-    if (code != CUDA_SUCCESS)
-        return code;
-    made = calloc(1, sizeof *made);
-    made->as = *as;
-    made->gpu = driver_context()->gpu;
-    made->bytes = without_memory(as) ? 0 : level_bytes(as, 0);
-    if (machine_take(made->gpu, made->bytes) != 0) {
-        free(made);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *handle = made;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
-{
-    CUDA_ARRAY3D_DESCRIPTOR as = {0};
-    FAULT();
-    if (pAllocateArray == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    as.Width = pAllocateArray->Width;
-    as.Height = pAllocateArray->Height;
-    as.Format = pAllocateArray->Format;
-    as.NumChannels = pAllocateArray->NumChannels;
-    return make_array(pHandle, &as);
-}
-
-CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
-{
-    FAULT();
-    return make_array(pHandle, pAllocateArray);
-}
-
-CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
-{
-    const CUDA_ARRAY3D_DESCRIPTOR *as = &hArray->as;
-    *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){as->Width, as->Height, as->Format, as->NumChannels};
-    return CUDA_SUCCESS;
-}
-
-CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
-{
-    *pArrayDescriptor = hArray->as;
-    return CUDA_SUCCESS;
-}
-
-static CUresult requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *result, const CUDA_ARRAY3D_DESCRIPTOR *as, unsigned levels)
-{
-    if (!(as->Flags & CUDA_ARRAY3D_DEFERRED_MAPPING))
-        return CUDA_ERROR_INVALID_VALUE; /* as NVIDIA says of arrays that have their memory already */
-    memset(result, 0, sizeof *result);
-    for (unsigned level = 0; level < levels; level++)
-        result->size += level_bytes(as, level);
-    result->alignment = PITCH;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUarray array, CUdevice device)
-{
-    (void)device;
-    return requirements(memoryRequirements, &array->as, 1);
-}
-
-CUresult cuArrayDestroy(CUarray hArray)
-{
-    FAULT();
-    if (hArray == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (!hArray->level)
-        machine_give(hArray->gpu, hArray->bytes);
-    free(hArray);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *as, unsigned numMipmapLevels)
-{
-    struct CUmipmappedArray_st *made;
-    CUresult code;
-    FAULT();
-    code = ready(pHandle);
-    if (code == CUDA_SUCCESS && (as == NULL || as->Width == 0 || as->NumChannels == 0))
-        code = CUDA_ERROR_INVALID_VALUE;
-    if (code != CUDA_SUCCESS)
-        return code;
-    made = calloc(1, sizeof *made);
-    made->as = *as;
-    made->gpu = driver_context()->gpu;
-    made->levels = numMipmapLevels;
-    for (unsigned level = 0; level < numMipmapLevels && !without_memory(as); level++)
-        made->bytes += level_bytes(as, level);
-    if (machine_take(made->gpu, made->bytes) != 0) {
-        free(made);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *pHandle = made;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned level)
-{
-    struct CUarray_st *made;
-    if (pLevelArray == NULL || hMipmappedArray == NULL || level >= hMipmappedArray->levels)
-        return CUDA_ERROR_INVALID_VALUE;
-    made = calloc(1, sizeof *made);
-    made->as = hMipmappedArray->as;
-    made->gpu = hMipmappedArray->gpu;
-    made->level = 1;
-    *pLevelArray = made;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMipmappedArrayGetMemoryRequirements(
-    CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device)
-{
-    (void)device;
-    return requirements(memoryRequirements, &mipmap->as, mipmap->levels);
-}
-
-CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
-{
-    FAULT();
-    if (hMipmappedArray == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    machine_give(hMipmappedArray->gpu, hMipmappedArray->bytes);
-    free(hMipmappedArray);
-    return CUDA_SUCCESS;
 }

@@ -42,7 +42,7 @@ class SharedGpus(Split):
     compute: Compute = "strict"
     period_ms: int = Field(default=200, ge=20, le=2000)
     slack_mib: int = Field(default=512, ge=0, le=65536)
-    accelerators: Annotated[list[Accelerator], Field(min_length=1, default_factory=lambda: ["nvidia"])]
+    accelerators: list[Accelerator] = Field(default_factory=lambda: ["nvidia"], min_length=1)
     plugins: list[Package] = Field(default_factory=list)
 
 

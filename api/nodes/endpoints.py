@@ -108,7 +108,7 @@ async def end_unknown_containers(name: NamePath, caller: Caller, database: Datab
     return Done()
 
 
-@agents.post(HEARTBEAT_PATH)
+@agents.post(HEARTBEAT_PATH, responses={204: {"description": "Heartbeat and answer are as they were the last time"}})
 @for_agents
 async def heartbeat(message: Heartbeat, agent: Agent, request: Request, settings: SettingsOf) -> HeartbeatReply:
     """Take an agent's heartbeat; the certificate must be that of the node it speaks of."""

@@ -76,7 +76,7 @@ class Settings(BaseModel):
     pids_limit: int = Field(default=4096, ge=64)
     accelerators: Annotated[tuple[str, ...], BeforeValidator(_names)] = ("nvidia",)
     enforcement: Annotated[tuple[Enforcement, ...], BeforeValidator(_names), Field(min_length=1)] = tuple(Enforcement)
-    gpu_compute: Compute = Compute.FAIR
+    gpu_compute: Compute = Compute.STRICT
     gpu_period_ms: int = Field(default=200, ge=20, le=2000)
     gpu_slack_mib: int = Field(default=512, ge=0)
     gpu_folder: Path = Path("/run/penstock/gpu")

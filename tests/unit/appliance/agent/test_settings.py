@@ -46,16 +46,16 @@ def test_who_may_reach_the_ports_of_sessions_and_where(environment: dict[str, st
 def test_how_gpu_shares_are_held(environment: dict[str, str]) -> None:
     settings = load(environment)
     assert settings.enforcement == ("driver", "mig", "shim", "mps", "none")
-    assert (settings.gpu_compute, settings.gpu_period_ms, settings.gpu_slack_mib) == ("fair", 200, 512)
+    assert (settings.gpu_compute, settings.gpu_period_ms, settings.gpu_slack_mib) == ("strict", 200, 512)
     assert settings.accelerators == ("nvidia",)
     ours = {
         "PENSTOCK_AGENT_ENFORCEMENT": "shim, driver",
-        "PENSTOCK_AGENT_GPU_COMPUTE": "strict",
+        "PENSTOCK_AGENT_GPU_COMPUTE": "fair",
         "PENSTOCK_AGENT_ACCELERATORS": "nvidia other",
     }
     settings = load({**environment, **ours})
     assert settings.enforcement == ("shim", "driver")
-    assert (settings.gpu_compute, settings.accelerators) == ("strict", ("nvidia", "other"))
+    assert (settings.gpu_compute, settings.accelerators) == ("fair", ("nvidia", "other"))
 
 
 @pytest.mark.parametrize(

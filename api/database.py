@@ -116,7 +116,11 @@ class Database:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncSession]:
-        """Give a consistent view for reading; nothing is written."""
+        """Give a session for reading; nothing is written.
+
+        An embedded database shows it one state from the first statement to the last. PostgreSQL shows each statement
+        what is committed by then: what must fit together is read by one statement, or checked when it is used.
+        """
         async with self._readers() as db:
             yield db
 

@@ -47,14 +47,16 @@ class Fleet:
     async def refresh(self, db: AsyncSession) -> object:
         """Read the nodes if they have changed; returns what is another value whenever they have."""
         rows = [tuple(row) for row in await db.execute(select(*_DESCRIBED).order_by(Node.name))]
+        kind = (Gpu.enforcement, Gpu.capacity_milli)
         sums = (
             func.count(),
             func.sum(Gpu.index),
             func.sum(Gpu.island),
             func.sum(func.length(Gpu.model)),
-            func.sum(Gpu.capacity_milli),
+            func.sum(func.length(Gpu.parent)),
         )
-        gpus = tuple((await db.execute(select(*sums, func.min(Gpu.uuid), func.max(Gpu.uuid)).select_from(Gpu))).one())
+        known = select(*kind, *sums, func.min(Gpu.uuid), func.max(Gpu.uuid)).group_by(*kind).order_by(*kind)
+        gpus = tuple(tuple(row) for row in await db.execute(known))
         # Which GPUs a node has changes with a start of its agent only.
         started = await db.scalar(select(func.max(Node.started_at)))
         mark = (hash(tuple(rows)), gpus, started, await groups.mark(db), int(time.monotonic()) // READ_ANYWAY_S)

@@ -37,8 +37,9 @@ RETRY_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 GHOST_GRACE_S = 5
 MAX_STARTS = 200
 MAX_STOPS = 200
-"""So many sessions are started and stopped at once, each with places of their own: a thousand that are stopped, or
-whose nodes hang, keep nobody from starting. The others wait for their turn."""
+MAX_CHANGES = 200
+"""So many sessions are started, stopped and given other shares at once, each with places of their own: a thousand that
+are stopped, or whose nodes hang, keep nobody from starting. The others wait for their turn."""
 
 
 @dataclass
@@ -74,6 +75,7 @@ class Manager:
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._starts: set[str] = set()
         self._stops: set[str] = set()
+        self._changes: set[str] = set()
         self._retries: dict[UUID, _Retry] = {}
 
     def wake(self) -> None:
@@ -139,15 +141,17 @@ class Manager:
             del self._retries[gone]
         due = [id_ for id_, state in waiting.items() if str(id_) not in self._busy and self._is_due(id_, state)]
         stops = [id_ for id_ in due if waiting[id_] is State.TERMINATING][: MAX_STOPS - len(self._stops)]
-        starts = [id_ for id_ in due if waiting[id_] is not State.TERMINATING][: MAX_STARTS - len(self._starts)]
-        for chosen, at_work in ((starts, self._starts), (stops, self._stops)):
+        changes = [id_ for id_ in due if waiting[id_] is State.RUNNING][: MAX_CHANGES - len(self._changes)]
+        others = [id_ for id_ in due if waiting[id_] not in (State.TERMINATING, State.RUNNING)]
+        starts = others[: MAX_STARTS - len(self._starts)]
+        for chosen, at_work in ((starts, self._starts), (stops, self._stops), (changes, self._changes)):
             at_work.update(map(str, chosen))
             for session_id in chosen:
                 self._begin(str(session_id), self._operate(session_id))
         unseen = [image_id for image_id in images if f"image/{image_id}" not in self._busy]
         for image_id in unseen:
             self._begin(f"image/{image_id}", self._checker.check(image_id))
-        return bool(starts or stops or unseen)
+        return bool(starts or stops or changes or unseen)
 
     async def _operate(self, session_id: UUID) -> None:
         known = self._retries.get(session_id)
@@ -184,6 +188,7 @@ class Manager:
             self._busy.pop(key, None)
             self._starts.discard(key)
             self._stops.discard(key)
+            self._changes.discard(key)
             self.wake()
 
 

@@ -6,11 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import and_, case, delete, func, select, update
+from sqlalchemy import case, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among, now
-from api.nodes.models import Gpu, Node
 from api.projects.models import Project
 from api.sessions.addresses import Taken
 from api.sessions.models import ENDED, HOLDING, Container, Grant, Service, Session, SessionLog, State
@@ -121,22 +120,12 @@ async def set_parts(db: AsyncSession, session_id: UUID, milli: int) -> None:
 
 
 async def held_on(db: AsyncSession, node_ids: Collection[UUID], uuids: Collection[str]) -> dict[tuple[UUID, str], int]:
-    """Return the milli-GPU that sessions hold of some GPUs, by node and GPU; nobody else may start there meanwhile."""
-    nodes = select(Node.id).where(Node.id.in_(node_ids)).order_by(Node.id).with_for_update()
-    await db.execute(nodes)
+    """Return the milli-GPU that sessions hold of some GPUs, by node and GPU."""
     query = select(Container.node_id, Grant.uuid, func.sum(Grant.milli)).join(Container.grants)
     query = query.join(Session, Session.id == Container.session_id)
     query = query.where(Session.state.in_(HOLDING), Container.node_id.in_(node_ids), Grant.uuid.in_(uuids))
     rows = await db.execute(query.group_by(Container.node_id, Grant.uuid))
     return {(node_id, uuid): int(milli) for node_id, uuid, milli in rows}
-
-
-async def on_slices(db: AsyncSession, session_id: UUID) -> bool:
-    """Return whether a session holds a slice of a GPU."""
-    query = select(Gpu.uuid).join(Container, Container.node_id == Gpu.node_id)
-    query = query.join(Grant, and_(Grant.session_id == Container.session_id, Grant.rank == Container.rank))
-    query = query.where(Container.session_id == session_id, Grant.uuid == Gpu.uuid, Gpu.parent != "")
-    return (await db.scalar(query.limit(1))) is not None
 
 
 async def held_by_project(db: AsyncSession, project_id: UUID) -> tuple[int, int]:

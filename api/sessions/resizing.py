@@ -3,6 +3,7 @@
 What is wanted is written down (`ask`) and done by the leader, in steps that can be taken again after any interruption.
 To raise a share its room is taken in the database first (`take_room`), then the agents are told; to lower one the
 agents are told first, then the room is given back (`settle`). So no part of a GPU is ever two sessions' at once.
+A change that is not done can be withdrawn: the share that the session had before is asked for.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ async def ask(
         await _check(db, session, gpu_milli, settings)
         if gpu_milli == (session.gpu_milli if session.resize_milli is None else session.resize_milli):
             return session.id
-        values = {"resize_milli": gpu_milli, "before_milli": session.gpu_milli}
+        before = session.gpu_milli if session.resize_milli is None else session.before_milli
+        values = {"resize_milli": gpu_milli, "before_milli": before}
         if await service.change(db, session, **values):
             share = format_gpus(gpu_milli)
             log.info("audit", what="share asked for", session=name, project=project, by=caller.name, gpus=share)
@@ -63,12 +65,14 @@ async def ask(
 async def take_room(db: AsyncSession) -> list[Session]:
     """Take the room for shares that are to be raised; returns the sessions that have it now.
 
-    One for which there is none any more keeps what it has, and says why.
+    One for which there is none any more keeps what it has, and says why. Only the leader does this, between decisions
+    of the scheduler. Others give room away only to sessions that a lost node brings back, in the transaction in which
+    the node is found again: a raise waits for its nodes, and needs no lock that would stand in the way of heartbeats.
     """
     raised = []
     for session in await resizing(db):
         wanted = session.resize_milli
-        if wanted is None or wanted <= session.gpu_milli:
+        if wanted is None or wanted <= session.gpu_milli or _away(session):
             continue
         try:
             await _check_room(db, session, wanted)
@@ -124,9 +128,11 @@ def shares(session: Session, container: Container) -> GpuShares:
 
 async def _check(db: AsyncSession, session: Session, wanted: int, settings: Settings) -> None:
     """Refuse what cannot be done now; the room is looked at once more when it is taken."""
-    check_share(wanted, settings.split)
     if session.state is not State.RUNNING:
         raise ConflictError(f"session {session.name} is {session.state}", where="name", cure="resize one that runs")
+    if session.resize_milli is not None and wanted == session.before_milli:
+        return
+    check_share(wanted, settings.split)
     whole, part = divmod(session.gpu_milli, MILLI)
     if not part:
         raise ConflictError(
@@ -138,7 +144,8 @@ async def _check(db: AsyncSession, session: Session, wanted: int, settings: Sett
             where=FIELD,
             cure=f"stay between {whole} and {whole + 1} GPU, or submit it again",
         )
-    if await repository.on_slices(db, session.id):
+    # what its containers were started with: the GPUs of the node may have been cut anew since
+    if any(container.enforcement == Enforcement.MIG for container in session.containers):
         raise ConflictError(
             f"session {session.name} runs on a slice of a GPU, which is not divided",
             where="name",
@@ -148,14 +155,17 @@ async def _check(db: AsyncSession, session: Session, wanted: int, settings: Sett
         raise ConflictError(
             f"the share of {session.name} is being changed to {format_gpus(session.resize_milli or 0)} GPU",
             where=FIELD,
-            cure="try again when that is done",
+            cure=f"try again when that is done, or ask for {format_gpus(session.before_milli or 0)} GPU as before",
         )
-    away = [node.name for node in session.nodes if node.state is not NodeState.READY]
-    if away:
+    if away := _away(session):
         raise ConflictError(f"{away[0]} is lost", where="name", cure="try again when the node is back")
     if wanted > session.gpu_milli:
         await _check_rights(db, session, wanted)
         await _check_room(db, session, wanted)
+
+
+def _away(session: Session) -> list[str]:
+    return [node.name for node in session.nodes if node.state is not NodeState.READY]
 
 
 async def _check_rights(db: AsyncSession, session: Session, wanted: int) -> None:

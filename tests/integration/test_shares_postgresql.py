@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from api.database import now
+from api.nodes import service as nodes
+from api.reconcilers import resizes
 from appliance.agent.protocol import USE_PATH, GpuUse, UseReport
 from tests.integration.api_postgresql import new_database, running_server
 from tests.unit.api.conftest import V1, Cluster, ok, running_cluster
@@ -55,6 +57,16 @@ async def test_a_gpu_is_never_given_away_twice(cluster: Cluster) -> None:
         assert node["used_milli"] == sum(held) <= 1000
         assert (await ok(cluster.admin.get(f"{V1}/projects/team-a")))["used_milli"] == sum(held)
         assert {(await cluster.session(name))["resize_milli"] for name in "abc"} == {None}
+
+
+async def test_heartbeats_and_changes_of_shares_wait_for_each_other_in_no_order(cluster: Cluster) -> None:
+    await cluster.submit("a", 200)
+    await cluster.manager.settle()
+    async with asyncio.timeout(20), cluster.database.transaction() as db:
+        assert await nodes.note_alive(db, ["worker1"], now()) == {"worker1"}
+        await ok(cluster.admin.patch(f"{V1}/sessions/a", params=PROJECT, json={"gpu_milli": 500}))
+        await resizes.take_room(cluster.database)
+        assert (await cluster.session("a"))["gpu_milli"] == 500
 
 
 async def test_use_is_written_once_and_shown_in_steps(cluster: Cluster) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from api.nodes import fleet
 from appliance.agent.protocol import HEARTBEAT_PATH, ContainerState, GpuDevice, Heartbeat, Inventory
 from appliance.gpu.kinds import Enforcement
 from tests.unit.api.conftest import V1, Cluster, inventory, ok, refused
@@ -148,12 +149,38 @@ async def test_whole_gpus_never_land_on_slices(cluster: Cluster) -> None:
     assert error["cure"] == "ask for a part of a GPU"
 
 
-async def test_a_slice_has_no_other_share(cluster: Cluster) -> None:
+@pytest.mark.parametrize("later", [slices(), [gpu(0)]], ids=["as it was", "cut anew since"])
+async def test_a_slice_has_no_other_share(cluster: Cluster, later: list[GpuDevice]) -> None:
     await prepare(cluster, *slices())
-    await submitted(cluster, "a", 250)
+    session = await submitted(cluster, "a", 250)
+    cluster.change_container(session, enforcement=Enforcement.MIG)
+    await report(cluster, later)
     query, change = {"project": "team-a"}, {"gpu_milli": 200}
     error = await refused(cluster.admin.patch(f"{V1}/sessions/a", params=query, json=change), 409)
     assert error["reason"] == "session a runs on a slice of a GPU, which is not divided"
+
+
+RECUT = [part.model_copy(update={"capacity_milli": 333}) for part in slices()]
+CHANGES = {
+    "the kind": ([gpu(0), gpu(1)], [gpu(0), gpu(1, Enforcement.NONE)]),
+    "two kinds": ([gpu(0), gpu(1, Enforcement.NONE)], [gpu(0, Enforcement.NONE), gpu(1)]),
+    "what it is a slice of": ([slices()[0].model_copy(update={"parent": ""})], slices()[:1]),
+    "how much of a GPU it is": (slices(), [*RECUT[:2], RECUT[2].model_copy(update={"capacity_milli": 332})]),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), CHANGES.values(), ids=CHANGES.keys())
+async def test_what_changes_of_a_gpu_is_seen_at_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, before: list[GpuDevice], after: list[GpuDevice]
+) -> None:
+    monkeypatch.setattr(fleet, "READ_ANYWAY_S", 10**9)
+    seen = fleet.Fleet()
+    for gpus in (before, after):
+        await report(cluster, gpus, enforcement=Enforcement.SHIM)
+        async with cluster.database.reading() as db:
+            await seen.refresh(db)
+        told = [(state.enforcement, state.capacity_milli, state.slice) for state in seen.nodes[0].gpus]
+        assert told == [(item.enforcement, item.capacity_milli, bool(item.parent)) for item in gpus]
 
 
 async def test_slices_count_for_what_projects_may_claim(cluster: Cluster) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from api.engine.base import UnreachableError
+from api.nodes.models import Node, NodeState
 from api.policy import Role
 from api.sessions import resizing
 from api.sessions import service as sessions
@@ -224,6 +225,40 @@ async def test_one_change_at_a_time(cluster: Cluster) -> None:
     assert (await resize(cluster, 250))["resize_milli"] == 250, "the same again is no other wish"
     error = await resize(cluster, 300, status=409)
     assert error["reason"] == "the share of a is being changed to 0.25 GPU"
+    assert error["cure"] == "try again when that is done, or ask for 0.5 GPU as before"
+
+
+@pytest.mark.parametrize("milli", [250, 750])
+async def test_a_change_that_is_not_done_is_withdrawn(cluster: Cluster, milli: int) -> None:
+    await prepare(cluster, 500)
+    cluster.engine.failure = UnreachableError("the agent of worker1 does not answer", delivered=False)
+    await resize(cluster, milli)
+    await cluster.manager.settle()
+    assert (await cluster.session("a"))["resize_milli"] == milli
+    assert (await resize(cluster, 500))["resize_milli"] == 500
+    await cluster.manager.settle()
+    session = await cluster.session("a")
+    assert session["held_milli"] == max(500, milli), "the agent may have taken it: the room is not given away yet"
+    cluster.engine.failure = None
+    cluster.manager._retries.clear()
+    await cluster.manager.settle()
+    session = await cluster.session("a")
+    assert (session["gpu_milli"], session["held_milli"], session["resize_milli"]) == (500, 500, None)
+    assert told(cluster, session) == [500]
+
+
+async def test_a_raise_waits_for_a_node_that_is_lost(cluster: Cluster) -> None:
+    """What ran beside it may come back with the node: its room is not known until then."""
+    await prepare(cluster, 500, 250)
+    await resize(cluster, 750)
+    async with cluster.database.transaction() as db:
+        await db.execute(update(Node).values(state=NodeState.LOST))
+        assert await resizing.take_room(db) == []
+    session = await cluster.session("a")
+    assert (session["gpu_milli"], session["resize_milli"], session["reason"]) == (500, 750, "")
+    await cluster.heartbeat("worker1", 1)
+    await cluster.manager.settle()
+    assert (await cluster.session("a"))["gpu_milli"] == 750
 
 
 async def test_a_request_names_one_change(cluster: Cluster) -> None:

@@ -10,13 +10,12 @@ from api.model import Moment, Name, Request, Text
 from api.presets.schemas import CpuMilli, MemoryMib, ShmMib
 from api.scheduler.snapshot import Within
 from api.sessions.models import MAX_CONTAINERS, Kind
+from appliance.agent.protocol import SYSTEM_FOLDERS, belongs_to_system
 from appliance.gpu.kinds import Enforcement
 
 MAX_BATCH = 100
 """Most sessions of one request."""
 MAX_SECONDS = 366 * 24 * 3600
-SYSTEM_FOLDERS = ("/proc", "/sys", "/dev")
-"""Folders of the container's system: nothing of the user's may lie over them."""
 
 Word = Annotated[Text, Field(max_length=32_768)]
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
@@ -33,7 +32,7 @@ def _no_dots(value: str) -> str:
 
 
 def _not_of_the_system(value: str) -> str:
-    if any(value == folder or value.startswith(f"{folder}/") for folder in SYSTEM_FOLDERS):
+    if belongs_to_system(value):
         raise ValueError(f"{', '.join(SYSTEM_FOLDERS)} belong to the container's system; choose another target")
     return _no_dots(value)
 

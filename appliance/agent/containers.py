@@ -18,7 +18,14 @@ from pydantic import TypeAdapter
 
 from appliance.agent import cores, folders
 from appliance.agent.cores import NO_CORES, CoreGrant
-from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuDevice, GpuGrant
+from appliance.agent.protocol import (
+    ContainerSpec,
+    ContainerState,
+    ContainerStatus,
+    GpuDevice,
+    GpuGrant,
+    belongs_to_system,
+)
 from appliance.gpu.devices import Needs
 from appliance.gpu.kinds import Enforcement
 from appliance.gpu.share import MILLI, format_gpus
@@ -41,7 +48,6 @@ LABEL_PORTS = "io.penstock.ports"
 LABEL_DIGEST = "io.penstock.spec"
 
 FINAL = (ContainerStatus.EXITED, ContainerStatus.FAILED)
-_SYSTEM_FOLDERS = ("/proc", "/sys", "/dev", "/run/penstock", "/usr/lib/penstock", "/etc/ld.so.preload")
 _NEVER = "0001-01-01T00:00:00Z"
 _STATUS = {
     "created": ContainerStatus.CREATING,
@@ -286,9 +292,7 @@ def _forbidden_mounts(spec: ContainerSpec, roots: Sequence[Path]) -> Iterable[Pr
                 f"{source.resolve()} is outside of the folders that may be mounted ({allowed})",
                 "mount a folder below one of them",
             )
-        target = PurePosixPath(mount.target)
-        system = target == PurePosixPath("/") or any(target.is_relative_to(folder) for folder in _SYSTEM_FOLDERS)
-        if system or ".." in target.parts:
+        if belongs_to_system(mount.target) or ".." in PurePosixPath(mount.target).parts:
             yield Problem(f"mounts.{position}.target", f"{mount.target} belongs to the system", "choose another folder")
 
 

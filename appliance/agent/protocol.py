@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from pathlib import PurePosixPath
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -30,6 +31,25 @@ CONTAINERS_PATH = "/v1/containers"
 · GET /{id}/logs?follow=0|1&tail=N → text/plain stream
 · WebSocket /{id}/exec?command=JSON-LIST&tty=0|1&rows=N&cols=N:
 binary frames carry bytes both ways; text frames carry ExecControl as JSON; the agent ends with an `exit` frame."""
+
+SYSTEM_FOLDERS = (
+    "/proc",
+    "/sys",
+    "/dev",
+    "/etc/ld.so.preload",
+    "/run/penstock",
+    "/usr/lib/penstock",
+    # links to those in nearly every image
+    "/lib/penstock",
+    "/var/run",
+)
+"""Folders of a container's system: nothing of the user's may lie over, in or above them."""
+
+
+def belongs_to_system(target: str) -> bool:
+    """Return whether a mount at a path of the container, which has no `..`, would hide something of its system."""
+    path = PurePosixPath(target)
+    return any(path.is_relative_to(folder) or PurePosixPath(folder).is_relative_to(path) for folder in SYSTEM_FOLDERS)
 
 
 class Message(BaseModel):

@@ -14,6 +14,7 @@ from pathlib import Path
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
+from appliance.agent import mounts
 from appliance.agent.protocol import ContainerState, ContainerStatus, GpuDevice, GpuGrant, Inventory
 from appliance.gpu import enforcement, files
 from appliance.gpu.accelerators import Accelerator
@@ -128,6 +129,15 @@ class Shares:
             holding.engine_id, holding.trouble = engine_id, ""
             for kind, shares in self._by_kind(holding.kind, holding.grants).items():
                 self._enforcers[kind].apply(identity, shares, pid)
+
+    def verify(self, identity: str, pid: int) -> None:
+        """Check that what holds the shares of a container is mounted where its programs look for it.
+
+        `pid` is its first process. Raises UnavailableError. It may block.
+        """
+        if holding := self.holdings.get(identity):
+            for kind, shares in self._by_kind(holding.kind, holding.grants).items():
+                mounts.verify(self._enforcers[kind].needs(identity, shares).mounts, pid)
 
     def check_change(self, state: ContainerState, wanted: Sequence[GpuGrant]) -> None:
         """Refuse other shares for a container that runs; raises InputError."""

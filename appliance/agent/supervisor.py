@@ -335,6 +335,9 @@ class Supervisor:
             # a container that has ended meanwhile is told by its own event
             if (process := await self._process(state.id)) and process[1]:
                 await blocking(self._shares.attach, state.id, *process)
+                # a container that runs already may have a library that has been replaced since
+                if new:
+                    await blocking(self._shares.verify, state.id, process[1])
         except EngineAwayError:
             raise
         except PenstockError as error:

@@ -19,6 +19,8 @@ from tests.fakes.cuda.clients import Client, build_client, build_shim, gpu_uuid
 from tests.integration.agent.conftest import Agent
 
 MEMORY_MIB = 8192
+TRAP = "/opt/a/trap/limits"
+"""A link in the image: a volume that is mounted there comes to lie over the limits."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,9 @@ def make_image(engine: docker.DockerClient, reference: str, parts: Parts, busybo
             link = tarfile.TarInfo(f"bin/{applet}")
             link.type, link.linkname = tarfile.SYMTYPE, "busybox"
             archive.addfile(link)
+        link = tarfile.TarInfo(TRAP.lstrip("/"))
+        link.type, link.linkname = tarfile.SYMTYPE, "/run/penstock/limits"
+        archive.addfile(link)
         for library in _system_libraries([parts.libraries / "client", parts.libraries / "smi", parts.shim]):
             archive.add(library.resolve(), str(library).lstrip("/"))
     engine.api.import_image_from_data(buffer.getvalue(), repository=repository, tag=tag)

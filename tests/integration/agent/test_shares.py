@@ -127,6 +127,19 @@ def test_neither_user_nor_image_switches_it_off(
         inside.must(f"malloc 0 {2000 * MIB}")
 
 
+def test_a_volume_that_a_link_of_the_image_leads_over_the_limits_ends_the_session(
+    node: Agent, machine: Machine, session: Make
+) -> None:
+    source = Path(node.environment["PENSTOCK_AGENT_MOUNT_ROOTS"]) / "data"
+    wanted = session(grant(250), mounts=[{"source": str(source), "target": gpus.TRAP}])
+    with node.client() as client:
+        assert put(client, wanted).status_code == 200
+        ended = wait_for(client, wanted.id, ContainerStatus.FAILED)
+    assert ended.error.startswith(
+        "/run/penstock/limits: the session cannot be held to its GPU shares: something else is mounted over it"
+    )
+
+
 def test_shares_change_while_programs_run_and_the_next_agent_knows(
     node: Agent, machine: Machine, parts: Parts, session: Make, engine: docker.DockerClient, fake_api: FakeApi
 ) -> None:

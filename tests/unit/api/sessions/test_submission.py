@@ -69,6 +69,12 @@ async def test_what_the_agent_is_asked_for(ready: Cluster) -> None:
         ({"volumes": [{"name": "data", "target": "/a/../b"}]}, "volumes[0].target", "folders"),
         ({"volumes": [{"name": "a", "target": "/x"}, {"name": "b", "target": "/x"}]}, "volumes", "one target"),
         ({"volumes": [{"name": "a", "target": "/proc/x"}]}, "volumes[0].target", "belong to the container's system"),
+        (
+            {"volumes": [{"name": "a", "target": "/var/run/penstock/limits"}]},
+            "volumes[0].target",
+            "belong to the container's system",
+        ),
+        ({"volumes": [{"name": "a", "target": "/run"}]}, "volumes[0].target", "belong to the container's system"),
         ({"host_mounts": [{"source": "/mnt", "target": "/dev"}]}, "host_mounts[0].target", "system"),
         ({"host_mounts": [{"source": "/mnt", "target": "/mnt"}]}, "host_mounts", "not open to sessions"),
         ({"host_mounts": [{"source": "/tmp/../etc", "target": "/a"}]}, "host_mounts[0].source", "folders"),

@@ -272,7 +272,19 @@ def test_unknown_and_doubled_gpus_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["/", "/proc", "/sys/fs", "/dev", "/data/../etc", "/run/penstock/limits", "/etc/ld.so.preload"]
+    "target",
+    [
+        "/",
+        "/proc",
+        "/sys/fs",
+        "/dev",
+        "/data/../etc",
+        "/run/penstock/limits",
+        "/run",
+        "/var/run/penstock/limits",
+        "/etc/ld.so.preload",
+        "/lib/penstock",
+    ],
 )
 def test_targets_of_the_system_are_refused(tmp_path: Path, target: str) -> None:
     spec = make(mounts=[{"source": str(tmp_path), "target": target}])

@@ -185,18 +185,37 @@ class Region:
         bound = self._missing()
         if bound > 1 and bound > self.pool.most(taken, [unit.running for unit in allowed]):
             return False
+        rooms, before = self._rooms.copy(), len(self._taken)
         for unit in allowed:
-            self._take(unit, 1)
+            self._move(unit, 1)
+        self._taken += allowed
+        for index in {index for unit in allowed for index, _ in unit.containers}:
+            self._rooms[index] = self.nodes[index].room(self.workload)
         enough = self._missing() == 0
-        for unit in reversed(allowed):
-            self._take(unit, -1)
+        for unit in allowed:
+            self._move(unit, -1)
+        del self._taken[before:]
+        self._rooms = rooms
         return enough
 
     def _allows(self, unit: Unit) -> bool:
-        return self.pool.allows([*(taken.running for taken in self._taken), unit.running])
+        # those taken are allowed among themselves, and each project has a limit of its own
+        project = unit.running.workload.project
+        alike = [taken.running for taken in self._taken if taken.running.workload.project == project]
+        return self.pool.allows([*alike, unit.running])
 
     def _take(self, unit: Unit, sign: int) -> None:
         """Take a unit (1), or give it back (-1)."""
+        self._move(unit, sign)
+        for index, _ in unit.containers:
+            self._rooms[index] = self.nodes[index].room(self.workload)
+        if sign > 0:
+            self._taken.append(unit)
+        else:
+            self._taken.remove(unit)
+
+    def _move(self, unit: Unit, sign: int) -> None:
+        """Count what a unit holds as free (1), or as held again (-1); for how many there is room is not asked."""
         workload = unit.running.workload
         for index, column, milli in unit.parts:
             self.nodes[index].free[column] += sign * milli
@@ -205,11 +224,6 @@ class Region:
             node.cpu += sign * count * workload.cpu_milli
             node.memory += sign * count * workload.memory_mib
             node.containers += sign * count
-            self._rooms[index] = node.room(self.workload)
-        if sign > 0:
-            self._taken.append(unit)
-        else:
-            self._taken.remove(unit)
 
     def _note(self) -> None:
         """Keep the set as the best if it is, without those of it that turn out not to be needed."""

@@ -211,7 +211,10 @@ def _expression(text: str) -> str | None:
 
 @cache
 def _licensing() -> Licensing:
-    return get_spdx_licensing()
+    licensing = get_spdx_licensing()
+    # what finds the names is made at the first use, and a second thread would find it half made
+    licensing.get_advanced_tokenizer()
+    return licensing
 
 
 @cache

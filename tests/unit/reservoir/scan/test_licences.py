@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import io
+import sys
 import tarfile
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
@@ -173,3 +175,15 @@ def test_an_rpm_package_says_its_licence_in_its_header(tmp_path: Path, stated: s
     path.write_bytes(b"")
     made = artifact(path, "rpm", "lib", "2.5-1.el9", license=stated, arch="x86_64", keys=[])
     assert read_all([made], Cache(tmp_path / "cache"))[made.sha256].expression == expression
+
+
+def test_threads_do_not_find_it_half_made() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(3):
+            licences._licensing.cache_clear()
+            with ThreadPoolExecutor(4) as pool:
+                assert set(pool.map(licences._expression, ["MIT AND Apache-2.0"] * 8)) == {"MIT AND Apache-2.0"}
+    finally:
+        sys.setswitchinterval(interval)

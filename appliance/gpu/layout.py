@@ -69,7 +69,8 @@ class TotalRecord(ctypes.LittleEndianStructure):
         ("refused", ctypes.c_uint64),
         ("opens_ns", ctypes.c_uint64),
         ("context", ctypes.c_uint64),
-        ("reserved", ctypes.c_uint64 * 6),
+        ("measured", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 5),
     ]
 
 

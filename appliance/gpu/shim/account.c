@@ -166,7 +166,10 @@ static void after_fork_in_child(void)
     psg_table_forget();
     psg_pools_forget();
     psg_context_forget();
+    psg_handles_forget();
     psg_compute_forget();
+    psg_record_forget();
+    psg_resolve_forget();
 }
 
 static bool prepare(void)
@@ -335,7 +338,7 @@ unsigned psg_holders(int gpu, struct psg_holder *holders, unsigned most)
 
 bool psg_is_ours(uint32_t pid)
 {
-    struct psg_account *account = account_of_process(false);
+    struct psg_account *account = pid ? account_of_process(false) : NULL;
     uint32_t high = account ? __atomic_load_n(&account->high, __ATOMIC_SEQ_CST) : 0;
     for (uint32_t slot = 0; slot < high && slot < PSG_SLOTS; slot++)
         if (__atomic_load_n(&account->slot[slot].pid, __ATOMIC_SEQ_CST) == pid)

@@ -9,12 +9,13 @@
 #include "admit.h"
 #include "driver.h"
 #include "lease.h"
+#include "record.h"
 #include "shim.h"
 
 #define MICROSECOND UINT64_C(1000)
 #define MILLISECOND UINT64_C(1000000)
 
-enum { STREAMS = 16, MOST_LAUNCHES = 1024 };
+enum { STREAMS = 64, MOST_LAUNCHES = 1024 };
 
 /* Of launches that are shorter than this, so many go by without a look at the clock. */
 #define SHORT (50 * MICROSECOND)
@@ -24,6 +25,12 @@ enum { UNTIMED = 16 };
  * waits for work that does not end. */
 #define SLICE (5 * MILLISECOND)
 #define PATIENCE (1000 * MILLISECOND)
+
+/* How long it waits again for work that has not ended once. */
+#define LESS_PATIENCE (PATIENCE / 16)
+
+/* How long to sleep at most before the timetable is read again. */
+#define LONGEST_SLEEP (1000 * MILLISECOND)
 
 struct gate {
     pthread_mutex_t lock;
@@ -37,12 +44,12 @@ struct gate {
     _Atomic(uint64_t) stream;  /* plus one: the only stream in use; 0: none yet */
     uint64_t used;             /* windows up to here are over */
     bool planned;              /* the lease is a window of a timetable */
+    bool overdue;              /* what is pending has not ended when it was waited for */
     CUstream streams[STREAMS];
     unsigned stream_count;
 };
 
 static struct gate gates[PSG_GPUS] = {[0 ... PSG_GPUS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
-static atomic_int captures;
 
 void psg_compute_forget(void)
 {
@@ -50,7 +57,6 @@ void psg_compute_forget(void)
         memset(&gates[gpu], 0, sizeof gates[gpu]);
         gates[gpu].lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     }
-    atomic_store(&captures, 0);
 }
 
 /* Streams --------------------------------------------------------------------------------------------------------- */
@@ -60,13 +66,23 @@ static uint64_t tag(CUstream stream)
     return (uint64_t)(uintptr_t)stream + 1;
 }
 
-/* The caller has the lock. */
-static void watch(struct gate *gate, CUstream stream)
+/* The caller has the lock, as of all that follow. */
+static bool is_watched(const struct gate *gate, CUstream stream)
 {
     for (unsigned i = 0; i < gate->stream_count; i++)
         if (gate->streams[i] == stream)
-            return;
-    if (gate->stream_count < STREAMS)
+            return true;
+    return false;
+}
+
+static bool has_room(const struct gate *gate, CUstream stream)
+{
+    return gate->stream_count < STREAMS || is_watched(gate, stream);
+}
+
+static void watch(struct gate *gate, CUstream stream)
+{
+    if (!is_watched(gate, stream) && gate->stream_count < STREAMS)
         gate->streams[gate->stream_count++] = stream;
     atomic_store(&gate->stream, gate->stream_count == 1 ? tag(stream) : 0);
 }
@@ -79,24 +95,24 @@ static void unwatch(struct gate *gate, CUstream stream)
     atomic_store(&gate->stream, gate->stream_count == 1 ? tag(gate->streams[0]) : 0);
 }
 
-void psg_stream_gone(void *stream)
+static void unwatch_all(struct gate *gate)
 {
-    for (int gpu = 0; gpu < PSG_GPUS; gpu++) {
-        pthread_mutex_lock(&gates[gpu].lock);
-        if (stream)
-            unwatch(&gates[gpu], stream);
-        else
-            gates[gpu].stream_count = 0;
-        pthread_mutex_unlock(&gates[gpu].lock);
-    }
+    gate->stream_count = 0;
+    atomic_store(&gate->stream, 0);
 }
 
-static bool idle(struct gate *gate)
+enum seen { BUSY, IDLE, RECORDING };
+
+static enum seen look(const struct gate *gate)
 {
-    for (unsigned i = 0; i < gate->stream_count; i++)
-        if (REAL(cuStreamQuery, gate->streams[i]) == CUDA_ERROR_NOT_READY)
-            return false;
-    return true;
+    CUstreamCaptureMode mode;
+    enum seen seen = IDLE;
+    if (!psg_asking_begin(&mode))
+        return RECORDING;
+    for (unsigned i = 0; i < gate->stream_count && seen == IDLE; i++)
+        seen = REAL(cuStreamQuery, gate->streams[i]) == CUDA_ERROR_NOT_READY ? BUSY : IDLE;
+    psg_asking_end(&mode);
+    return seen;
 }
 
 /* Looking at the GPU ---------------------------------------------------------------------------------------------- */
@@ -109,6 +125,7 @@ static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
 /* All that was launched has ended at a time: counts it, and learns how long a launch takes. */
 static void ended(int gpu, struct gate *gate, uint64_t at)
 {
+    gate->overdue = false;
     unsigned launches = atomic_exchange(&gate->pending, 0);
     uint64_t from = atomic_load(&gate->from);
     if (!launches || at < from)
@@ -118,37 +135,57 @@ static void ended(int gpu, struct gate *gate, uint64_t at)
     atomic_store(&gate->average, average ? (average + now) / 2 : now);
 }
 
-/* Waits until all that was launched has ended, PATIENCE at most; returns when that was. */
-static uint64_t drain(int gpu, struct gate *gate)
+/* Waits until all that was launched has ended; false: it has not within our patience. `at` is when that was. */
+static bool drain(int gpu, struct gate *gate, uint64_t *at)
 {
     uint64_t begun = psg_now(), now = begun;
     unsigned launches = atomic_load(&gate->pending);
-    uint64_t from = atomic_load(&gate->from), expected = from + launches * atomic_load(&gate->average);
-    /* Questions about streams are forbidden while the program records one. */
-    if (!launches || atomic_load(&captures) > 0) {
-        atomic_store(&gate->pending, 0);
-        return now;
-    }
-    if (idle(gate)) {
-        /* It ended before we looked, nobody knows when: about when launches of this kind end. */
-        now = atomic_load(&gate->average) ? clamp(expected, from, now) : now;
-        ended(gpu, gate, now);
-        return now;
-    }
-    atomic_store(&gate->looking, true);
-    do {
+    *at = now;
+    if (!launches)
+        return true;
+    uint64_t average = atomic_load(&gate->average), expected = atomic_load(&gate->from) + launches * average;
+    uint64_t patience = gate->overdue ? LESS_PATIENCE : PATIENCE;
+    enum seen seen = look(gate);
+    bool waited = seen == BUSY;
+    atomic_store(&gate->looking, waited);
+    while (seen == BUSY && now - begun < patience) {
         uint64_t wait = now < expected ? (expected - now) / 4 : (now - expected) / 8;
-        psg_sleep_until(now + clamp(wait, 20 * MICROSECOND, PATIENCE / 4));
+        psg_sleep_until(now + clamp(wait, 20 * MICROSECOND, patience / 4));
         now = psg_now();
         struct psg_total *total = psg_total(gpu);
         if (total)
             __atomic_store_n(&total->wanted_ns, now, __ATOMIC_RELAXED);
-    } while (!idle(gate) && now - begun < PATIENCE);
+        seen = look(gate);
+    }
     atomic_store(&gate->looking, false);
-    if (now - begun >= PATIENCE)
-        gate->stream_count = 0;
-    ended(gpu, gate, now);
-    return now;
+    *at = now;
+    gate->overdue = seen == BUSY;
+    if (seen == BUSY)
+        return false;
+    /* It ended before we looked, or cannot be looked at: nobody knows when, about when launches of this kind end. */
+    if (average && (!waited || seen == RECORDING))
+        *at = clamp(expected, atomic_load(&gate->from), now);
+    if (seen == IDLE)
+        unwatch_all(gate);
+    ended(gpu, gate, *at);
+    return true;
+}
+
+void psg_stream_gone(void *stream)
+{
+    for (int gpu = 0; gpu < PSG_GPUS; gpu++) {
+        struct gate *gate = &gates[gpu];
+        uint64_t at;
+        pthread_mutex_lock(&gate->lock);
+        if (!stream) {
+            unwatch_all(gate);
+        } else if (is_watched(gate, stream)) {
+            /* Nobody can ask about it later, and what it still does would be free. */
+            drain(gpu, gate, &at);
+            unwatch(gate, stream);
+        }
+        pthread_mutex_unlock(&gate->lock);
+    }
 }
 
 /* Admission ------------------------------------------------------------------------------------------------------- */
@@ -186,7 +223,7 @@ static bool fits(int gpu, const struct gate *gate, uint64_t now)
 
 static void start_slice(struct gate *gate, uint64_t now)
 {
-    uint64_t average = atomic_load(&gate->average), left = atomic_load(&gate->until) - now;
+    uint64_t average = atomic_load(&gate->average), until = atomic_load(&gate->until), left = until > now ? until - now : 0;
     uint64_t slice = left < SLICE ? left : left / 2 > SLICE ? left / 2 : SLICE;
     atomic_store(&gate->bound, average ? (unsigned)clamp((slice + average / 2) / average, 1, MOST_LAUNCHES) : 1);
 }
@@ -194,8 +231,10 @@ static void start_slice(struct gate *gate, uint64_t now)
 /* The caller has the lock. Ends the lease, counts what it did, and waits for the next one. */
 static uint64_t next_lease(int gpu, struct gate *gate)
 {
-    uint64_t until = atomic_load(&gate->until);
-    uint64_t now = drain(gpu, gate);
+    uint64_t until = atomic_load(&gate->until), now;
+    /* What does not end is still counted under the lease that it began in. */
+    if (!drain(gpu, gate, &now))
+        return now;
     if (until) {
         gate->used = until;
         if (gate->planned)
@@ -215,11 +254,12 @@ static uint64_t next_lease(int gpu, struct gate *gate)
             break;
         /* Others may destroy streams meanwhile, or be the first to find the next lease. */
         pthread_mutex_unlock(&gate->lock);
-        psg_sleep_until(again);
+        psg_sleep_until(again - now < LONGEST_SLEEP ? again : now + LONGEST_SLEEP);
         pthread_mutex_lock(&gate->lock);
         now = psg_now();
-        if (atomic_load(&gate->until) > now)
-            return now;
+        uint64_t theirs = atomic_load(&gate->until);
+        if (theirs)
+            return theirs > now ? now : next_lease(gpu, gate);
     }
     gate->planned = again != UINT64_MAX;
     atomic_store(&gate->until, until);
@@ -231,10 +271,12 @@ static void wait_for_lease(int gpu, struct gate *gate, CUstream stream)
     pthread_mutex_lock(&gate->lock);
     uint64_t now = psg_now();
     unsigned pending = atomic_load(&gate->pending);
-    if (pending && (pending >= atomic_load(&gate->bound) || !fits(gpu, gate, now))) {
-        drain(gpu, gate);
+    if (pending && (pending >= atomic_load(&gate->bound) || !fits(gpu, gate, now) || !has_room(gate, stream))) {
+        uint64_t at;
+        /* What does not end may wait for this launch, which therefore goes, and is counted with it. */
+        pending = drain(gpu, gate, &at) ? 0 : pending;
+        atomic_store(&gate->bound, pending);
         now = psg_now();
-        pending = 0;
     }
     if (!pending) {
         if (!fits(gpu, gate, now))
@@ -247,13 +289,6 @@ static void wait_for_lease(int gpu, struct gate *gate, CUstream stream)
     pthread_mutex_unlock(&gate->lock);
 }
 
-static bool recorded(CUstream stream)
-{
-    CUstreamCaptureStatus status;
-    return atomic_load_explicit(&captures, memory_order_relaxed) > 0 &&
-           REAL(cuStreamIsCapturing, stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 void psg_admit(int gpu, CUstream stream)
 {
     struct gate *gate = &gates[gpu];
@@ -261,7 +296,7 @@ void psg_admit(int gpu, CUstream stream)
         count(gpu, gate, 0);
         return;
     }
-    if (recorded(stream))
+    if (psg_recorded(stream))
         return;
     unsigned pending = atomic_load_explicit(&gate->pending, memory_order_relaxed);
     bool in_slice = pending > 0 && pending < atomic_load_explicit(&gate->bound, memory_order_relaxed) &&
@@ -276,41 +311,7 @@ void psg_admit(int gpu, CUstream stream)
         wait_for_lease(gpu, gate, stream);
 }
 
-/* Streams that are recorded, waited for, destroyed ---------------------------------------------------------------- */
-
-/* Counted before the recording begins, for no question about streams may come in between. */
-#define RECORDS(symbol, parameters, ...)                             \
-    EXPORT CUresult symbol parameters                                \
-    {                                                                \
-        int one = psg_depth == 0;                                    \
-        atomic_fetch_add(&captures, one);                            \
-        CUresult result = REAL(symbol, __VA_ARGS__);                 \
-        if (result != CUDA_SUCCESS)                                  \
-            atomic_fetch_sub(&captures, one);                        \
-        return result;                                               \
-    }
-
-/* A recording ends with an error, too, where something in it went wrong. */
-#define RECORDED(symbol)                                             \
-    EXPORT CUresult symbol(CUstream stream, CUgraph *graph)          \
-    {                                                                \
-        CUresult result = REAL(symbol, stream, graph);               \
-        if (psg_depth == 0 && result != CUDA_ERROR_ILLEGAL_STATE && atomic_load(&captures) > 0) \
-            atomic_fetch_sub(&captures, 1);                          \
-        return result;                                               \
-    }
-
-RECORDS(cuStreamBeginCapture, (CUstream stream), stream)
-RECORDS(cuStreamBeginCapture_ptsz, (CUstream stream), stream)
-RECORDS(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode), stream, mode)
-RECORDS(cuStreamBeginCapture_v2_ptsz, (CUstream stream, CUstreamCaptureMode mode), stream, mode)
-#define INTO_GRAPH                                                                                                   \
-    (CUstream stream, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges, size_t count,           \
-     CUstreamCaptureMode mode)
-RECORDS(cuStreamBeginCaptureToGraph, INTO_GRAPH, stream, graph, after, edges, count, mode)
-RECORDS(cuStreamBeginCaptureToGraph_ptsz, INTO_GRAPH, stream, graph, after, edges, count, mode)
-RECORDED(cuStreamEndCapture)
-RECORDED(cuStreamEndCapture_ptsz)
+/* The program waits ----------------------------------------------------------------------------------------------- */
 
 /* The program itself has waited: what it launched has just ended, and pools may have given memory back. */
 static void seen_idle(int gpu, CUstream stream, bool all)
@@ -357,14 +358,3 @@ EXPORT CUresult cuEventSynchronize(CUevent event)
         psg_pools_look(psg_gpu_here(NULL));
     return result;
 }
-
-#define DESTROYS(symbol)                                             \
-    EXPORT CUresult symbol(CUstream stream)                          \
-    {                                                                \
-        if (psg_depth == 0 && stream)                                \
-            psg_stream_gone(stream);                                 \
-        return REAL(symbol, stream);                                 \
-    }
-
-DESTROYS(cuStreamDestroy)
-DESTROYS(cuStreamDestroy_v2)

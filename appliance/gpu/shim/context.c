@@ -1,5 +1,6 @@
 /* Start, devices and contexts. A context takes memory of its own, hundreds of MiB on a real GPU; how much is only seen by
- * NVML, before and after the first one of the container, and kept in the account for all others. */
+ * NVML, before and after one is made. Neighbours may take memory at that moment, too, so the least of the first few
+ * differences counts; it is kept in the account for all others. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -9,7 +10,10 @@
 
 #define DEVICES 64
 #define LEAST_CONTEXT (UINT64_C(1) << 20)
-#define MOST_CONTEXT (UINT64_C(4) << 30)
+#define MOST_CONTEXT (UINT64_C(1) << 30)
+
+/* So many creations are measured, and what only one of them has shown refuses nobody. */
+enum { MEASURED = 4, SURE = 2 };
 
 /* Number plus two of the limit of a device; 0: not asked yet, 1: no limit. */
 static atomic_int gpus[DEVICES];
@@ -86,36 +90,50 @@ EXPORT CUresult cuInit(unsigned int flags)
 
 struct measure {
     int gpu;
-    uint64_t expected;
+    uint64_t charged;
     uint64_t before;
     uint64_t word;
     bool measured;
 };
 
+/* False: the limit forbids a context. */
 static bool begin(struct measure *measure, int gpu)
 {
-    *measure = (struct measure){.gpu = gpu, .expected = __atomic_load_n(&psg_total(gpu)->context, __ATOMIC_ACQUIRE)};
-    if (measure->expected)
-        return psg_take_or_trim(gpu, measure->expected);
+    struct psg_total *total = psg_total(gpu);
+    uint64_t times = __atomic_load_n(&total->measured, __ATOMIC_ACQUIRE);
+    *measure = (struct measure){.gpu = gpu, .charged = __atomic_load_n(&total->context, __ATOMIC_ACQUIRE)};
+    if (measure->charged && !psg_take_or_trim(gpu, measure->charged)) {
+        if (times >= SURE)
+            return false;
+        measure->charged = 0;
+    }
     measure->word = psg_used(gpu);
-    measure->measured = psg_nvml_used(gpu, &measure->before);
+    measure->measured = times < MEASURED && psg_nvml_used(gpu, &measure->before);
     return true;
 }
 
-/* The bytes of the new context; false: the limit forbids them. */
-static bool end(struct measure *measure, uint64_t *bytes)
+/* What the new context takes, or 0 where that is not known; so much is charged then. */
+static uint64_t end(const struct measure *measure)
 {
-    uint64_t after;
-    *bytes = measure->expected;
-    if (measure->expected || !measure->measured || !psg_nvml_used(measure->gpu, &after) || after <= measure->before)
-        return true;
+    uint64_t after, charged = measure->charged;
+    struct psg_total *total = psg_total(measure->gpu);
+    if (!measure->measured || !psg_nvml_used(measure->gpu, &after) || after <= measure->before)
+        return charged;
     uint64_t grown = after - measure->before;
     /* Where others of the container took memory at the same time, the difference says nothing. */
     if (grown < LEAST_CONTEXT || grown > MOST_CONTEXT || psg_used(measure->gpu) != measure->word)
-        return true;
-    __atomic_store_n(&psg_total(measure->gpu)->context, grown, __ATOMIC_RELEASE);
-    *bytes = grown;
-    return psg_take_or_trim(measure->gpu, grown);
+        return charged;
+    if (!charged && !psg_take(measure->gpu, grown))
+        grown = 0;
+    __atomic_fetch_add(&total->measured, 1, __ATOMIC_ACQ_REL);
+    uint64_t known = __atomic_load_n(&total->context, __ATOMIC_ACQUIRE);
+    while (grown && (!known || grown < known) &&
+           !__atomic_compare_exchange_n(&total->context, &known, grown, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        ;
+    if (!charged || grown >= charged)
+        return charged ? charged : grown;
+    psg_give(measure->gpu, charged - grown);
+    return grown;
 }
 
 static void give_entry(const struct psg_entry *entry)
@@ -129,7 +147,7 @@ static void lose_memory(uint64_t context)
     psg_table_sweep(PSG_POINTER, context, give_entry);
     psg_table_sweep(PSG_ARRAY, context, give_entry);
     psg_table_sweep(PSG_MIPMAP, context, give_entry);
-    psg_stream_gone(NULL);
+    psg_recordings_gone(context);
 }
 
 /* Primary contexts ------------------------------------------------------------------------------------------------ */
@@ -150,16 +168,11 @@ static CUresult retain(CUcontext *context, CUdevice device, int gpu)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = REAL(cuDevicePrimaryCtxRetain, context, device);
     if (result != CUDA_SUCCESS) {
-        psg_give(gpu, measure.expected);
+        psg_give(gpu, measure.charged);
         return result;
     }
-    uint64_t bytes;
-    if (!end(&measure, &bytes)) {
-        REAL(cuDevicePrimaryCtxRelease_v2, device);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    psg_table_put(&(struct psg_entry){.kind = PSG_PRIMARY, .key = (uint64_t)device, .gpu = (int16_t)gpu, .bytes = bytes,
-                                      .owner = (uint64_t)(uintptr_t)*context});
+    psg_table_put(&(struct psg_entry){.kind = PSG_PRIMARY, .key = (uint64_t)device, .gpu = (int16_t)gpu,
+                                      .bytes = end(&measure), .owner = (uint64_t)(uintptr_t)*context});
     return result;
 }
 
@@ -193,6 +206,7 @@ static void forget_inactive(CUdevice device)
         if (gpu < 0)                                                 \
             return REAL(symbol, device);                             \
         pthread_mutex_lock(&creating);                               \
+        psg_stream_gone(NULL);                                       \
         CUresult result = REAL(symbol, device);                      \
         if (result == CUDA_SUCCESS)                                  \
             forget_inactive(device);                                 \
@@ -207,16 +221,10 @@ LEAVES_PRIMARY(cuDevicePrimaryCtxReset_v2)
 
 /* Other contexts -------------------------------------------------------------------------------------------------- */
 
-static CUresult keep(struct measure *measure, CUcontext context)
+static void keep(const struct measure *measure, CUcontext context)
 {
-    uint64_t bytes;
-    if (!end(measure, &bytes)) {
-        REAL(cuCtxDestroy_v2, context);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     psg_table_put(&(struct psg_entry){.kind = PSG_CONTEXT, .key = (uint64_t)(uintptr_t)context,
-                                      .gpu = (int16_t)measure->gpu, .bytes = bytes});
-    return CUDA_SUCCESS;
+                                      .gpu = (int16_t)measure->gpu, .bytes = end(measure)});
 }
 
 #define CREATES(symbol, parameters, ...)                             \
@@ -233,9 +241,9 @@ static CUresult keep(struct measure *measure, CUcontext context)
         if (begin(&measure, gpu)) {                                  \
             result = REAL(symbol, __VA_ARGS__);                      \
             if (result == CUDA_SUCCESS)                              \
-                result = keep(&measure, *context);                   \
+                keep(&measure, *context);                            \
             else                                                     \
-                psg_give(gpu, measure.expected);                     \
+                psg_give(gpu, measure.charged);                      \
         }                                                            \
         pthread_mutex_unlock(&creating);                             \
         return result;                                               \
@@ -249,21 +257,23 @@ CREATES(cuCtxCreate_v3,
 CREATES(cuCtxCreate_v4, (CUcontext *context, CUctxCreateParams *how, unsigned int flags, CUdevice device),
         context, how, flags, device)
 
-static void forget(CUcontext context)
-{
-    struct psg_entry entry;
-    if (!psg_table_take(PSG_CONTEXT, (uint64_t)(uintptr_t)context, &entry))
-        return;
-    lose_memory(entry.key);
-    psg_give(entry.gpu, entry.bytes);
-}
-
+/* The entry leaves the table before the driver destroys, for the same name may be given out again at once; and no stream of
+ * the context may be asked about from then on. */
 #define DESTROYS(symbol)                                             \
     EXPORT CUresult symbol(CUcontext context)                        \
     {                                                                \
+        if (psg_depth > 0 || !psg_limited())                         \
+            return REAL(symbol, context);                            \
+        struct psg_entry entry;                                      \
+        psg_stream_gone(NULL);                                       \
+        bool known = psg_table_take(PSG_CONTEXT, (uint64_t)(uintptr_t)context, &entry); \
         CUresult result = REAL(symbol, context);                     \
-        if (result == CUDA_SUCCESS && psg_depth == 0)                \
-            forget(context);                                         \
+        if (known && result == CUDA_SUCCESS) {                       \
+            lose_memory(entry.key);                                  \
+            psg_give(entry.gpu, entry.bytes);                        \
+        } else if (known) {                                          \
+            psg_table_put(&entry);                                   \
+        }                                                            \
         return result;                                               \
     }
 

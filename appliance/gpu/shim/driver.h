@@ -15,6 +15,8 @@ CUresult cuLaunchGrid(CUfunction function, int width, int height);
 CUresult cuLaunchGridAsync(CUfunction function, int width, int height, CUstream stream);
 CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode);
 CUresult cuStreamBeginCapture_ptsz(CUstream stream);
+CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
+                                            CUgraphRecaptureCallback differs, void *data);
 CUresult cuCtxDetach(CUcontext context);
 
 /* Functions of the driver that are called here and are not hooked. */
@@ -38,6 +40,7 @@ CUresult cuCtxDetach(CUcontext context);
     USE(cuGraphChildGraphNodeGetGraph) \
     USE(cuStreamGetCtx)              \
     USE(cuStreamIsCapturing)         \
+    USE(cuThreadExchangeStreamCaptureMode) \
     USE(cuStreamQuery)
 
 struct psg_driver {

@@ -85,10 +85,13 @@ ADDS(cuGraphAddNode_v3,
 
 EXPORT CUresult cuGraphDestroyNode(CUgraphNode node)
 {
-    CUresult result = REAL(cuGraphDestroyNode, node);
     struct psg_entry entry;
-    if (result == CUDA_SUCCESS && psg_depth == 0 && psg_table_take(PSG_NODE, (uint64_t)(uintptr_t)node, &entry))
+    bool known = psg_depth == 0 && psg_limited() && psg_table_take(PSG_NODE, (uint64_t)(uintptr_t)node, &entry);
+    CUresult result = REAL(cuGraphDestroyNode, node);
+    if (known && result == CUDA_SUCCESS)
         give_node(&entry);
+    else if (known)
+        psg_table_put(&entry);
     return result;
 }
 
@@ -172,35 +175,52 @@ INSTANTIATES(cuGraphInstantiateWithParams_ptsz,
 
 EXPORT CUresult cuGraphExecDestroy(CUgraphExec executable)
 {
-    CUresult result = REAL(cuGraphExecDestroy, executable);
     struct psg_entry entry;
-    if (result == CUDA_SUCCESS && psg_depth == 0 &&
-        psg_table_take(PSG_EXECUTABLE, (uint64_t)(uintptr_t)executable, &entry)) {
+    bool known = psg_depth == 0 && psg_limited() && psg_table_take(PSG_EXECUTABLE, (uint64_t)(uintptr_t)executable, &entry);
+    CUresult result = REAL(cuGraphExecDestroy, executable);
+    if (known && result == CUDA_SUCCESS) {
         atomic_fetch_sub(&with_memory, 1);
         psg_pools_settle(entry.gpu);
+    } else if (known) {
+        psg_table_put(&entry);
     }
     return result;
 }
 
-bool psg_graph_begin(CUgraphExec executable, int *gpu)
+bool psg_graph_begin(CUgraphExec executable, struct psg_graph_run *run)
 {
     struct psg_entry entry;
-    *gpu = -1;
+    *run = (struct psg_graph_run){.executable = executable, .gpu = -1};
     if (atomic_load_explicit(&with_memory, memory_order_relaxed) == 0 || psg_depth > 0 ||
         !psg_table_get(PSG_EXECUTABLE, (uint64_t)(uintptr_t)executable, &entry))
         return true;
-    *gpu = entry.gpu;
-    return psg_graph_expect(entry.gpu, entry.bytes);
+    run->gpu = entry.gpu;
+    run->trims = psg_pools_trims();
+    /* What it took when it ran last is still its own. */
+    return entry.count == run->trims + 1 || psg_graph_expect(entry.gpu, entry.bytes);
+}
+
+void psg_graph_end(const struct psg_graph_run *run, CUresult result)
+{
+    struct psg_entry entry;
+    if (run->gpu < 0)
+        return;
+    if (result == CUDA_SUCCESS && psg_table_get(PSG_EXECUTABLE, (uint64_t)(uintptr_t)run->executable, &entry) &&
+        entry.count != run->trims + 1) {
+        entry.count = run->trims + 1;
+        psg_table_put(&entry);
+    }
+    psg_pools_settle(run->gpu);
 }
 
 #define UPLOADS(symbol)                                              \
     EXPORT CUresult symbol(CUgraphExec executable, CUstream stream)  \
     {                                                                \
-        int gpu;                                                     \
-        if (!psg_graph_begin(executable, &gpu))                      \
+        struct psg_graph_run run;                                    \
+        if (!psg_graph_begin(executable, &run))                      \
             return CUDA_ERROR_OUT_OF_MEMORY;                         \
         CUresult result = REAL(symbol, executable, stream);          \
-        psg_pools_settle(gpu);                                       \
+        psg_graph_end(&run, result);                                 \
         return result;                                               \
     }
 

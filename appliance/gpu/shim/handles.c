@@ -10,6 +10,11 @@
 
 static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
 
+void psg_handles_forget(void)
+{
+    counting = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
 static bool watched(void)
 {
     return psg_depth == 0 && psg_limited();
@@ -90,8 +95,10 @@ EXPORT CUresult cuMemMap(CUdeviceptr pointer, size_t size, size_t offset, CUmemG
         return REAL(cuMemMap, pointer, size, offset, handle, flags);
     pthread_mutex_lock(&counting);
     CUresult result = REAL(cuMemMap, pointer, size, offset, handle, flags);
-    if (result == CUDA_SUCCESS && hold(handle))
-        psg_table_put(&(struct psg_entry){.kind = PSG_MAPPING, .key = pointer, .bytes = size, .owner = handle});
+    /* Mappings of memory that is not charged are kept as well, so that an unmap finds its way from one to the next. */
+    if (result == CUDA_SUCCESS)
+        psg_table_put(&(struct psg_entry){.kind = PSG_MAPPING, .key = pointer, .bytes = size,
+                                          .owner = hold(handle) ? handle : 0});
     pthread_mutex_unlock(&counting);
     return result;
 }
@@ -105,7 +112,8 @@ EXPORT CUresult cuMemUnmap(CUdeviceptr pointer, size_t size)
     for (CUdeviceptr at = pointer; result == CUDA_SUCCESS && at < pointer + size;) {
         struct psg_entry mapping;
         if (psg_table_take(PSG_MAPPING, at, &mapping)) {
-            drop(mapping.owner);
+            if (mapping.owner)
+                drop(mapping.owner);
             at += mapping.bytes ? mapping.bytes : LEAST_MAPPING;
         } else {
             at += LEAST_MAPPING;

@@ -2,14 +2,37 @@
 #include "admit.h"
 #include "driver.h"
 #include "graph.h"
+#include "record.h"
 #include "shim.h"
+
+static int gpu_of_stream(CUstream stream)
+{
+    CUcontext context;
+    if (psg_depth > 0 || REAL(cuStreamGetCtx, stream, &context) != CUDA_SUCCESS ||
+        REAL(cuCtxPushCurrent_v2, context) != CUDA_SUCCESS)
+        return -1;
+    int gpu = psg_gpu_here(NULL);
+    REAL(cuCtxPopCurrent_v2, &context);
+    return gpu;
+}
+
+/* A stream says where its work runs, a default stream only by the context that is current. */
+static int gpu_of_launch(CUstream stream)
+{
+    CUdevice device;
+    int gpu = psg_gpu_here(NULL);
+    if (gpu >= 0 || psg_depth > 0 || !psg_limited() || !stream || stream == CU_STREAM_LEGACY ||
+        stream == CU_STREAM_PER_THREAD || REAL(cuCtxGetDevice, &device) == CUDA_SUCCESS)
+        return gpu;
+    return gpu_of_stream(stream);
+}
 
 #define LAUNCHES(symbol, parameters, stream, ...)                    \
     EXPORT CUresult symbol parameters                                \
     {                                                                \
-        int gpu = psg_gpu_here(NULL);                                \
+        int gpu = gpu_of_launch(stream);                             \
         if (gpu >= 0)                                                \
-            psg_admit(gpu, stream);                                      \
+            psg_admit(gpu, stream);                                  \
         return REAL(symbol, __VA_ARGS__);                            \
     }
 
@@ -36,17 +59,6 @@ LAUNCHES(cuLaunchGrid, (CUfunction function, int width, int height), NULL, funct
 LAUNCHES(cuLaunchGridAsync, (CUfunction function, int width, int height, CUstream stream), stream, function, width, height,
          stream)
 
-static int gpu_of_stream(CUstream stream)
-{
-    CUcontext context;
-    if (psg_depth > 0 || REAL(cuStreamGetCtx, stream, &context) != CUDA_SUCCESS ||
-        REAL(cuCtxPushCurrent_v2, context) != CUDA_SUCCESS)
-        return -1;
-    int gpu = psg_gpu_here(NULL);
-    REAL(cuCtxPopCurrent_v2, &context);
-    return gpu;
-}
-
 EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned int devices, unsigned int flags)
 {
     for (unsigned i = 0; psg_limited() && launches && i < devices; i++) {
@@ -60,13 +72,16 @@ EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launche
 #define LAUNCHES_GRAPH(symbol, used_stream)                          \
     EXPORT CUresult symbol(CUgraphExec executable, CUstream stream)  \
     {                                                                \
-        int gpu = psg_gpu_here(NULL), charged;                       \
-        if (!psg_graph_begin(executable, &charged))                  \
+        int gpu = gpu_of_launch(used_stream);                        \
+        struct psg_graph_run run = {.gpu = -1};                      \
+        bool runs = !psg_recorded(used_stream);                      \
+        if (gpu >= 0 && runs)                                        \
+            psg_admit(gpu, used_stream);                             \
+        /* Reserved last, for waiting may take long, and others settle meanwhile. */ \
+        if (runs && !psg_graph_begin(executable, &run))              \
             return CUDA_ERROR_OUT_OF_MEMORY;                         \
-        if (gpu >= 0)                                                \
-            psg_admit(gpu, used_stream);                                 \
         CUresult result = REAL(symbol, executable, stream);          \
-        psg_pools_settle(charged);                                   \
+        psg_graph_end(&run, result);                                 \
         return result;                                               \
     }
 

@@ -95,14 +95,17 @@ FREES(cuMipmappedArrayDestroy, CUmipmappedArray, PSG_MIPMAP)
     {                                                                \
         struct psg_entry entry;                                      \
         bool ours = psg_depth == 0 && psg_limited();                 \
-        bool known = ours && psg_table_take(PSG_POINTER, pointer, &entry); \
+        bool known = ours && (psg_table_take(PSG_POINTER, pointer, &entry) || \
+                              psg_table_take(PSG_POOLED, pointer, &entry)); \
         CUresult result = REAL(symbol, pointer);                     \
-        if (known && result == CUDA_SUCCESS)                         \
+        if (known && result != CUDA_SUCCESS)                         \
+            psg_table_put(&entry);                                   \
+        else if (known && entry.kind == PSG_POINTER)                 \
             psg_give(entry.gpu, entry.bytes);                        \
         else if (known)                                              \
-            psg_table_put(&entry);                                   \
-        else if (ours && result == CUDA_SUCCESS)                     \
-            psg_pools_settle(psg_gpu_here(NULL));                    \
+            psg_pooled_gone(&entry);                                 \
+        if (ours && result == CUDA_SUCCESS && !(known && entry.kind == PSG_POINTER)) \
+            psg_pools_settle(known ? entry.gpu : psg_gpu_here(NULL)); \
         return result;                                               \
     }
 

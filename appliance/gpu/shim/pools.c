@@ -31,6 +31,7 @@ static size_t pool_count;
 void psg_pools_forget(void)
 {
     listing = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    pools = NULL;
     pool_count = 0;
     for (int gpu = 0; gpu < PSG_GPUS; gpu++) {
         stocks[gpu] = (struct stock){.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -43,10 +44,15 @@ void psg_pools_forget(void)
 static void list_pool(CUmemoryPool handle, int gpu)
 {
     pthread_mutex_lock(&listing);
-    struct pool *wider = realloc(pools, (pool_count + 1) * sizeof *pools);
+    size_t place = 0;
+    while (place < pool_count && pools[place].handle != handle)
+        place++;
+    /* Two threads may meet the same pool for the first time. */
+    struct pool *wider = place < pool_count ? pools : realloc(pools, (pool_count + 1) * sizeof *pools);
     if (wider) {
         pools = wider;
-        pools[pool_count++] = (struct pool){handle, gpu};
+        pools[place] = (struct pool){handle, gpu};
+        pool_count += place == pool_count;
     }
     pthread_mutex_unlock(&listing);
 }
@@ -110,6 +116,7 @@ static uint64_t graph_attribute(int gpu, CUgraphMem_attribute which)
 /* Charges --------------------------------------------------------------------------------------------------------- */
 
 static atomic_bool graphs_have_memory;
+static atomic_uint trims;
 
 static uint64_t reserved_by_graphs(int gpu)
 {
@@ -142,6 +149,7 @@ static bool charge(int gpu, uint64_t target)
 
 static void trim(int gpu)
 {
+    atomic_fetch_add(&trims, 1);
     pthread_mutex_lock(&listing);
     for (size_t i = 0; i < pool_count; i++)
         if (pools[i].gpu == gpu)
@@ -161,10 +169,7 @@ static bool charge_or_trim(int gpu, uint64_t growth)
     if (charge(gpu, stocks[gpu].charged + growth))
         return true;
     trim(gpu);
-    if (charge(gpu, stocks[gpu].charged + growth))
-        return true;
-    psg_count_refusal(gpu);
-    return false;
+    return charge(gpu, stocks[gpu].charged + growth);
 }
 
 static bool has_stock(int gpu)
@@ -219,10 +224,18 @@ bool psg_graph_nodes(int gpu, int64_t bytes)
     stock->nodes += (uint64_t)bytes;
     uint64_t target = measure(gpu, 0);
     bool fits = bytes < 0 || target <= stock->charged ? charge(gpu, target) : charge_or_trim(gpu, target - stock->charged);
-    if (!fits && bytes > 0)
+    if (!fits && bytes > 0) {
         stock->nodes -= (uint64_t)bytes;
+        psg_count_refusal(gpu);
+    }
     pthread_mutex_unlock(&stock->lock);
     return fits;
+}
+
+/* How often memory was trimmed: as long as this stays the same, a graph that ran keeps what it took. */
+uint32_t psg_pools_trims(void)
+{
+    return atomic_load(&trims);
 }
 
 bool psg_graph_expect(int gpu, uint64_t bytes)
@@ -233,6 +246,8 @@ bool psg_graph_expect(int gpu, uint64_t bytes)
     uint64_t spare = reserved_by_graphs(gpu) - graph_attribute(gpu, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
     uint64_t target = measure(gpu, bytes > spare ? bytes - spare : 0);
     bool fits = target <= stock->charged || charge_or_trim(gpu, target - stock->charged);
+    if (!fits)
+        psg_count_refusal(gpu);
     pthread_mutex_unlock(&stock->lock);
     return fits;
 }
@@ -322,10 +337,11 @@ ALLOCATES(cuMemAllocAsync_ptsz)
 ALLOCATES_FROM(cuMemAllocFromPoolAsync)
 ALLOCATES_FROM(cuMemAllocFromPoolAsync_ptsz)
 
-static void forget_pooled(const struct psg_entry *entry)
+/* Memory without an owner is that of a pool that was destroyed before it. */
+void psg_pooled_gone(const struct psg_entry *entry)
 {
-    int gpu;
-    if (listed((CUmemoryPool)(uintptr_t)entry->owner, &gpu))
+    atomic_store_explicit(&changed[entry->gpu], true, memory_order_release);
+    if (entry->owner)
         return;
     pthread_mutex_lock(&stocks[entry->gpu].lock);
     stocks[entry->gpu].orphaned -= entry->bytes < stocks[entry->gpu].orphaned ? entry->bytes : stocks[entry->gpu].orphaned;
@@ -346,7 +362,7 @@ static void forget_pooled(const struct psg_entry *entry)
         else if (entry.kind == PSG_POINTER)                          \
             psg_give(entry.gpu, entry.bytes);                        \
         else if (entry.kind == PSG_POOLED)                           \
-            forget_pooled(&entry);                                   \
+            psg_pooled_gone(&entry);                                 \
         mark_changed(entry.kind == PSG_FREE ? psg_gpu_here(NULL) : entry.gpu); \
         return result;                                               \
     }
@@ -364,6 +380,15 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *how)
     return result;
 }
 
+/* The caller has the stock's lock. */
+static void orphan(const struct psg_entry *entry)
+{
+    struct psg_entry left = *entry;
+    left.owner = 0;
+    stocks[left.gpu].orphaned += left.bytes;
+    psg_table_put(&left);
+}
+
 EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     int gpu = -1;
@@ -372,11 +397,10 @@ EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
         return REAL(cuMemPoolDestroy, pool);
     }
     pthread_mutex_lock(&stocks[gpu].lock);
-    uint64_t used = attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
     CUresult result = REAL(cuMemPoolDestroy, pool);
     if (result == CUDA_SUCCESS) {
         unlist(pool);
-        stocks[gpu].orphaned += used;
+        psg_table_sweep(PSG_POOLED, (uint64_t)(uintptr_t)pool, orphan);
         charge(gpu, measure(gpu, 0));
     }
     pthread_mutex_unlock(&stocks[gpu].lock);
@@ -394,6 +418,7 @@ EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
     CUresult result = REAL(cuDeviceGraphMemTrim, device);
+    atomic_fetch_add(&trims, 1);
     if (psg_depth == 0 && psg_limited())
         psg_pools_settle(psg_gpu_of_device(device));
     return result;

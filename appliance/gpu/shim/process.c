@@ -1,7 +1,6 @@
 /* Processes, as /proc shows them. */
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,6 +13,15 @@ struct status {
     uint64_t start;   /* 22 */
     uint64_t size;    /* 23: 0 when it has lost its memory, at its end */
 };
+
+/* Not strtoull, for newer headers make it a function that older C libraries do not have. */
+static uint64_t digits(const char *text)
+{
+    uint64_t value = 0;
+    while (*text >= '0' && *text <= '9')
+        value = 10 * value + (uint64_t)(*text++ - '0');
+    return value;
+}
 
 static bool read_status(const char *path, struct status *status)
 {
@@ -33,7 +41,7 @@ static bool read_status(const char *path, struct status *status)
     at += 2;
     for (int field = 4; (at = strchr(at, ' ')) != NULL && field <= 23; field++) {
         at++;
-        uint64_t value = strtoull(at, NULL, 10);
+        uint64_t value = digits(at);
         if (field == 20)
             status->threads = value;
         else if (field == 22)

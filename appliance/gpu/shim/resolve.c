@@ -39,6 +39,11 @@ static atomic_bool nvml_ready;
 struct psg_driver psg_driver;
 __thread int psg_depth;
 
+void psg_resolve_forget(void)
+{
+    building = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
 EARLY finder psg_next_dlsym(void);
 EARLY void *psg_dlsym(void *library, const char *name);
 
@@ -136,6 +141,15 @@ static void *ask(const struct psg_driver *driver, const struct question *questio
     return result == CUDA_SUCCESS ? function : NULL;
 }
 
+/* An older driver answers for the version that it has, which is another function of ours. */
+static bool is_linked(const struct answers *answers, const void *function)
+{
+    for (int i = 0; i < QUESTIONS; i++)
+        if (answers->linked[i] == function)
+            return true;
+    return false;
+}
+
 static void fill(struct answers *answers, void *library)
 {
     struct psg_driver *driver = &answers->driver;
@@ -148,7 +162,7 @@ static void fill(struct answers *answers, void *library)
 #undef USE
     for (int i = 0; i < QUESTIONS; i++) {
         answers->asked[i] = ask(driver, &questions[i]);
-        if (!answers->linked[i] && answers->asked[i])
+        if (!answers->linked[i] && answers->asked[i] && !is_linked(answers, answers->asked[i]))
             memcpy((char *)driver + questions[i].offset, &answers->asked[i], sizeof(void *));
     }
 }
@@ -168,10 +182,11 @@ static bool load(bool needed)
     pthread_mutex_lock(&building);
     if (!atomic_load_explicit(&driver_ready, memory_order_relaxed)) {
         psg_driver = answers.driver;
-        for (int i = 0; i < QUESTIONS; i++) {
+        /* What a name says of a pointer is certain, so it comes before what the resolver says. */
+        for (int i = 0; i < QUESTIONS; i++)
             add(answers.linked[i], questions[i].wrapper);
+        for (int i = 0; i < QUESTIONS; i++)
             add(answers.asked[i], questions[i].wrapper);
-        }
         atomic_store_explicit(&driver_ready, true, memory_order_release);
     }
     pthread_mutex_unlock(&building);

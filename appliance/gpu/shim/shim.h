@@ -73,13 +73,14 @@ enum psg_kind {
     PSG_NODE,
     PSG_EXECUTABLE,
     PSG_POOLED,
+    PSG_RECORDING,
 };
 
 struct psg_entry {
     uint64_t key;
     uint64_t bytes;
     uint64_t owner; /* context, graph or handle that it goes with */
-    uint32_t count; /* handles only: how many handles and mappings keep it */
+    uint32_t count; /* handles: how many handles and mappings keep it; executables: psg_pools_trims() + 1 at the last launch */
     int16_t gpu;
     uint16_t kind;
 };
@@ -110,6 +111,10 @@ void psg_pools_settle(int gpu);
 /* Charges graph nodes (bytes may be negative), or expects what a graph is about to take; false: the limit forbids it. */
 bool psg_graph_nodes(int gpu, int64_t bytes);
 bool psg_graph_expect(int gpu, uint64_t bytes);
+uint32_t psg_pools_trims(void);
+
+/* Memory of a pool that was taken out of the table has been freed. */
+void psg_pooled_gone(const struct psg_entry *entry);
 
 /* nvml.c ---------------------------------------------------------------------------------------------------------- */
 
@@ -119,7 +124,13 @@ void psg_nvml_map(void (*add)(void *real, void *wrapper));
 
 /* compute.c ------------------------------------------------------------------------------------------------------- */
 
+/* A stream is about to be destroyed; null: all those of a context. */
 void psg_stream_gone(void *stream);
+
+/* record.c -------------------------------------------------------------------------------------------------------- */
+
+/* A context was destroyed, and with it the recordings of its streams. */
+void psg_recordings_gone(uint64_t context);
 
 /* after a fork ---------------------------------------------------------------------------------------------------- */
 
@@ -127,5 +138,8 @@ void psg_table_forget(void);
 void psg_pools_forget(void);
 void psg_compute_forget(void);
 void psg_context_forget(void);
+void psg_handles_forget(void);
+void psg_record_forget(void);
+void psg_resolve_forget(void);
 
 #endif

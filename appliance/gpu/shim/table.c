@@ -1,7 +1,6 @@
 /* What this process has taken and not yet given back: one table of things by kind and key. */
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "shim.h"
 
@@ -48,9 +47,10 @@ static bool grow(struct shard *shard)
         if (entry->kind != PSG_FREE)
             wider.entries[place(&wider, hash(entry->kind, entry->key), entry->kind, entry->key)] = *entry;
     }
-    free(shard->entries);
+    struct psg_entry *old = shard->entries;
     shard->entries = wider.entries;
     shard->size = wider.size;
+    free(old);
     return true;
 }
 
@@ -135,12 +135,9 @@ void psg_table_sweep(enum psg_kind kind, uint64_t owner, void (*each)(const stru
     }
 }
 
+/* What another thread was changing at the moment of a fork is left alone. */
 void psg_table_forget(void)
 {
-    for (size_t number = 0; number < SHARDS; number++) {
-        shards[number].lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-        if (shards[number].size)
-            memset(shards[number].entries, 0, shards[number].size * sizeof *shards[number].entries);
-        shards[number].used = 0;
-    }
+    for (size_t number = 0; number < SHARDS; number++)
+        shards[number] = (struct shard){.lock = PTHREAD_MUTEX_INITIALIZER};
 }

@@ -11,7 +11,7 @@ static uint64_t smaller(uint64_t one, uint64_t other)
     EXPORT CUresult symbol(type *free_bytes, type *total)            \
     {                                                                \
         CUresult result = REAL(symbol, free_bytes, total);           \
-        int gpu = result == CUDA_SUCCESS ? psg_gpu_here(NULL) : -1;  \
+        int gpu = result == CUDA_SUCCESS && free_bytes && total ? psg_gpu_here(NULL) : -1; \
         if (gpu < 0)                                                 \
             return result;                                           \
         psg_reap();                                                  \
@@ -29,7 +29,7 @@ SHOWS_FREE(cuMemGetInfo_v2, size_t)
     EXPORT CUresult symbol(type *bytes, CUdevice device)             \
     {                                                                \
         CUresult result = REAL(symbol, bytes, device);               \
-        int gpu = result == CUDA_SUCCESS && psg_depth == 0 && psg_limited() ? psg_gpu_of_device(device) : -1; \
+        int gpu = result == CUDA_SUCCESS && bytes && psg_depth == 0 && psg_limited() ? psg_gpu_of_device(device) : -1; \
         if (gpu >= 0)                                                \
             *bytes = (type)smaller(*bytes, psg_memory_limit(gpu));   \
         return result;                                               \

@@ -1,0 +1,146 @@
+/* Streams that are recorded into graphs, or destroyed.
+ *
+ * While a program records, the driver forbids it to ask whether streams are done, and a question that comes all the same
+ * spoils the recording. So recordings are counted from before their beginning until after their end. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "record.h"
+#include "shim.h"
+
+static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int recordings;
+
+void psg_record_forget(void)
+{
+    asking = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    atomic_store(&recordings, 0);
+}
+
+bool psg_asking_begin(CUstreamCaptureMode *mode)
+{
+    pthread_mutex_lock(&asking);
+    if (atomic_load(&recordings) > 0) {
+        pthread_mutex_unlock(&asking);
+        return false;
+    }
+    *mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    REAL(cuThreadExchangeStreamCaptureMode, mode);
+    return true;
+}
+
+void psg_asking_end(CUstreamCaptureMode *mode)
+{
+    REAL(cuThreadExchangeStreamCaptureMode, mode);
+    pthread_mutex_unlock(&asking);
+}
+
+static bool capturing(CUstream stream)
+{
+    CUstreamCaptureStatus status;
+    return REAL(cuStreamIsCapturing, stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+bool psg_recorded(CUstream stream)
+{
+    return atomic_load_explicit(&recordings, memory_order_relaxed) > 0 && capturing(stream);
+}
+
+/* Recordings ------------------------------------------------------------------------------------------------------ */
+
+/* The stream that each thread has of its own has one name in all of them. */
+static uint64_t key_of(CUstream stream)
+{
+    return (uint64_t)(uintptr_t)(stream == CU_STREAM_PER_THREAD ? (void *)&psg_depth : (void *)stream);
+}
+
+static struct psg_entry begin(CUstream stream)
+{
+    CUcontext context = NULL;
+    REAL(cuStreamGetCtx, stream, &context);
+    pthread_mutex_lock(&asking);
+    atomic_fetch_add(&recordings, 1);
+    pthread_mutex_unlock(&asking);
+    return (struct psg_entry){.kind = PSG_RECORDING, .key = key_of(stream), .owner = (uint64_t)(uintptr_t)context};
+}
+
+static void end(const struct psg_entry *recording)
+{
+    (void)recording;
+    atomic_fetch_sub(&recordings, 1);
+}
+
+static bool watched(void)
+{
+    return psg_depth == 0 && psg_limited();
+}
+
+#define RECORDS(symbol, used_stream, parameters, ...)                \
+    EXPORT CUresult symbol parameters                                \
+    {                                                                \
+        if (!watched())                                              \
+            return REAL(symbol, __VA_ARGS__);                        \
+        struct psg_entry recording = begin(used_stream);             \
+        CUresult result = REAL(symbol, __VA_ARGS__);                 \
+        if (result != CUDA_SUCCESS || !psg_table_put(&recording))    \
+            end(&recording);                                         \
+        return result;                                               \
+    }
+
+/* A recording ends with an error, too, where something in it went wrong; but not where another thread has to end it. */
+#define RECORDED(symbol, used_stream)                                \
+    EXPORT CUresult symbol(CUstream stream, CUgraph *graph)          \
+    {                                                                \
+        struct psg_entry recording;                                  \
+        bool known = watched() && psg_table_take(PSG_RECORDING, key_of(used_stream), &recording); \
+        CUresult result = REAL(symbol, stream, graph);               \
+        if (known && capturing(used_stream))                         \
+            psg_table_put(&recording);                               \
+        else if (known)                                              \
+            end(&recording);                                         \
+        return result;                                               \
+    }
+
+#define OWN (stream ? stream : CU_STREAM_PER_THREAD)
+#define INTO_GRAPH                                                                                                   \
+    (CUstream stream, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *edges, size_t count,           \
+     CUstreamCaptureMode mode)
+#define AGAIN                                                                                                        \
+    (CUstream stream, CUstreamCaptureMode mode, CUgraph graph, CUgraphRecaptureCallback differs, void *data)
+
+RECORDS(cuStreamBeginCapture, stream, (CUstream stream), stream)
+RECORDS(cuStreamBeginCapture_ptsz, OWN, (CUstream stream), stream)
+RECORDS(cuStreamBeginCapture_v2, stream, (CUstream stream, CUstreamCaptureMode mode), stream, mode)
+RECORDS(cuStreamBeginCapture_v2_ptsz, OWN, (CUstream stream, CUstreamCaptureMode mode), stream, mode)
+RECORDS(cuStreamBeginCaptureToGraph, stream, INTO_GRAPH, stream, graph, after, edges, count, mode)
+RECORDS(cuStreamBeginCaptureToGraph_ptsz, OWN, INTO_GRAPH, stream, graph, after, edges, count, mode)
+RECORDS(cuStreamBeginRecaptureToGraph, stream, AGAIN, stream, mode, graph, differs, data)
+RECORDS(cuStreamBeginRecaptureToGraph_ptsz, OWN, AGAIN, stream, mode, graph, differs, data)
+RECORDED(cuStreamEndCapture, stream)
+RECORDED(cuStreamEndCapture_ptsz, OWN)
+
+/* The end of streams ---------------------------------------------------------------------------------------------- */
+
+void psg_recordings_gone(uint64_t context)
+{
+    psg_table_sweep(PSG_RECORDING, context, end);
+}
+
+#define DESTROYS(symbol)                                             \
+    EXPORT CUresult symbol(CUstream stream)                          \
+    {                                                                \
+        struct psg_entry recording;                                  \
+        if (!watched() || !stream)                                   \
+            return REAL(symbol, stream);                             \
+        psg_stream_gone(stream);                                     \
+        bool known = psg_table_take(PSG_RECORDING, key_of(stream), &recording); \
+        CUresult result = REAL(symbol, stream);                      \
+        if (known && result == CUDA_SUCCESS)                         \
+            end(&recording);                                         \
+        else if (known)                                              \
+            psg_table_put(&recording);                               \
+        return result;                                               \
+    }
+
+DESTROYS(cuStreamDestroy)
+DESTROYS(cuStreamDestroy_v2)

@@ -124,6 +124,12 @@ def check_room(grants: Sequence[GpuGrant], devices: Mapping[str, GpuDevice], oth
             )
 
 
+def check_runs(state: ContainerState, pid: int | None = None) -> None:
+    """Refuse what only a running container can do; `pid` is that of its first process. Raises ConflictError."""
+    if state.status is not ContainerStatus.RUNNING or pid == 0:
+        raise ConflictError(f"container {state.id} does not run", where="id", cure="change the shares of one that runs")
+
+
 def check_mounts(spec: ContainerSpec, roots: Sequence[Path]) -> None:
     """Refuse mounts that lie outside of the roots, or hide the system; raises InputError.
 

@@ -15,6 +15,7 @@ from anyio import to_thread
 from appliance.agent.gauge import Gauge, Reading
 from appliance.agent.shares import Shares
 from appliance.gpu.kinds import Enforcement
+from reservoir.errors import PenstockError
 
 log = structlog.get_logger()
 
@@ -30,7 +31,10 @@ class Guard:
     def __init__(
         self, shares: Shares, gauge: Gauge, slack_mib: int, end: Callable[[str, str], Awaitable[None]]
     ) -> None:
-        """Watch; a container may have `slack_mib` more than its limit. `end` ends one, by its id, for a reason."""
+        """Watch; a container may have `slack_mib` more than its limit.
+
+        `end` ends one, by its id, for a reason that its state then tells; it raises PenstockError where it cannot.
+        """
         self._shares = shares
         self._gauge = gauge
         self._slack_mib = slack_mib
@@ -64,8 +68,10 @@ class Guard:
             holding.warning = over
             # once more where it could not be stopped
             if over and self._over[identity] % PATIENCE == 0:
-                self._shares.blame(identity, over)
-                await self._end(identity, over)
+                try:
+                    await self._end(identity, over)
+                except PenstockError as error:
+                    log.warning("a container over its share is not stopped", id=identity, reason=str(error))
         self._over = {identity: count for identity, count in self._over.items() if identity in self._shares.holdings}
         return changed
 

@@ -6,7 +6,7 @@ folder, for labels cannot change; the folder is on a tmpfs, like all that ends w
 
 from __future__ import annotations
 
-import shutil
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,14 +16,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from appliance.agent import mounts
 from appliance.agent.protocol import ContainerState, ContainerStatus, GpuDevice, GpuGrant, Inventory
-from appliance.gpu import enforcement, files
+from appliance.gpu import enforcement, files, rooms
 from appliance.gpu.accelerators import Accelerator
 from appliance.gpu.devices import Gpus, Needs, Share
 from appliance.gpu.enforcement import Choice, Enforcer
 from appliance.gpu.kinds import Enforcement
 from appliance.gpu.mps import Mps
 from appliance.gpu.share import MILLI, format_gpus
-from reservoir.errors import InputError
+from reservoir.errors import ConflictError, InputError
 
 log = structlog.get_logger()
 
@@ -70,6 +70,8 @@ class Shares:
         """Choose the kind for the devices of each accelerator, by `order`; `folder` has one for each container."""
         self.folder = folder
         self.holdings: dict[str, Holding] = {}
+        # changes of a container's shares, and its end
+        self._lock = threading.Lock()
         self._gpus = gpus
         self._accelerators = {accelerator.name: accelerator for accelerator in accelerators}
         self._enforcers = enforcers
@@ -140,7 +142,7 @@ class Shares:
                 mounts.verify(self._enforcers[kind].needs(identity, shares).mounts, pid)
 
     def check_change(self, state: ContainerState, wanted: Sequence[GpuGrant]) -> None:
-        """Refuse other shares for a container that runs; raises InputError."""
+        """Refuse other shares for a container that runs; raises InputError, and ConflictError where it has ended."""
         if sorted(grant.uuid for grant in wanted) != sorted(grant.uuid for grant in state.gpus):
             raise InputError(
                 "these are not the GPUs that the container has",
@@ -164,21 +166,26 @@ class Shares:
                 )
         if changed:
             self.check(wanted)
-            for kind, shares in self._by_kind(self.holdings[state.id].kind, wanted).items():
+            for kind, shares in self._by_kind(self._held(state.id).kind, wanted).items():
                 self._enforcers[kind].check_change(shares)
 
     def set_grants(self, identity: str, grants: Sequence[GpuGrant]) -> Sequence[GpuGrant]:
-        """Count other shares for a container from now on; return those that it had."""
-        holding = self.holdings[identity]
+        """Count other shares for a container from now on; return those that it had.
+
+        Raises ConflictError where the container has ended.
+        """
+        holding = self._held(identity)
         before, holding.grants = holding.grants, grants
         return before
 
     def change(self, identity: str, pid: int) -> None:
         """Hold a container to its shares and write them down; raises PenstockError. It may block."""
-        holding = self.holdings[identity]
-        for kind, shares in self._by_kind(holding.kind, holding.grants).items():
-            self._enforcers[kind].apply(identity, shares, pid)
-        files.write(self.folder / identity / RECORD, _grants.dump_json(list(holding.grants)), 0o600)
+        # a container that ends meanwhile must not find its folder made anew
+        with self._lock:
+            holding = self._held(identity)
+            for kind, shares in self._by_kind(holding.kind, holding.grants).items():
+                self._enforcers[kind].apply(identity, shares, pid)
+            files.write(self.folder / identity / RECORD, _grants.dump_json(list(holding.grants)), 0o600)
         log.info("shares have changed", id=identity, gpus=[format_gpus(grant.milli) for grant in holding.grants])
 
     def dress(self, state: ContainerState) -> ContainerState:
@@ -205,26 +212,33 @@ class Shares:
             holding.trouble = reason
 
     def blame(self, identity: str, reason: str) -> None:
-        """Keep why a container is ended, for its state to tell."""
+        """Keep why a container is ended, for its state to tell; empty: it is not."""
         if holding := self.holdings.get(identity):
             holding.verdict = reason
 
     def release(self, identity: str) -> None:
-        """Drop what was made for a container that has gone; nothing where there was nothing. It may block."""
-        self.holdings.pop(identity, None)
-        for enforcer in self._enforcers.values():
-            enforcer.remove(identity)
-        shutil.rmtree(self.folder / identity, ignore_errors=True)
+        """Drop what was made for a container that has gone; nothing where there was nothing. It may block.
+
+        What cannot be removed stands in the log: it must hold up neither the removal nor the start of the agent.
+        """
+        with self._lock:
+            self.holdings.pop(identity, None)
+            for kind, enforcer in self._enforcers.items():
+                try:
+                    enforcer.remove(identity)
+                except Exception as error:
+                    # whatever it was: the other kinds have something to remove, too
+                    log.exception("what held a container stays", id=identity, kind=kind, reason=str(error))
+            rooms.clear(self.folder / identity)
 
     def sweep(self, is_live: Callable[[str], bool]) -> None:
         """Drop what is left of containers that no longer live, those of earlier runs of the agent too. It may block."""
-        if not self.folder.is_dir():
-            return
-        for left in self.folder.iterdir():
+        left = {folder.name for folder in self.folder.iterdir()} if self.folder.is_dir() else set()
+        for identity in sorted(left | set(self.holdings)):
             # asked for each anew: others may begin meanwhile
-            if not is_live(left.name):
-                log.info("a container has gone; its shares are dropped", id=left.name)
-                self.release(left.name)
+            if not is_live(identity):
+                log.info("a container has gone; its shares are dropped", id=identity)
+                self.release(identity)
 
     def settle(self, live: Iterable[str]) -> bool:
         """Switch to the chosen kinds where no living container is held by another; say what stands in the way.
@@ -257,6 +271,13 @@ class Shares:
         mps = self._enforcers.get(Enforcement.MPS)
         if isinstance(mps, Mps) and Enforcement.MPS not in self._active.values():
             mps.leave([device for device in self.devices.values() if not device.parent])
+
+    def _held(self, identity: str) -> Holding:
+        if (holding := self.holdings.get(identity)) is None:
+            raise ConflictError(
+                f"container {identity} has ended", where="id", cure="change the shares of one that runs"
+            )
+        return holding
 
     def _choose(self, name: str, order: Sequence[Enforcement]) -> Choice:
         accelerator = self._accelerators[name]

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,10 +20,11 @@ import structlog
 from anyio import to_thread
 
 from appliance.agent import containers, cores, threads
-from appliance.agent.cores import NO_CORES, CoreGrant
+from appliance.agent.cores import CoreGrant
 from appliance.agent.engine import Engine, EngineAwayError, ImageMissingError
 from appliance.agent.forward import Forwarder
 from appliance.agent.images import Images, not_here
+from appliance.agent.known import Known
 from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant, Pull
 from appliance.agent.shares import Shares
 from appliance.agent.threads import blocking
@@ -39,27 +39,6 @@ MAX_LOOKS = 4
 _RECONNECT_S = 1.0
 END_GRACE_S = 2
 """Seconds that a container has to end by itself when it goes beyond its shares."""
-
-
-@dataclass
-class _Known:
-    """What the supervisor knows of one container.
-
-    `launching` while a launch of ours has not come to its end; `nowhere` where it failed before Docker had a container.
-    `overtaken` where the container may have ended while Docker's answer to the launch was on its way. `offered` leads
-    from those of its ports that the edge may reach to ours, and is None while none were opened; `closed` says why.
-    """
-
-    digest: str
-    state: ContainerState
-    granted: CoreGrant = NO_CORES
-    ports: Sequence[int] = ()
-    offered: dict[int, int] | None = None
-    closed: str = ""
-    launching: bool = False
-    nowhere: bool = False
-    overtaken: bool = False
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Supervisor:
@@ -87,7 +66,7 @@ class Supervisor:
         self._near = near
         self._cores = node_cores
         self._mount_roots = mount_roots
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, Known] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._watchers = anyio.CapacityLimiter(1)
         self._storage = anyio.CapacityLimiter(MAX_LOOKS)
@@ -120,7 +99,7 @@ class Supervisor:
         self._shares.check(spec.gpus)
         granted = self._choose_cores(spec)
         state = ContainerState(id=spec.id, session_id=spec.session_id, status=ContainerStatus.CREATING, gpus=spec.gpus)
-        known = self._known[spec.id] = _Known(digest, state, granted, spec.ports, launching=True)
+        known = self._known[spec.id] = Known(digest, state, granted, spec.ports, launching=True)
         async with known.lock:
             try:
                 await self._create_and_start(spec, known)
@@ -141,12 +120,11 @@ class Supervisor:
         if (known := self._known.get(identity)) is None:
             raise NotFoundError(f"there is no container {identity}", where="id", cure="list the node's containers")
         async with known.lock:
-            if known.state.status is not ContainerStatus.RUNNING:
-                raise ConflictError(
-                    f"container {identity} does not run", where="id", cure="change the shares of one that runs"
-                )
+            containers.check_runs(known.state)
             self._shares.check_change(known.state, grants)
             _, pid = containers.process_of(await blocking(self._engine.inspect, identity))
+            # it may have ended while Docker was asked
+            containers.check_runs(known.state, pid)
             # no other change or launch may come between the check and the entry
             others = [state for state in self.states() if state.id != identity]
             containers.check_room(grants, self._shares.devices, others)
@@ -155,17 +133,24 @@ class Supervisor:
             try:
                 await blocking(self._shares.change, identity, pid)
             except PenstockError:
-                self._shares.set_grants(identity, before)
-                self._set(known, known.state)
                 with contextlib.suppress(PenstockError):
+                    self._shares.set_grants(identity, before)
+                    self._set(known, known.state)
                     await blocking(self._shares.change, identity, pid)
                 raise
         return known.state
 
     async def end(self, identity: str, reason: str) -> None:
-        """Stop a container that goes beyond its shares; its state tells the reason."""
+        """Stop a container that goes beyond its shares; its state tells the reason. Raises PenstockError."""
         log.warning("container is stopped", id=identity, reason=reason)
-        await blocking(self._engine.stop, identity, END_GRACE_S)
+        # before the stop: its end may be told at any time from then on
+        self._shares.blame(identity, reason)
+        try:
+            await blocking(self._engine.stop, identity, END_GRACE_S)
+        except PenstockError:
+            # it goes on, and may come to an end that has nothing to do with this
+            self._shares.blame(identity, "")
+            raise
 
     def tell(self) -> None:
         """Take up what has changed about the shares of containers, such as a warning."""
@@ -223,7 +208,7 @@ class Supervisor:
             if state.status not in containers.FINAL:
                 self._shares.adopt(state.id, containers.kind_of(inspection), state.gpus)
             if known is None:
-                known = self._known[state.id] = _Known(
+                known = self._known[state.id] = Known(
                     containers.digest_label(inspection),
                     state,
                     containers.cores_of(inspection),
@@ -253,7 +238,7 @@ class Supervisor:
         near = frozenset[int]().union(*(self._near.get(grant.uuid, ()) for grant in spec.gpus))
         return cores.choose(spec.cpu_milli, self._cores, held, near)
 
-    async def _adopt(self, known: _Known, state: ContainerState) -> None:
+    async def _adopt(self, known: Known, state: ContainerState) -> None:
         self._set(known, state)
         if state.status is ContainerStatus.CREATING:
             async with known.lock:
@@ -262,7 +247,7 @@ class Supervisor:
         self._set(known, known.state)
         await self._offer(known)
 
-    async def _create_and_start(self, spec: ContainerSpec, known: _Known) -> None:
+    async def _create_and_start(self, spec: ContainerSpec, known: Known) -> None:
         try:
             part = await blocking(self._shares.prepare, spec.id, spec.gpus)
             await blocking(self._engine.create, spec, known.granted, part)
@@ -283,7 +268,7 @@ class Supervisor:
         except PenstockError as error:
             self._fail(known, error)
 
-    async def _pull_and_start(self, spec: ContainerSpec, known: _Known) -> None:
+    async def _pull_and_start(self, spec: ContainerSpec, known: Known) -> None:
         try:
             await self._images.wait(spec.image)
             async with known.lock:
@@ -313,7 +298,7 @@ class Supervisor:
                 self._begin(self._release(identity))
                 self.changed.set()
 
-    async def _offer(self, known: _Known, state: ContainerState | None = None) -> None:
+    async def _offer(self, known: Known, state: ContainerState | None = None) -> None:
         """Open the ports of a running container to the edge; one that cannot be opened is said in its state."""
         state = state or known.state
         if not known.ports or known.offered is not None or state.status is not ContainerStatus.RUNNING:
@@ -347,7 +332,6 @@ class Supervisor:
                 log.warning("a container is not held to its shares", id=state.id, reason=str(error))
                 self._shares.worry(state.id, str(error))
                 return
-            self._shares.blame(state.id, str(error))
             await self.end(state.id, str(error))
 
     async def _process(self, identity: str) -> tuple[str, int] | None:
@@ -379,7 +363,7 @@ class Supervisor:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _set(self, known: _Known, state: ContainerState) -> None:
+    def _set(self, known: Known, state: ContainerState) -> None:
         if state.status is ContainerStatus.RUNNING:
             state = state.model_copy(update={"ports": known.offered or {}, "error": state.error or known.closed})
         state = self._shares.dress(state)
@@ -393,7 +377,7 @@ class Supervisor:
                 if state.gpus:
                     self._begin(self._release(state.id))
 
-    def _fail(self, known: _Known, error: PenstockError) -> None:
+    def _fail(self, known: Known, error: PenstockError) -> None:
         known.launching, known.nowhere = False, True
         log.warning("container failed", id=known.state.id, reason=str(error))
         self._set(known, known.state.model_copy(update={"status": ContainerStatus.FAILED, "error": str(error)}))

@@ -13,6 +13,7 @@ from appliance.agent.settings import Settings
 from appliance.agent.shares import Shares
 from appliance.agent.supervisor import Supervisor
 from appliance.agent.use import Outbox, Sampler
+from appliance.gpu import rooms
 from appliance.gpu.accelerators import Accelerator
 from appliance.gpu.devices import Gpus
 from appliance.gpu.driver import Driver
@@ -54,7 +55,7 @@ class Upkeep:
 def build(settings: Settings, gpus: Gpus, accelerators: Sequence[Accelerator]) -> Upkeep:
     """Put the parts together; raises PenstockError where the node's GPUs cannot be asked."""
     telemetry = Telemetry()
-    preload = Preload(settings.gpu_library, settings.gpu_folder, settings.gpu_compute)
+    preload = Preload(settings.gpu_library, settings.gpu_folder, settings.gpu_compute, rooms.take)
     enforcers: dict[Enforcement, Enforcer] = {
         Enforcement.DRIVER: Driver(telemetry, preload),
         Enforcement.MIG: Mig(),

@@ -67,11 +67,6 @@ class LimitsFile:
                 for name in ("from_ns", "epoch_ns", "period_ns", "offset_ns", "length_ns"):
                     setattr(record, name, getattr(window, name))
 
-    def close(self) -> None:
-        """Let go of the file."""
-        del self._record
-        self._map.close()
-
     def _place(self, uuid: str) -> layout.LimitRecord:
         records: list[layout.LimitRecord] = self._record.gpu[: self._record.count]
         return next(record for record in records if record.uuid.decode() == uuid)

@@ -1,18 +1,19 @@
 """Shares that our preload library holds inside of the container: memory, what it sees of the GPU, and its time there.
 
 The library, its list in `/etc/ld.so.preload` and the limits are mounted read-only, so neither user nor image switches
-it off; the account is writable by every process of the container. All that the agent must know again after a restart
-stands in those files.
+it off. The account is one file that every process of the container may write; it lies on a small file system of its
+own. All that the agent must know again after a restart stands in those files.
 """
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Sequence
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from appliance.agent.protocol import GpuDevice, Mount
-from appliance.gpu import files
+from appliance.gpu import files, rooms
 from appliance.gpu.devices import Needs, Share
 from appliance.gpu.enforcement import Accounting, Probe
 from appliance.gpu.files import LimitsFile
@@ -20,20 +21,28 @@ from appliance.gpu.kinds import Compute, Enforcement
 from appliance.gpu.layout import Limit, Total
 
 LIMITS_TARGET = "/run/penstock/limits"
-ACCOUNT_TARGET = "/run/penstock/account"
+ACCOUNT_TARGET = "/run/penstock/account/account"
 PRELOAD_TARGET = "/etc/ld.so.preload"
 
 
 class Preload(Accounting):
     """Limits that the preload library holds."""
 
-    def __init__(self, library: Path, folder: Path, compute: Compute) -> None:
-        """Use a library of this node, and a folder on a tmpfs in which each container gets one of its own."""
+    def __init__(
+        self, library: Path, folder: Path, compute: Compute, room: Callable[[Path], None] = lambda _: None
+    ) -> None:
+        """Use a library of this node, and a folder on a tmpfs in which each container gets one of its own.
+
+        `room` makes a folder a file system of its own, for an account that cannot grow.
+        """
         super().__init__(Enforcement.SHIM)
         self._library = library
         self._folder = folder
         self.compute = compute
+        self._room = room
         self._files: dict[str, LimitsFile] = {}
+        # threads that read a container's files and the one that removes them
+        self._lock = threading.Lock()
 
     def probe(self, devices: Sequence[GpuDevice]) -> Probe:
         """Return whether the library is on this node."""
@@ -50,8 +59,11 @@ class Preload(Accounting):
         if (folder / "limits/limits").exists():
             return
         files.write(folder / "ld.so.preload", f"{self._library}\n".encode(), 0o644)
+        self._room(folder / "account")
         files.create_account(folder / "account/account", len(shares))
-        self._files[container] = LimitsFile.create(folder / "limits/limits", self._limits(shares))
+        # last: the limits say that all is there
+        with self._lock:
+            self._files[container] = LimitsFile.create(folder / "limits/limits", self._limits(shares))
 
     def needs(self, container: str, shares: Sequence[Share]) -> Needs:
         """Return the mounts of the library, its list, the limits and the account."""
@@ -61,7 +73,7 @@ class Preload(Accounting):
                 Mount(source=str(self._library), target=str(self._library), read_only=True),
                 Mount(source=str(folder / "ld.so.preload"), target=PRELOAD_TARGET, read_only=True),
                 Mount(source=str(folder / "limits"), target=LIMITS_TARGET, read_only=True),
-                Mount(source=str(folder / "account"), target=ACCOUNT_TARGET),
+                Mount(source=str(folder / "account/account"), target=ACCOUNT_TARGET),
             )
         )
 
@@ -72,10 +84,18 @@ class Preload(Accounting):
             file.change(wanted)
 
     def remove(self, container: str) -> None:
-        """Remove the folder of a container that has gone, or of one that a run of the agent before this one left."""
-        if file := self._files.pop(container, None):
-            file.close()
-        shutil.rmtree(self._folder / container, ignore_errors=True)
+        """Remove the folder of a container that has gone, or of one that a run of the agent before this one left.
+
+        What cannot be removed stands in the log.
+        """
+        folder = self._folder / container
+        with self._lock:
+            # who still reads keeps the file mapped; nobody maps it anew
+            self._files.pop(container, None)
+            with contextlib.suppress(OSError):
+                (folder / "limits/limits").unlink()
+        rooms.give_back(folder / "account")
+        rooms.clear(folder)
 
     def has(self, container: str) -> bool:
         """Return whether the library is in a container."""
@@ -83,9 +103,10 @@ class Preload(Accounting):
 
     def limits(self, container: str) -> LimitsFile:
         """Return the limits file of a container; raises UnavailableError where it has none that can be used."""
-        if container not in self._files:
-            self._files[container] = LimitsFile(self._folder / container / "limits/limits")
-        return self._files[container]
+        with self._lock:
+            if container not in self._files:
+                self._files[container] = LimitsFile(self._folder / container / "limits/limits")
+            return self._files[container]
 
     def totals(self, container: str) -> dict[str, Total]:
         """Return what a container does with each of its GPUs, by their ids; nothing where nobody can tell.

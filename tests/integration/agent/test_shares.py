@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant, Inventory
+from appliance.gpu import rooms
 from appliance.gpu.kinds import Enforcement
 from tests.fakes.cuda import Machine
 from tests.fakes.cuda.clients import MIB, OUT_OF_MEMORY, gpu_uuid
@@ -56,6 +57,8 @@ def node(
     agent.stop()
     for container in engine.containers.list(all=True, filters={"label": f"io.penstock.user={run_id}"}):
         container.remove(force=True)
+    for folder in (tmp_path / "gpu").glob("*/account"):
+        rooms.give_back(folder)
 
 
 @pytest.fixture
@@ -120,6 +123,14 @@ def test_neither_user_nor_image_switches_it_off(
     for attempt in ("echo > /etc/ld.so.preload", "echo > /run/penstock/limits/limits", f"echo > {parts.shim}"):
         said = container.exec_run(["sh", "-c", attempt])
         assert (said.exit_code, b"Read-only file system" in said.output) == (1, True), said
+    # of the account there is one file, which cannot grow beyond its own small file system
+    said = container.exec_run(
+        ["sh", "-c", "echo > /run/penstock/account/more; cat /dev/zero >> /run/penstock/account/account"]
+    )
+    assert b"No space left" in said.output
+    folder = folder_of(node, wanted.id) / "account"
+    assert [file.name for file in folder.iterdir()] == ["account"]
+    assert (folder / "account").stat().st_size <= rooms.SIZE_KIB << 10
     # another user id than root is held alike
     with program(parts, wanted.id, user=4711) as inside:
         inside.must("init", "primary 0 0")

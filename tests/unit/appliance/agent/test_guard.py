@@ -12,6 +12,7 @@ from appliance.agent.protocol import GpuDevice
 from appliance.agent.shares import Shares
 from appliance.gpu.kinds import Enforcement
 from appliance.gpu.telemetry import Telemetry
+from reservoir.errors import UnavailableError
 from tests.unit.appliance.agent.test_shares import Node, grant
 from tests.unit.appliance.gpu.samples import GPU, SECOND, SIMULATED
 
@@ -83,9 +84,12 @@ class Ended:
     def __init__(self) -> None:
         self.reasons: dict[str, str] = {}
         self.calls = 0
+        self.refuses = False
 
     async def __call__(self, identity: str, reason: str) -> None:
         self.calls += 1
+        if self.refuses:
+            raise UnavailableError("Docker is away")
         self.reasons[identity] = reason
 
 
@@ -101,7 +105,6 @@ async def test_a_container_over_its_limit_is_warned_at_once_and_ended_when_it_st
     assert ended.reasons == {}
     await guard.look()
     assert ended.reasons == {"c1": reason}
-    assert node.shares.holdings["c1"].verdict == reason
     assert node.shares.holdings["c2"].warning == ""
     # one that Docker could not stop is tried again
     for _ in range(PATIENCE - 1):
@@ -109,6 +112,17 @@ async def test_a_container_over_its_limit_is_warned_at_once_and_ended_when_it_st
     assert ended.calls == 1
     await guard.look()
     assert ended.calls == 2
+
+
+async def test_one_that_cannot_be_stopped_keeps_nobody_else_from_it(tmp_path: Path) -> None:
+    node, processes, ended = two_sharers(tmp_path), Processes(), Ended()
+    ended.refuses = True
+    processes.by_gpu["GPU-1"] = {10: 8000 * MIB, 20: 8000 * MIB}
+    guard = Guard(node.shares, gauge(node.shares, processes), 0, ended)
+    for _ in range(PATIENCE):
+        await guard.look()
+    assert ended.calls == 2
+    assert all(holding.warning for holding in node.shares.holdings.values())
 
 
 async def test_slack_is_no_excess_and_who_comes_back_is_forgiven(tmp_path: Path) -> None:

@@ -30,11 +30,15 @@ def anyio_backend() -> str:
 
 
 class Docker:
-    """An engine whose containers run until they are stopped; `ends` lets them end by themselves at their start."""
+    """An engine whose containers run until they are stopped; `ends` lets them end by themselves at their start,
+    `ends_at_inspection` when they are looked at. Without `stops` it cannot stop any.
+    """
 
     def __init__(self) -> None:
         self.inspections: dict[str, dict[str, Any]] = {}
         self.ends = False
+        self.stops = True
+        self.ends_at_inspection = False
 
     def create(self, spec: ContainerSpec, granted: object, part: Part) -> None:
         labels = containers.creation(spec, needs=part.needs, kind=part.kind)["labels"]
@@ -55,12 +59,16 @@ class Docker:
         return state
 
     def stop(self, identity: str, grace_s: int) -> None:
+        if not self.stops:
+            raise UnavailableError("Docker is away")
         self.inspections[identity]["State"] |= {"Status": "exited", "Pid": 0}
 
     def remove(self, identity: str, grace_s: int) -> None:
         self.inspections.pop(identity, None)
 
     def inspect(self, identity: str) -> Mapping[str, Any]:
+        if self.ends_at_inspection:
+            self.stop(identity, 0)
         return self.inspections[identity]
 
     def inspect_all(self) -> list[Mapping[str, Any]]:
@@ -169,6 +177,35 @@ async def test_only_what_runs_can_change(tmp_path: Path) -> None:
         await node.supervisor.resize("c1", [grant(GPU, 500)])
 
 
+async def test_a_container_that_ends_during_a_change_is_in_conflict_with_it(tmp_path: Path) -> None:
+    node = Supervised(tmp_path)
+    await node.launch("c1", grant(GPU, 250))
+    node.docker.ends_at_inspection = True
+    with pytest.raises(ConflictError, match="does not run"):
+        await node.supervisor.resize("c1", [grant(GPU, 500)])
+    assert node.state("c1").gpus == [grant(GPU, 250)]
+
+
+async def test_a_container_that_could_not_be_stopped_is_not_blamed_for_its_later_end(tmp_path: Path) -> None:
+    node = Supervised(tmp_path)
+    await node.launch("c1", grant(GPU, 250))
+    node.docker.stops = False
+    with pytest.raises(UnavailableError):
+        await node.supervisor.end("c1", "too much memory")
+    node.docker.stops = True
+    node.docker.stop("c1", 0)
+    await node.supervisor.rebuild()
+    assert (node.state("c1").status, node.state("c1").error) == (ContainerStatus.EXITED, "")
+
+
+async def test_a_container_that_was_stopped_says_why(tmp_path: Path) -> None:
+    node = Supervised(tmp_path)
+    await node.launch("c1", grant(GPU, 250))
+    await node.supervisor.end("c1", "too much memory")
+    await node.supervisor.rebuild()
+    assert (node.state("c1").status, node.state("c1").error) == (ContainerStatus.FAILED, "too much memory")
+
+
 async def test_an_ended_container_lets_go_of_its_shares(tmp_path: Path) -> None:
     node = Supervised(tmp_path)
     await node.launch("c1", grant(GPU, 1000))
@@ -178,4 +215,4 @@ async def test_an_ended_container_lets_go_of_its_shares(tmp_path: Path) -> None:
     async with asyncio.timeout(5):
         while "c1" in node.node.shares.holdings:  # noqa: ASYNC110 -- it happens in a task of the supervisor
             await asyncio.sleep(0.005)
-    assert node.node.shim.removed == ["c1"]
+    assert set(node.node.shim.removed) == {"c1"}

@@ -15,7 +15,7 @@ from appliance.gpu.kinds import Compute, Enforcement
 from appliance.gpu.mig import Mig
 from appliance.gpu.mps import Mps
 from appliance.gpu.telemetry import Telemetry
-from reservoir.errors import InputError, UnavailableError
+from reservoir.errors import ConflictError, InputError, UnavailableError
 from tests.unit.appliance.gpu.samples import GPU, SECOND, SIMULATED, SLICE
 
 ALL = tuple(Enforcement)
@@ -59,6 +59,8 @@ class Holder(Accounting):
 
     def remove(self, container: str) -> None:
         self.removed.append(container)
+        if self.refuses:
+            raise OSError("no")
 
 
 class Node:
@@ -213,6 +215,39 @@ def test_folders_go_with_their_containers_and_never_before(tmp_path: Path) -> No
     assert [folder.name for folder in tmp_path.iterdir()] == ["live"]
     assert sorted(node.shim.removed) == ["gone", "killed"]
     Node(tmp_path / "nowhere", GPU).shares.sweep(lambda _: False)
+
+
+def test_shares_of_a_container_without_a_folder_are_dropped_too(tmp_path: Path) -> None:
+    node = Node(tmp_path, GPU)
+    for name in ("live", "gone"):
+        node.shares.adopt(name, Enforcement.SHIM, [grant(GPU, 250)])
+    node.shares.sweep(lambda identity: identity == "live")
+    assert list(node.shares.holdings) == ["live"]
+    assert node.shim.removed == ["gone"]
+
+
+def test_what_cannot_be_removed_holds_up_nothing_else(tmp_path: Path) -> None:
+    node = Node(tmp_path, GPU)
+    node.shim.refuses = True
+    for name in ("one", "other"):
+        (tmp_path / name / "account").mkdir(parents=True)
+    node.shares.sweep(lambda _: False)
+    assert sorted(node.shim.removed) == ["one", "other"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_shares_of_a_container_that_has_ended_meanwhile_do_not_change(tmp_path: Path) -> None:
+    node = Node(tmp_path, GPU)
+    running = node.run("c1", grant(GPU, 250))
+    node.shares.release("c1")
+    for attempt in (
+        lambda: node.shares.check_change(running, [grant(GPU, 500)]),
+        lambda: node.shares.set_grants("c1", [grant(GPU, 500)]),
+        lambda: node.shares.change("c1", 1),
+    ):
+        with pytest.raises(ConflictError, match="has ended"):
+            attempt()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_container_that_was_ended_for_its_shares_has_failed_and_says_why(tmp_path: Path) -> None:

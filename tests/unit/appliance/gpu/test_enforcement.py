@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from appliance.gpu.layout import Limit, Total
 from appliance.gpu.mps import Mps
 from appliance.gpu.preload import Preload
 from appliance.gpu.telemetry import Telemetry
+from appliance.gpu.timetable import Window
 from reservoir.errors import InputError, UnavailableError
 from tests.unit.appliance.gpu.samples import GPU, QUARTER, SECOND, SLICE, WHOLE
 
@@ -80,6 +83,17 @@ def test_needs_of_several_parts_come_together() -> None:
     assert Needs.together([one, other]) == Needs((), {"A": "1", "B": "2"}, ("/dev/x",), ("GPU-1",))
 
 
+def nest(folder: Path, depth: int) -> None:
+    """Make folders in each other, deeper than a path may be long."""
+    at = os.open(folder, os.O_DIRECTORY)
+    for _ in range(depth):
+        os.mkdir("n" * 20, dir_fd=at)
+        deeper = os.open("n" * 20, os.O_DIRECTORY, dir_fd=at)
+        os.close(at)
+        at = deeper
+    os.close(at)
+
+
 @pytest.fixture
 def preload(tmp_path: Path) -> Preload:
     (tmp_path / "libpenstock-gpu.so").touch()
@@ -102,8 +116,9 @@ def test_a_container_finds_library_limits_and_account_and_may_write_only_the_acc
         str(tmp_path / "libpenstock-gpu.so"): True,
         "/etc/ld.so.preload": True,
         "/run/penstock/limits": True,
-        "/run/penstock/account": False,
+        "/run/penstock/account/account": False,
     }
+    assert (tmp_path / "gpu/c1/account/account").is_file(), "a folder could be filled"
     assert (tmp_path / "gpu/c1/ld.so.preload").read_text() == f"{tmp_path}/libpenstock-gpu.so\n"
     assert preload.limits("c1").limits() == [
         Limit("GPU-1", 2048 << 20, 250, Compute.FAIR),
@@ -126,9 +141,52 @@ def test_limits_of_a_container_that_runs_change_in_place_and_are_known_to_the_ne
     assert again.limits("c1").limits()[0].milli == 500
 
 
+def test_an_account_is_made_in_a_room_of_its_own(tmp_path: Path) -> None:
+    rooms: list[tuple[Path, bool]] = []
+    preload = Preload(
+        tmp_path / "lib.so",
+        tmp_path / "gpu",
+        Compute.FAIR,
+        room=lambda folder: rooms.append((folder, (folder / "account").exists())),
+    )
+    preload.prepare("c1", [QUARTER])
+    preload.prepare("c1", [QUARTER])
+    assert rooms == [(tmp_path / "gpu/c1/account", False)]
+
+
+def test_a_container_that_goes_while_others_look_at_it_is_gone_for_good(preload: Preload, tmp_path: Path) -> None:
+    """Threads that plan and sample meet the removal at any point: they find limits that hold, or are told."""
+    wrong: list[BaseException] = []
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.is_set():
+            try:
+                preload.limits("c1").schedule({"GPU-1": Window(1, 0, 5, 0, 5)}, 0)
+                preload.totals("c1")
+            except UnavailableError:
+                pass
+            except BaseException as error:
+                wrong.append(error)
+                raise
+
+    lookers = [threading.Thread(target=look) for _ in range(4)]
+    for looker in lookers:
+        looker.start()
+    for _ in range(50):
+        preload.prepare("c1", [QUARTER])
+        preload.remove("c1")
+        assert not preload.has("c1")
+    ended.set()
+    for looker in lookers:
+        looker.join()
+    assert wrong == []
+    assert not (tmp_path / "gpu/c1").exists()
+
+
 def test_nothing_is_left_of_a_container_that_has_gone(preload: Preload, tmp_path: Path) -> None:
     preload.prepare("c1", [QUARTER])
-    (tmp_path / "gpu/c1/account/deep/er").mkdir(parents=True)
+    nest(tmp_path / "gpu/c1/account", 1200)
     preload.remove("c1")
     preload.remove("c1")
     assert list((tmp_path / "gpu").iterdir()) == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from api.scheduler.cluster import Cluster
 from api.scheduler.snapshot import Running, Within, Workload
@@ -43,6 +44,25 @@ class Node:
         if workload.gpu_milli and room > 0:
             room = min(room, max((self._gpu_room(columns, workload.gpu_milli) for columns in self.columns), default=0))
         return max(0, room)
+
+    def count(self, index: int, unit: Unit, sign: int) -> None:
+        """Count what a unit holds here, on the node of this index, as free (1), or as held again (-1)."""
+        workload = unit.running.workload
+        for at, column, milli in unit.parts:
+            if at == index:
+                self.free[column] += sign * milli
+        for at, count in unit.containers:
+            if at == index:
+                self.cpu += sign * count * workload.cpu_milli
+                self.memory += sign * count * workload.memory_mib
+                self.containers += sign * count
+
+    def without(self, index: int, units: Iterable[Unit]) -> Node:
+        """Return the node of this index as it would be without these units."""
+        node = Node(self.free.copy(), self.columns, self.cpu, self.memory, self.containers, self.slices)
+        for unit in units:
+            node.count(index, unit, 1)
+        return node
 
     def _gpu_room(self, columns: Sequence[int], milli: int) -> int:
         whole, fraction = divmod(milli, MILLI)
@@ -86,6 +106,7 @@ class Region:
     best: tuple[Rank, tuple[Running, ...]] | None = None
     steps: int = 0
     _taken: list[Unit] = field(default_factory=list)
+    _taken_of: dict[str, list[Unit]] = field(default_factory=dict)
     _rooms: list[int] = field(default_factory=list)
 
     @classmethod
@@ -121,7 +142,7 @@ class Region:
         """Return the cheapest set that makes room, or None where there is none cheaper than `best`."""
         self._rooms = [node.room(self.workload) for node in self.nodes]
         self.best = (best, ()) if best else None
-        if self._would_do(self.units):
+        if self._would_do(self.units, self._missing()):
             self._try(self.units)
         return self.best[1] if self.best and self.best[1] else None
 
@@ -140,24 +161,36 @@ class Region:
             self._take(unit, 1)
             self._try(rest)
             self._take(unit, -1)
-        if self._would_do(rest):
+        if self._would_do(rest, missing):
             self._try(rest)
+
+    def _owed(self) -> int:
+        return self.pool.owed([unit.running for unit in self._taken]) if self.pool.due > 0 else 0
+
+    def _has_room(self) -> bool:
+        return self.fits or sum(self._rooms) >= self.workload.containers
 
     def _missing(self) -> int:
         """Return the fewest milli-GPU that still have to go, at least 1 until the goal is reached; 0 then."""
-        owed = self.pool.owed([unit.running for unit in self._taken])
-        if self.fits or sum(self._rooms) >= self.workload.containers:
+        owed = self._owed()
+        if self._has_room():
             return owed
         whole, fraction = divmod(self.workload.gpu_milli, MILLI)
         if not self.workload.gpu_milli:
             return max(1, owed)
-        free = [node.free[column] for node in self.nodes for columns in node.columns for column in columns]
+        free: list[int] = []
+        for node in self.nodes:
+            for columns in node.columns:
+                every = len(columns) == len(node.free)
+                free += node.free if every else [node.free[column] for column in columns]
+        free.sort(reverse=True)
         needed = whole * self.workload.containers
         if len(free) < needed:
             return NO_ROOM
-        clear = sum(sorted(MILLI - part for part in free)[:needed])
-        total = self.workload.total_milli - sum(part for part in free if part > 0)
-        share = fraction - max(free, default=0) if fraction else 0
+        clear = needed * MILLI - sum(free[:needed])
+        held_twice = sum(takewhile(lambda part: part < 0, reversed(free)))
+        total = self.workload.total_milli - (sum(free) - held_twice)
+        share = fraction - (free[0] if free else 0) if fraction else 0
         return max(1, owed, clear, total, share)
 
     def _may_become_best(self, missing: int) -> bool:
@@ -178,59 +211,59 @@ class Region:
     def _emptiest(self, unit: Unit) -> int:
         return min((MILLI - self.nodes[node].free[column] for node, column, _ in unit.parts), default=NO_ROOM)
 
-    def _would_do(self, units: Sequence[Unit]) -> bool:
-        """Return whether the goal could be reached if all of these were taken too, as far as each may be."""
+    def _would_do(self, units: Sequence[Unit], missing: int) -> bool:
+        """Return whether the goal could be reached if all of these were taken too, as far as each may be.
+
+        `missing` is what still has to go.
+        """
         allowed = [unit for unit in units if self._allows(unit)]
         taken = [unit.running for unit in self._taken]
-        bound = self._missing()
-        if bound > 1 and bound > self.pool.most(taken, [unit.running for unit in allowed]):
+        if missing > 1 and missing > self.pool.most(taken, [unit.running for unit in allowed]):
             return False
-        rooms, before = self._rooms.copy(), len(self._taken)
-        for unit in allowed:
-            self._move(unit, 1)
-        self._taken += allowed
-        for index in {index for unit in allowed for index, _ in unit.containers}:
-            self._rooms[index] = self.nodes[index].room(self.workload)
-        enough = self._missing() == 0
-        for unit in allowed:
-            self._move(unit, -1)
-        del self._taken[before:]
-        self._rooms = rooms
-        return enough
+        given = [*taken, *(unit.running for unit in allowed)]
+        return not self.pool.owed(given) and self._has_room_without(allowed)
+
+    def _has_room_without(self, units: Sequence[Unit]) -> bool:
+        """Return whether there would be room if these were taken too; nodes are looked at until there is."""
+        total = sum(self._rooms)
+        if self.fits or total >= self.workload.containers:
+            return True
+        on: dict[int, list[Unit]] = {}
+        for unit in units:
+            for index, _ in unit.containers:
+                on.setdefault(index, []).append(unit)
+        for index, there in on.items():
+            total += self.nodes[index].without(index, there).room(self.workload) - self._rooms[index]
+            if total >= self.workload.containers:
+                return True
+        return False
 
     def _allows(self, unit: Unit) -> bool:
+        if self.pool.everyone:
+            return True
         # those taken are allowed among themselves, and each project has a limit of its own
-        project = unit.running.workload.project
-        alike = [taken.running for taken in self._taken if taken.running.workload.project == project]
-        return self.pool.allows([*alike, unit.running])
+        alike = self._taken_of.get(unit.running.workload.project, ())
+        return self.pool.allows([*(taken.running for taken in alike), unit.running])
 
     def _take(self, unit: Unit, sign: int) -> None:
         """Take a unit (1), or give it back (-1)."""
-        self._move(unit, sign)
         for index, _ in unit.containers:
+            self.nodes[index].count(index, unit, sign)
             self._rooms[index] = self.nodes[index].room(self.workload)
+        alike = self._taken_of.setdefault(unit.running.workload.project, [])
         if sign > 0:
             self._taken.append(unit)
+            alike.append(unit)
         else:
             self._taken.remove(unit)
-
-    def _move(self, unit: Unit, sign: int) -> None:
-        """Count what a unit holds as free (1), or as held again (-1); for how many there is room is not asked."""
-        workload = unit.running.workload
-        for index, column, milli in unit.parts:
-            self.nodes[index].free[column] += sign * milli
-        for index, count in unit.containers:
-            node = self.nodes[index]
-            node.cpu += sign * count * workload.cpu_milli
-            node.memory += sign * count * workload.memory_mib
-            node.containers += sign * count
+            alike.remove(unit)
 
     def _note(self) -> None:
         """Keep the set as the best if it is, without those of it that turn out not to be needed."""
         spared: list[Unit] = []
         for unit in sorted(self._taken, key=lambda unit: (-unit.milli, -unit.rank[0], -unit.rank[1])):
             self._take(unit, -1)
-            if self._missing() == 0:
+            if not self._owed() and self._has_room():
                 spared.append(unit)
             else:
                 self._take(unit, 1)

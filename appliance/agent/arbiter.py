@@ -25,8 +25,6 @@ log = structlog.get_logger()
 
 LOOKS = 4
 """Looks in a period at who wants to launch, so that a window comes back within a period and a quarter."""
-LEAD = 10
-"""A plan is written at least so many parts of a period before it is valid: all must have it by then."""
 
 
 class Arbiter:
@@ -47,6 +45,8 @@ class Arbiter:
         self._period_ns = period_ms * 1_000_000
         self._clock = clock
         self._plans: dict[str, dict[str, Window]] = {}
+        # containers, by GPU, whose files did not take the plan
+        self._late: dict[str, set[str]] = {}
 
     async def run(self) -> None:
         """Plan for ever."""
@@ -64,6 +64,7 @@ class Arbiter:
         tenants = self._tenants(now_ns)
         for uuid in self._plans.keys() - tenants.keys():
             del self._plans[uuid]
+            self._late.pop(uuid, None)
         for uuid, present in tenants.items():
             self._plan(uuid, present, self._mode, now_ns)
 
@@ -75,19 +76,25 @@ class Arbiter:
                 self._plan(uuid, [Tenant(tenant.container, tenant.milli) for tenant in present], self._mode, now_ns)
 
     def _plan(self, uuid: str, tenants: list[Tenant], mode: Compute, now_ns: int) -> None:
-        from_ns = timetable.boundary(now_ns, self._period_ns, self._period_ns // LEAD)
+        from_ns = timetable.boundary(now_ns, self._period_ns, self._period_ns // timetable.LEAD)
         wanted = timetable.plan(tenants, mode, self._period_ns, from_ns)
-        known = self._plans.get(uuid, {})
-        if {name: _place(window) for name, window in wanted.items()} == {
+        known, late = self._plans.get(uuid, {}), self._late.get(uuid, set())
+        if {name: _place(window) for name, window in wanted.items()} != {
             name: _place(window) for name, window in known.items()
         }:
-            return
-        for container, window in wanted.items():
+            # all of them, for a plan that has not begun yet is put off for all or for none
+            missing = set(wanted)
+        else:
+            missing = late & set(wanted)
+        self._plans[uuid], self._late[uuid] = wanted, set()
+        for container in sorted(missing):
             try:
-                self._preload.limits(container).schedule({uuid: window}, now_ns)
+                self._preload.limits(container).schedule({uuid: wanted[container]}, now_ns)
             except PenstockError as error:
-                log.warning("a container gets no timetable", id=container, reason=str(error))
-        self._plans[uuid] = wanted
+                self._late[uuid].add(container)
+                # tried again at every look: one line when it begins
+                if container not in late:
+                    log.warning("a container gets no timetable", id=container, reason=str(error))
 
     def _tenants(self, now_ns: int) -> dict[str, list[Tenant]]:
         found: dict[str, list[Tenant]] = {}

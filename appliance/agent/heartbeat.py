@@ -35,6 +35,7 @@ class Reporter:
         self._boot = uuid.uuid4().hex
         self._sequence = 0
         self._interval_s = HeartbeatReply().interval_s
+        self._answered = False
 
     async def run(self) -> None:
         """Report for ever."""
@@ -43,7 +44,7 @@ class Reporter:
             while True:
                 self._supervisor.changed.clear()
                 try:
-                    delay = await self._report(client)
+                    delay = await self.report(client)
                 except (httpx.HTTPError, ValidationError) as error:
                     failures += 1
                     delay = delay_after(failures)
@@ -57,7 +58,11 @@ class Reporter:
                     await asyncio.wait_for(self._supervisor.changed.wait(), delay)
                     await asyncio.sleep(_GATHER_S)
 
-    async def _report(self, client: httpx.AsyncClient) -> float:
+    async def report(self, client: httpx.AsyncClient) -> float:
+        """Report once; return in how many seconds to do so again. Raises HTTPError, and ValidationError of a reply."""
+        if not self._answered:
+            # a reply that was lost is told anew to a boot that the API does not know; to this one all is as before
+            self._boot = uuid.uuid4().hex
         self._sequence += 1
         heartbeat = Heartbeat(
             name=self._settings.name,
@@ -75,6 +80,7 @@ class Reporter:
         if answer.status_code == httpx.codes.NO_CONTENT:
             return self._interval_s
         self._interval_s = HeartbeatReply.model_validate_json(answer.content).interval_s
+        self._answered = True
         return self._interval_s
 
 

@@ -12,6 +12,15 @@ import structlog
 
 log = structlog.get_logger()
 
+_CURE = "check `nvidia-smi`"
+_CANNOT_TELL = (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound)
+_DRIVER_WIDE = (
+    pynvml.NVMLError_Uninitialized,
+    pynvml.NVMLError_DriverNotLoaded,
+    pynvml.NVMLError_LibRmVersionMismatch,
+    pynvml.NVMLError_Unknown,
+)
+
 
 class Telemetry:
     """NVML, opened when it is first needed and again after a failure; may be used by several threads."""
@@ -20,7 +29,7 @@ class Telemetry:
         """Open nothing yet."""
         self._lock = threading.RLock()
         self._open = False
-        self._failing = False
+        self._failing: set[tuple[str, str]] = set()
         self._handles: dict[str, Any] = {}
 
     @contextmanager
@@ -33,9 +42,11 @@ class Telemetry:
                     self._open = True
                 yield
             except pynvml.NVMLError as error:
-                if not isinstance(error, pynvml.NVMLError_NotSupported | pynvml.NVMLError_FunctionNotFound):
-                    # a driver that was loaded anew knows nothing of handles from before
+                # one GPU may be lost; a driver that was loaded anew knows nothing of the session from before
+                if isinstance(error, _DRIVER_WIDE):
                     self.close()
+                elif not isinstance(error, _CANNOT_TELL):
+                    self._handles.clear()
                 raise
 
     def handle(self, uuid: str) -> Any:
@@ -46,14 +57,14 @@ class Telemetry:
 
     def memory(self, uuid: str) -> dict[int, int] | None:
         """Return the bytes that each process has on a device, by process id of this machine; None: nobody can tell."""
-        return self._ask(lambda: self._memory(self.handle(uuid)))
+        return self._ask("memory", uuid, lambda: self._memory(self.handle(uuid)))
 
     def busy(self, uuid: str, since_us: int) -> dict[int, int] | None:
         """Return the permille of a GPU's time that each process used lately; None where nobody can tell.
 
         Only what NVML sampled after `since_us`, in µs of the wall clock, counts.
         """
-        return self._ask(lambda: self._busy(self.handle(uuid), since_us))
+        return self._ask("time", uuid, lambda: self._busy(self.handle(uuid), since_us))
 
     def close(self) -> None:
         """End the session with NVML."""
@@ -66,21 +77,23 @@ class Telemetry:
                 except pynvml.NVMLError as error:
                     log.warning("NVML does not end", reason=str(error))
 
-    def _ask(self, question: Callable[[], dict[int, int]]) -> dict[int, int] | None:
+    def _ask(self, what: str, uuid: str, question: Callable[[], dict[int, int]]) -> dict[int, int] | None:
+        asked = what, uuid
         try:
             with self.session():
                 answer = question()
-        except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
+        except _CANNOT_TELL:
             return None
         except pynvml.NVMLError as error:
             # asked each second: one line when it begins and one when it ends
-            if not self._failing:
-                log.warning("NVML does not tell what processes use", reason=str(error), cure="check `nvidia-smi`")
-            self._failing = True
+            if asked not in self._failing:
+                reason = str(error)
+                log.warning("NVML does not tell what processes use", what=what, gpu=uuid, reason=reason, cure=_CURE)
+            self._failing.add(asked)
             return None
-        if self._failing:
-            log.info("NVML tells again what processes use")
-        self._failing = False
+        if asked in self._failing:
+            log.info("NVML tells again what processes use", what=what, gpu=uuid)
+        self._failing.discard(asked)
         return answer
 
     def _memory(self, handle: Any) -> dict[int, int]:

@@ -13,6 +13,8 @@ from appliance.gpu.share import MILLI
 
 IDLE_PERIODS = 3
 """Periods after its last launch, or its last wait for one, after which a tenant counts as idle."""
+LEAD = 10
+"""A plan is written at least so many parts of a period before it is valid: all must have it by then."""
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from appliance.agent.arbiter import Arbiter
 from appliance.agent.protocol import GpuGrant
+from appliance.agent.settle import settle
 from appliance.agent.shares import Shares
 from appliance.gpu import layout
 from appliance.gpu.accelerators import Accelerator
 from appliance.gpu.devices import Gpus
+from appliance.gpu.files import LimitsFile
 from appliance.gpu.kinds import Compute, Enforcement
 from appliance.gpu.preload import Preload
 from appliance.gpu.timetable import Window, current
+from reservoir.errors import UnavailableError
 from tests.unit.appliance.agent.test_shares import Accelerated, grant
 from tests.unit.appliance.gpu.samples import GPU, SECOND
 
@@ -159,3 +163,50 @@ def test_the_next_agent_plans_over_what_the_last_one_left(tmp_path: Path) -> Non
     again.look()
     window = current(node.preload.limits("a").windows("GPU-1"), node.now + PERIOD)
     assert (window.period_ns, window.length_ns) == (PERIOD // 2, QUARTER_OF_ALL)
+
+
+def test_after_an_agent_that_was_killed_everybody_gets_the_window_of_its_share(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.FAIR)
+    node.run("a", grant(GPU, 500), grant(SECOND, 1000))
+    node.run("b", grant(GPU, 250))
+    for _ in range(20):
+        node.wants("a")
+        node.look(0.25)
+    assert node.windows() == {"a": (0, 100), "b": (100, 0)}
+    (tmp_path / "gpu/c/limits").mkdir(parents=True)
+    (tmp_path / "gpu/c/limits/limits").write_text("spoilt")
+    settle(tmp_path / "gpu", node.now)
+    assert node.windows() == {"a": (0, 66), "b": (66, 33)}
+    assert node.preload.limits("a").windows("GPU-2") == (Window(), Window()), "nobody shares it"
+
+
+def test_where_there_is_no_plan_nothing_is_settled(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.STRICT)
+    node.run("a", grant(GPU, 500))
+    settle(tmp_path / "gpu", node.now)
+    assert node.preload.limits("a").windows("GPU-1") == (Window(), Window())
+
+
+def test_a_file_that_does_not_take_the_plan_gets_it_as_soon_as_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path, Compute.STRICT)
+    node.run("a", grant(GPU, 500))
+    node.run("b", grant(GPU, 500))
+    limits, refused = node.preload.limits, {"a"}
+
+    def may_refuse(container: str) -> LimitsFile:
+        if container in refused:
+            raise UnavailableError("no")
+        return limits(container)
+
+    monkeypatch.setattr(node.preload, "limits", may_refuse)
+    with capture_logs() as lines:
+        node.look()
+        node.look(1)
+    assert [line["id"] for line in lines] == ["a"], "said once"
+    written = limits("b").windows("GPU-1")
+    refused.clear()
+    node.look(1)
+    assert node.windows() == {"a": (0, 50), "b": (50, 50)}
+    assert limits("b").windows("GPU-1") == written, "who has the plan is left alone"

@@ -1,0 +1,56 @@
+"""Gives every container the window of its own share: systemd starts this module after the agent.
+
+One that was killed may leave a plan without windows for those that were idle then, and nobody who would change it. All
+that is needed stands in the files of the containers.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import structlog
+
+from appliance.agent import settings
+from appliance.gpu import timetable
+from appliance.gpu.files import LimitsFile
+from appliance.gpu.kinds import Compute
+from appliance.gpu.layout import Limit
+from appliance.gpu.timetable import LEAD, Tenant, current
+from reservoir.errors import PenstockError
+
+log = structlog.get_logger()
+
+
+def settle(folder: Path, now_ns: int) -> None:
+    """Plan for all GPUs that containers below a folder share; `now_ns` is CLOCK_MONOTONIC.
+
+    A file that cannot be used is named in the log, and a GPU that has no plan gets none.
+    """
+    sharers: dict[str, dict[str, tuple[LimitsFile, Limit]]] = {}
+    for path in sorted(folder.glob("*/limits/limits")):
+        try:
+            file = LimitsFile(path)
+        except PenstockError as error:
+            log.warning("a container keeps its windows", reason=str(error))
+            continue
+        for limit in file.limits():
+            if limit.compute is not Compute.OFF:
+                sharers.setdefault(limit.uuid, {})[path.parts[-3]] = file, limit
+    for uuid, known in sharers.items():
+        period_ns = max(current(file.windows(uuid), now_ns).period_ns for file, _ in known.values())
+        if not period_ns:
+            continue
+        tenants = [Tenant(container, limit.milli) for container, (_, limit) in known.items()]
+        mode = next(limit.compute for _, limit in known.values())
+        from_ns = timetable.boundary(now_ns, period_ns, period_ns // LEAD)
+        for container, window in timetable.plan(tenants, mode, period_ns, from_ns).items():
+            known[container][0].schedule({uuid: window}, now_ns)
+
+
+if __name__ == "__main__":
+    try:
+        settle(settings.load().gpu_folder, time.monotonic_ns())
+    except PenstockError as error:
+        sys.exit("\n".join(f"error: {problem}" for problem in error.problems))

@@ -143,7 +143,7 @@ static bool charge(int gpu, uint64_t target)
         return false;
     if (target < stock->charged)
         psg_give(gpu, stock->charged - target);
-    stock->charged = target;
+    __atomic_store_n(&stock->charged, target, __ATOMIC_RELAXED);
     return true;
 }
 
@@ -174,7 +174,8 @@ static bool charge_or_trim(int gpu, uint64_t growth)
 
 static bool has_stock(int gpu)
 {
-    return gpu >= 0 && (__atomic_load_n(&pool_count, __ATOMIC_RELAXED) || atomic_load(&graphs_have_memory));
+    return gpu >= 0 && (__atomic_load_n(&pool_count, __ATOMIC_RELAXED) || atomic_load(&graphs_have_memory) ||
+                        __atomic_load_n(&stocks[gpu].charged, __ATOMIC_RELAXED));
 }
 
 bool psg_take_or_trim(int gpu, uint64_t bytes)

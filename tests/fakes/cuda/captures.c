@@ -1,6 +1,33 @@
 /* Capture of streams into graphs. */
 #include "driver.h"
 
+static CUstream captured; /* all streams that are, with the lock held */
+
+CUresult driver_join_default(CUstream stream)
+{
+    CUresult code = CUDA_SUCCESS;
+    pthread_mutex_lock(&driver_lock);
+    for (CUstream each = stream == NULL || stream == CU_STREAM_LEGACY ? captured : NULL; each; each = each->next_capture) {
+        each->spoiled = 1;
+        code = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    }
+    pthread_mutex_unlock(&driver_lock);
+    return code;
+}
+
+void driver_end_capture(CUstream stream)
+{
+    pthread_mutex_lock(&driver_lock);
+    for (CUstream *each = &captured; *each; each = &(*each)->next_capture)
+        if (*each == stream) {
+            *each = stream->next_capture;
+            break;
+        }
+    stream->capture = NULL;
+    stream->spoiled = 0;
+    pthread_mutex_unlock(&driver_lock);
+}
+
 static CUresult begin(CUstream stream, CUgraph graph)
 {
     if (stream == NULL || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
@@ -9,6 +36,10 @@ static CUresult begin(CUstream stream, CUgraph graph)
         return CUDA_ERROR_ILLEGAL_STATE;
     stream->to_graph = graph != NULL;
     stream->capture = graph ? graph : driver_new_graph();
+    pthread_mutex_lock(&driver_lock);
+    stream->next_capture = captured;
+    captured = stream;
+    pthread_mutex_unlock(&driver_lock);
     return CUDA_SUCCESS;
 }
 
@@ -37,9 +68,10 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
     FAULT();
     if (!driver_capturing(hStream))
         return CUDA_ERROR_ILLEGAL_STATE;
-    *phGraph = hStream->capture;
-    hStream->capture = NULL;
-    return CUDA_SUCCESS;
+    CUresult code = hStream->spoiled ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+    *phGraph = hStream->spoiled ? NULL : hStream->capture;
+    driver_end_capture(hStream);
+    return code;
 }
 
 CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)

@@ -35,7 +35,6 @@ static CUmipmappedArray mipmaps[OBJECTS];
 static CUgraph graphs[OBJECTS];
 static CUgraphExec execs[OBJECTS];
 static CUfunction functions[OBJECTS];
-static CUstream streams[OBJECTS];
 static number told[4];
 static int telling;
 
@@ -155,6 +154,7 @@ static CUresult launch_as(number function, number how)
     case 1: return launch_ex(function);
     case 2: return p_cuLaunchCooperativeKernel(functions[function], 1, 1, 1, 1, 1, 1, 0, NULL, NULL);
     case 3: return p_cuGraphLaunch(execs[function], NULL);
+    case 4: return launch(function, next_stream());
     default: return launch(function, NULL);
     }
 }
@@ -299,14 +299,10 @@ static CUresult graph_command(const char *word, const number *n)
         return p_cuGraphLaunch(execs[n[0]], NULL);
     if (same(word, "graphtrim"))
         return p_cuDeviceGraphMemTrim((int)n[0]);
-    if (same(word, "stream"))
-        return p_cuStreamCreate(&streams[n[0]], 0);
-    if (same(word, "capture"))
-        return p_cuStreamBeginCapture(streams[n[0]], CU_STREAM_CAPTURE_MODE_RELAXED);
     if (same(word, "endcapture"))
-        return p_cuStreamEndCapture(streams[n[0]], &graphs[n[1]]);
+        return p_cuStreamEndCapture(stream_named(n[0]), &graphs[n[1]]);
     if (same(word, "asyncon"))
-        return p_cuMemAllocAsync(&memory[n[0]], n[1], streams[n[2]]);
+        return p_cuMemAllocAsync(&memory[n[0]], n[1], stream_named(n[2]));
     return CUDA_ERROR_UNKNOWN;
 }
 
@@ -333,7 +329,7 @@ static CUresult work_command(const char *word, const number *n, const char *text
     if (same(word, "launch"))
         return launch_as(n[0], n[1]);
     if (same(word, "launchon"))
-        return launch(n[0], streams[n[1]]);
+        return launch(n[0], stream_named(n[1]));
     if (same(word, "spin"))
         return spin(n[0], n[1], n[2], n[3]);
     if (same(word, "churn")) {
@@ -359,6 +355,8 @@ static CUresult obey(const char *word, const number *n, const char *text)
         code = virtual_command(word, n);
     if (code == CUDA_ERROR_UNKNOWN)
         code = graph_command(word, n);
+    if (code == CUDA_ERROR_UNKNOWN)
+        code = stream_command(word, n);
     return code == CUDA_ERROR_UNKNOWN ? work_command(word, n, text) : code;
 }
 

@@ -14,6 +14,7 @@
     X(cuCtxCreate, cuCtxCreate_v2, 3020)                                                                               \
     X(cuCtxDestroy, cuCtxDestroy_v2, 4000)                                                                             \
     X(cuCtxSetCurrent, cuCtxSetCurrent, 4000)                                                                          \
+    X(cuCtxGetCurrent, cuCtxGetCurrent, 4000)                                                                          \
     X(cuCtxSynchronize, cuCtxSynchronize, 2000)                                                                        \
     X(cuMemGetInfo, cuMemGetInfo_v2, 3020)                                                                             \
     X(cuMemAlloc, cuMemAlloc_v2, 3020)                                                                                 \
@@ -56,6 +57,7 @@
     X(cuGraphUpload, cuGraphUpload, 11010)                                                                             \
     X(cuDeviceGraphMemTrim, cuDeviceGraphMemTrim, 11040)                                                               \
     X(cuStreamCreate, cuStreamCreate, 2000)                                                                            \
+    X(cuStreamDestroy, cuStreamDestroy_v2, 4000)                                                                       \
     X(cuStreamBeginCapture, cuStreamBeginCapture_v2, 10010)                                                            \
     X(cuStreamEndCapture, cuStreamEndCapture, 10000)                                                                   \
     X(cuStreamSynchronize, cuStreamSynchronize, 2000)                                                                  \
@@ -72,5 +74,13 @@ FUNCTIONS(CLIENT_DECLARE)
  * neither success nor out of memory where there was one; counts both. */
 CUresult churn(unsigned long long operations, unsigned long long seed, unsigned long long largest,
     unsigned long long *succeeded, unsigned long long *refused);
+
+/* Streams, by names from 0 on; the next one of all that were made, in turn. */
+#define STREAMS 80
+CUstream stream_named(unsigned long long name);
+CUstream next_stream(void);
+
+/* Obeys a command about streams; CUDA_ERROR_UNKNOWN where it is about something else. */
+CUresult stream_command(const char *word, const unsigned long long *n);
 
 #endif

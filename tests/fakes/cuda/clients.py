@@ -30,7 +30,7 @@ def gpu_uuid(index: int) -> str:
 
 def build_client(folder: Path) -> Path:
     """Compile the client into a folder that has the fake libraries; returns its path."""
-    sources = [SOURCES / "client.c", SOURCES / "churn.c"]
+    sources = [SOURCES / "client.c", SOURCES / "churn.c", SOURCES / "streams.c"]
     flags: list[str | Path] = [
         "-std=gnu17",
         "-O1",
@@ -44,7 +44,7 @@ def build_client(folder: Path) -> Path:
         headers(),
     ]
     command: list[str | Path] = ["gcc", *flags, "-o", folder / "client", *sources, f"-L{folder}", "-l:libcuda.so.1"]
-    subprocess.run([*command, "-ldl"], check=True)
+    subprocess.run([*command, "-ldl", "-pthread"], check=True)
     return folder / "client"
 
 

@@ -62,6 +62,8 @@ struct CUstream_st {
     int priority;
     struct CUgraph_st *capture;
     int to_graph; /* the capture adds to a graph that was there before */
+    int spoiled;  /* a forbidden call has made the capture invalid */
+    struct CUstream_st *next_capture;
 };
 
 struct CUevent_st {
@@ -110,6 +112,10 @@ void driver_graph_give(unsigned gpu, uint64_t bytes);
 
 /* Work. */
 int driver_capturing(CUstream stream);
+/* A call that would join the default stream to those that are captured: it makes every capture invalid. */
+CUresult driver_join_default(CUstream stream);
+/* The stream is captured no more. */
+void driver_end_capture(CUstream stream);
 CUresult driver_queue(CUstream stream, uint64_t duration);
 void driver_wait(uint64_t until);
 

@@ -31,7 +31,7 @@ def shares(
     """Let tenants with these shares run their work for so many seconds; returns the part of the GPU that each got.
 
     Work is "kernel ahead how": a kernel's name, how many launches stand between synchronisations, and how they are
-    made (0 kernel, 1 extended, 2 cooperative, 3 graph).
+    made (0 kernel, 1 extended, 2 cooperative, 3 graph, 4 kernels on 70 streams in turn).
     """
     claims = [Claim(str(index), share) for index, share in enumerate(milli)]
     windows = plan(claims, mode, PERIOD_NS, START_NS)
@@ -52,7 +52,15 @@ def shares(
     for index, process in running:
         kernel, ahead, how = work[index % len(work)].split()
         graph = ["graph 0", f"kernelnode 0 {kernel}", "instantiate 0 0"] if how == "3" else []
-        steps = ["init", "primary 0 0", f"kernel 0 {kernel}", *graph, f"spin 0 {seconds * 1000} {ahead} {how}"]
+        streams = [f"stream {name}" for name in range(70)] if how == "4" else []
+        steps = [
+            "init",
+            "primary 0 0",
+            f"kernel 0 {kernel}",
+            *graph,
+            *streams,
+            f"spin 0 {seconds * 1000} {ahead} {how}",
+        ]
         feed(process, "\n".join([*steps, ""]))
     got = [0.0] * len(milli)
     for index, process in running:

@@ -116,6 +116,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
     FAULT();
     if (!named(hStream))
         return CUDA_ERROR_INVALID_HANDLE;
+    driver_end_capture(hStream);
     free(hStream); /* its work goes on: the context's tail knows it */
     return CUDA_SUCCESS;
 }
@@ -147,6 +148,8 @@ CUresult cuStreamQuery(CUstream hStream)
     CUresult code;
     FAULT();
     code = check(hStream);
+    if (code == CUDA_SUCCESS)
+        code = driver_join_default(hStream);
     if (code == CUDA_SUCCESS && driver_capturing(hStream))
         code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (code == CUDA_SUCCESS && machine_now() < *tail_of(hStream))

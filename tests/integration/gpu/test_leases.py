@@ -31,6 +31,7 @@ def clock(bench: Bench) -> Path:
         ["busy_2ms 4 1"],
         ["busy_2ms 4 2"],
         ["busy_2ms 4 3"],
+        ["busy_2ms 90 4"],
     ],
     ids=" and ".join,
 )
@@ -69,6 +70,11 @@ def test_a_kernel_longer_than_its_window_is_paid_back(bench: Bench, clock: Path,
     assert got[0] <= 0.3 + POINTS
     # 90 of its 150 ms lie in the neighbour's window, which nobody can give back
     assert got[1] >= 0.7 - 0.3 * 90 / 150 - POINTS
+
+
+def test_a_kernel_that_outlasts_all_patience_is_paid_back_whole(bench: Bench, clock: Path, tmp_path: Path) -> None:
+    got = shares(bench, clock, tmp_path, [300, 700], ["busy_2500ms 2 0", "busy_1ms 4 0"], seconds=240)
+    assert got[0] <= 0.3 + POINTS
 
 
 def test_without_compute_shares_the_gpu_is_whoever_comes_first(bench: Bench, clock: Path, tmp_path: Path) -> None:

@@ -107,6 +107,24 @@ def test_memory_of_graphs_stops_at_the_limit(tenant: Make, node: str) -> None:
         assert share.machine.peak() <= LIMIT
 
 
+def test_a_graph_larger_than_half_the_limit_runs_again(tenant: Make) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        # its memory is still in use when it is launched again
+        client.must("graph 0", f"allocnode 0 0 {LIMIT * 3 // 4}", "instantiate 0 0", "graphlaunch 0", "graphlaunch 0")
+        assert share.used() == share.machine.used() == LIMIT * 3 // 4
+
+
+def test_a_graph_whose_memory_was_trimmed_needs_room_again(tenant: Make) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        client.must("graph 0", f"allocnode 0 0 {LIMIT * 3 // 4}", "freenode 0 0", "instantiate 0 0")
+        client.must("graphlaunch 0", "graphfree 0", "graphtrim 0", f"malloc 1 {LIMIT // 2}")
+        assert client.do("graphlaunch 0").code == OUT_OF_MEMORY
+        client.must("free 1", "graphlaunch 0")
+        assert share.machine.peak() <= LIMIT
+
+
 def test_captured_allocations_stop_at_the_limit(tenant: Make) -> None:
     share = tenant(LIMIT)
     with share.ready() as client:

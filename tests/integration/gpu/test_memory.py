@@ -103,6 +103,48 @@ def test_contexts_take_their_size_from_the_share(tenant: Make) -> None:
         assert (share.machine.used(), share.used()) == (0, 0)
 
 
+def test_a_neighbour_that_takes_memory_at_the_same_time_spoils_the_size_of_contexts_only_once(tenant: Make) -> None:
+    share = tenant(GIB, settings={"FAKE_GPU_CONTEXT_MIB": "900"})
+    with share.ready():
+        # 600 MiB of what NVML saw were a neighbour's
+        assert share.used() == 900 * MIB
+    share.settings["FAKE_GPU_CONTEXT_MIB"] = "300"
+    with share.ready() as first, share.ready() as second:
+        first.must("malloc 0 1")
+        assert share.used() == 600 * MIB + 1
+        assert second.do(f"malloc 0 {GIB - 600 * MIB}").code == OUT_OF_MEMORY
+
+
+def test_what_no_context_takes_is_not_kept_as_the_size_of_one(tenant: Make) -> None:
+    share = tenant(LIMIT, settings={"FAKE_GPU_CONTEXT_MIB": "2000"})
+    with share.ready():
+        assert share.used() == 0
+
+
+def test_a_context_that_was_measured_just_now_is_not_refused(tenant: Make) -> None:
+    share = tenant(100 * MIB, settings={"FAKE_GPU_CONTEXT_MIB": "300"})
+    with share.ready() as client:
+        assert share.used() == 0
+        client.must(f"malloc 0 {100 * MIB}")
+
+
+def test_contexts_are_refused_once_their_size_is_sure(tenant: Make) -> None:
+    share = tenant(700 * MIB, settings={"FAKE_GPU_CONTEXT_MIB": "300"})
+    with share.ready(), share.ready(), share.client() as third:
+        third.must("init")
+        assert third.do("primary 0 0").code == OUT_OF_MEMORY
+        assert share.used() == 600 * MIB
+
+
+def test_memory_of_a_pool_may_be_freed_by_the_plain_call_and_after_its_pool(tenant: Make) -> None:
+    share = tenant(LIMIT)
+    with share.ready() as client:
+        client.must("pool 0 0", "frompool 0 0 1000", "free 0", "frompool 1 0 1000", "poolfree 0")
+        assert share.used() > 0
+        client.must("free 1", "sync", "sync")
+        assert share.used() == 0
+
+
 def test_mipmaps_count_all_their_levels(tenant: Make) -> None:
     share = tenant(LIMIT)
     with share.ready() as client:

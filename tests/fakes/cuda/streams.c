@@ -1,0 +1,74 @@
+/* What the client does with streams, and with threads that do the same thing at the same time. */
+#include "client.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#define same(word, other) (strcmp(word, other) == 0)
+#define MOST_THREADS 16
+
+static CUstream streams[STREAMS];
+static int made;
+
+CUstream stream_named(unsigned long long name)
+{
+    return streams[name];
+}
+
+CUstream next_stream(void)
+{
+    static int next;
+    return made ? streams[next++ % made] : NULL;
+}
+
+struct allocation {
+    pthread_barrier_t *start;
+    CUcontext context;
+    size_t bytes;
+    CUresult code;
+};
+
+static void *allocate(void *argument)
+{
+    struct allocation *mine = argument;
+    CUdeviceptr pointer;
+    p_cuCtxSetCurrent(mine->context);
+    pthread_barrier_wait(mine->start);
+    mine->code = p_cuMemAllocAsync(&pointer, mine->bytes, NULL);
+    return NULL;
+}
+
+static CUresult allocate_together(unsigned long long count, size_t bytes)
+{
+    pthread_t threads[MOST_THREADS];
+    struct allocation allocations[MOST_THREADS];
+    pthread_barrier_t start;
+    CUcontext context;
+    CUresult code = p_cuCtxGetCurrent(&context);
+    pthread_barrier_init(&start, NULL, (unsigned)count);
+    for (unsigned each = 0; each < count; each++) {
+        allocations[each] = (struct allocation){&start, context, bytes, CUDA_SUCCESS};
+        pthread_create(&threads[each], NULL, allocate, &allocations[each]);
+    }
+    for (unsigned each = 0; each < count; each++) {
+        pthread_join(threads[each], NULL);
+        if (allocations[each].code != CUDA_SUCCESS)
+            code = allocations[each].code;
+    }
+    return code;
+}
+
+CUresult stream_command(const char *word, const unsigned long long *n)
+{
+    if (same(word, "stream")) {
+        made = (int)n[0] >= made ? (int)n[0] + 1 : made;
+        return p_cuStreamCreate(&streams[n[0]], 0);
+    }
+    if (same(word, "streamfree"))
+        return p_cuStreamDestroy(streams[n[0]]);
+    if (same(word, "capture"))
+        return p_cuStreamBeginCapture(streams[n[0]], CU_STREAM_CAPTURE_MODE_RELAXED);
+    if (same(word, "asynctogether"))
+        return allocate_together(n[0], n[1]);
+    return CUDA_ERROR_UNKNOWN;
+}

@@ -1,0 +1,84 @@
+"""Streams that are recorded, destroyed while they work, many at once, or of a context that is not current."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from appliance.gpu.kinds import Compute
+from appliance.gpu.timetable import Tenant as Claim
+from appliance.gpu.timetable import plan
+from tests.fakes.cuda.clients import Client, Tenant, gpu_uuid
+
+Make = Callable[..., Tenant]
+PERIOD_NS = 100_000_000
+MILLISECOND = 1_000_000
+INVALIDATED = 901
+WRONG_THREAD = 908
+
+
+def timed(tenant: Make, **settings: object) -> Tenant:
+    """A tenant whose launches are gated, with half of the GPU's time."""
+    share = tenant(0, compute=Compute.STRICT, **settings)
+    now = time.monotonic_ns()
+    windows = plan([Claim("it", 500), Claim("other", 500)], Compute.STRICT, PERIOD_NS, now)
+    share.file.schedule({gpu_uuid(0): windows["it"]}, now)
+    return share
+
+
+def look_at_the_default_stream(client: Client) -> None:
+    """Launch so that the library looks whether work on the default stream has ended."""
+    client.must("launchon 0 1", "launchon 0 1")
+
+
+def test_nothing_is_asked_while_the_program_records(tenant: Make) -> None:
+    with timed(tenant).ready() as client:
+        client.must("kernel 0 busy_20ms", "stream 0", "stream 1", "launch 0 0", "capture 0")
+        look_at_the_default_stream(client)
+        client.must("endcapture 0 0")
+
+
+def test_a_recording_goes_on_where_its_end_was_refused(tenant: Make) -> None:
+    share = timed(tenant, settings={"FAKE_GPU_FAULT": f"cuStreamEndCapture:1:{WRONG_THREAD}"})
+    with share.ready() as client:
+        client.must("kernel 0 busy_20ms", "stream 0", "stream 1", "launch 0 0", "capture 0")
+        assert client.do("endcapture 0 0").code == WRONG_THREAD
+        look_at_the_default_stream(client)
+        client.must("endcapture 0 0")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [["streamfree 0"], ["endcapture 0 0"], ["contextfree 1", "current 0"]],
+    ids=["destroyed", "ended", "gone with its context"],
+)
+def test_work_is_looked_at_again_when_no_stream_is_recorded(tenant: Make, end: list[str]) -> None:
+    share = timed(tenant)
+    with share.ready() as client:
+        client.must("kernel 0 busy_30ms", "stream 2", "context 1 0", "stream 0", "capture 0")
+        client.must(*end, "current 0", "launchon 0 2", "launchon 0 2")
+        assert share.total().busy_ns >= 25 * MILLISECOND
+
+
+def test_work_of_a_stream_that_is_destroyed_counts(tenant: Make) -> None:
+    share = timed(tenant)
+    with share.ready() as client:
+        client.must("kernel 0 busy_150ms", "stream 0", "launchon 0 0", "streamfree 0")
+        assert share.total().busy_ns >= 140 * MILLISECOND
+
+
+def test_a_stream_says_where_it_runs_when_no_context_is_current(tenant: Make) -> None:
+    share = timed(tenant)
+    with share.ready() as client:
+        client.must("kernel 0 none", "stream 0", "current 9", "launchon 0 0")
+        assert share.total().launches == 1
+
+
+def test_threads_that_meet_a_pool_together_count_it_once(tenant: Make) -> None:
+    for _ in range(20):
+        share = tenant(0)
+        with share.ready() as client:
+            client.must("asynctogether 8 1000")
+            assert share.used() == share.machine.used()

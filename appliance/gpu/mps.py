@@ -1,7 +1,8 @@
 """Limits per client by CUDA's multi-process service: one daemon per GPU, which systemd runs.
 
 A process talks to one daemon only, so a container has its share of one GPU. Its limits stand in its environment, from
-where it reads them at its start: they are the same as long as it runs.
+where each process reads them at its start, for itself alone: they are the same as long as it runs, several processes
+have as many shares, and one that takes them out of its environment has no limit. The agent's guard sees the sum.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ import pytest
 from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant, Inventory
 from appliance.gpu import rooms
 from appliance.gpu.kinds import Enforcement
+from appliance.gpu.timetable import Window, current
 from tests.fakes.cuda import Machine
 from tests.fakes.cuda.clients import MIB, OUT_OF_MEMORY, gpu_uuid
 from tests.integration.agent import gpus
@@ -277,6 +280,17 @@ def test_sharers_of_a_gpu_have_windows_that_follow_their_shares(
         resize(client, one.id, grant(125)).raise_for_status()
         wait_until(lambda: 25 in lengths(one.id))
         assert lengths(whole.id, 1) == {0}, "nobody shares its time"
+    # a plan in which one was idle, and an agent that does not live to give it a window
+    assert node.process is not None
+    node.process.kill()
+    node.process.wait()
+    now = time.monotonic_ns()
+    idle = Window(now, 0, 200_000_000, 0, 0)
+    gpus.limits(node, one.id).schedule({gpu_uuid(0): idle}, now)
+    assert current(gpus.limits(node, one.id).windows(gpu_uuid(0)), time.monotonic_ns()).length_ns == 0
+    subprocess.run([sys.executable, "-m", "appliance.agent.settle"], env=node.environment, check=True)
+    later = time.monotonic_ns() + 300_000_000
+    assert current(gpus.limits(node, one.id).windows(gpu_uuid(0)), later).length_ns == 25_000_000
 
 
 def test_two_and_a_half_gpus_are_two_whole_ones_and_a_half(

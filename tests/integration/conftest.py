@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each test the group that `--dist loadgroup` keeps on one worker."""
     # an agent takes all containers of the engine with a session's label for its own

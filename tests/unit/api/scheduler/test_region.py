@@ -1,0 +1,34 @@
+"""The search for victims of a gang on many nodes looks only at what it needs to."""
+
+from __future__ import annotations
+
+import pytest
+
+from api.scheduler.decide import decide
+from api.scheduler.region import Node
+from api.scheduler.snapshot import Snapshot
+from tests.unit.api.scheduler.world import SECOND, node, on, project, runs, work
+
+NODES, GPUS, CONTAINERS = 16, 2, 2
+
+
+def test_nodes_are_looked_at_only_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step asks whether all that is left would do: mostly a few of the nodes answer that."""
+    looks, room = [0], Node.room
+
+    def counted(self: Node, *args: object) -> int:
+        looks[0] += 1
+        return room(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Node, "room", counted)
+    nodes = tuple(node(f"n{at:02}", GPUS) for at in range(NODES))
+    running = tuple(
+        runs(work(f"{each.name}-{at}", "b"), on(each.name, *[0] * at, 1), since=at)
+        for each in nodes
+        for at in range(GPUS)
+    )
+    gang = work("gang", "a", GPUS, containers=CONTAINERS)
+    projects = (project("a", GPUS * CONTAINERS), project("b", GPUS * (NODES - CONTAINERS)))
+    decision = decide(Snapshot(1000 * SECOND, nodes, projects, running, (gang,)))
+    assert len(decision.reclaims) == GPUS * CONTAINERS
+    assert looks[0] < 2 * len(running) ** 2, "with a look at every node for each step it were thousands more"

@@ -31,6 +31,7 @@ static pthread_mutex_t balancing[PSG_GPUS] = {[0 ... PSG_GPUS - 1] = PTHREAD_MUT
 static struct process *process;
 static int opened = -1;
 static bool refused;
+static bool said;
 
 static size_t lock_offset(int slot)
 {
@@ -165,6 +166,7 @@ static void after_fork_in_child(void)
     psg_limits_after_fork();
     psg_table_forget();
     psg_pools_forget();
+    psg_list_forget();
     psg_context_forget();
     psg_handles_forget();
     psg_compute_forget();
@@ -198,13 +200,16 @@ static bool map_account(void)
     opened = open_account();
     if (opened < 0)
         return false;
-    if (lseek(opened, 0, SEEK_END) < (off_t)sizeof(struct psg_account))
+    if (lseek(opened, 0, SEEK_END) < (off_t)sizeof(struct psg_account)) {
+        refused = true;
         return false;
+    }
     struct psg_account *account =
         mmap(NULL, sizeof *account, PROT_READ | PROT_WRITE, MAP_SHARED, opened, 0);
     if (account == MAP_FAILED)
         return false;
     if (madvise(account, sizeof *account, MADV_DONTFORK) != 0 || !valid(account)) {
+        refused = true;
         munmap(account, sizeof *account);
         return false;
     }
@@ -235,8 +240,11 @@ static struct psg_account *account_of_process(bool with_slot)
             opened = -1;
         }
         if (!mapped || (with_slot && !process->slot)) {
-            refused = true;
-            psg_say("the account of this container cannot be used; CUDA is refused. Start the session again.");
+            /* What is wrong with the file stays so; that there was no descriptor for it just now does not. */
+            refused = refused || mapped;
+            if (!said)
+                psg_say("the account of this container cannot be used; CUDA is refused. Start the session again.");
+            said = true;
         }
     }
     account = process && (!with_slot || process->slot) ? process->account : NULL;

@@ -142,11 +142,16 @@ static void give_entry(const struct psg_entry *entry)
 }
 
 /* Memory that a context owns goes with it; physical handles and pools do not. */
+static void set_memory_apart(uint64_t context)
+{
+    psg_table_leave(PSG_POINTER, context);
+    psg_table_leave(PSG_ARRAY, context);
+    psg_table_leave(PSG_MIPMAP, context);
+}
+
 static void lose_memory(uint64_t context)
 {
-    psg_table_sweep(PSG_POINTER, context, give_entry);
-    psg_table_sweep(PSG_ARRAY, context, give_entry);
-    psg_table_sweep(PSG_MIPMAP, context, give_entry);
+    psg_table_sweep(PSG_LEAVING, context, give_entry);
     psg_recordings_gone(context);
 }
 
@@ -194,6 +199,7 @@ static void forget_inactive(CUdevice device)
     struct psg_entry entry;
     if (active(device) || !psg_table_take(PSG_PRIMARY, (uint64_t)device, &entry))
         return;
+    set_memory_apart(entry.owner);
     lose_memory(entry.owner);
     psg_give(entry.gpu, entry.bytes);
     psg_pools_settle(entry.gpu);
@@ -267,11 +273,14 @@ CREATES(cuCtxCreate_v4, (CUcontext *context, CUctxCreateParams *how, unsigned in
         struct psg_entry entry;                                      \
         psg_stream_gone(NULL);                                       \
         bool known = psg_table_take(PSG_CONTEXT, (uint64_t)(uintptr_t)context, &entry); \
+        if (known)                                                   \
+            set_memory_apart(entry.key);                             \
         CUresult result = REAL(symbol, context);                     \
         if (known && result == CUDA_SUCCESS) {                       \
             lose_memory(entry.key);                                  \
             psg_give(entry.gpu, entry.bytes);                        \
         } else if (known) {                                          \
+            psg_table_stay(entry.key);                               \
             psg_table_put(&entry);                                   \
         }                                                            \
         return result;                                               \

@@ -97,9 +97,15 @@ EXPORT CUresult cuGraphDestroyNode(CUgraphNode node)
 
 EXPORT CUresult cuGraphDestroy(CUgraph graph)
 {
+    if (psg_depth > 0 || !psg_limited())
+        return REAL(cuGraphDestroy, graph);
+    uint64_t owner = (uint64_t)(uintptr_t)graph;
+    psg_table_leave(PSG_NODE, owner);
     CUresult result = REAL(cuGraphDestroy, graph);
-    if (result == CUDA_SUCCESS && psg_depth == 0)
-        psg_table_sweep(PSG_NODE, (uint64_t)(uintptr_t)graph, give_node);
+    if (result == CUDA_SUCCESS)
+        psg_table_sweep(PSG_LEAVING, owner, give_node);
+    else
+        psg_table_stay(owner);
     return result;
 }
 

@@ -2,18 +2,13 @@
  * of it is in use, for nobody else can have it. Each GPU has one charge for all of it, settled after every operation. */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 
 #include "driver.h"
+#include "list.h"
 #include "shim.h"
 
 /* Pools grow by steps of this size at least; taken before the call, settled after it. */
 #define STEP (UINT64_C(32) << 20)
-
-struct pool {
-    CUmemoryPool handle;
-    int gpu; /* -1: memory of the host, or of a GPU without a limit */
-};
 
 struct stock {
     pthread_mutex_t lock;
@@ -24,86 +19,13 @@ struct stock {
 
 static struct stock stocks[PSG_GPUS] = {[0 ... PSG_GPUS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 static atomic_bool changed[PSG_GPUS];
-static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
-static struct pool *pools;
-static size_t pool_count;
 
 void psg_pools_forget(void)
 {
-    listing = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    pools = NULL;
-    pool_count = 0;
     for (int gpu = 0; gpu < PSG_GPUS; gpu++) {
         stocks[gpu] = (struct stock){.lock = PTHREAD_MUTEX_INITIALIZER};
         atomic_store(&changed[gpu], false);
     }
-}
-
-/* Which pools there are ------------------------------------------------------------------------------------------- */
-
-static void list_pool(CUmemoryPool handle, int gpu)
-{
-    pthread_mutex_lock(&listing);
-    size_t place = 0;
-    while (place < pool_count && pools[place].handle != handle)
-        place++;
-    /* Two threads may meet the same pool for the first time. */
-    struct pool *wider = place < pool_count ? pools : realloc(pools, (pool_count + 1) * sizeof *pools);
-    if (wider) {
-        pools = wider;
-        pools[place] = (struct pool){handle, gpu};
-        pool_count += place == pool_count;
-    }
-    pthread_mutex_unlock(&listing);
-}
-
-static bool listed(CUmemoryPool handle, int *gpu)
-{
-    bool found = false;
-    pthread_mutex_lock(&listing);
-    for (size_t i = 0; i < pool_count && !found; i++) {
-        found = pools[i].handle == handle;
-        if (found)
-            *gpu = pools[i].gpu;
-    }
-    pthread_mutex_unlock(&listing);
-    return found;
-}
-
-static void unlist(CUmemoryPool handle)
-{
-    pthread_mutex_lock(&listing);
-    for (size_t i = 0; i < pool_count; i++)
-        if (pools[i].handle == handle)
-            pools[i--] = pools[--pool_count];
-    pthread_mutex_unlock(&listing);
-}
-
-/* A pool that was not made through us is the default pool of a device, or one that the current device was given. */
-static int gpu_of_pool(CUmemoryPool handle)
-{
-    int gpu = -1, devices = 0;
-    if (listed(handle, &gpu))
-        return gpu;
-    REAL(cuDeviceGetCount, &devices);
-    bool found = false;
-    for (CUdevice device = 0; device < devices && !found; device++) {
-        CUmemoryPool own;
-        found = (REAL(cuDeviceGetDefaultMemPool, &own, device) == CUDA_SUCCESS && own == handle) ||
-                (REAL(cuDeviceGetMemPool, &own, device) == CUDA_SUCCESS && own == handle);
-        if (found)
-            gpu = psg_gpu_of_device(device);
-    }
-    if (!found)
-        gpu = psg_gpu_here(NULL);
-    list_pool(handle, gpu);
-    return gpu;
-}
-
-static uint64_t attribute(CUmemoryPool handle, CUmemPool_attribute which)
-{
-    cuuint64_t value = 0;
-    return REAL(cuMemPoolGetAttribute, handle, which, &value) == CUDA_SUCCESS ? value : 0;
 }
 
 static uint64_t graph_attribute(int gpu, CUgraphMem_attribute which)
@@ -126,12 +48,7 @@ static uint64_t reserved_by_graphs(int gpu)
 /* What the stock of a GPU comes to now, `growing` more bytes of graphs included. */
 static uint64_t measure(int gpu, uint64_t growing)
 {
-    uint64_t total = stocks[gpu].orphaned;
-    pthread_mutex_lock(&listing);
-    for (size_t i = 0; i < pool_count; i++)
-        if (pools[i].gpu == gpu)
-            total += attribute(pools[i].handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
-    pthread_mutex_unlock(&listing);
+    uint64_t total = stocks[gpu].orphaned + psg_list_reserved(gpu);
     uint64_t graphs = reserved_by_graphs(gpu) + growing;
     return total + (graphs > stocks[gpu].nodes ? graphs : stocks[gpu].nodes);
 }
@@ -150,11 +67,7 @@ static bool charge(int gpu, uint64_t target)
 static void trim(int gpu)
 {
     atomic_fetch_add(&trims, 1);
-    pthread_mutex_lock(&listing);
-    for (size_t i = 0; i < pool_count; i++)
-        if (pools[i].gpu == gpu)
-            REAL(cuMemPoolTrimTo, pools[i].handle, 0);
-    pthread_mutex_unlock(&listing);
+    psg_list_trim(gpu);
     int device = atomic_load(&graphs_have_memory) ? psg_device_of_gpu(gpu) : -1;
     if (device >= 0)
         REAL(cuDeviceGraphMemTrim, device);
@@ -174,7 +87,7 @@ static bool charge_or_trim(int gpu, uint64_t growth)
 
 static bool has_stock(int gpu)
 {
-    return gpu >= 0 && (__atomic_load_n(&pool_count, __ATOMIC_RELAXED) || atomic_load(&graphs_have_memory) ||
+    return gpu >= 0 && (!psg_list_is_empty() || atomic_load(&graphs_have_memory) ||
                         __atomic_load_n(&stocks[gpu].charged, __ATOMIC_RELAXED));
 }
 
@@ -257,8 +170,8 @@ bool psg_graph_expect(int gpu, uint64_t bytes)
 
 static uint64_t expected_growth(CUmemoryPool handle, uint64_t size)
 {
-    uint64_t reserved = attribute(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
-    uint64_t used = attribute(handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+    uint64_t reserved = psg_pool_attribute(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    uint64_t used = psg_pool_attribute(handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
     if (used <= reserved && size <= reserved - used)
         return 0;
     return size > UINT64_MAX - STEP ? UINT64_MAX : (size + STEP - 1) / STEP * STEP;
@@ -305,7 +218,7 @@ static CUmemoryPool pool_here(int *gpu)
     if (*gpu < 0 || REAL(cuCtxGetDevice, &device) != CUDA_SUCCESS ||
         REAL(cuDeviceGetMemPool, &handle, device) != CUDA_SUCCESS)
         return NULL;
-    *gpu = gpu_of_pool(handle);
+    *gpu = psg_gpu_of_pool(handle);
     return handle;
 }
 
@@ -327,7 +240,7 @@ ALLOCATES(cuMemAllocAsync_ptsz)
 #define ALLOCATES_FROM(symbol)                                       \
     EXPORT CUresult symbol(CUdeviceptr *pointer, size_t size, CUmemoryPool pool, CUstream stream) \
     {                                                                \
-        int gpu = psg_depth == 0 && psg_limited() && pool ? gpu_of_pool(pool) : -1; \
+        int gpu = psg_depth == 0 && psg_limited() && pool ? psg_gpu_of_pool(pool) : -1; \
         if (gpu < 0)                                                 \
             return REAL(symbol, pointer, size, pool, stream);        \
         if (!begin(gpu, pool, size))                                 \
@@ -377,7 +290,7 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *how)
 {
     CUresult result = REAL(cuMemPoolCreate, pool, how);
     if (result == CUDA_SUCCESS && psg_depth == 0 && psg_limited())
-        list_pool(*pool, how->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? psg_gpu_of_device(how->location.id) : -1);
+        psg_list(*pool, how->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? psg_gpu_of_device(how->location.id) : -1);
     return result;
 }
 
@@ -393,14 +306,14 @@ static void orphan(const struct psg_entry *entry)
 EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     int gpu = -1;
-    if (psg_depth > 0 || !psg_limited() || !listed(pool, &gpu) || gpu < 0) {
-        unlist(pool);
+    if (psg_depth > 0 || !psg_limited() || !psg_is_listed(pool, &gpu) || gpu < 0) {
+        psg_unlist(pool);
         return REAL(cuMemPoolDestroy, pool);
     }
     pthread_mutex_lock(&stocks[gpu].lock);
     CUresult result = REAL(cuMemPoolDestroy, pool);
     if (result == CUDA_SUCCESS) {
-        unlist(pool);
+        psg_unlist(pool);
         psg_table_sweep(PSG_POOLED, (uint64_t)(uintptr_t)pool, orphan);
         charge(gpu, measure(gpu, 0));
     }
@@ -412,7 +325,7 @@ EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 {
     CUresult result = REAL(cuMemPoolTrimTo, pool, keep);
     if (psg_depth == 0 && psg_limited())
-        psg_pools_settle(gpu_of_pool(pool));
+        psg_pools_settle(psg_gpu_of_pool(pool));
     return result;
 }
 

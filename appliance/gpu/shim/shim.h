@@ -74,6 +74,7 @@ enum psg_kind {
     PSG_EXECUTABLE,
     PSG_POOLED,
     PSG_RECORDING,
+    PSG_LEAVING,
 };
 
 struct psg_entry {
@@ -91,6 +92,11 @@ bool psg_table_get(enum psg_kind kind, uint64_t key, struct psg_entry *entry);
 
 /* Takes out all entries of a kind and an owner, and calls `each` on every one. */
 void psg_table_sweep(enum psg_kind kind, uint64_t owner, void (*each)(const struct psg_entry *entry));
+
+/* While an owner is being destroyed its entries stand aside as PSG_LEAVING, for their names may be given out again before
+ * the driver has answered; they come back where it refused. */
+void psg_table_leave(enum psg_kind kind, uint64_t owner);
+void psg_table_stay(uint64_t owner);
 
 /* context.c ------------------------------------------------------------------------------------------------------- */
 
@@ -136,6 +142,7 @@ void psg_recordings_gone(uint64_t context);
 
 void psg_table_forget(void);
 void psg_pools_forget(void);
+void psg_list_forget(void);
 void psg_compute_forget(void);
 void psg_context_forget(void);
 void psg_handles_forget(void);

@@ -135,6 +135,32 @@ void psg_table_sweep(enum psg_kind kind, uint64_t owner, void (*each)(const stru
     }
 }
 
+static void leave(const struct psg_entry *entry)
+{
+    struct psg_entry leaving = *entry;
+    leaving.count = entry->kind;
+    leaving.kind = PSG_LEAVING;
+    psg_table_put(&leaving);
+}
+
+static void stay(const struct psg_entry *entry)
+{
+    struct psg_entry staying = *entry;
+    staying.kind = (uint16_t)entry->count;
+    staying.count = 0;
+    psg_table_put(&staying);
+}
+
+void psg_table_leave(enum psg_kind kind, uint64_t owner)
+{
+    psg_table_sweep(kind, owner, leave);
+}
+
+void psg_table_stay(uint64_t owner)
+{
+    psg_table_sweep(PSG_LEAVING, owner, stay);
+}
+
 /* What another thread was changing at the moment of a fork is left alone. */
 void psg_table_forget(void)
 {

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 #define same(word, other) (strcmp(word, other) == 0)
 #define MOST_THREADS 16
@@ -58,6 +59,40 @@ static CUresult allocate_together(unsigned long long count, size_t bytes)
     return code;
 }
 
+struct work {
+    CUcontext context;
+    CUfunction function;
+    CUresult code;
+};
+
+static void *launch_twice(void *argument)
+{
+    struct work *mine = argument;
+    p_cuCtxSetCurrent(mine->context);
+    for (int each = 0; each < 2 && mine->code == CUDA_SUCCESS; each++)
+        mine->code = p_cuLaunchKernel(mine->function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+    return NULL;
+}
+
+/* Records a stream while another thread launches on the default one, and waits there for its turn. */
+static CUresult record_beside(CUstream stream, CUgraph *graph)
+{
+    const struct timespec moment = {0, 50 * 1000 * 1000};
+    struct work work = {0};
+    CUmodule module;
+    pthread_t thread;
+    p_cuCtxGetCurrent(&work.context);
+    p_cuModuleLoadData(&module, "");
+    p_cuModuleGetFunction(&work.function, module, "busy_200ms");
+    pthread_create(&thread, NULL, launch_twice, &work);
+    nanosleep(&moment, NULL);
+    CUresult code = p_cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    pthread_join(thread, NULL);
+    if (code == CUDA_SUCCESS)
+        code = p_cuStreamEndCapture(stream, graph);
+    return code != CUDA_SUCCESS ? code : work.code;
+}
+
 CUresult stream_command(const char *word, const unsigned long long *n)
 {
     if (same(word, "stream")) {
@@ -68,6 +103,10 @@ CUresult stream_command(const char *word, const unsigned long long *n)
         return p_cuStreamDestroy(streams[n[0]]);
     if (same(word, "capture"))
         return p_cuStreamBeginCapture(streams[n[0]], CU_STREAM_CAPTURE_MODE_RELAXED);
+    if (same(word, "recordbeside")) {
+        CUgraph graph;
+        return record_beside(streams[n[0]], &graph);
+    }
     if (same(word, "asynctogether"))
         return allocate_together(n[0], n[1]);
     return CUDA_ERROR_UNKNOWN;

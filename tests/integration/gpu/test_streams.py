@@ -40,6 +40,11 @@ def test_nothing_is_asked_while_the_program_records(tenant: Make) -> None:
         client.must("endcapture 0 0")
 
 
+def test_a_thread_that_waits_asks_nothing_once_another_records(tenant: Make) -> None:
+    with timed(tenant).ready() as client:
+        client.must("stream 0", "recordbeside 0")
+
+
 def test_a_recording_goes_on_where_its_end_was_refused(tenant: Make) -> None:
     share = timed(tenant, settings={"FAKE_GPU_FAULT": f"cuStreamEndCapture:1:{WRONG_THREAD}"})
     with share.ready() as client:

@@ -77,6 +77,12 @@ def test_exactly_the_hooks_are_exported(library: Path) -> None:
     assert exported == {symbol for symbol, *_ in hooks()} | refused | shown | {"dlsym"}
 
 
+def test_no_function_is_used_that_newer_headers_give_a_newer_name(library: Path) -> None:
+    # glibc 2.38 gave the readers of numbers new names
+    used = subprocess.run(["nm", "-D", "--undefined-only", library], capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"\S*(?:strto[a-z]+|scanf)\S*", used) == []
+
+
 def test_questions_name_versions_that_nvidia_knows() -> None:
     header = next(file for file in files("nvidia-cuda-runtime") or [] if file.name == "cudaTypedefs.h")
     types = set(re.findall(r"PFN_(cu\w+?_v\d+(?:_ptsz)?)\)", Path(str(header.locate())).read_text()))

@@ -1,0 +1,111 @@
+/* The pools of this process, and the GPU that each one takes its memory from. */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "list.h"
+#include "shim.h"
+
+struct pool {
+    CUmemoryPool handle;
+    int gpu; /* -1: memory of the host, or of a GPU without a limit */
+};
+
+static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
+static struct pool *pools;
+static size_t pool_count;
+
+void psg_list_forget(void)
+{
+    listing = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    pools = NULL;
+    pool_count = 0;
+}
+
+bool psg_list_is_empty(void)
+{
+    return __atomic_load_n(&pool_count, __ATOMIC_RELAXED) == 0;
+}
+
+void psg_list(CUmemoryPool handle, int gpu)
+{
+    pthread_mutex_lock(&listing);
+    size_t place = 0;
+    while (place < pool_count && pools[place].handle != handle)
+        place++;
+    /* Two threads may meet the same pool for the first time. */
+    struct pool *wider = place < pool_count ? pools : realloc(pools, (pool_count + 1) * sizeof *pools);
+    if (wider) {
+        pools = wider;
+        pools[place] = (struct pool){handle, gpu};
+        pool_count += place == pool_count;
+    }
+    pthread_mutex_unlock(&listing);
+}
+
+bool psg_is_listed(CUmemoryPool handle, int *gpu)
+{
+    bool found = false;
+    pthread_mutex_lock(&listing);
+    for (size_t i = 0; i < pool_count && !found; i++) {
+        found = pools[i].handle == handle;
+        if (found)
+            *gpu = pools[i].gpu;
+    }
+    pthread_mutex_unlock(&listing);
+    return found;
+}
+
+void psg_unlist(CUmemoryPool handle)
+{
+    pthread_mutex_lock(&listing);
+    for (size_t i = 0; i < pool_count; i++)
+        if (pools[i].handle == handle)
+            pools[i--] = pools[--pool_count];
+    pthread_mutex_unlock(&listing);
+}
+
+int psg_gpu_of_pool(CUmemoryPool handle)
+{
+    int gpu = -1, devices = 0;
+    if (psg_is_listed(handle, &gpu))
+        return gpu;
+    REAL(cuDeviceGetCount, &devices);
+    bool found = false;
+    for (CUdevice device = 0; device < devices && !found; device++) {
+        CUmemoryPool own;
+        found = (REAL(cuDeviceGetDefaultMemPool, &own, device) == CUDA_SUCCESS && own == handle) ||
+                (REAL(cuDeviceGetMemPool, &own, device) == CUDA_SUCCESS && own == handle);
+        if (found)
+            gpu = psg_gpu_of_device(device);
+    }
+    if (!found)
+        gpu = psg_gpu_here(NULL);
+    psg_list(handle, gpu);
+    return gpu;
+}
+
+uint64_t psg_pool_attribute(CUmemoryPool handle, CUmemPool_attribute which)
+{
+    cuuint64_t value = 0;
+    return REAL(cuMemPoolGetAttribute, handle, which, &value) == CUDA_SUCCESS ? value : 0;
+}
+
+uint64_t psg_list_reserved(int gpu)
+{
+    uint64_t total = 0;
+    pthread_mutex_lock(&listing);
+    for (size_t i = 0; i < pool_count; i++)
+        if (pools[i].gpu == gpu)
+            total += psg_pool_attribute(pools[i].handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    pthread_mutex_unlock(&listing);
+    return total;
+}
+
+void psg_list_trim(int gpu)
+{
+    pthread_mutex_lock(&listing);
+    for (size_t i = 0; i < pool_count; i++)
+        if (pools[i].gpu == gpu)
+            REAL(cuMemPoolTrimTo, pools[i].handle, 0);
+    pthread_mutex_unlock(&listing);
+}

@@ -1,0 +1,25 @@
+/* Which pools there are; for pools.c only. */
+#ifndef PSG_LIST_H
+#define PSG_LIST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "driver.h"
+
+void psg_list(CUmemoryPool handle, int gpu);
+void psg_unlist(CUmemoryPool handle);
+bool psg_is_listed(CUmemoryPool handle, int *gpu);
+bool psg_list_is_empty(void);
+
+/* A pool that was not made through us is the default pool of a device, or one that the current device was given; it is
+ * listed from then on. */
+int psg_gpu_of_pool(CUmemoryPool handle);
+
+uint64_t psg_pool_attribute(CUmemoryPool handle, CUmemPool_attribute which);
+
+/* What all pools of a GPU have reserved, and the return of what of it is not in use. */
+uint64_t psg_list_reserved(int gpu);
+void psg_list_trim(int gpu);
+
+#endif

@@ -7,7 +7,7 @@ Only the kernel's own list of the container's mounts tells.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -56,8 +56,9 @@ def verify(wanted: Sequence[Mount], pid: int, proc: Path = PROC) -> None:
             where="mounts",
             cure="see the session's log",
         ) from error
+    ours = {mount.target for mount in wanted}.union(_ABOVE)
     for mount in wanted:
-        if reason := _fault(mount, _seen(Path(mount.source).resolve(), here), inside):
+        if reason := _fault(mount, _seen(Path(mount.source).resolve(), here), inside, ours):
             raise UnavailableError(
                 f"the session cannot be held to its GPU shares: {reason}",
                 where=mount.target,
@@ -65,17 +66,17 @@ def verify(wanted: Sequence[Mount], pid: int, proc: Path = PROC) -> None:
             )
 
 
-def _fault(mount: Mount, ours: tuple[str, PurePosixPath], inside: Iterable[Mounted]) -> str:
-    """Return what is wrong with a mount in a container; empty where nothing is."""
+def _fault(mount: Mount, source: tuple[str, PurePosixPath], inside: Iterable[Mounted], known: Collection[str]) -> str:
+    """Return what is wrong with a mount in a container; empty where nothing is. Above and in it may be `known` ones."""
     target = PurePosixPath(mount.target)
     near = [one for one in inside if target.is_relative_to(one.point) or one.point.is_relative_to(target)]
     at = [one for one in near if one.point == target]
     others = [one.point for one in near if one.point != target]
-    if not any((one.device, one.root) == ours for one in at):
+    if not any((one.device, one.root) == source for one in at):
         return "it is not mounted there"
     if len(at) > 1:
         return "something else is mounted over it"
-    if strange := [str(point) for point in others if str(point) not in _ABOVE or others.count(point) > 1]:
+    if strange := [str(point) for point in others if str(point) not in known or others.count(point) > 1]:
         return f"something else is mounted at {strange[0]}"
     if mount.read_only and not at[0].read_only:
         return "it can be written"

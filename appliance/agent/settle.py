@@ -1,4 +1,4 @@
-"""Gives every container the window of its own share: systemd starts this module after the agent.
+"""Gives every container the window of its own share: systemd asks for it after the agent has ended, however it did.
 
 One that was killed may leave a plan without windows for those that were idle then, and nobody who would change it. All
 that is needed stands in the files of the containers.
@@ -6,13 +6,10 @@ that is needed stands in the files of the containers.
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
 
 import structlog
 
-from appliance.agent import settings
 from appliance.gpu import timetable
 from appliance.gpu.files import LimitsFile
 from appliance.gpu.kinds import Compute
@@ -47,10 +44,3 @@ def settle(folder: Path, now_ns: int) -> None:
         from_ns = timetable.boundary(now_ns, period_ns, period_ns // LEAD)
         for container, window in timetable.plan(tenants, mode, period_ns, from_ns).items():
             known[container][0].schedule({uuid: window}, now_ns)
-
-
-if __name__ == "__main__":
-    try:
-        settle(settings.load().gpu_folder, time.monotonic_ns())
-    except PenstockError as error:
-        sys.exit("\n".join(f"error: {problem}" for problem in error.problems))

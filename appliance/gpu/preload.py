@@ -20,6 +20,7 @@ from appliance.gpu.files import LimitsFile
 from appliance.gpu.kinds import Compute, Enforcement
 from appliance.gpu.layout import Limit, Total
 
+FRAME_TARGET = "/run/penstock"
 LIMITS_TARGET = "/run/penstock/limits"
 ACCOUNT_TARGET = "/run/penstock/account/account"
 PRELOAD_TARGET = "/etc/ld.so.preload"
@@ -61,16 +62,23 @@ class Preload(Accounting):
         files.write(folder / "ld.so.preload", f"{self._library}\n".encode(), 0o644)
         self._room(folder / "account")
         files.create_account(folder / "account/account", len(shares))
+        self._frame(folder)
         # last: the limits say that all is there
         with self._lock:
             self._files[container] = LimitsFile.create(folder / "limits/limits", self._limits(shares))
 
     def needs(self, container: str, shares: Sequence[Share]) -> Needs:
-        """Return the mounts of the library, its list, the limits and the account."""
+        """Return the mounts of the library, its list, the limits and the account.
+
+        Root in a container may rename a folder that has mounts in it, but none that is one: so those above are mounts,
+        too. The library itself is, for a container keeps the one that it began with.
+        """
         folder = self._folder / container
         return Needs(
             mounts=(
+                Mount(source=str(folder / "shelf"), target=str(self._library.parent), read_only=True),
                 Mount(source=str(self._library), target=str(self._library), read_only=True),
+                Mount(source=str(folder / "frame"), target=FRAME_TARGET, read_only=True),
                 Mount(source=str(folder / "ld.so.preload"), target=PRELOAD_TARGET, read_only=True),
                 Mount(source=str(folder / "limits"), target=LIMITS_TARGET, read_only=True),
                 Mount(source=str(folder / "account/account"), target=ACCOUNT_TARGET),
@@ -115,6 +123,14 @@ class Preload(Accounting):
         """
         counted = files.read_account(self._folder / container / "account/account")
         return dict(zip((limit.uuid for limit in self.limits(container).limits()), counted, strict=False))
+
+    def _frame(self, folder: Path) -> None:
+        """Make empty places for what is mounted into a container below mounts; raises UnavailableError."""
+        files.write(folder / "shelf" / self._library.name, b"", 0o444)
+        files.write(folder / "frame/account/account", b"", 0o444)
+        # what is mounted into a folder that nobody may write needs its place there
+        (folder / "frame/limits").mkdir(exist_ok=True)
+        (folder / "frame").chmod(0o755)
 
     def _limits(self, shares: Sequence[Share]) -> list[Limit]:
         return [

@@ -46,7 +46,7 @@ def make_image(engine: docker.DockerClient, reference: str, parts: Parts, busybo
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         archive.add(busybox, "bin/busybox")
-        for applet in ("sh", "cat", "echo", "sleep", "env", "ls", "id"):
+        for applet in ("sh", "cat", "echo", "sleep", "env", "ls", "id", "mv"):
             link = tarfile.TarInfo(f"bin/{applet}")
             link.type, link.linkname = tarfile.SYMTYPE, "busybox"
             archive.addfile(link)

@@ -113,8 +113,10 @@ def test_a_container_finds_library_limits_and_account_and_may_write_only_the_acc
     mounts = preload.needs("c1", [QUARTER, WHOLE]).mounts
     assert all(Path(mount.source).exists() for mount in mounts)
     assert {mount.target: mount.read_only for mount in mounts} == {
+        str(tmp_path): True,
         str(tmp_path / "libpenstock-gpu.so"): True,
         "/etc/ld.so.preload": True,
+        "/run/penstock": True,
         "/run/penstock/limits": True,
         "/run/penstock/account/account": False,
     }

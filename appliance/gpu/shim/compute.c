@@ -281,6 +281,8 @@ static void wait_for_lease(int gpu, struct gate *gate, CUstream stream)
     if (!pending) {
         if (!fits(gpu, gate, now))
             now = next_lease(gpu, gate);
+        if (!has_room(gate, stream))
+            unwatch_all(gate);
         start_slice(gate, now);
     }
     watch(gate, stream);

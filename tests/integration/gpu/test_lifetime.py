@@ -125,6 +125,20 @@ def test_a_graph_whose_memory_was_trimmed_needs_room_again(tenant: Make) -> None
         assert share.machine.peak() <= LIMIT
 
 
+def test_what_the_driver_refuses_to_destroy_stays_charged(tenant: Make) -> None:
+    faults = "cuCtxDestroy_v2:1:999,cuGraphDestroy:1:999,cuGraphExecDestroy:1:999"
+    share = tenant(LIMIT, settings={"FAKE_GPU_FAULT": faults})
+    with share.ready() as client:
+        client.must("graph 0", f"allocnode 0 0 {STEP}", "instantiate 0 0", "context 1 0", f"malloc 1 {STEP}")
+        for name in ("contextfree 1", "graphfree 0", "execfree 0"):
+            assert client.do(name).code == 999
+            assert share.used() == 2 * STEP
+        client.must("contextfree 1")
+        assert share.used() == STEP
+        client.must("execfree 0", "graphfree 0")
+        assert share.used() == 0
+
+
 def test_captured_allocations_stop_at_the_limit(tenant: Make) -> None:
     share = tenant(LIMIT)
     with share.ready() as client:

@@ -77,7 +77,7 @@ check: setup ## The fast tier: lint, types, unit tests
 
 integration: bundle
 	$(SAY) "Integration tests: Docker Engine, PostgreSQL, apt, debootstrap"
-	@$(BIN)/pytest tests/integration -v -n 2 --dist loadgroup
+	@$(BIN)/pytest tests/integration -v -n 2 --dist loadfile
 
 molecule: bundle
 	$(SAY) "Molecule: roles on one lab node, from the dry run to the check of the result"

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import fcntl
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each test the group that `--dist loadgroup` keeps on one worker."""
-    # an agent takes all containers of the engine with a session's label for its own
-    on_engine = {item.path for item in items if "engine" in getattr(item, "fixturenames", ())}
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("engine" if item.path in on_engine else _file(item.path)))
+TURN = Path(tempfile.gettempdir()) / "penstock-tests-engine.lock"
 
 
-def _file(path: Path) -> str:
-    return "/".join(path.with_suffix("").parts[-2:])
+@pytest.fixture(scope="module", autouse=True)
+def turn_at_the_engine(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let one file at a time have agents on the engine: each takes all containers with a session's label for its own."""
+    mine = [item for item in request.session.items if item.path == request.path]
+    if not any("engine" in getattr(item, "fixturenames", ()) for item in mine):
+        yield
+        return
+    with TURN.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

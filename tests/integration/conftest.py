@@ -14,7 +14,7 @@ TURN = Path(tempfile.gettempdir()) / "penstock-tests-engine.lock"
 
 @pytest.fixture(scope="module", autouse=True)
 def turn_at_the_engine(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let one file at a time have agents on the engine: each takes all containers with a session's label for its own."""
+    """Let one file at a time have agents on the engine: each takes every container of a session for its own."""
     mine = [item for item in request.session.items if item.path == request.path]
     if not any("engine" in getattr(item, "fixturenames", ()) for item in mine):
         yield

@@ -6,6 +6,7 @@ Only the kernel's own list of the container's mounts tells.
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from appliance.agent.protocol import Mount
 from reservoir.errors import UnavailableError
 
 PROC = Path("/proc")
+_ENDED = (errno.ENOENT, errno.ESRCH, errno.EINVAL)
+"""What the kernel says of a process that is gone, or waits for its parent to notice that it has ended."""
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _ABOVE = ("/", "/dev")
 """Mounts of every container below which ours may lie."""
@@ -42,8 +45,8 @@ def read(text: str) -> list[Mounted]:
 def verify(wanted: Sequence[Mount], pid: int, proc: Path = PROC) -> None:
     """Check that a container's programs see all these mounts, and nothing over, in or above them.
 
-    `pid` is a process of the container. Raises UnavailableError with the first mount that is not as it must be, and
-    where the process has ended. It may block.
+    `pid` is the first process of the container; one that has ended sees nothing any more. Raises UnavailableError with
+    the first mount that is not as it must be. It may block.
     """
     if not wanted:
         return
@@ -51,10 +54,12 @@ def verify(wanted: Sequence[Mount], pid: int, proc: Path = PROC) -> None:
         here = read((proc / "self/mountinfo").read_text())
         inside = read((proc / str(pid) / "mountinfo").read_text())
     except OSError as error:
+        if error.errno in _ENDED:
+            return
         raise UnavailableError(
             f"the mounts of process {pid} cannot be read: {error.strerror}",
             where="mounts",
-            cure="see the session's log",
+            cure="let root run the agent",
         ) from error
     ours = {mount.target for mount in wanted}.union(_ABOVE)
     for mount in wanted:

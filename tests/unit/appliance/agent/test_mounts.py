@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -71,9 +73,20 @@ def test_blanks_in_paths_are_read(tmp_path: Path) -> None:
     assert str(found.point) == "/my data"
 
 
-def test_an_ended_container_cannot_be_verified(tmp_path: Path) -> None:
+def test_a_container_that_has_ended_sees_nothing_that_could_be_wrong(tmp_path: Path) -> None:
     (tmp_path / "self").mkdir()
     (tmp_path / "self/mountinfo").write_text(HERE)
+    verify(WANTED, 7, proc=tmp_path)
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        # it has ended, and nobody has noticed
+        verify(WANTED, ended.pid)
+
+
+def test_mounts_that_cannot_be_read_are_no_proof(tmp_path: Path) -> None:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/mountinfo").write_text(HERE)
+    (tmp_path / "7/mountinfo").mkdir(parents=True)
     with pytest.raises(UnavailableError, match="cannot be read"):
         verify(WANTED, 7, proc=tmp_path)
     verify((), 7, proc=tmp_path)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.api_postgresql import running_server
+
 TURN = Path(tempfile.gettempdir()) / "penstock-tests-engine.lock"
 
 
@@ -22,3 +24,15 @@ def turn_at_the_engine(request: pytest.FixtureRequest) -> Iterator[None]:
     with TURN.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[Path]:
+    """A running PostgreSQL: its folder, which `new_database` takes."""
+    with running_server() as folder:
+        yield folder

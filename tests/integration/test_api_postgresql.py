@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from typer.testing import CliRunner
 from api import __main__ as program
 from api.database import Database
 from reservoir.errors import UnavailableError
-from tests.integration.api_postgresql import new_database, running_server
+from tests.integration.api_postgresql import new_database
 from tests.unit.api.conftest import _cheap_hashes, anyio_backend, cluster  # noqa: F401
 from tests.unit.api.test_domains import *  # noqa: F403
 from tests.unit.api.test_logins import *  # noqa: F403
@@ -28,15 +27,9 @@ from tests.unit.api.test_users import *  # noqa: F403
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Path]:
-    with running_server() as folder:
-        yield folder
-
-
 @pytest.fixture
-def database_url(server: Path) -> str:
-    return new_database(server)
+def database_url(postgresql_server: Path) -> str:
+    return new_database(postgresql_server)
 
 
 async def test_one_process_leads(database_url: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 from api.database import LEADER_LOCK, Database, Leadership
 from api.scheduler.loop import Loop
 from api.sessions import scheduling, submission
-from tests.integration.api_postgresql import new_database, running_server
+from tests.integration.api_postgresql import new_database
 from tests.unit.api.conftest import V1, Cluster, ok, refused, running_cluster
 from tests.unit.api.sessions.conftest import body
 
@@ -22,19 +22,8 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Path]:
-    with running_server() as folder:
-        yield folder
-
-
-@pytest.fixture
-async def cluster(server: Path) -> AsyncIterator[Cluster]:
-    async with running_cluster(new_database(server)) as running:
+async def cluster(postgresql_server: Path) -> AsyncIterator[Cluster]:
+    async with running_cluster(new_database(postgresql_server)) as running:
         await running.add_node("worker1", 1)
         await running.add_image()
         await running.add_project("team-a", 4000)

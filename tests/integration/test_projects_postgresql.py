@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.api_postgresql import new_database, running_server
+from tests.integration.api_postgresql import new_database
 from tests.unit.api.conftest import _cheap_hashes, anyio_backend, cluster  # noqa: F401
 from tests.unit.api.test_groups import *  # noqa: F403
 from tests.unit.api.test_images import *  # noqa: F403
@@ -18,12 +17,6 @@ from tests.unit.api.test_projects_periods import *  # noqa: F403
 from tests.unit.api.test_projects_races import *  # noqa: F403
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Path]:
-    with running_server() as folder:
-        yield folder
-
-
 @pytest.fixture
-def database_url(server: Path) -> str:
-    return new_database(server)
+def database_url(postgresql_server: Path) -> str:
+    return new_database(postgresql_server)

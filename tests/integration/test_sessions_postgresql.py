@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.api_postgresql import new_database, running_server
+from tests.integration.api_postgresql import new_database
 from tests.unit.api.conftest import V1, Cluster, ok, running_cluster
 from tests.unit.api.sessions.conftest import body
 
@@ -18,19 +18,8 @@ ROUNDS = 10
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Path]:
-    with running_server() as folder:
-        yield folder
-
-
-@pytest.fixture
-async def cluster(server: Path) -> AsyncIterator[Cluster]:
-    async with running_cluster(new_database(server), apps_url="https://edge:8443") as running:
+async def cluster(postgresql_server: Path) -> AsyncIterator[Cluster]:
+    async with running_cluster(new_database(postgresql_server), apps_url="https://edge:8443") as running:
         await running.add_node()
         await running.add_image()
         yield running

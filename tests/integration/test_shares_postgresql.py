@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from api.database import now
 from api.nodes import service as nodes
 from api.reconcilers import resizes
 from appliance.agent.protocol import USE_PATH, GpuUse, UseReport
-from tests.integration.api_postgresql import new_database, running_server
+from tests.integration.api_postgresql import new_database
 from tests.unit.api.conftest import V1, Cluster, ok, running_cluster
 
 pytestmark = pytest.mark.anyio
@@ -22,19 +22,8 @@ PROJECT = {"project": "team-a"}
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Path]:
-    with running_server() as folder:
-        yield folder
-
-
-@pytest.fixture
-async def cluster(server: Path) -> AsyncIterator[Cluster]:
-    async with running_cluster(new_database(server)) as running:
+async def cluster(postgresql_server: Path) -> AsyncIterator[Cluster]:
+    async with running_cluster(new_database(postgresql_server)) as running:
         await running.add_node("worker1", 1)
         await running.add_image()
         await running.add_project("team-a", 4000)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -39,6 +39,8 @@ MISSING_LIMIT = 2
 """So many heartbeats in a row must lack a container: one may have been written before it started."""
 LOOK_AGAIN_S = 60
 """A node is looked at in full after so long, even if it says nothing new."""
+LOOKS_AGAIN = 50
+"""So many nodes at once are looked at in full for that reason: all of a large site began at the same time."""
 CHUNK = 200
 """So many nodes are written in one transaction."""
 
@@ -78,7 +80,9 @@ class Observer:
             return []
         ghosts: list[Ghost] = []
         try:
-            known = await self._note_alive([report for report in left if not self._is_news(report)])
+            due = [report.heartbeat.name for report in left if self._is_due(report)][:LOOKS_AGAIN]
+            plain = [report for report in left if not self._is_news(report) and report.heartbeat.name not in due]
+            known = await self._note_alive(plain)
             left = [report for report in left if report.heartbeat.name not in known]
             while left:
                 ghosts += await self._look_at_all(left[:CHUNK])
@@ -98,22 +102,21 @@ class Observer:
 
     def _is_news(self, report: Report) -> bool:
         name = report.heartbeat.name
-        looked = self._looked.get(name)
-        return report.news or name in self._open or looked is None or looked + LOOK_AGAIN_S < time.monotonic()
+        return report.news or name in self._open or name not in self._looked
+
+    def _is_due(self, report: Report) -> bool:
+        looked = self._looked.get(report.heartbeat.name)
+        return looked is not None and looked + LOOK_AGAIN_S < time.monotonic()
 
     async def _note_alive(self, reports: Sequence[Report]) -> Collection[str]:
         """Return the nodes of which no more needs to be written; a lost or deleted one is not among them."""
         if not reports:
             return ()
-        # one that could not be written for a while is older than the others, and says nothing about them
-        newest = max(report.received_at for report in reports)
-        together = [report for report in reports if newest - report.received_at <= TOGETHER]
-        late = [report for report in reports if newest - report.received_at > TOGETHER]
         alive: set[str] = set()
         async with self._database.transaction() as db:
-            for part in (together, *([report] for report in late)):
+            for part in _together(reports):
                 names = [report.heartbeat.name for report in part]
-                alive |= await nodes.note_alive(db, names, min(report.received_at for report in part))
+                alive |= await nodes.note_alive(db, names, part[0].received_at)
         return alive
 
     async def _look(self, reports: Sequence[Report]) -> list[Ghost]:
@@ -139,8 +142,9 @@ class Observer:
     async def _apply(self, db: AsyncSession, reports: Sequence[Report]) -> tuple[list[Ghost], set[str]]:
         """Return the ghosts, and the names of the nodes that have to be looked at again."""
         known, returned = await nodes.record(db, reports)
-        live = _by_node(await sessions.of_nodes(db, {node.id for node in known.values()}, WATCHED))
-        strange = await self._strangers.sort(db, known, reports, frozenset(returned))
+        watched = await sessions.of_nodes(db, {node.id for node in known.values()}, WATCHED)
+        live = _by_node(watched)
+        strange = await self._strangers.sort(db, known, reports, frozenset(returned), watched)
         still_open = {ghost.target.name for ghost in strange.ghosts}
         for report in reports:
             node = known[report.heartbeat.name]
@@ -205,6 +209,20 @@ class Observer:
         if values or any(noted.values()):
             await db.refresh(session)
         return True
+
+
+def _together(reports: Iterable[Report]) -> Iterator[list[Report]]:
+    """Yield heartbeats that came within `TOGETHER`, each part and its items by time.
+
+    After a pause some are older than others, and say nothing of a moment as late.
+    """
+    part: list[Report] = []
+    for report in sorted(reports, key=lambda item: item.received_at):
+        if part and report.received_at - part[0].received_at > TOGETHER:
+            yield part
+            part = []
+        part.append(report)
+    yield part
 
 
 def _by_node(live: Iterable[Session]) -> dict[UUID, list[Session]]:

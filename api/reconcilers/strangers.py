@@ -9,7 +9,7 @@ reported, and their node takes nothing new, until an administrator removes them 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -57,11 +57,21 @@ class Strangers:
         self._since: dict[tuple[str, str], float] = {}
 
     async def sort(
-        self, db: AsyncSession, known: Mapping[str, Node], reports: Sequence[Report], returned: Collection[str]
+        self,
+        db: AsyncSession,
+        known: Mapping[str, Node],
+        reports: Sequence[Report],
+        returned: Collection[str],
+        watched: Iterable[Session],
     ) -> Sorted:
-        """Sort out what is not where it should be; `returned` are the nodes that were lost until now."""
-        wanted = {id_ for report in reports for item in report.heartbeat.containers if (id_ := _uuid(item.session_id))}
-        by_id = await sessions.by_ids(db, wanted) if wanted else {}
+        """Sort out what is not where it should be; `returned` are the nodes that were lost until now.
+
+        `watched` are sessions that have been read already.
+        """
+        by_id = {session.id: session for session in watched}
+        named = {id_ for report in reports for item in report.heartbeat.containers if (id_ := _uuid(item.session_id))}
+        if others := named - by_id.keys():
+            by_id |= await sessions.by_ids(db, others)
         result = Sorted()
         for report in reports:
             node = known[report.heartbeat.name]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -130,3 +130,25 @@ async def test_what_is_written_already_is_not_written_again_after_an_outage(
         await cluster.manager._observer.apply()
     await cluster.manager._observer.apply()
     assert written == ["worker1", "worker2", "worker2", "worker3"]
+
+
+async def test_after_a_pause_what_came_together_is_written_together(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    note_alive = nodes.note_alive
+
+    async def counted(db: AsyncSession, names: Collection[str], at: datetime) -> set[str]:
+        written.append(len(names))
+        return await note_alive(db, names, at)
+
+    names = [f"worker{number}" for number in range(1, 41)]
+    for name in names:
+        await cluster.add_node(name, 0)
+    monkeypatch.setattr(nodes, "note_alive", counted)
+    began = now()
+    for number, name in enumerate(names):
+        assert cluster.app.state.heartbeats.repeat(name, 10, began + timedelta(seconds=number / 8))
+    await cluster.manager._observer.apply()
+    assert len(written) <= 3, "one statement for each two seconds, not for each node"
+    assert sum(written) == 40

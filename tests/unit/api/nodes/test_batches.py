@@ -148,7 +148,7 @@ async def test_after_a_pause_what_came_together_is_written_together(
     monkeypatch.setattr(nodes, "note_alive", counted)
     began = now()
     for number, name in enumerate(names):
-        assert cluster.app.state.heartbeats.repeat(name, 10, began + timedelta(seconds=number / 8))
+        assert cluster.app.state.heartbeats.repeat(name, 10_000, began + timedelta(seconds=number / 8))
     await cluster.manager._observer.apply()
     assert len(written) <= 3, "one statement for each two seconds, not for each node"
     assert sum(written) == 40

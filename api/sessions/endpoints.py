@@ -102,10 +102,15 @@ async def list_sessions(
     """
     if project is not None:
         await projects.get(db, project, caller)
+    asked: dict[str, Any] = {"limit": limit, "after": after, "apps_url": settings.apps_url}
     filters = Filters(project=project, user=user, node=node, states=state or (), ended=all_)
-    page = await overview.page(db, caller, filters, limit=limit, after=after, apps_url=settings.apps_url)
+    # The mark is taken first: what changes in between makes the next answer another one.
+    mark = await overview.mark(db, caller, filters, **asked)
+    if mark and if_none_match == f'"{mark}"':
+        return Response(status_code=304, headers={"ETag": if_none_match, "Cache-Control": "no-cache"})
+    page = await overview.page(db, caller, filters, **asked)
     body = _views.dump_json(page.sessions)
-    tag = f'"{sha256(body).hexdigest()[:32]}"'
+    tag = f'"{mark or sha256(body).hexdigest()[:32]}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"} | ({"X-Next": page.following} if page.following else {})
     if if_none_match == tag:
         return Response(status_code=304, headers=headers)

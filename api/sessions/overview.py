@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, and_, false, or_, select, true
+from sqlalchemy import ColumnElement, Row, Select, and_, false, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
@@ -17,6 +17,7 @@ from api.identity import Identity, Reach
 from api.nodes.models import Gpu, Node
 from api.policy import Action
 from api.projects.models import Project
+from api.sessions import marks
 from api.sessions.models import Container, Grant, Service, Session, State
 from api.sessions.views import ContainerView, GrantView, ServiceView, SessionView, WaitingView
 from appliance.gpu.share import memory_limit
@@ -49,17 +50,23 @@ class Page:
     following: str | None
 
 
+async def mark(
+    db: AsyncSession, caller: Identity, filters: Filters, *, limit: int, after: str | None, apps_url: str
+) -> str | None:
+    """Return what is another text whenever `page` is another page; None where the database cannot tell."""
+    reach = caller.reach(Action.SESSION_READ)
+    ids = _asked(select(Session.id), reach, filters, after).limit(limit + 1)
+    return await marks.of_page(
+        db, ids, reach.everything, reach.domain, sorted(reach.projects), filters, limit, apps_url
+    )
+
+
 async def page(
     db: AsyncSession, caller: Identity, filters: Filters, *, limit: int, after: str | None, apps_url: str
 ) -> Page:
     """Return a page of the sessions that a caller may see; raises InputError for what is no cursor."""
-    query = select(*_COLUMNS).join(Project, Project.id == Session.project_id)
-    query = query.where(_within(caller.reach(Action.SESSION_READ)), *_conditions(filters))
-    if after is not None:
-        created_at, id_ = _position(after)
-        later = and_(Session.created_at == created_at, Session.id > id_)
-        query = query.where(or_(Session.created_at > created_at, later))
-    rows = (await db.execute(query.order_by(Session.created_at, Session.id).limit(limit + 1))).all()
+    query = _asked(select(*_COLUMNS), caller.reach(Action.SESSION_READ), filters, after)
+    rows = (await db.execute(query.limit(limit + 1))).all()
     views = await _views(db, rows[:limit], apps_url)
     return Page(views, _cursor(rows[limit - 1]) if len(rows) > limit else None)
 
@@ -147,6 +154,15 @@ async def _services(db: AsyncSession, ids: Sequence[UUID], apps_url: str) -> def
     for id_, port, path in await db.execute(query.order_by(Service.session_id, Service.port)):
         found[id_].append(ServiceView(port=port, url=f"{apps_url}/{path}/" if apps_url else None))
     return found
+
+
+def _asked(query: Select[Any], reach: Reach, filters: Filters, after: str | None) -> Select[Any]:
+    query = query.join(Project, Project.id == Session.project_id).where(_within(reach), *_conditions(filters))
+    if after is not None:
+        created_at, id_ = _position(after)
+        later = and_(Session.created_at == created_at, Session.id > id_)
+        query = query.where(or_(Session.created_at > created_at, later))
+    return query.order_by(Session.created_at, Session.id)
 
 
 def _within(reach: Reach) -> ColumnElement[bool]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import update
 
+from api.sessions.models import Container
 from tests.integration.api_postgresql import new_database
 from tests.unit.api.conftest import V1, Cluster, ok, running_cluster
 from tests.unit.api.sessions.conftest import body
@@ -68,3 +71,35 @@ async def test_one_address_for_two_submissions_at_once(cluster: Cluster) -> None
 
 async def _done(answer: object) -> object:
     return answer
+
+
+async def test_a_list_that_is_as_it_was_is_told_by_its_mark(cluster: Cluster) -> None:
+    await cluster.add_project("team-a", 4000)
+    await ok(cluster.admin.post(f"{V1}/sessions", json=body("one", gpu_milli=500)))
+    tags: list[str] = []
+
+    async def look(**params: str) -> int:
+        headers = {"If-None-Match": tags[-1]} if tags else {}
+        answer = await cluster.admin.get(f"{V1}/sessions", params={"project": "team-a", **params}, headers=headers)
+        tags.append(answer.headers["ETag"])
+        return answer.status_code
+
+    async def container(**values: Any) -> None:
+        async with cluster.database.transaction() as db:
+            await db.execute(update(Container).values(**values))
+
+    assert [await look(), await look()] == [200, 304]
+    assert await look(limit="1") == 200, "another page"
+    assert [await look(), await look()] == [200, 304]
+    changes: list[Callable[[], Awaitable[Any]]] = [
+        cluster.manager.settle,
+        lambda: container(warning="GPU memory over the limit"),
+        lambda: cluster.add_node("worker1", 5),
+        lambda: ok(cluster.admin.post(f"{V1}/sessions", json=body("two", gpu_milli=500))),
+        lambda: ok(cluster.admin.delete(f"{V1}/sessions/one", params={"project": "team-a"})),
+    ]
+    for number, change in enumerate(changes):
+        await change()
+        assert await look() == 200, number
+        assert await look() == 304, number
+    assert len({*tags}) == 2 + len(changes)

@@ -2,7 +2,7 @@
 
 The API is a process of its own on a unix socket, as it is behind the edge; agents and users share this process. CPU
 shares are those of the API's process in percent of one core, while nothing but the named load is there. The share of 50
-users is what they add: each asks for the sessions of its project every 5 s, as the console and `penstock list` do.
+users is what they add after their first look: each asks for the sessions of its project every 5 s, as the console does.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ async def measure(options: argparse.Namespace, url: str, authority: Authority, p
         }
         say(f"{pages}; {options.users} users")
         users = [asyncio.create_task(poll(client, number)) for number in range(options.users)]
+        await asyncio.sleep(POLL_S)
         with_users = await cpu_share(pid, options.window)
         for user in users:
             user.cancel()

@@ -22,7 +22,6 @@ Flags = NDArray[np.bool_]
 PLENTY = 2**60
 """Stands for CPU or memory without a limit: no sum of requests comes near it."""
 NO_MODEL = -1
-KINDS = tuple(Enforcement)
 """Kinds of enforcement, the strongest first."""
 
 
@@ -45,7 +44,7 @@ class Layout:
                 self.model[row, column] = self.models.setdefault(gpu.model, len(self.models))
                 self.island[row, column] = gpu.island
                 self.capacity[row, column] = gpu.capacity_milli
-                self.kind[row, column] = KINDS.index(gpu.enforcement)
+                self.kind[row, column] = gpu.enforcement.rank
                 self.slices[row, column] = gpu.slice
         self.islands = tuple(int(island) for island in np.unique(self.island)) or (0,)
         self.present: Flags = self.model != NO_MODEL
@@ -93,7 +92,7 @@ class Layout:
             found = self.whole & self.fractions[:, None] if part else self.whole
             if least:
                 found = found | (self.slices & (self.capacity >= least))
-            held = self.kind <= KINDS.index(workload.enforcement)
+            held = self.kind <= workload.enforcement.rank
             self._usable_for[key] = self.of_models(workload.models) & found & held
         return self._usable_for[key]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from api.scheduler.capacity import KINDS, PLENTY, Flags, Free, Layout, bare_room
+from api.scheduler.capacity import PLENTY, Flags, Free, Layout, bare_room
 from api.scheduler.placement import Search
 from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, Within, Workload
 from api.scheduler.topology import allowed
-from appliance.gpu.kinds import Enforcement
+from appliance.gpu.kinds import KINDS, Enforcement
 from appliance.gpu.share import MAX_GPUS, MILLI, format_gpus
 
 
@@ -40,7 +40,7 @@ def largest_piece(layout: Layout, free: Free, workload: Workload) -> str:
         return "no node is ready" if not layout.open.any() else "no node that it may use is ready"
     if not workload.gpu_milli:
         return _largest_bare(layout, free, nodes)
-    held = (layout.kind <= KINDS.index(workload.enforcement)) & nodes[:, None]
+    held = (layout.kind <= workload.enforcement.rank) & nodes[:, None]
     usable, slices = layout.usable(workload.models) & held, _slices(layout, workload) & held
     if not (usable.any() or slices.any()):
         return f"no node with {_models(workload)}{held_by(workload)} is ready"
@@ -92,7 +92,7 @@ def _no_gpus(layout: Layout, workload: Workload, nodes: Flags) -> str:
     usable, slices = layout.usable(workload.models) & nodes[:, None], _slices(layout, workload) & nodes[:, None]
     if not (usable.any() or slices.any()):
         return _no_model(layout, workload, nodes)
-    held = layout.kind <= KINDS.index(workload.enforcement)
+    held = layout.kind <= workload.enforcement.rank
     if not ((usable | slices) & held).any():
         return _too_weak(layout, workload, usable | slices)
     usable, slices = usable & held, slices & held
@@ -146,7 +146,7 @@ def _no_amount(layout: Layout, workload: Workload, nodes: Flags) -> str:
     """Return what is missing of CPU or memory beside the GPUs, or nothing."""
     able = nodes
     if workload.gpu_milli:
-        held = layout.kind <= KINDS.index(workload.enforcement)
+        held = layout.kind <= workload.enforcement.rank
         devices = (layout.usable(workload.models) | _slices(layout, workload)) & held
         able = nodes & ((devices.sum(axis=1) * MILLI) >= workload.gpu_milli)
     lacks: list[str] = []

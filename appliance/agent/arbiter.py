@@ -1,7 +1,7 @@
 """Gives the containers that share a GPU their windows: plans a timetable, and another when who wants to launch changes.
 
-The containers keep to it by themselves: between two plans nothing passes between them and the agent, and a restart of
-the agent stops nobody.
+The containers keep to it by themselves: between two plans nothing passes between them and the agent. What holds while
+there is no agent is the work of `settle.py`.
 """
 
 from __future__ import annotations
@@ -66,18 +66,11 @@ class Arbiter:
             del self._plans[uuid]
             self._late.pop(uuid, None)
         for uuid, present in tenants.items():
-            self._plan(uuid, present, self._mode, now_ns)
+            self._plan(uuid, present, now_ns)
 
-    def settle(self) -> None:
-        """Give every container the window of its own share, for the time without this agent."""
-        if self._mode is not Compute.OFF:
-            now_ns = self._clock()
-            for uuid, present in self._tenants(now_ns).items():
-                self._plan(uuid, [Tenant(tenant.container, tenant.milli) for tenant in present], self._mode, now_ns)
-
-    def _plan(self, uuid: str, tenants: list[Tenant], mode: Compute, now_ns: int) -> None:
+    def _plan(self, uuid: str, tenants: list[Tenant], now_ns: int) -> None:
         from_ns = timetable.boundary(now_ns, self._period_ns, self._period_ns // timetable.LEAD)
-        wanted = timetable.plan(tenants, mode, self._period_ns, from_ns)
+        wanted = timetable.plan(tenants, self._mode, self._period_ns, from_ns)
         known, late = self._plans.get(uuid, {}), self._late.get(uuid, set())
         if {name: _place(window) for name, window in wanted.items()} != {
             name: _place(window) for name, window in known.items()

@@ -47,8 +47,7 @@ class Upkeep:
         ]
 
     def close(self) -> None:
-        """Leave the containers with windows that suit them without an agent, and end the session with NVML."""
-        self.arbiter.settle()
+        """End the session with NVML."""
         self.telemetry.close()
 
 

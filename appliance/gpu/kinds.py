@@ -19,14 +19,15 @@ class Enforcement(StrEnum):
     MPS = "mps"
     NONE = "none"
 
-    def is_at_least(self, wanted: Enforcement) -> bool:
-        """Return whether this kind holds shares at least as well as `wanted`."""
-        return _ORDER.index(self) <= _ORDER.index(wanted)
+    @property
+    def rank(self) -> int:
+        """Place in the order of strength, 0 for the best: a kind holds shares as well as any of its rank or above."""
+        return KINDS.index(self)
 
     @staticmethod
     def weakest(kinds: Iterable[Enforcement]) -> Enforcement:
         """Return the weakest of some kinds, `none` where there are none."""
-        return max(kinds, key=_ORDER.index, default=Enforcement.NONE)
+        return max(kinds, key=KINDS.index, default=Enforcement.NONE)
 
 
 class Compute(StrEnum):
@@ -37,4 +38,5 @@ class Compute(StrEnum):
     FAIR = "fair"
 
 
-_ORDER = tuple(Enforcement)
+KINDS = tuple(Enforcement)
+"""All kinds, the best first."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from pathlib import Path
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -14,20 +13,10 @@ from sqlalchemy.exc import OperationalError
 from api.database import LEADER_LOCK, Database, Leadership
 from api.scheduler.loop import Loop
 from api.sessions import scheduling, submission
-from tests.integration.api_postgresql import new_database
-from tests.unit.api.conftest import V1, Cluster, ok, refused, running_cluster
+from tests.unit.api.conftest import V1, Cluster, ok, refused
 from tests.unit.api.sessions.conftest import body
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def cluster(postgresql_server: Path) -> AsyncIterator[Cluster]:
-    async with running_cluster(new_database(postgresql_server)) as running:
-        await running.add_node("worker1", 1)
-        await running.add_image()
-        await running.add_project("team-a", 4000)
-        yield running
 
 
 async def depose(database: Database) -> None:

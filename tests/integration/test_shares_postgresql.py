@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -13,21 +11,11 @@ from api.database import now
 from api.nodes import service as nodes
 from api.reconcilers import resizes
 from appliance.agent.protocol import USE_PATH, GpuUse, UseReport
-from tests.integration.api_postgresql import new_database
-from tests.unit.api.conftest import V1, Cluster, ok, running_cluster
+from tests.unit.api.conftest import V1, Cluster, ok
 
 pytestmark = pytest.mark.anyio
 
 PROJECT = {"project": "team-a"}
-
-
-@pytest.fixture
-async def cluster(postgresql_server: Path) -> AsyncIterator[Cluster]:
-    async with running_cluster(new_database(postgresql_server)) as running:
-        await running.add_node("worker1", 1)
-        await running.add_image()
-        await running.add_project("team-a", 4000)
-        yield running
 
 
 async def test_a_gpu_is_never_given_away_twice(cluster: Cluster) -> None:

@@ -152,3 +152,24 @@ async def test_after_a_pause_what_came_together_is_written_together(
     await cluster.manager._observer.apply()
     assert len(written) <= 3, "one statement for each two seconds, not for each node"
     assert sum(written) == 40
+
+
+async def test_not_all_nodes_are_looked_at_again_at_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    observer = cluster.manager._observer
+    look = observer._look
+
+    async def counted(reports: Sequence[Report]) -> Any:
+        looked.append(len(reports))
+        return await look(reports)
+
+    names = [f"worker{number}" for number in range(1, 6)]
+    for name in names:
+        await cluster.add_node(name, 0)
+    monkeypatch.setattr(observer, "_look", counted)
+    monkeypatch.setattr(observe, "LOOK_AGAIN_S", -1)
+    monkeypatch.setattr(observe, "LOOKS_AGAIN", 2)
+    for name in names:
+        assert cluster.app.state.heartbeats.repeat(name, 10_000, now())
+    await observer.apply()
+    assert looked == [2]

@@ -264,7 +264,7 @@ def check_places(nodes: tuple[NodeState, ...], holders: list[tuple[Workload, tup
             for share in place.shares:
                 device = devices[share.uuid]
                 used.setdefault(share.uuid, []).append(share.milli)
-                assert device.enforcement.is_at_least(workload.enforcement)
+                assert device.enforcement.rank <= workload.enforcement.rank
                 if device.slice:
                     assert share.milli == device.capacity_milli >= workload.gpu_milli < 1000, "a slice goes whole"
                     assert place.shares == (share,)

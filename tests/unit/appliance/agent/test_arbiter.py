@@ -142,18 +142,6 @@ def test_a_plan_is_written_once_and_before_it_is_valid(tmp_path: Path) -> None:
     assert node.preload.limits("a").windows("GPU-1") == first
 
 
-@pytest.mark.parametrize("mode", [Compute.STRICT, Compute.FAIR])
-def test_without_the_agent_everybody_has_the_window_of_its_share(tmp_path: Path, mode: Compute) -> None:
-    node = Node(tmp_path, mode)
-    node.run("a", grant(GPU, 500))
-    node.run("b", grant(GPU, 500))
-    for _ in range(20):
-        node.wants("a")
-        node.look(0.25)
-    node.arbiter.settle()
-    assert node.windows() == {"a": (0, 50), "b": (50, 50)}
-
-
 def test_the_next_agent_plans_over_what_the_last_one_left(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.STRICT)
     node.run("a", grant(GPU, 500))

@@ -6,9 +6,8 @@ from appliance.gpu.kinds import Enforcement
 
 
 def test_kinds_are_compared_by_how_well_they_hold() -> None:
-    assert Enforcement.DRIVER.is_at_least(Enforcement.SHIM)
-    assert Enforcement.SHIM.is_at_least(Enforcement.SHIM)
-    assert not Enforcement.MPS.is_at_least(Enforcement.SHIM)
+    assert Enforcement.DRIVER.rank < Enforcement.MIG.rank < Enforcement.SHIM.rank
+    assert Enforcement.SHIM.rank < Enforcement.MPS.rank < Enforcement.NONE.rank
 
 
 def test_several_kinds_hold_no_better_than_the_weakest() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -37,13 +38,13 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 async def migrate(database: Database) -> bool:
     """Bring the schema to the newest step; returns whether anything changed."""
-    async with _reaching(), _changing(database) as connection:
+    async with _reaching(database), _changing(database) as connection:
         return await connection.run_sync(_upgrade)
 
 
 async def is_current(database: Database) -> bool:
     """Return whether the schema is that of this version."""
-    async with _reaching(), database.engine.connect() as connection:
+    async with _reaching(database), database.engine.connect() as connection:
         return await connection.run_sync(_is_current)
 
 
@@ -81,10 +82,13 @@ async def _foreign_keys(database: Database, connection: AsyncConnection, switch:
 
 
 @asynccontextmanager
-async def _reaching() -> AsyncIterator[None]:
+async def _reaching(database: Database) -> AsyncIterator[None]:
     try:
+        if database.embedded:
+            # aiosqlite's thread outlives a file that cannot be opened, and would speak to an event loop that has ended.
+            sqlite3.connect(database.engine.url.database or ":memory:").close()
         yield
-    except (OperationalError, OSError) as error:
+    except (OperationalError, sqlite3.OperationalError, OSError) as error:
         raise UnavailableError(
             f"the database cannot be reached: {getattr(error, 'orig', error)}",
             where="PENSTOCK_API_DATABASE_URL",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -100,8 +101,11 @@ def test_an_embedded_database_needs_no_migration_by_hand(run: CliRunner) -> None
 
 def test_a_database_that_is_not_there(run: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_API_DATABASE_URL", f"sqlite+aiosqlite:///{tmp_path}/nothing/penstock.db")
+    started: list[threading.Thread] = []
+    monkeypatch.setattr(threading.Thread, "start", started.append)
     with pytest.raises(UnavailableError, match="cannot be reached: unable to open database file"):
         changed(run, "migrate")
+    assert not started, "it would answer to an event loop that has ended"
 
 
 def test_serving_needs_a_certificate_towards_the_agents(run: CliRunner) -> None:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import JSON, Enum, ForeignKey, ForeignKeyConstraint, Index, String, Text, text
+from sqlalchemy import JSON, Enum, ForeignKey, ForeignKeyConstraint, Index, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from api.database import Base, now
@@ -64,6 +64,7 @@ class Session(Base):
     `enforcement` is the kind that has to hold its shares, or a stronger one. `held_milli` is what it takes of GPUs with
     all containers, 0 before it has its places: more than it asks for where a container was given a MIG device. While
     its share changes, `resize_milli` is what a container shall have, `before_milli` what it had (see `resizing`).
+    `network` is the number of the network between its containers, None where it has one container or no places.
     """
 
     __tablename__ = "sessions"
@@ -92,6 +93,7 @@ class Session(Base):
     held_milli: Mapped[int] = mapped_column(default=0, server_default="0")
     resize_milli: Mapped[int | None]
     before_milli: Mapped[int | None]
+    network: Mapped[int | None]
     preset: Mapped[str] = mapped_column(String(64), default="", server_default=text("''"))
     group: Mapped[str] = mapped_column("resource_group", String(63), default="", server_default=text("''"))
     models: Mapped[list[str]] = mapped_column(JSON, default=list)
@@ -183,6 +185,31 @@ class Grant(Base):
     index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     uuid: Mapped[str] = mapped_column(String(128))
     milli: Mapped[int]
+
+
+class GangNetwork(Base):
+    """The network between the containers of one attempt of a session; nobody else has its `number`.
+
+    It outlives its session while a node may still have a container of that attempt, so it refers to none.
+    """
+
+    __tablename__ = "gang_networks"
+    __table_args__ = (UniqueConstraint("session_id", "attempt"),)
+
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    session_id: Mapped[UUID]
+    attempt: Mapped[int]
+
+
+class GangNode(Base):
+    """A node that may have a container on a gang's network."""
+
+    __tablename__ = "gang_nodes"
+
+    number: Mapped[int] = mapped_column(
+        ForeignKey("gang_networks.number", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    node_id: Mapped[UUID] = mapped_column(ForeignKey("nodes.id", ondelete="CASCADE"), primary_key=True, index=True)
 
 
 class Service(Base):

@@ -57,7 +57,21 @@ def take(
     delta that builds on something else, UnavailableError where there is no room.
     """
     store = Store(root)
-    with store.changing(), room_on(root):
+    with store.changing():
+        return take_held(store, folder, key=key, allow_rollback=allow_rollback, pin=pin, progress=progress)
+
+
+def take_held(
+    store: Store,
+    folder: Path,
+    *,
+    key: Ed25519PublicKey | None = None,
+    allow_rollback: bool = False,
+    pin: bool = True,
+    progress: Progress = silent,
+) -> Imported:
+    """Import as `take` does into a store that the caller holds."""
+    with room_on(store.root):
         _refuse_replaced(store, folder)
         found = verify.read(folder, key or expected_key(store))
         _refuse_other_chain(store, found)
@@ -77,7 +91,7 @@ def take(
         _require_room(waiting)
         kept = found.of_set or waiting.volumes.exists()
         try:
-            with room_on(root):
+            with room_on(store.root):
                 missing, damaged = _collect(waiting, progress)
         except PenstockError:
             # an interruption leaves what was collected for the next run; a refusal leaves nothing but volumes

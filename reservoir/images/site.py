@@ -8,7 +8,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import ConfigDict, Field
 
 from reservoir import bundle as bundles
@@ -44,35 +43,36 @@ def build(path: Path, root: Path, cache: Cache, timestamp: int, progress: Progre
     """Build the image of the recipe at `path` from what the site at `root` serves, and take it into the site's store.
 
     It becomes a small bundle `local-NAME-TAG`, signed with the site's own key, so that publications, rollback and
-    prune treat it as any other. Raises InputError for a bad recipe and for packages that the publication lacks,
-    ConflictError where another bundle has that image, UnavailableError where a program is missing.
+    prune treat it as any other. The store is held while packages are chosen and while the image is taken in, not while
+    it is made. Raises InputError for a bad recipe and for packages that the publication lacks, ConflictError where
+    another bundle has that image or the store is being changed, UnavailableError where a program is missing.
     """
     recipe = _read(path)
     store = Store(root)
     if not store.current.is_dir():
         raise NotFoundError("nothing was published yet", where=str(root), cure="run `penstock reservoir publish`")
-    current = store.current.resolve()
-    record = _target(store, current, recipe, path)
-    _refuse_other(store, recipe, path)
     with cache.alone():
-        scope = Scope(_manifest(recipe, record, current), path, _of_site(record), cache, progress, _indexes(current))
-        parts, known = _resolve(scope, recipe, store)
+        # held while blobs are in use that only the store keeps; afterwards the cache has them, and others may go on
+        with store.changing():
+            current = store.current.resolve()
+            record = _target(store, current, recipe, path)
+            _refuse_other(store, recipe, path)
+            scope = Scope(
+                _manifest(recipe, record, current), path, _of_site(record), cache, progress, _indexes(current)
+            )
+            parts, known = _resolve(scope, recipe, store)
         made = Builder(recipe, scope.target, parts, known, cache, progress).make()
-        with tempfile.TemporaryDirectory(prefix=WORK, dir=cache.root) as work:
+        with store.changing(), tempfile.TemporaryDirectory(prefix=WORK, dir=cache.root) as work:
+            # another bundle may have come meanwhile
+            _refuse_other(store, recipe, path)
             bundle = _bundle(recipe, record, [made.image, *made.parts], timestamp)
             for identity, held in store.newest().items():
                 if (held.name, held.artifacts) == (bundle.name, bundle.artifacts):
                     return Imported(identity, changed=False)
-            key = _key(store)
+            key = signing.read_key(store.site_key) if store.site_key.exists() else signing.new_key(store.site_key)
             blobs = [cache.path(blob) for blob in bundle.sizes()]
             folder = bundles.assemble(bundle, blobs, key, Path(work), {})
-            return intake.take(folder, root, key=key.public_key(), pin=False, progress=progress)
-
-
-def _key(store: Store) -> Ed25519PrivateKey:
-    """Return the site's own key, made at the first call."""
-    with store.changing():
-        return signing.read_key(store.site_key) if store.site_key.exists() else signing.new_key(store.site_key)
+            return intake.take_held(store, folder, key=key.public_key(), pin=False, progress=progress)
 
 
 def _read(path: Path) -> Recipe:

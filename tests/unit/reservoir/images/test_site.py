@@ -6,10 +6,15 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reservoir.cache import Cache
+from reservoir.debian import lock as debian_lock
 from reservoir.errors import ConflictError
 from reservoir.images import site
+from reservoir.images.recipe import Builder
 from reservoir.intake import take
+from reservoir.model import LockedImage
+from reservoir.prune import prune
 from reservoir.publication import publish
+from reservoir.scope import Scope
 from reservoir.store import Store
 from tests.unit.reservoir.parts import image_blobs, image_parts, make_bundle
 
@@ -34,3 +39,44 @@ def test_an_image_never_takes_the_place_of_another_whose_bundle_has_the_same_nam
     ):
         site.build(path, root, Cache(tmp_path / "cache"), 1_800_000_000)
     assert Store(root).imported().keys() == before
+
+
+def test_nothing_is_pruned_while_the_packages_of_an_image_are_chosen(
+    tmp_path: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "site"
+    take(make_bundle(tmp_path, key), root)
+    publish(root)
+    path = tmp_path / "recipe.yml"
+    path.write_text(RECIPE.format(name="demo/own", tag="1"))
+
+    def resolve(scope: Scope) -> None:
+        prune(root)
+
+    monkeypatch.setattr(debian_lock, "resolve", resolve)
+    with pytest.raises(ConflictError, match="another import or publication is running"):
+        site.build(path, root, Cache(tmp_path / "cache"), 1_800_000_000)
+    assert prune(root).nothing
+
+
+def test_others_may_prune_while_an_image_is_made(
+    tmp_path: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "site"
+    take(make_bundle(tmp_path, key), root)
+    publish(root)
+    path = tmp_path / "recipe.yml"
+    path.write_text(RECIPE.format(name="demo/own", tag="1"))
+    chosen = LockedImage(name="demo/own", tag="1", base=[], packages=[])
+
+    class Made(Exception):  # noqa: N818
+        """The making of the image was reached, and the store was free."""
+
+    def make(builder: Builder) -> None:
+        prune(root)
+        raise Made
+
+    monkeypatch.setattr(site, "_resolve", lambda scope, recipe, store: (chosen, {}))
+    monkeypatch.setattr(Builder, "make", make)
+    with pytest.raises(Made):
+        site.build(path, root, Cache(tmp_path / "cache"), 1_800_000_000)

@@ -9,18 +9,22 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import PurePosixPath
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from appliance.gpu.kinds import Enforcement
 from appliance.gpu.share import MAX_DEVICES, MAX_GPUS, MILLI
+from appliance.sandbox import Sandbox
 
 HEARTBEAT_PATH = "/agent/v1/heartbeat"
 """POST Heartbeat → HeartbeatReply, or 204 where heartbeat and reply are as they were the last time."""
 USE_PATH = "/agent/v1/use"
 """POST UseReport → 204: what containers used of their GPUs; not in heartbeats, which mostly repeat themselves."""
+DENIALS_PATH = "/agent/v1/denials"
+"""POST DenialReport → 204: which system calls sandboxes denied. Counts only grow, so a report may come twice."""
 HEALTH_PATH = "/v1/health"
 INVENTORY_PATH = "/v1/inventory"
 IMAGES_PATH = "/v1/images"
@@ -134,11 +138,36 @@ class Pull(StrEnum):
     NEVER = "never"
 
 
+class GangNetwork(Message):
+    """The network between the containers of one session, as one of these is to have it.
+
+    `number` is the number of its VXLAN, which no other session of the site has. `address` is the container's own in
+    `subnet`, `name` its own name, and `hosts` leads from the names of all containers to their addresses. `peers` are
+    the addresses of the other nodes that have containers on it.
+    """
+
+    number: int = Field(ge=1, lt=1 << 24)
+    subnet: IPv4Network
+    address: IPv4Address
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
+    hosts: dict[str, IPv4Address]
+    peers: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.hosts.get(self.name) != self.address:
+            raise ValueError(f"{self.name} is not at {self.address} among the hosts")
+        if strange := [str(address) for address in self.hosts.values() if address not in self.subnet]:
+            raise ValueError(f"{strange[0]} is outside of {self.subnet}")
+        return self
+
+
 class ContainerSpec(Message):
     """A container that the API wants to run. `command` None means the image's own; `args` follow it.
 
     `cpu_milli` and `memory_mib` are limits, 0 none; the container sees as many cores as `cpu_milli` begins. `ports` are
-    those of its ports that the site's edge may reach.
+    those of its ports that the site's edge may reach. `network` is where it meets the other containers of its session,
+    beside the network that every container has. Its programs may not call what `sandbox` denies.
     """
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
@@ -158,6 +187,8 @@ class ContainerSpec(Message):
     mounts: list[Mount] = Field(default_factory=list)
     ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default_factory=list, max_length=16)
     pull: Pull = Pull.MISSING
+    sandbox: Sandbox | None = None
+    network: GangNetwork | None = None
 
 
 class ContainerStatus(StrEnum):
@@ -250,6 +281,32 @@ class UseReport(Message):
 
     name: str
     samples: list[GpuUse] = Field(max_length=10_000)
+
+
+class Denial(Message):
+    """System calls that a sandbox denied to processes of one name in one container, from `first_at` to `last_at`.
+
+    `count` is how many since `first_at`, which tells one series from the next. `pid` is that of the last process, as
+    the container numbers them. `effect` is the errno, or `killed`. Where an agent had to put many processes or calls
+    together, their name is `*`.
+    """
+
+    container_id: str
+    session_id: str
+    call: str = Field(min_length=1, max_length=40)
+    process: str = Field(max_length=64)
+    pid: int = Field(ge=0)
+    effect: str = Field(min_length=1, max_length=24)
+    first_at: datetime
+    last_at: datetime
+    count: int = Field(ge=1)
+
+
+class DenialReport(Message):
+    """Denied system calls of a node; what was not taken is sent again."""
+
+    name: str
+    denials: list[Denial] = Field(max_length=1000)
 
 
 class HeartbeatReply(Message):

@@ -14,6 +14,10 @@ from appliance.gpu.share import MAX_GPUS
 from reservoir.errors import InputError, Problem
 
 PREFIX = "PENSTOCK_AGENT_"
+_CURES = {
+    "kubernetes_ca": "write the PEM file of the cluster's authority there",
+    "kubernetes_token": "write the token of the agent's service account there",
+}
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 
@@ -24,6 +28,15 @@ def _names(value: Any) -> Any:
 
 def _folders(value: Any) -> Any:
     return tuple(part for part in value.split(":") if part) if isinstance(value, str) else value
+
+
+def _claims(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    pairs = [part.partition("=") for part in value.split(":") if part]
+    if wrong := [root for root, _, name in pairs if not (root.startswith("/") and name)]:
+        raise ValueError(f"a claim is written /FOLDER=CLAIM, and {wrong[0]} is none")
+    return tuple((root, name) for root, _, name in pairs)
 
 
 def _range(value: Any) -> Any:
@@ -49,7 +62,15 @@ class Settings(BaseModel):
     `gpu_compute` says how the time of a shared GPU is divided, in periods of `gpu_period_ms`. A container that has
     `gpu_slack_mib` more GPU memory than its share is ended. `gpu_folder` is on a tmpfs and has a folder for each
     container with GPUs, `gpu_library` is the preload library, and `mps_folder` has the pipes of the multi-process
-    service. Samples of what containers use are sent every `use_interval_s` seconds.
+    service. Samples of what containers use are sent every `use_interval_s` seconds, and so is what sandboxes deny, of
+    which containers tell at `sandbox_socket`.
+
+    With `kubernetes_api`, the URL of a cluster, the agent stands for that cluster instead of its own machine. It trusts
+    the authority `kubernetes_ca`, shows the token in the file `kubernetes_token`, and has its pods in
+    `kubernetes_namespace`. GPUs are asked for as `kubernetes_gpu_resource`. `kubernetes_claims` says which claim of the
+    cluster's storage holds a folder of the workers, as `/mnt/penstock=volumes:/mnt/data=data`; of other folders only
+    those below `mount_roots` are mounted, from the cluster's machines. A pod that finds no machine within
+    `kubernetes_schedule_s` seconds is taken back.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -83,6 +104,15 @@ class Settings(BaseModel):
     gpu_library: Path = Path("/usr/lib/penstock/libpenstock-gpu.so")
     mps_folder: Path = Path("/run/penstock/mps")
     use_interval_s: float = Field(default=15.0, gt=0, le=3600)
+    kubernetes_api: str = Field(default="", pattern=r"^(https://[^/]+)?$")
+    kubernetes_ca: Path = Path("/etc/penstock/kubernetes/ca.crt")
+    kubernetes_token: Path = Path("/etc/penstock/kubernetes/token")
+    kubernetes_namespace: str = Field(default="penstock", pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
+    kubernetes_gpu_resource: str = Field(default="nvidia.com/gpu", pattern=r"^[a-z0-9.-]+/[A-Za-z0-9_.-]+$")
+    kubernetes_claims: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_claims)] = ()
+    # the control API waits 30 s for the answer to a launch
+    kubernetes_schedule_s: float = Field(default=10.0, gt=0, le=20)
+    sandbox_socket: Path = Path("/run/penstock/sandbox/agent.sock")
 
     @field_validator("port_range")
     @classmethod
@@ -111,11 +141,16 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
         settings = Settings.model_validate(given)
     except ValidationError as error:
         raise InputError.of([_problem(detail) for detail in error.errors()]) from None
-    absent = [(field, path) for field in ("ca", "cert", "key") if not (path := getattr(settings, field)).is_file()]
+    files = ["ca", "cert", "key", *(["kubernetes_ca", "kubernetes_token"] if settings.kubernetes_api else [])]
+    absent = [(field, path) for field in files if not (path := getattr(settings, field)).is_file()]
     if absent:
         raise InputError.of(
             [
-                Problem(PREFIX + field.upper(), f"there is no file {path}", "name a PEM file of the site's PKI")
+                Problem(
+                    PREFIX + field.upper(),
+                    f"there is no file {path}",
+                    _CURES.get(field, "name a PEM file of the site's PKI"),
+                )
                 for field, path in absent
             ]
         )

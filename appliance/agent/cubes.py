@@ -1,0 +1,102 @@
+"""Sets of arguments of a system call, in a form that a seccomp filter can test. Pure.
+
+A cube says of some bits of the six arguments what they are, and leaves the others open. One cube is one rule of a
+filter, with one masked comparison an argument. Every comparison is a union of cubes, and so is what is left of a cube
+without another, so that rules which contradict each other can be taken apart exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+ARGUMENTS = 6
+_WIDTH = 64
+FULL = (1 << _WIDTH) - 1
+
+Cube = tuple[tuple[int, int], ...]
+"""For each argument a mask and the value of the bits under it."""
+ALL: Cube = ((0, 0),) * ARGUMENTS
+
+
+def having(argument: int, mask: int, value: int) -> Cube:
+    """Return the cube whose `argument` has `value` under `mask`."""
+    return _with(ALL, argument, (mask, value & mask))
+
+
+def comparing(argument: int, operator: str, value: int, second: int = 0) -> list[Cube]:
+    """Return the disjoint cubes for a comparison of the OCI runtime specification, such as SCMP_CMP_GE.
+
+    For SCMP_CMP_MASKED_EQ `value` is the mask and `second` what the bits under it are. Raises ValueError for an
+    operator that is not of the specification.
+    """
+    equal = having(argument, FULL, value)
+    makers: dict[str, Callable[[], list[Cube]]] = {
+        "EQ": lambda: [equal],
+        "NE": lambda: without(ALL, equal),
+        "MASKED_EQ": lambda: [having(argument, value, second)],
+        "GT": lambda: _beside(argument, value, above=True),
+        "GE": lambda: [equal, *_beside(argument, value, above=True)],
+        "LT": lambda: _beside(argument, value, above=False),
+        "LE": lambda: [equal, *_beside(argument, value, above=False)],
+    }
+    if (maker := makers.get(operator.removeprefix("SCMP_CMP_"))) is None:
+        raise ValueError(f"{operator} is no comparison of arguments")
+    return maker()
+
+
+def both(left: Cube, right: Cube) -> Cube | None:
+    """Return what is in both cubes; None where nothing is."""
+    met = []
+    for (mask, value), (other_mask, other_value) in zip(left, right, strict=True):
+        if (value ^ other_value) & mask & other_mask:
+            return None
+        met.append((mask | other_mask, value | other_value))
+    return tuple(met)
+
+
+def without(cube: Cube, taken: Cube) -> list[Cube]:
+    """Return disjoint cubes that together are what is in `cube` and not in `taken`."""
+    if both(cube, taken) is None:
+        return [cube]
+    rest, inside = [], cube
+    for argument, (mask, value) in enumerate(taken):
+        for bit in _bits(mask & ~inside[argument][0]):
+            known, so_far = inside[argument]
+            rest.append(_with(inside, argument, (known | bit, so_far | (~value & bit))))
+            inside = _with(inside, argument, (known | bit, so_far | (value & bit)))
+    return rest
+
+
+def left_of(cubes: Iterable[Cube], taken: Iterable[Cube]) -> list[Cube]:
+    """Return what is in one of `cubes` and in none of `taken`."""
+    left = list(cubes)
+    for cube in taken:
+        left = [piece for whole in left for piece in without(whole, cube)]
+    return left
+
+
+def disjoint(cubes: Iterable[Cube]) -> list[Cube]:
+    """Return cubes that together are the same, and no two of which meet."""
+    apart: list[Cube] = []
+    for cube in cubes:
+        apart += left_of([cube], apart)
+    return apart
+
+
+def has(cube: Cube, arguments: Iterable[int]) -> bool:
+    """Return whether the arguments of a call are in a cube."""
+    return all(argument & mask == value for argument, (mask, value) in zip(arguments, cube, strict=True))
+
+
+def _beside(argument: int, value: int, *, above: bool) -> list[Cube]:
+    """Return the numbers above or below a value: those that differ first in one bit, for each bit that allows it."""
+    return [having(argument, FULL & ~(bit - 1), value ^ bit) for bit in _bits(FULL) if bool(value & bit) is not above]
+
+
+def _with(cube: Cube, argument: int, part: tuple[int, int]) -> Cube:
+    return (*cube[:argument], part, *cube[argument + 1 :])
+
+
+def _bits(mask: int) -> Iterable[int]:
+    """Return the bits of a mask, the highest first, so that numbers that are near share most of their cubes."""
+    return (1 << position for position in reversed(range(_WIDTH)) if mask >> position & 1)

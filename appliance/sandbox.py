@@ -1,0 +1,80 @@
+"""What a sandbox is: rules on the system calls of a session's containers, on top of the container engine's own."""
+
+from __future__ import annotations
+
+import errno
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+_NEEDED = (
+    "arch_prctl brk clone close execve exit exit_group fcntl fstat futex getpid mmap mprotect munmap newfstatat openat"
+    " prctl pread64 read rt_sigaction rt_sigprocmask rt_sigreturn rt_sigtimedwait set_robust_list set_tid_address"
+    " wait4 write"
+)
+NEEDED_CALLS = frozenset(_NEEDED.split())
+"""System calls that no sandbox may deny: without them a container cannot start, or its listener cannot be told."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ArgumentTest(_Part):
+    """A test of one argument of a system call: it is one of `values`, or has any of `bits`; exactly one of both is set.
+
+    Of a number that fits into 32 bits only the lower half of the argument counts, as the kernel reads most of them.
+    """
+
+    argument: int = Field(ge=0, le=5)
+    values: list[Annotated[int, Field(ge=0, lt=2**64)]] = Field(default_factory=list, max_length=16)
+    bits: int = Field(default=0, ge=0, lt=2**64)
+
+    @model_validator(mode="after")
+    def _one(self) -> ArgumentTest:
+        if bool(self.values) == bool(self.bits):
+            raise ValueError("write one of `values` and `bits`")
+        return self
+
+
+class SandboxRule(_Part):
+    """System calls that a sandbox denies, with all arguments or only with those that pass every test of `when`.
+
+    The call ends with the error `errno`, or, where the rule `ends` it, the process is killed.
+    """
+
+    calls: list[Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{1,39}$")]] = Field(min_length=1, max_length=64)
+    when: list[ArgumentTest] = Field(default_factory=list, max_length=6)
+    errno: str = "EPERM"
+    ends: bool = False
+
+    @field_validator("calls")
+    @classmethod
+    def _can_do_without(cls, value: list[str]) -> list[str]:
+        if needed := sorted(NEEDED_CALLS.intersection(value)):
+            raise ValueError(f"no container starts without {', '.join(needed)}; leave what it needs out")
+        return value
+
+    @field_validator("when")
+    @classmethod
+    def _each_once(cls, value: list[ArgumentTest]) -> list[ArgumentTest]:
+        if len({test.argument for test in value}) < len(value):
+            raise ValueError("an argument is tested twice; write several values, or several rules")
+        return value
+
+    @field_validator("errno")
+    @classmethod
+    def _is_known(cls, value: str) -> str:
+        if value not in errno.errorcode.values():
+            raise ValueError(f"{value} is no error of the system; write one such as EPERM or ENOSYS")
+        return value
+
+
+class Sandbox(_Part):
+    """What a container's programs must not ask of the kernel, on top of the container engine's own rules.
+
+    Of several rules for one call the first that fits says what happens.
+    """
+
+    name: str = Field(min_length=1, max_length=63)
+    rules: list[SandboxRule] = Field(default_factory=list, max_length=64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any
 
@@ -24,9 +24,8 @@ from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import TypeAdapter, ValidationError
 
-from appliance.agent.engine import Engine
 from appliance.agent.heartbeat import Reporter
-from appliance.agent.images import Images
+from appliance.agent.parts import Parts, Shell
 from appliance.agent.protocol import (
     CONTAINERS_PATH,
     HEALTH_PATH,
@@ -41,9 +40,6 @@ from appliance.agent.protocol import (
     Inventory,
 )
 from appliance.agent.settings import Settings
-from appliance.agent.supervisor import Supervisor
-from appliance.agent.terminal import Terminal
-from appliance.agent.upkeep import Upkeep
 from reservoir.errors import (
     ConflictError,
     ForbiddenError,
@@ -66,16 +62,9 @@ _STATUS: dict[type[PenstockError], int] = {
 _command = TypeAdapter(Annotated[list[str], Query(min_length=1)])
 
 
-def make(
-    settings: Settings,
-    inventory: Callable[[], Inventory],
-    engine: Engine,
-    *,
-    images: Images,
-    supervisor: Supervisor,
-    upkeep: Upkeep,
-) -> FastAPI:
-    """Return the application of one agent; `inventory` tells what the node has now."""
+def make(settings: Settings, parts: Parts) -> FastAPI:
+    """Return the application of one agent."""
+    supervisor = parts.containers
 
     def allowed(connection: HTTPConnection) -> None:
         peer = connection.state.peer
@@ -91,19 +80,20 @@ def make(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        parts.begin()
+        parts.begin()
         await supervisor.rebuild()
         tasks = [
             asyncio.create_task(supervisor.watch()),
-            asyncio.create_task(Reporter(settings, inventory, supervisor).run()),
-            *(asyncio.create_task(work) for work in upkeep.tasks(supervisor)),
+            asyncio.create_task(Reporter(settings, parts.inventory, supervisor).run()),
+            *(asyncio.create_task(work) for work in parts.tasks()),
         ]
         yield
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await supervisor.close()
-        upkeep.close()
-        engine.close()
+        parts.close()
 
     app = FastAPI(
         title="Penstock agent",
@@ -118,15 +108,15 @@ def make(
 
     @app.get(HEALTH_PATH)
     async def health() -> dict[str, str]:
-        return {"status": "ok", "name": settings.name, "version": inventory().agent_version}
+        return {"status": "ok", "name": settings.name, "version": parts.inventory().agent_version}
 
     @app.get(INVENTORY_PATH)
     async def show_inventory() -> Inventory:
-        return inventory()
+        return parts.inventory()
 
     @app.put(IMAGES_PATH)
     async def ask_for_image(request: ImageRequest) -> ImageState:
-        return await images.ask(request.reference)
+        return await parts.images.ask(request.reference)
 
     @app.get(CONTAINERS_PATH)
     async def list_containers() -> list[ContainerState]:
@@ -157,7 +147,7 @@ def make(
     ) -> None:
         await websocket.accept()
         try:
-            async with Terminal(engine, identity, _parse_command(command), tty=tty) as terminal:
+            async with parts.terminal(identity, _parse_command(command), tty=tty) as terminal:
                 if tty:
                     await terminal.resize(rows, cols)
                 last = await _relay(websocket, terminal)
@@ -170,7 +160,7 @@ def make(
     return app
 
 
-async def _relay(websocket: WebSocket, terminal: Terminal) -> ExecControl:
+async def _relay(websocket: WebSocket, terminal: Shell) -> ExecControl:
     """Carry bytes both ways until the command or the caller ends; return the last frame."""
     # a caller that goes away ends the command; a command that ends does not wait for the caller
     tasks = {asyncio.create_task(_outward(websocket, terminal)), asyncio.create_task(_inward(websocket, terminal))}
@@ -181,13 +171,13 @@ async def _relay(websocket: WebSocket, terminal: Terminal) -> ExecControl:
     return next(task.result() for task in done)
 
 
-async def _outward(websocket: WebSocket, terminal: Terminal) -> ExecControl:
+async def _outward(websocket: WebSocket, terminal: Shell) -> ExecControl:
     async for chunk in terminal.output():
         await websocket.send_bytes(chunk)
     return ExecControl(type="exit", code=await terminal.exit_code())
 
 
-async def _inward(websocket: WebSocket, terminal: Terminal) -> ExecControl:
+async def _inward(websocket: WebSocket, terminal: Shell) -> ExecControl:
     while (frame := await websocket.receive())["type"] != "websocket.disconnect":
         if data := frame.get("bytes"):
             await terminal.write(data)
@@ -199,7 +189,7 @@ async def _inward(websocket: WebSocket, terminal: Terminal) -> ExecControl:
             if control.type == "resize":
                 await terminal.resize(control.rows, control.cols)
             elif control.type == "eof":
-                terminal.write_eof()
+                await terminal.write_eof()
     return ExecControl(type="error", reason="the caller went away")
 
 

@@ -11,10 +11,10 @@ import httpx
 import structlog
 from pydantic import ValidationError
 
+from appliance.agent.parts import Containers
 from appliance.agent.peer import api_client
 from appliance.agent.protocol import HEARTBEAT_PATH, Heartbeat, HeartbeatReply, Inventory
 from appliance.agent.settings import Settings
-from appliance.agent.supervisor import Supervisor
 
 log = structlog.get_logger()
 
@@ -27,7 +27,7 @@ _GATHER_S = 0.02
 class Reporter:
     """Posts heartbeats for ever; the control API being away changes nothing on the node."""
 
-    def __init__(self, settings: Settings, inventory: Callable[[], Inventory], supervisor: Supervisor) -> None:
+    def __init__(self, settings: Settings, inventory: Callable[[], Inventory], supervisor: Containers) -> None:
         """Prepare for one run of the agent, which gets a `boot` of its own; `inventory` tells what the node has now."""
         self._settings = settings
         self._inventory = inventory

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import ssl
+from functools import partial
 
 import structlog
 import uvicorn
@@ -15,9 +16,12 @@ from appliance.agent.containers import Limits
 from appliance.agent.engine import Engine
 from appliance.agent.forward import Forwarder
 from appliance.agent.images import Images
+from appliance.agent.kubernetes import build as kubernetes
+from appliance.agent.parts import Parts
 from appliance.agent.peer import common_name, server_context
 from appliance.agent.settings import Settings
 from appliance.agent.supervisor import Supervisor
+from appliance.agent.terminal import Terminal
 from appliance.gpu import accelerators
 
 log = structlog.get_logger()
@@ -37,6 +41,24 @@ class PeerProtocol(H11Protocol):
 def serve(settings: Settings) -> None:
     """Serve until a signal ends it; raises PenstockError where the node cannot be an agent."""
     _log_as_lines()
+    parts = kubernetes.build(settings) if settings.kubernetes_api else machine(settings)
+    uvicorn.run(
+        app.make(settings, parts),
+        host=settings.bind,
+        port=settings.port,
+        http=PeerProtocol,
+        ssl_certfile=settings.cert,
+        ssl_keyfile=settings.key,
+        ssl_ca_certs=str(settings.ca),
+        ssl_cert_reqs=ssl.CERT_REQUIRED,
+        access_log=False,
+        log_level="warning",
+        timeout_graceful_shutdown=_SHUTDOWN_S,
+    )
+
+
+def machine(settings: Settings) -> Parts:
+    """Return the parts of an agent that runs containers on its own machine; raises PenstockError."""
     engine = Engine(settings.docker_socket, settings.mount_roots, Limits(settings.pids_limit, _lockable_memory()))
     kinds, node_cores = inventory.kinds(settings), cores.of_node()
     gpus = accelerators.discover(kinds)
@@ -56,25 +78,20 @@ def serve(settings: Settings) -> None:
         node_cores=node_cores,
         mount_roots=settings.mount_roots,
     )
-    uvicorn.run(
-        app.make(
-            settings,
-            lambda: keeper.shares.describe(has),
-            engine,
-            images=images,
-            supervisor=supervisor,
-            upkeep=keeper,
-        ),
-        host=settings.bind,
-        port=settings.port,
-        http=PeerProtocol,
-        ssl_certfile=settings.cert,
-        ssl_keyfile=settings.key,
-        ssl_ca_certs=str(settings.ca),
-        ssl_cert_reqs=ssl.CERT_REQUIRED,
-        access_log=False,
-        log_level="warning",
-        timeout_graceful_shutdown=_SHUTDOWN_S,
+
+    def close() -> None:
+        keeper.close()
+        engine.close()
+
+    return Parts(
+        inventory=lambda: keeper.shares.describe(has),
+        containers=supervisor,
+        images=images,
+        terminal=partial(Terminal, engine),
+        begin=lambda: None,
+        tasks=lambda: keeper.tasks(supervisor),
+        is_stuck=lambda: False,
+        close=close,
     )
 
 

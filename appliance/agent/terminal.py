@@ -74,7 +74,7 @@ class Terminal:
             self._writer.write(data)
             await self._writer.drain()
 
-    def write_eof(self) -> None:
+    async def write_eof(self) -> None:
         """Tell the command that its input has ended."""
         with contextlib.suppress(OSError):
             self._writer.write_eof()

@@ -1,0 +1,52 @@
+"""Puts together the agent of a cluster."""
+
+from __future__ import annotations
+
+import ssl
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import PurePosixPath
+
+from appliance.agent.kubernetes.client import Client
+from appliance.agent.kubernetes.cluster import Cluster, base_inventory
+from appliance.agent.kubernetes.images import Images
+from appliance.agent.kubernetes.pods import Claim, Rules
+from appliance.agent.kubernetes.terminal import Terminal
+from appliance.agent.parts import Parts
+from appliance.agent.settings import Settings
+from reservoir.errors import InputError
+
+
+def build(settings: Settings) -> Parts:
+    """Return the parts; nothing is called yet. Raises InputError where the cluster's authority cannot be read."""
+    try:
+        context = ssl.create_default_context(cafile=str(settings.kubernetes_ca))
+    except (OSError, ssl.SSLError) as error:
+        raise InputError(
+            f"the authority of the cluster cannot be read: {error}",
+            where="PENSTOCK_AGENT_KUBERNETES_CA",
+            cure="write the PEM file of the cluster's authority there",
+        ) from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    rules = Rules(
+        node=settings.name,
+        resource=settings.kubernetes_gpu_resource,
+        claims=[Claim(PurePosixPath(root), name) for root, name in settings.kubernetes_claims],
+        host_folders=[PurePosixPath(folder) for folder in settings.mount_roots],
+    )
+    client = Client(
+        settings.kubernetes_api, settings.kubernetes_token, context, namespace=settings.kubernetes_namespace
+    )
+    base = base_inventory(settings.name, region=settings.region, switch=settings.switch, started_at=datetime.now(UTC))
+    cluster = Cluster(client, rules, base, settings.kubernetes_schedule_s)
+    return Parts(
+        inventory=cluster.inventory,
+        containers=cluster,
+        images=Images(client, rules),
+        terminal=partial(Terminal, client),
+        begin=lambda: None,
+        begin=lambda: None,
+        tasks=lambda: (),
+        is_stuck=lambda: False,
+        close=lambda: None,
+    )

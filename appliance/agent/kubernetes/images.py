@@ -1,0 +1,82 @@
+"""Whether a cluster can have an image: a pod that only wants it is made, and what its machine says is the answer."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from appliance.agent.kubernetes.capacity import Object
+from appliance.agent.kubernetes.client import Client
+from appliance.agent.kubernetes.pods import LABEL_NODE, Rules
+from appliance.agent.protocol import ImageState, ImageStatus
+from reservoir.errors import ConflictError, NotFoundError
+
+_CONTAINER = "image"
+# no image has it: the pod ends as soon as its image is there
+_COMMAND = ["/io.penstock/only-the-image"]
+
+
+class Images:
+    """The images of a cluster; the pods are the only memory of what is asked for."""
+
+    def __init__(self, client: Client, rules: Rules) -> None:
+        """Prepare."""
+        self._client = client
+        self._rules = rules
+
+    async def ask(self, reference: str) -> ImageState:
+        """Return what is known of an image, after a pod that wants it was made.
+
+        What came of it is told once; whoever asks again after it has the image pulled again, if it has gone. Raises
+        PenstockError where the cluster does not answer or refuses the pod.
+        """
+        name = f"penstock-image-{hashlib.sha256(f'{self._rules.node}/{reference}'.encode()).hexdigest()[:16]}"
+        path = f"{self._client.pods}/{name}"
+        try:
+            pod = await self._client.get(path)
+        except NotFoundError:
+            try:
+                pod = await self._client.create(self._client.pods, self._pod(name, reference))
+            except ConflictError:
+                pod = await self._client.get(path)
+        state = state_of(pod, reference)
+        if state.status is not ImageStatus.PULLING:
+            await self._client.delete(path, 0)
+        return state
+
+    def _pod(self, name: str, reference: str) -> dict[str, Any]:
+        container = {
+            "name": _CONTAINER,
+            "image": reference,
+            "imagePullPolicy": "IfNotPresent",
+            "command": _COMMAND,
+            "securityContext": {"allowPrivilegeEscalation": False},
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "labels": {"app.kubernetes.io/managed-by": "penstock", LABEL_NODE: self._rules.node},
+            },
+            "spec": {
+                "restartPolicy": "Never",
+                "automountServiceAccountToken": False,
+                "containers": [container],
+            },
+        }
+
+
+def state_of(pod: Object, reference: str) -> ImageState:
+    """Return what a pod tells of its image."""
+    found = pod.get("status", {}).get("containerStatuses", [])
+    told = next((item for item in found if item["name"] == _CONTAINER), None)
+    if told is None:
+        return ImageState(reference=reference, status=ImageStatus.PULLING)
+    if digest := str(told.get("imageID", "")):
+        return ImageState(reference=reference, status=ImageStatus.READY, digest=digest)
+    waiting = told["state"].get("waiting", {})
+    if waiting.get("reason") in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName"):
+        error = f"the cluster cannot pull it: {waiting.get('message') or waiting['reason']}"
+        return ImageState(reference=reference, status=ImageStatus.FAILED, error=error)
+    return ImageState(reference=reference, status=ImageStatus.PULLING)

@@ -1,0 +1,305 @@
+"""How a session's container looks to Kubernetes, and back. Pure: nothing here talks to a cluster.
+
+Labels and annotations are the only memory of the agent: whatever it must know after a restart stands in them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from appliance.agent import cores
+from appliance.agent.containers import (
+    LABEL_DIGEST,
+    LABEL_GPUS,
+    LABEL_ID,
+    LABEL_PORTS,
+    LABEL_PROJECT,
+    LABEL_SESSION,
+    LABEL_SESSION_NAME,
+    LABEL_USER,
+    digest_of,
+    name_of,
+)
+from appliance.agent.kubernetes.capacity import FINAL_PHASES, Object
+from appliance.agent.protocol import (
+    ContainerSpec,
+    ContainerState,
+    ContainerStatus,
+    GpuGrant,
+    Mount,
+    Pull,
+    belongs_to_system,
+)
+from appliance.gpu.kinds import Enforcement
+from reservoir.errors import InputError, Problem
+
+LABEL_NODE = "io.penstock.node"
+"""Which Penstock node a pod belongs to: several may stand for parts of one cluster."""
+CONTAINER = "session"
+"""Name of the only container of a pod."""
+_VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+_HOPELESS = {
+    "InvalidImageName": "the name of its image is not valid",
+    "ErrImageNeverPull": "its image is not on the machine, and it was asked not to pull it",
+    "ImagePullBackOff": "its image cannot be pulled",
+    "CreateContainerConfigError": "the cluster cannot make its container",
+    "CreateContainerError": "the cluster cannot make its container",
+    "RunContainerError": "its container does not start",
+}
+"""Reasons for which the container of a pod will never run, as long as nobody changes the cluster."""
+_grants = TypeAdapter(list[GpuGrant])
+_ports = TypeAdapter(list[int])
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the cluster's storage, which holds the folder that the site's workers have at `root`."""
+
+    root: PurePosixPath
+    name: str
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the site's settings say of all pods: whose they are, how GPUs are asked for, and what may be mounted."""
+
+    node: str
+    resource: str
+    claims: Sequence[Claim] = ()
+    host_folders: Sequence[PurePosixPath] = ()
+
+    @property
+    def selector(self) -> str:
+        """Return what finds the pods of this node."""
+        return f"{LABEL_NODE}={self.node}"
+
+
+def check(spec: ContainerSpec, rules: Rules) -> None:
+    """Refuse what a cluster can never run, with every reason; raises InputError."""
+    if problems := [*_shares(spec), *_mounts(spec, rules)]:
+        raise InputError.of(problems)
+
+
+def manifest(spec: ContainerSpec, rules: Rules, machine: str) -> dict[str, Any]:
+    """Return the pod of a spec that was checked; one with GPUs is held to the `machine` that has them."""
+    volumes = [_volume(position, mount, rules) for position, mount in enumerate(spec.mounts)]
+    amount = _limits(spec, rules)
+    container = {
+        "name": CONTAINER,
+        "image": spec.image,
+        "imagePullPolicy": "Never" if spec.pull is Pull.NEVER else "IfNotPresent",
+        # both sides mean the same: a command of our own also drops the image's arguments
+        **({"command": spec.command} if spec.command is not None else {}),
+        **({"args": spec.args} if spec.args else {}),
+        "env": [{"name": name, "value": value} for name, value in sorted(_environment(spec).items())],
+        "ports": [{"containerPort": port} for port in spec.ports],
+        "resources": {"limits": amount, "requests": amount},
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}, *(mounted for _, mounted in volumes)],  # noqa: S108
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["NET_RAW"]}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name_of(spec.id),
+            "labels": {
+                "app.kubernetes.io/managed-by": "penstock",
+                LABEL_NODE: rules.node,
+                LABEL_ID: spec.id,
+                LABEL_SESSION: spec.session_id,
+                LABEL_PROJECT: spec.project,
+            },
+            "annotations": {
+                LABEL_SESSION_NAME: spec.session_name,
+                LABEL_USER: spec.user,
+                LABEL_GPUS: json.dumps([grant.model_dump() for grant in spec.gpus]),
+                LABEL_PORTS: json.dumps(spec.ports),
+                LABEL_DIGEST: digest_of(spec),
+            },
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "hostname": spec.session_name,
+            # a session is no client of the cluster
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [container],
+            "volumes": [
+                {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{spec.shm_mib}Mi"}},
+                *(volume for volume, _ in volumes),
+            ],
+            **(_placing(rules, machine) if spec.gpus else {}),
+        },
+    }
+
+
+def state_of(pod: Object) -> ContainerState:
+    """Return the state of the container of a pod of ours."""
+    status = pod.get("status", {})
+    grants = grants_of(pod)
+    found = {"id": id_of(pod), "session_id": pod["metadata"]["labels"][LABEL_SESSION], "gpus": grants}
+    found["enforcement"] = Enforcement.NONE if grants else None
+    told = [item["state"] for item in status.get("containerStatuses", []) if item["name"] == CONTAINER]
+    detail: Object = told[0] if told else {}
+    return ContainerState.model_validate(found | _progress(pod, status, detail))
+
+
+def is_placed(pod: Object) -> bool:
+    """Return whether a pod has a machine, or has come to its end without one."""
+    return bool(pod["spec"].get("nodeName")) or pod.get("status", {}).get("phase") in FINAL_PHASES
+
+
+def why_unplaced(pod: Object) -> str:
+    """Return why the cluster's scheduler has no machine for a pod; empty where it has not said so."""
+    for condition in pod.get("status", {}).get("conditions", []):
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return str(condition.get("message") or condition.get("reason", ""))
+    return ""
+
+
+def id_of(pod: Object) -> str:
+    """Return the id of the container of a pod of ours."""
+    return str(pod["metadata"]["labels"][LABEL_ID])
+
+
+def digest_label(pod: Object) -> str:
+    """Return the digest of the spec that a pod was made from; empty where it is not one of ours."""
+    return str(pod["metadata"].get("annotations", {}).get(LABEL_DIGEST, ""))
+
+
+def grants_of(pod: Object) -> list[GpuGrant]:
+    """Return the places for GPUs that a pod of ours was granted."""
+    return _grants.validate_json(pod["metadata"]["annotations"][LABEL_GPUS])
+
+
+def ports_of(pod: Object) -> list[int]:
+    """Return the ports of a pod of ours that the edge may reach."""
+    return _ports.validate_json(pod["metadata"]["annotations"][LABEL_PORTS])
+
+
+def _progress(pod: Object, status: Object, detail: Object) -> dict[str, Any]:
+    """Return status, exit code, reason and times."""
+    if ended := detail.get("terminated"):
+        return _end(pod, status, ended)
+    if status.get("phase") in FINAL_PHASES:
+        # the machine ended it before, or without, telling of its container
+        reason = f"{status.get('reason') or status['phase']}: {status.get('message') or 'the cluster ended it'}"
+        return {"status": ContainerStatus.FAILED, "error": reason}
+    if running := detail.get("running"):
+        found: dict[str, Any] = {"status": ContainerStatus.RUNNING, "started_at": _time(running.get("startedAt"))}
+        if pod["metadata"].get("deletionTimestamp"):
+            found["warning"] = "somebody has told the cluster to delete it"
+        return found
+    waiting = detail.get("waiting", {})
+    reason, message = waiting.get("reason", ""), waiting.get("message", "")
+    if reason in _HOPELESS:
+        return {"status": ContainerStatus.FAILED, "error": f"{_HOPELESS[reason]}: {message or reason}"}
+    # a machine does not tell pulling from creating; what may take long gets the time that pulling may take
+    pulls = is_placed(pod) and _pulls(pod)
+    return {"status": ContainerStatus.PULLING if pulls else ContainerStatus.CREATING, "warning": message}
+
+
+def _end(pod: Object, status: Object, ended: Object) -> dict[str, Any]:
+    code, reason, message = int(ended["exitCode"]), ended.get("reason", ""), ended.get("message", "")
+    times = {"started_at": _time(ended.get("startedAt")), "finished_at": _time(ended.get("finishedAt"))}
+    if reason == "OOMKilled":
+        limit = pod["spec"]["containers"][0].get("resources", {}).get("limits", {}).get("memory")
+        message = f"out of memory: {f'the limit is {limit}' if limit else 'its machine has no more'}"
+    elif status.get("reason"):
+        message = f"{status['reason']}: {status.get('message', '')}"
+    if reason in ("ContainerCannotRun", "StartError", "ContainerStatusUnknown"):
+        return {"status": ContainerStatus.FAILED, "exit_code": code, "error": message or reason, **times}
+    return {"status": ContainerStatus.EXITED, "exit_code": code, "error": message, **times}
+
+
+def _pulls(pod: Object) -> bool:
+    return bool(pod["spec"]["containers"][0].get("imagePullPolicy") != "Never")
+
+
+def _shares(spec: ContainerSpec) -> Iterable[Problem]:
+    for position, grant in enumerate(spec.gpus):
+        if grant.milli != 1000:
+            yield Problem(
+                f"gpus.{position}.milli",
+                "Kubernetes gives whole GPUs only, so a cluster of it holds no share of one",
+                "ask for whole GPUs, or use a resource group without the cluster",
+            )
+
+
+def _mounts(spec: ContainerSpec, rules: Rules) -> Iterable[Problem]:
+    for position, mount in enumerate(spec.mounts):
+        source = PurePosixPath(mount.source)
+        if ".." in source.parts or not (_claim(source, rules) or _is_open(source, rules)):
+            claims = ", ".join(f"{claim.root} by the claim {claim.name}" for claim in rules.claims) or "none"
+            yield Problem(
+                f"mounts.{position}.source",
+                f"{mount.source} is a folder of the workers that the cluster does not have (it has {claims})",
+                "use a volume of the site, or let the administrator map it to a claim of the cluster",
+            )
+        if belongs_to_system(mount.target) or ".." in PurePosixPath(mount.target).parts:
+            yield Problem(f"mounts.{position}.target", f"{mount.target} belongs to the system", "choose another folder")
+
+
+def _claim(source: PurePosixPath, rules: Rules) -> Claim | None:
+    fitting = [claim for claim in rules.claims if source.is_relative_to(claim.root)]
+    return max(fitting, key=lambda claim: len(claim.root.parts), default=None)
+
+
+def _is_open(source: PurePosixPath, rules: Rules) -> bool:
+    return any(source.is_relative_to(folder) for folder in rules.host_folders)
+
+
+def _volume(position: int, mount: Mount, rules: Rules) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the volume of a mount, and how the container has it."""
+    name, source = f"mount-{position}", PurePosixPath(mount.source)
+    mounted: dict[str, Any] = {"name": name, "mountPath": mount.target, "readOnly": mount.read_only}
+    if (claim := _claim(source, rules)) is None:
+        return {"name": name, "hostPath": {"path": mount.source, "type": "Directory"}}, mounted
+    inside = source.relative_to(claim.root)
+    if inside.parts:
+        mounted["subPath"] = str(inside)
+    return {"name": name, "persistentVolumeClaim": {"claimName": claim.name}}, mounted
+
+
+def _limits(spec: ContainerSpec, rules: Rules) -> dict[str, str]:
+    limits = {}
+    if spec.cpu_milli:
+        limits["cpu"] = f"{spec.cpu_milli}m"
+    if spec.memory_mib:
+        limits["memory"] = f"{spec.memory_mib}Mi"
+    if spec.gpus:
+        limits[rules.resource] = str(len(spec.gpus))
+    return limits
+
+
+def _environment(spec: ContainerSpec) -> Mapping[str, str]:
+    ours = {
+        "PENSTOCK_SESSION": spec.session_name,
+        "PENSTOCK_PROJECT": spec.project,
+        "PENSTOCK_GPUS": ",".join(grant.uuid for grant in spec.gpus),
+        "PENSTOCK_GPU_SHARE": ",".join(str(grant.milli) for grant in spec.gpus),
+    }
+    theirs = {name: value for name, value in spec.environment.items() if name != _VISIBLE}
+    # whom the cluster gives GPUs, it tells them; an image for GPUs would take all where it is told nothing
+    hidden = {} if spec.gpus else {_VISIBLE: "void"}
+    return {**cores.threads(spec.cpu_milli), **theirs, **ours, **hidden}
+
+
+def _placing(rules: Rules, machine: str) -> dict[str, Any]:
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [machine]}]}
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}},
+        "tolerations": [{"key": rules.resource, "operator": "Exists", "effect": "NoSchedule"}],
+    }
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None

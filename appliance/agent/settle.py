@@ -42,5 +42,5 @@ def settle(folder: Path, now_ns: int) -> None:
         tenants = [Tenant(container, limit.milli) for container, (_, limit) in known.items()]
         mode = next(limit.compute for _, limit in known.values())
         from_ns = timetable.boundary(now_ns, period_ns, period_ns // LEAD)
-        for container, window in timetable.plan(tenants, mode, period_ns, from_ns).items():
+        for container, window in timetable.plan_for_all(tenants, mode, period_ns, from_ns).items():
             known[container][0].schedule({uuid: window}, now_ns)

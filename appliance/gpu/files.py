@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from appliance.gpu import layout
-from appliance.gpu.layout import Limit, LimitsRecord, Total
+from appliance.gpu.layout import FirstLimitsRecord, Limit, LimitsRecord, Total
 from appliance.gpu.timetable import Window, current
 from reservoir.errors import UnavailableError
 
@@ -25,10 +25,11 @@ class LimitsFile:
         """Map an existing file; raises UnavailableError where it cannot be read, or is of another version."""
         try:
             with path.open("r+b") as file:
-                self._map = mmap.mmap(file.fileno(), ctypes.sizeof(LimitsRecord))
+                self._map = mmap.mmap(file.fileno(), 0)
+            kind = LimitsRecord if len(self._map) >= ctypes.sizeof(LimitsRecord) else FirstLimitsRecord
+            self._record: FirstLimitsRecord = kind.from_buffer(self._map)
         except (OSError, ValueError) as error:
             raise _unusable(path, str(error)) from error
-        self._record = LimitsRecord.from_buffer(self._map)
         self._lock, self._fence = threading.Lock(), threading.Lock()
         if (self._record.magic, self._record.version) != (layout.LIMITS_MAGIC, layout.VERSION):
             raise _unusable(path, f"it is of version {self._record.version}")
@@ -48,28 +49,55 @@ class LimitsFile:
 
     def windows(self, uuid: str) -> tuple[Window, Window]:
         """Return both timetables of a GPU."""
-        first, second = (layout.window_of(record) for record in self._place(uuid).timetable)
+        first, second = (layout.window_of(record) for record in self._limit(uuid).timetable)
         return first, second
 
     def change(self, limits: Sequence[Limit]) -> None:
         """Change the limits of GPUs that the file has."""
         with self._writing():
             for limit in limits:
-                layout.fill(self._place(limit.uuid), limit)
+                layout.fill(self._limit(limit.uuid), limit)
 
     def schedule(self, windows: Mapping[str, Window], now_ns: int) -> None:
         """Write the next timetable of GPUs, by their ids, over the one that is not valid now."""
         with self._writing():
             for uuid, window in windows.items():
-                kept = current(known := self.windows(uuid), now_ns)
-                # of two alike the first counts as valid
-                record = self._place(uuid).timetable[1 if known[0] == kept else 0]
-                for name in ("from_ns", "epoch_ns", "period_ns", "offset_ns", "length_ns"):
-                    setattr(record, name, getattr(window, name))
+                first, second = self.windows(uuid)
+                valid = current([first, second, self.fallback(uuid)], now_ns)
+                # of two alike the first counts as valid; where neither is, one may be known for the next and goes
+                over = 1 if valid == first or (valid != second and second.from_ns > first.from_ns) else 0
+                layout.lay(self._limit(uuid).timetable[over], window)
 
-    def _place(self, uuid: str) -> layout.LimitRecord:
-        records: list[layout.LimitRecord] = self._record.gpu[: self._record.count]
-        return next(record for record in records if record.uuid.decode() == uuid)
+    def fallback(self, uuid: str) -> Window:
+        """Return what becomes valid for a GPU where nobody puts it off; an empty one where there is none."""
+        if not isinstance(self._record, LimitsRecord):
+            return Window()
+        return layout.window_of(self._record.fallback[self._number(uuid)])
+
+    def put_off(self, windows: Mapping[str, Window], now_ns: int) -> bool:
+        """Write fallbacks of GPUs, by their ids; where one is valid now, nothing is written before another plan is.
+
+        Returns whether they stand there; a file of the first kind has no place for them, and that is no trouble.
+        """
+        if not isinstance(self._record, LimitsRecord):
+            return True
+        if any(self._is_fallen(uuid, now_ns) for uuid in windows):
+            return False
+        with self._writing():
+            for uuid, window in windows.items():
+                layout.lay(self._record.fallback[self._number(uuid)], window)
+        return True
+
+    def _is_fallen(self, uuid: str, now_ns: int) -> bool:
+        fallback = self.fallback(uuid)
+        return bool(fallback.period_ns) and current([*self.windows(uuid), fallback], now_ns) == fallback
+
+    def _number(self, uuid: str) -> int:
+        return [record.uuid.decode() for record in self._record.gpu[: self._record.count]].index(uuid)
+
+    def _limit(self, uuid: str) -> layout.LimitRecord:
+        record: layout.LimitRecord = self._record.gpu[self._number(uuid)]
+        return record
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -42,8 +42,8 @@ class LimitRecord(ctypes.LittleEndianStructure):
     ]
 
 
-class LimitsRecord(ctypes.LittleEndianStructure):
-    """`struct psg_limits`: the file that the agent writes."""
+class FirstLimitsRecord(ctypes.LittleEndianStructure):
+    """`struct psg_limits` up to its fallbacks, which the first files did not have."""
 
     _fields_ = [
         ("magic", ctypes.c_char * 8),
@@ -53,6 +53,12 @@ class LimitsRecord(ctypes.LittleEndianStructure):
         ("reserved", ctypes.c_uint32),
         ("gpu", LimitRecord * GPUS),
     ]
+
+
+class LimitsRecord(FirstLimitsRecord):
+    """`struct psg_limits`: the file that the agent writes."""
+
+    _fields_ = [("fallback", TimetableRecord * GPUS)]
 
 
 class TotalRecord(ctypes.LittleEndianStructure):
@@ -140,6 +146,12 @@ def fill(record: LimitRecord, limit: Limit) -> None:
 def limit_of(record: LimitRecord) -> Limit:
     """Return the limits of a record."""
     return Limit(record.uuid.decode(), record.memory_bytes, record.milli, _MODES[record.compute])
+
+
+def lay(record: TimetableRecord, window: Window) -> None:
+    """Write a timetable into a record."""
+    for name, *_ in TimetableRecord._fields_:
+        setattr(record, name, getattr(window, name))
 
 
 def window_of(record: TimetableRecord) -> Window:

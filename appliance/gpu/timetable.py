@@ -13,6 +13,8 @@ from appliance.gpu.share import MILLI
 
 IDLE_PERIODS = 3
 """Periods after its last launch, or its last wait for one, after which a tenant counts as idle."""
+GRACE_NS = 3_000_000_000
+"""How long a plan that gives windows away goes on where nobody renews it; then all have the window of their share."""
 LEAD = 10
 """A plan is written at least so many parts of a period before it is valid: all must have it by then."""
 
@@ -67,6 +69,12 @@ def plan(tenants: Iterable[Tenant], mode: Compute, period_ns: int, from_ns: int)
     if any(tenant.active for tenant in everyone):
         everyone = [tenant if tenant.active else Tenant(tenant.container, 0, active=False) for tenant in everyone]
     return _lay(everyone, sum(tenant.milli for tenant in everyone), period_ns, from_ns)
+
+
+def plan_for_all(tenants: Iterable[Tenant], mode: Compute, period_ns: int, from_ns: int) -> dict[str, Window]:
+    """Return the window that each tenant of one GPU has where nobody knows who is active."""
+    everyone = [Tenant(tenant.container, tenant.milli) for tenant in tenants]
+    return plan(everyone, mode, period_ns, from_ns)
 
 
 def current(windows: Sequence[Window], now_ns: int) -> Window:

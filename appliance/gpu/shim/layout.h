@@ -24,7 +24,8 @@ enum { PSG_COMPUTE_OFF = 0, PSG_COMPUTE_STRICT = 1, PSG_COMPUTE_FAIR = 2 };
 
 /* Window n of a container is [epoch + n * period + offset, … + length), and offset + length <= period. Of two timetables
  * that one is valid which has the latest from_ns that has come; the agent writes a new plan over the other one, with a
- * from_ns at a boundary of the period. period_ns 0: no plan, launches are free. length_ns 0: no window in this plan. */
+ * from_ns at a boundary of the period. period_ns 0: no plan, launches are free. length_ns 0: no window in this plan.
+ * The fallback is a third one, with a window for everybody, that an agent at work puts off again and again. */
 struct psg_timetable {
     uint64_t from_ns;
     uint64_t epoch_ns;
@@ -48,6 +49,7 @@ struct psg_limits {
     uint32_t count;
     uint32_t reserved;
     struct psg_limit gpu[PSG_GPUS];
+    struct psg_timetable fallback[PSG_GPUS]; /* the first files ended before these; zeros stand for none */
 };
 
 /* psg_total.used is one word that is only ever changed by compare-and-swap:

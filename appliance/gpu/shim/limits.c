@@ -52,7 +52,8 @@ static int attach(void)
     if (file < 0)
         return ABSENT;
     int result = UNREADABLE;
-    if (lseek(file, 0, SEEK_END) >= (off_t)sizeof(struct psg_limits)) {
+    /* Behind the end of a shorter file its last page has zeros, and no fallback is one of zeros. */
+    if (lseek(file, 0, SEEK_END) >= (off_t)offsetof(struct psg_limits, fallback)) {
         const struct psg_limits *found = mmap(NULL, sizeof *found, PROT_READ, MAP_SHARED, file, 0);
         if (found != MAP_FAILED && memcmp(found->magic, PSG_LIMITS_MAGIC, sizeof found->magic) == 0 &&
             found->version == PSG_VERSION && found->count <= PSG_GPUS) {
@@ -135,14 +136,20 @@ uint32_t psg_compute_mode(int gpu)
 /* An agent that was stopped in the middle of writing leaves an odd sequence; what stands there must do then. */
 enum { ATTEMPTS = 1000 };
 
-static void read_timetables(int gpu, struct psg_timetable tables[2])
+enum { TIMETABLES = 3 };
+
+static void copy(struct psg_timetable *to, const struct psg_timetable *from, size_t count)
+{
+    for (size_t i = 0; i < count * sizeof *to / sizeof(uint64_t); i++)
+        ((uint64_t *)to)[i] = __atomic_load_n((const uint64_t *)from + i, __ATOMIC_ACQUIRE);
+}
+
+static void read_timetables(int gpu, struct psg_timetable tables[TIMETABLES])
 {
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         uint32_t before = __atomic_load_n(&limits->sequence, __ATOMIC_ACQUIRE);
-        const uint64_t *from = (const uint64_t *)limits->gpu[gpu].timetable;
-        uint64_t *to = (uint64_t *)tables;
-        for (size_t i = 0; i < 2 * sizeof(struct psg_timetable) / sizeof(uint64_t); i++)
-            to[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
+        copy(tables, limits->gpu[gpu].timetable, TIMETABLES - 1);
+        copy(&tables[TIMETABLES - 1], &limits->fallback[gpu], 1);
         if (before % 2 == 0 && before == __atomic_load_n(&limits->sequence, __ATOMIC_RELAXED))
             return;
     }
@@ -150,11 +157,11 @@ static void read_timetables(int gpu, struct psg_timetable tables[2])
 
 bool psg_timetable(int gpu, uint64_t now, struct psg_timetable *found, uint64_t *changes_ns)
 {
-    struct psg_timetable tables[2];
+    struct psg_timetable tables[TIMETABLES];
     read_timetables(gpu, tables);
     bool any = false;
     *changes_ns = UINT64_MAX;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < TIMETABLES; i++) {
         if (tables[i].period_ns == 0)
             continue;
         if (tables[i].from_ns > now) {

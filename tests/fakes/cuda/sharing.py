@@ -8,7 +8,7 @@ from pathlib import Path
 
 from appliance.gpu.kinds import Compute
 from appliance.gpu.timetable import Tenant as Claim
-from appliance.gpu.timetable import plan
+from appliance.gpu.timetable import plan, plan_for_all
 from tests.fakes.cuda.clients import Answer, Bench, Tenant, feed, gpu_uuid, start
 
 PERIOD_NS = 200_000_000
@@ -27,14 +27,17 @@ def shares(
     mode: Compute = Compute.STRICT,
     way: str = "proc:0",
     processes: int = 1,
+    hung_after_s: int = 0,
 ) -> list[float]:
     """Let tenants with these shares run their work for so many seconds; returns the part of the GPU that each got.
 
     Work is "kernel ahead how": a kernel's name, how many launches stand between synchronisations, and how they are
-    made (0 kernel, 1 extended, 2 cooperative, 3 graph, 4 kernels on 70 streams in turn).
+    made (0 kernel, 1 extended, 2 cooperative, 3 graph, 4 kernels on 70 streams in turn). With `hung_after_s` the agent
+    hangs with a plan in which the first tenant is idle, and its fallback comes after so many seconds.
     """
-    claims = [Claim(str(index), share) for index, share in enumerate(milli)]
+    claims = [Claim(str(index), share, active=not hung_after_s or index > 0) for index, share in enumerate(milli)]
     windows = plan(claims, mode, PERIOD_NS, START_NS)
+    fallback = plan_for_all(claims, mode, PERIOD_NS, START_NS + hung_after_s * 1_000_000_000)
     running: list[tuple[int, subprocess.Popen[str]]] = []
     for index, share in enumerate(milli):
         tenant = Tenant(
@@ -48,6 +51,8 @@ def shares(
             settings={"VIRTUAL_CLOCK": str(folder / "clock"), "VIRTUAL_CLOCK_PARTIES": str(len(milli) * processes)},
         )
         tenant.file.schedule({gpu_uuid(0): windows[str(index)]}, START_NS)
+        if hung_after_s:
+            tenant.file.put_off({gpu_uuid(0): fallback[str(index)]}, START_NS)
         running += [(index, start(tenant, way)) for _ in range(processes)]
     for index, process in running:
         kernel, ahead, how = work[index % len(work)].split()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -295,6 +298,49 @@ def test_sharers_of_a_gpu_have_windows_that_follow_their_shares(
     subprocess.run([sys.executable, "-m", "appliance.agent", "settle"], env=node.environment, check=True)
     later = time.monotonic_ns() + 300_000_000
     assert current(gpus.limits(node, one.id).windows(gpu_uuid(0)), later).length_ns == 25_000_000
+
+
+def test_an_agent_that_hangs_gives_no_sign_of_life_and_who_was_idle_has_its_window(
+    node: Agent, parts: Parts, session: Make, tmp_path: Path
+) -> None:
+    gpus.equip(node, parts, tmp_path)
+    node.environment |= {"PENSTOCK_AGENT_GPU_COMPUTE": "fair"}
+    one, other = session(grant(250)), session(grant(250))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(10)
+        node.environment |= {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "1000000"}
+        node.start()
+        with node.client() as client:
+            launch(client, one)
+            launch(client, other)
+
+        def window(identity: str, now_ns: int) -> Window:
+            file = gpus.limits(node, identity)
+            return current([*file.windows(gpu_uuid(0)), file.fallback(gpu_uuid(0))], now_ns)
+
+        with program(parts, one.id) as inside:
+            inside.must("init", "primary 0 0", "kernel 0 busy_250us", "spin 0 1500 4")
+            assert [window(each.id, time.monotonic_ns()).length_ns for each in (one, other)] == [200_000_000, 0]
+        assert systemd.recv(100) == b"WATCHDOG=1"
+        assert node.process is not None
+        node.process.send_signal(signal.SIGSTOP)
+        try:
+            systemd.setblocking(False)
+            with suppress(BlockingIOError):
+                while systemd.recv(100):
+                    pass
+            with program(parts, other.id) as inside:
+                inside.must("init", "primary 0 0", "kernel 0 busy_250us", "spin 0 5000 4")
+            now = time.monotonic_ns()
+            assert [window(each.id, now).length_ns for each in (one, other)] == [100_000_000] * 2
+            with pytest.raises(BlockingIOError):
+                systemd.recv(100)
+        finally:
+            node.process.send_signal(signal.SIGCONT)
+        systemd.settimeout(10)
+        assert systemd.recv(100) == b"WATCHDOG=1"
+        wait_until(lambda: max(window(each.id, time.monotonic_ns()).length_ns for each in (one, other)) > 100_000_000)
 
 
 def test_two_and_a_half_gpus_are_two_whole_ones_and_a_half(

@@ -77,6 +77,13 @@ def test_a_kernel_that_outlasts_all_patience_is_paid_back_whole(bench: Bench, cl
     assert got[0] <= 0.3 + POINTS
 
 
+def test_where_the_agent_hangs_who_was_idle_gets_its_window_back_by_itself(
+    bench: Bench, clock: Path, tmp_path: Path
+) -> None:
+    got = shares(bench, clock, tmp_path, [300, 700], ["busy_2ms 4 0"], mode=Compute.FAIR, hung_after_s=15)
+    assert got == pytest.approx([0.3 * 45 / 60, 0.7 * 45 / 60 + 15 / 60], abs=POINTS)
+
+
 def test_without_compute_shares_the_gpu_is_whoever_comes_first(bench: Bench, clock: Path, tmp_path: Path) -> None:
     got = shares(bench, clock, tmp_path, [300, 700], ["busy_2ms 4 0"], mode=Compute.OFF)
     assert got == pytest.approx([0.5, 0.5], abs=POINTS)

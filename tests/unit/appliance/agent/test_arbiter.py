@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from appliance.agent.arbiter import Arbiter
 from appliance.agent.protocol import GpuGrant
 from appliance.agent.settle import settle
 from appliance.agent.shares import Shares
-from appliance.gpu import layout
+from appliance.gpu import layout, timetable
 from appliance.gpu.accelerators import Accelerator
 from appliance.gpu.devices import Gpus
 from appliance.gpu.files import LimitsFile
@@ -56,11 +58,16 @@ class Node:
         self.now += int(periods * PERIOD)
         self.arbiter.look()
 
+    def window(self, identity: str, now_ns: int, uuid: str = "GPU-1") -> Window:
+        """What the library keeps to at a time."""
+        file = self.preload.limits(identity)
+        return current([*file.windows(uuid), file.fallback(uuid)], now_ns)
+
     def windows(self, uuid: str = "GPU-1") -> dict[str, tuple[int, int]]:
         """What is valid a period later, when every plan has come: offset and length, in hundredths of a period."""
         found = {}
         for identity in self.shares.holdings:
-            window = current(self.preload.limits(identity).windows(uuid), self.now + PERIOD + PERIOD // 4)
+            window = self.window(identity, self.now + PERIOD + PERIOD // 4, uuid)
             found[identity] = window.offset_ns * 100 // PERIOD, window.length_ns * 100 // PERIOD
         return found
 
@@ -166,6 +173,82 @@ def test_after_an_agent_that_was_killed_everybody_gets_the_window_of_its_share(t
     settle(tmp_path / "gpu", node.now)
     assert node.windows() == {"a": (0, 66), "b": (66, 33)}
     assert node.preload.limits("a").windows("GPU-2") == (Window(), Window()), "nobody shares it"
+
+
+def test_where_the_agent_hangs_all_go_over_to_the_windows_of_their_shares_together(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.FAIR)
+    node.run("a", grant(GPU, 500))
+    node.run("b", grant(GPU, 250))
+    for _ in range(40):
+        node.wants("a")
+        node.look(0.25)
+    assert node.windows() == {"a": (0, 100), "b": (100, 0)}
+    hung = node.now
+    falls = {node.preload.limits(name).fallback("GPU-1").from_ns for name in ("a", "b")}
+    assert len(falls) == 1
+    [fall] = falls
+    assert timetable.GRACE_NS - PERIOD <= fall - hung <= timetable.GRACE_NS + PERIOD
+    assert fall % PERIOD == 0
+    assert [node.window(name, fall - 1).length_ns for name in ("a", "b")] == [PERIOD, 0]
+    assert [node.window(name, fall).length_ns * 100 // PERIOD for name in ("a", "b")] == [66, 33]
+    assert node.window("b", fall).offset_ns == node.window("a", fall).length_ns
+    # it goes on: the next plan begins with a period, and until then nothing moves
+    node.now = fall + 3 * PERIOD + 7
+    node.wants("a")
+    with capture_logs() as lines:
+        node.look()
+        again = node.now
+        for _ in range(8):
+            node.wants("a")
+            node.look(0.25)
+    assert [line["event"] for line in lines] == ["windows were those of the shares for a while: the agent was held up"]
+    boundary = timetable.boundary(again, PERIOD, PERIOD // timetable.LEAD)
+    assert node.preload.limits("b").fallback("GPU-1").from_ns > node.now + timetable.GRACE_NS - PERIOD
+    assert [node.window(name, boundary).length_ns for name in ("a", "b")] == [PERIOD, 0]
+
+
+def test_until_the_plan_after_a_fallback_is_valid_the_fallback_stays(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.FAIR)
+    node.run("a", grant(GPU, 500))
+    node.run("b", grant(GPU, 250))
+    for _ in range(16):
+        node.wants("a")
+        node.look(0.25)
+    fall = node.preload.limits("b").fallback("GPU-1").from_ns
+    node.now = fall + PERIOD // 10
+    for _ in range(2):
+        node.wants("a")
+        node.look(0.25)
+        assert node.window("b", node.now).from_ns == fall
+
+
+def test_strict_plans_need_no_fallback(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.STRICT)
+    node.run("a", grant(GPU, 500))
+    node.look()
+    assert node.preload.limits("a").fallback("GPU-1") == Window()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_look_that_does_not_end_is_known_for_stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(tmp_path, Compute.FAIR)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        begun.set()
+        go_on.wait(10)
+
+    monkeypatch.setattr(node.arbiter, "look", hang)
+    assert not node.arbiter.is_stuck()
+    task = asyncio.create_task(node.arbiter.run())
+    await asyncio.to_thread(begun.wait, 10)
+    assert not node.arbiter.is_stuck()
+    node.now += timetable.GRACE_NS + 1
+    assert node.arbiter.is_stuck()
+    go_on.set()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def test_where_there_is_no_plan_nothing_is_settled(tmp_path: Path) -> None:

@@ -96,6 +96,39 @@ def test_a_timetable_never_overwrites_the_one_that_is_valid(tmp_path: Path) -> N
     assert set(file.windows("GPU-1")) == {second, third}
 
 
+def test_a_fallback_is_put_off_until_it_is_valid_and_then_stays_until_the_next_plan_is(tmp_path: Path) -> None:
+    file = LimitsFile.create(tmp_path / "limits", [WHOLE, HALF])
+    first, second, third = (Window(from_ns, 0, 100, 0, 50) for from_ns in (100, 700, 800))
+    file.schedule({"GPU-1": first}, now_ns=0)
+    assert file.fallback("GPU-1") == Window()
+    assert file.put_off({"GPU-1": Window(400, 0, 100, 0, 25)}, now_ns=100)
+    assert file.put_off({"GPU-1": Window(500, 0, 100, 0, 25)}, now_ns=200)
+    # nobody put it off in time
+    assert not file.put_off({"GPU-1": Window(900, 0, 100, 0, 25)}, now_ns=500)
+    assert file.fallback("GPU-1").from_ns == 500
+    file.schedule({"GPU-1": second}, now_ns=600)
+    assert not file.put_off({"GPU-1": Window(900, 0, 100, 0, 25)}, now_ns=600), "the second is not valid yet"
+    file.schedule({"GPU-1": third}, now_ns=650)
+    assert second not in file.windows("GPU-1"), "of plans to come there is one"
+    assert file.put_off({"GPU-1": Window(1100, 0, 100, 0, 25)}, now_ns=800)
+    assert file.fallback("GPU-1").from_ns == 1100
+    assert file.fallback("GPU-2") == Window()
+
+
+def test_a_file_of_the_first_kind_has_plans_and_no_fallback(tmp_path: Path) -> None:
+    path = tmp_path / "limits"
+    LimitsFile.create(path, [HALF])
+    os.truncate(path, ctypes.sizeof(layout.FirstLimitsRecord))
+    file, window = LimitsFile(path), Window(100, 0, 100, 0, 50)
+    file.schedule({"GPU-1": window}, now_ns=0)
+    assert file.put_off({"GPU-1": window}, now_ns=0)
+    assert file.fallback("GPU-1") == Window()
+    assert window in LimitsFile(path).windows("GPU-1")
+    os.truncate(path, 100)
+    with pytest.raises(UnavailableError):
+        LimitsFile(path)
+
+
 def test_the_sequence_is_odd_as_long_as_a_change_is_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = LimitsFile.create(tmp_path / "limits", [HALF, WHOLE])
     reader = LimitsFile(tmp_path / "limits")

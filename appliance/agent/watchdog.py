@@ -1,0 +1,54 @@
+"""Tells systemd that the agent goes on, so that one that hangs is ended and started again; containers do not notice.
+
+The protocol is that of sd_notify(3): a datagram to the socket that systemd names, more often than it asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Mapping
+
+import structlog
+
+log = structlog.get_logger()
+
+_OFTEN = 4
+"""Signs of life in the time after which systemd ends a service without one."""
+
+
+def notify(address: str, message: bytes) -> None:
+    """Send a message to systemd; a name that begins with @ is an abstract one. Raises OSError."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.setblocking(False)
+        channel.sendto(message, "\0" + address[1:] if address.startswith("@") else address)
+
+
+class Watchdog:
+    """Signs of life, as long as the event loop runs and nothing that is asked says that it is stuck."""
+
+    def __init__(
+        self,
+        is_stuck: Callable[[], bool],
+        environment: Mapping[str, str] = os.environ,
+        tell: Callable[[str, bytes], None] = notify,
+    ) -> None:
+        """Prepare; `environment` is what systemd gave this process, and `tell` sends it a message."""
+        self._is_stuck = is_stuck
+        self._address = environment.get("NOTIFY_SOCKET", "")
+        self._every_s = int(environment.get("WATCHDOG_USEC", "0")) / 1e6 / _OFTEN
+        self._tell = tell
+
+    async def run(self) -> None:
+        """Give signs of life for ever; nothing where systemd does not ask for them."""
+        while self._address and self._every_s:
+            if self._is_stuck():
+                log.error("the timetable of GPUs is stuck; systemd will start the agent again")
+            else:
+                try:
+                    self._tell(self._address, b"WATCHDOG=1")
+                except OSError as error:
+                    # the next one may come through; if none does, systemd starts the agent again
+                    log.warning("systemd takes no sign of life", reason=str(error))
+            await asyncio.sleep(self._every_s)

@@ -1,0 +1,85 @@
+"""Signs of life for systemd."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from appliance.agent.watchdog import Watchdog
+
+pytestmark = pytest.mark.anyio
+
+ASKED = {"NOTIFY_SOCKET": "/run/systemd/notify", "WATCHDOG_USEC": "40000"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Told:
+    """What systemd was told; `error` is raised instead."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, bytes]] = []
+        self.error: OSError | None = None
+        self._called = asyncio.Event()
+
+    def __call__(self, address: str, message: bytes) -> None:
+        self._called.set()
+        if self.error:
+            raise self.error
+        self.messages.append((address, message))
+
+    async def next(self) -> None:
+        """Wait for the next call."""
+        self._called.clear()
+        async with asyncio.timeout(10):
+            await self._called.wait()
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+async def test_signs_come_more_often_than_they_are_asked_for(told: Told) -> None:
+    loop = asyncio.get_running_loop()
+    task = asyncio.create_task(Watchdog(lambda: False, ASKED, told).run())
+    await told.next()
+    begun = loop.time()
+    for _ in range(4):
+        await told.next()
+    assert loop.time() - begun >= 0.035, "and not without a pause"
+    task.cancel()
+    assert set(told.messages) == {("/run/systemd/notify", b"WATCHDOG=1")}
+
+
+async def test_what_is_stuck_gives_no_sign(told: Told) -> None:
+    with capture_logs() as lines:
+        task = asyncio.create_task(Watchdog(lambda: True, ASKED, told).run())
+        await asyncio.sleep(0.05)
+        task.cancel()
+    assert told.messages == []
+    assert "systemd will start the agent again" in lines[0]["event"]
+
+
+async def test_a_sign_that_is_not_taken_is_not_the_last(told: Told) -> None:
+    told.error = OSError("refused")
+    with capture_logs() as lines:
+        task = asyncio.create_task(Watchdog(lambda: False, ASKED, told).run())
+        await told.next()
+        told.error = None
+        await told.next()
+        task.cancel()
+    assert len(told.messages) == 1
+    assert lines[0]["reason"] == "refused"
+
+
+@pytest.mark.parametrize("environment", [{}, {"NOTIFY_SOCKET": "/x"}, {"WATCHDOG_USEC": "40000"}], ids=str)
+async def test_where_systemd_does_not_ask_nothing_is_told(told: Told, environment: dict[str, str]) -> None:
+    async with asyncio.timeout(5):
+        await Watchdog(lambda: False, environment, told).run()
+    assert told.messages == []

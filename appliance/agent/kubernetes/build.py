@@ -45,7 +45,6 @@ def build(settings: Settings) -> Parts:
         images=Images(client, rules),
         terminal=partial(Terminal, client),
         begin=lambda: None,
-        begin=lambda: None,
         tasks=lambda: (),
         is_stuck=lambda: False,
         close=lambda: None,

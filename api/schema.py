@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 # Every table has to be known before Base.metadata is complete.
 import api.api_keys.models
+import api.denials.models
 import api.domains.models
 import api.groups.models
 import api.images.models
@@ -24,6 +25,7 @@ import api.logins.models
 import api.nodes.models
 import api.presets.models
 import api.projects.models
+import api.sandboxes.models
 import api.sessions.models
 import api.usage.models
 import api.use.models

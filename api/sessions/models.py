@@ -7,7 +7,18 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import JSON, Enum, ForeignKey, ForeignKeyConstraint, Index, String, Text, UniqueConstraint, text
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Enum,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    String,
+    Text,
+    UniqueConstraint,
+    text,
+)
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from api.database import Base, now
@@ -65,6 +76,7 @@ class Session(Base):
     all containers, 0 before it has its places: more than it asks for where a container was given a MIG device. While
     its share changes, `resize_milli` is what a container shall have, `before_milli` what it had (see `resizing`).
     `network` is the number of the network between its containers, None where it has one container or no places.
+    `sandbox` names the one that it was given, with the rules of then; `denied` counts the calls that it cost.
     """
 
     __tablename__ = "sessions"
@@ -104,6 +116,9 @@ class Session(Base):
     environment: Mapped[dict[str, str]] = mapped_column(JSON)
     mounts: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
     local_image: Mapped[bool] = mapped_column(default=False, server_default="0")
+    sandbox: Mapped[str] = mapped_column(String(20), default="", server_default=text("''"))
+    sandbox_rules: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list, server_default=text("'[]'"))
+    denied: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     created_by_cli: Mapped[bool] = mapped_column(default=False, server_default="0")
     state: Mapped[State] = mapped_column(_state, default=State.PENDING)
     since: Mapped[datetime] = mapped_column(default=now)

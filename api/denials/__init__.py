@@ -1,0 +1,1 @@
+"""Denials: the system calls that sandboxes denied to sessions."""

@@ -40,6 +40,7 @@ from appliance.agent.protocol import (
     Inventory,
 )
 from appliance.agent.settings import Settings
+from appliance.agent.watchdog import Watchdog
 from reservoir.errors import (
     ConflictError,
     ForbiddenError,
@@ -80,10 +81,13 @@ def make(settings: Settings, parts: Parts) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        parts.begin()
+        # first: Docker may take longer to tell its containers than systemd waits for a sign of life
+        alive = asyncio.create_task(Watchdog(parts.is_stuck).run())
+        # a container that was created before this agent ended is started by the next line
         parts.begin()
         await supervisor.rebuild()
         tasks = [
+            alive,
             asyncio.create_task(supervisor.watch()),
             asyncio.create_task(Reporter(settings, parts.inventory, supervisor).run()),
             *(asyncio.create_task(work) for work in parts.tasks()),

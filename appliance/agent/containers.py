@@ -16,12 +16,14 @@ from typing import Any
 from docker.types import DeviceRequest, HostConfig, LogConfig, Mount, Ulimit
 from pydantic import TypeAdapter
 
-from appliance.agent import cores, folders
+from appliance.agent import cores, folders, gang, runtime
+from appliance.agent.confinement import Confinement
 from appliance.agent.cores import NO_CORES, CoreGrant
 from appliance.agent.protocol import (
     ContainerSpec,
     ContainerState,
     ContainerStatus,
+    GangNetwork,
     GpuDevice,
     GpuGrant,
     belongs_to_system,
@@ -45,6 +47,7 @@ LABEL_ENFORCEMENT = "io.penstock.enforcement"
 LABEL_CORES = "io.penstock.cores"
 LABEL_CPU_MILLI = "io.penstock.cpu-milli"
 LABEL_PORTS = "io.penstock.ports"
+LABEL_NETWORK = "io.penstock.network"
 LABEL_DIGEST = "io.penstock.spec"
 
 FINAL = (ContainerStatus.EXITED, ContainerStatus.FAILED)
@@ -100,6 +103,8 @@ def check(
     problems = [*_unknown_gpus(spec, devices)]
     if problems:
         raise InputError.of(problems)
+    if spec.network:
+        gang.check(spec.network)
     live = [state for state in others if state.status not in FINAL]
     if len(live) >= MAX_CONTAINERS:
         raise ConflictError(
@@ -148,15 +153,17 @@ def creation(
     *,
     needs: Needs = NO_NEEDS,
     kind: Enforcement | None = None,
+    confinement: Confinement | None = None,
 ) -> dict[str, Any]:
     """Return the arguments with which docker's `create_container` makes the container of `spec`.
 
     `sources` are the folders of its mounts without links in them, where they have been made already. `needs` is what
-    its GPU shares need, which `kind` holds.
+    its GPU shares need, which `kind` holds; `confinement` is what its sandbox's filter has to know.
     """
     host = HostConfig(
         version=API_VERSION,
         init=True,
+        runtime=runtime.NAME if confinement else None,
         security_opt=["no-new-privileges"],
         # a session must not answer for its neighbours on the node's bridge
         cap_drop=["NET_RAW"],
@@ -179,15 +186,17 @@ def creation(
         device_requests=[DeviceRequest(device_ids=list(needs.nvidia), capabilities=[["gpu"]])]
         if needs.nvidia
         else None,
+        # these come first in the file: its own name is its address on the session's network, too
+        extra_hosts={name: str(address) for name, address in spec.network.hosts.items()} if spec.network else None,
     )
     return {
         "image": spec.image,
         "name": name_of(spec.id),
-        "hostname": spec.session_name,
+        "hostname": spec.network.name if spec.network else spec.session_name,
         # an entrypoint of our own also drops the image's command, which is what `command` means
         "entrypoint": spec.command,
         "command": spec.args or None,
-        "environment": _environment(spec, needs),
+        "environment": _environment(spec, needs, confinement),
         "labels": _labels(spec, granted, kind),
         "host_config": host,
     }
@@ -243,16 +252,25 @@ def ports_of(inspection: Mapping[str, Any]) -> list[int]:
     return _ports.validate_json(inspection["Config"]["Labels"].get(LABEL_PORTS, "[]"))
 
 
+def network_of(inspection: Mapping[str, Any]) -> GangNetwork | None:
+    """Return the network on which a container of ours meets the others of its session."""
+    text = inspection["Config"]["Labels"].get(LABEL_NETWORK)
+    return GangNetwork.model_validate_json(text) if text else None
+
+
 def address_of(inspection: Mapping[str, Any]) -> str:
-    """Return the address of a running container on its Docker network; empty where it has none."""
-    networks = inspection["NetworkSettings"]["Networks"].values()
-    return next((str(network["IPAddress"]) for network in networks if network["IPAddress"]), "")
+    """Return the address at which this node reaches a running container; empty where it has none."""
+    networks = inspection["NetworkSettings"]["Networks"].items()
+    reached = (network["IPAddress"] for name, network in networks if not gang.is_gang(name))
+    return next((str(address) for address in reached if address), "")
 
 
 def _labels(spec: ContainerSpec, granted: CoreGrant, kind: Enforcement | None) -> dict[str, str]:
     held = {LABEL_ENFORCEMENT: str(kind)} if kind else {}
+    meets = {LABEL_NETWORK: spec.network.model_dump_json()} if spec.network else {}
     return {
         **held,
+        **meets,
         LABEL_ID: spec.id,
         LABEL_SESSION: spec.session_id,
         LABEL_SESSION_NAME: spec.session_name,
@@ -266,7 +284,7 @@ def _labels(spec: ContainerSpec, granted: CoreGrant, kind: Enforcement | None) -
     }
 
 
-def _environment(spec: ContainerSpec, needs: Needs) -> dict[str, str]:
+def _environment(spec: ContainerSpec, needs: Needs, confinement: Confinement | None) -> dict[str, str]:
     ours = {
         "PENSTOCK_SESSION": spec.session_name,
         "PENSTOCK_PROJECT": spec.project,
@@ -275,7 +293,10 @@ def _environment(spec: ContainerSpec, needs: Needs) -> dict[str, str]:
     }
     # images for NVIDIA GPUs ask for all of them by default, and a user may too; a session gets what it was granted
     ours["NVIDIA_VISIBLE_DEVICES"] = "void"
-    return {**cores.threads(spec.cpu_milli), **spec.environment, **ours, **needs.environment}
+    # the runtime reads it, and takes it out again: nobody else may say what the sandbox is
+    confined = {runtime.VARIABLE: confinement.model_dump_json()} if confinement else {}
+    meets = gang.environment() if spec.network else {}
+    return {**cores.threads(spec.cpu_milli), **meets, **spec.environment, **ours, **confined, **needs.environment}
 
 
 def _unknown_gpus(spec: ContainerSpec, devices: Mapping[str, GpuDevice]) -> Iterable[Problem]:

@@ -14,12 +14,12 @@ import docker
 import requests
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
-from appliance.agent import containers, folders
+from appliance.agent import confinement, containers, folders, gang, runtime
 from appliance.agent.containers import Limits
 from appliance.agent.cores import CoreGrant
 from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus
 from appliance.agent.shares import Part
-from reservoir.errors import ConflictError, NotFoundError, PenstockError, UnavailableError
+from reservoir.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -77,11 +77,15 @@ def _translate(call: Callable[P, R]) -> Callable[P, R]:
 class Engine:
     """The Docker Engine of this node, limited to the containers that carry our label."""
 
-    def __init__(self, socket: Path, mount_roots: Sequence[Path], limits: Limits) -> None:
-        """Prepare for calls over `socket`; nothing is called yet. Mounts lie below `mount_roots`."""
+    def __init__(self, socket: Path, mount_roots: Sequence[Path], limits: Limits, listener: Path) -> None:
+        """Prepare for calls over `socket`; nothing is called yet. Mounts lie below `mount_roots`.
+
+        At `listener` sandboxes ask about what they deny.
+        """
         self.socket = socket
         self._mount_roots = mount_roots
         self._limits = limits
+        self._listener = listener
         self._api = docker.APIClient(base_url=f"unix://{socket}", version=containers.API_VERSION)
 
     @_translate
@@ -111,11 +115,20 @@ class Engine:
         """Create a container without starting it; one that was made from the same spec before is fine.
 
         A folder to mount that is not there yet is made; `part` is what its GPU shares need. Raises ImageMissingError
-        where the image must be pulled first.
+        where the image must be pulled first, InputError for a sandbox that this node cannot hold.
         """
+        confined = confinement.confinement_of(spec, self._listener)
+        if confined and runtime.NAME not in self._api.info()["Runtimes"]:
+            raise InputError(
+                "this node's container engine has no runtime that holds sandboxes",
+                where="sandbox",
+                cure="deploy the node again, or take the sandbox from the session's project, image or site",
+            )
         sources = [folders.make(Path(mount.source), self._mount_roots) for mount in spec.mounts]
         try:
-            arguments = containers.creation(spec, granted, sources, self._limits, needs=part.needs, kind=part.kind)
+            arguments = containers.creation(
+                spec, granted, sources, self._limits, needs=part.needs, kind=part.kind, confinement=confined
+            )
             self._api.create_container(**arguments)
         except ImageNotFound as error:
             raise ImageMissingError(_reason(error), where="image", cure="pull it") from error
@@ -218,6 +231,42 @@ class Engine:
     def exec_inspect(self, exec_id: str) -> dict[str, Any]:
         """Return what Docker knows of a command: `Running`, `ExitCode`, `Pid`."""
         return self._api.exec_inspect(exec_id)
+
+    @_translate
+    def networks(self) -> dict[int, Mapping[str, Any]]:
+        """Return the inspections of all networks between containers of a session, by their numbers."""
+        listed = self._api.networks(filters={"label": gang.LABEL})
+        return {int(each["Labels"][gang.LABEL]): each for each in listed}
+
+    @_translate
+    def make_network(self, arguments: Mapping[str, Any]) -> None:
+        """Make a network."""
+        self._api.create_network(**arguments)
+
+    @_translate
+    def remove_network(self, name: str) -> None:
+        """Remove a network; no error where it is gone. Raises ConflictError while containers run on it."""
+        try:
+            self._api.remove_network(name)
+        except NotFound:
+            return
+        except APIError as error:
+            if error.status_code != 403:
+                raise
+            raise ConflictError(_reason(error), where=name, cure="remove its containers first") from error
+
+    @_translate
+    def connect(self, identity: str, name: str, address: str) -> None:
+        """Give a container that does not run yet an address on a network; no error where it has been given it."""
+        container = containers.name_of(identity)
+        if name not in self._api.inspect_container(container)["NetworkSettings"]["Networks"]:
+            self._api.connect_container_to_network(container, name, ipv4_address=address)
+
+    @_translate
+    def default_bridge(self) -> str:
+        """Return the bridge on which every container is."""
+        options: dict[str, str] = self._api.inspect_network("bridge")["Options"]
+        return options["com.docker.network.bridge.name"]
 
     def close(self) -> None:
         """Close the connections to Docker."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Self
 
+from appliance.agent import containers
 from appliance.agent.cores import NO_CORES, CoreGrant
 from appliance.agent.protocol import ContainerState
 
@@ -29,3 +31,9 @@ class Known:
     nowhere: bool = False
     overtaken: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @classmethod
+    def of(cls, inspection: Mapping[str, Any], state: ContainerState) -> Self:
+        """Return what Docker's answer to `inspect` tells of a container of ours."""
+        digest, granted = containers.digest_label(inspection), containers.cores_of(inspection)
+        return cls(digest, state, granted, containers.ports_of(inspection))

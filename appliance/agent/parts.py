@@ -87,7 +87,6 @@ class Parts:
     images: Images
     terminal: Opener
     begin: Callable[[], None]
-    begin: Callable[[], None]
     tasks: Callable[[], Sequence[Coroutine[Any, Any, None]]]
     is_stuck: Callable[[], bool]
     close: Callable[[], None]

@@ -13,12 +13,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from appliance.agent import app, cores, inventory, upkeep
 from appliance.agent.containers import Limits
+from appliance.agent.denials import Teller
 from appliance.agent.engine import Engine
 from appliance.agent.forward import Forwarder
+from appliance.agent.gangs import Gangs
 from appliance.agent.images import Images
 from appliance.agent.kubernetes import build as kubernetes
 from appliance.agent.parts import Parts
 from appliance.agent.peer import common_name, server_context
+from appliance.agent.sandboxes import Gatekeeper
 from appliance.agent.settings import Settings
 from appliance.agent.supervisor import Supervisor
 from appliance.agent.terminal import Terminal
@@ -59,7 +62,8 @@ def serve(settings: Settings) -> None:
 
 def machine(settings: Settings) -> Parts:
     """Return the parts of an agent that runs containers on its own machine; raises PenstockError."""
-    engine = Engine(settings.docker_socket, settings.mount_roots, Limits(settings.pids_limit, _lockable_memory()))
+    limits = Limits(settings.pids_limit, _lockable_memory())
+    engine = Engine(settings.docker_socket, settings.mount_roots, limits, settings.sandbox_socket)
     kinds, node_cores = inventory.kinds(settings), cores.of_node()
     gpus = accelerators.discover(kinds)
     has = inventory.take(settings, engine.info(), gpus, node_cores)
@@ -74,12 +78,15 @@ def machine(settings: Settings) -> Parts:
         images,
         forwarder,
         shares=keeper.shares,
+        gangs=Gangs(engine, settings.address),
         near=gpus.near,
         node_cores=node_cores,
         mount_roots=settings.mount_roots,
     )
+    gatekeeper = Gatekeeper(settings.sandbox_socket)
 
     def close() -> None:
+        gatekeeper.close()
         keeper.close()
         engine.close()
 
@@ -88,9 +95,9 @@ def machine(settings: Settings) -> Parts:
         containers=supervisor,
         images=images,
         terminal=partial(Terminal, engine),
-        begin=lambda: None,
-        tasks=lambda: keeper.tasks(supervisor),
-        is_stuck=lambda: False,
+        begin=gatekeeper.start,
+        tasks=lambda: [*keeper.tasks(supervisor), Teller(settings, gatekeeper).run()],
+        is_stuck=keeper.arbiter.is_stuck,
         close=close,
     )
 

@@ -23,9 +23,10 @@ from appliance.agent import containers, cores, threads
 from appliance.agent.cores import CoreGrant
 from appliance.agent.engine import Engine, EngineAwayError, ImageMissingError
 from appliance.agent.forward import Forwarder
+from appliance.agent.gangs import Gangs
 from appliance.agent.images import Images, not_here
 from appliance.agent.known import Known
-from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant, Pull
+from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GangNetwork, GpuGrant, Pull
 from appliance.agent.shares import Shares
 from appliance.agent.threads import blocking
 from reservoir.errors import ConflictError, NotFoundError, PenstockError
@@ -51,6 +52,7 @@ class Supervisor:
         forwarder: Forwarder,
         *,
         shares: Shares,
+        gangs: Gangs,
         near: Mapping[str, frozenset[int]],
         node_cores: Sequence[int],
         mount_roots: Sequence[Path],
@@ -63,6 +65,7 @@ class Supervisor:
         self._images = images
         self._forwarder = forwarder
         self._shares = shares
+        self._gangs = gangs
         self._near = near
         self._cores = node_cores
         self._mount_roots = mount_roots
@@ -169,6 +172,8 @@ class Supervisor:
             await blocking(self._engine.remove, identity, grace_s)
             await self._forwarder.close(identity)
             await blocking(self._shares.release, identity)
+            # whoever learns that it is gone may give its network's number to another session
+            await blocking(self._gangs.leave, identity)
             if self._known.pop(identity, None):
                 self.changed.set()
         await self._settle()
@@ -208,18 +213,14 @@ class Supervisor:
             if state.status not in containers.FINAL:
                 self._shares.adopt(state.id, containers.kind_of(inspection), state.gpus)
             if known is None:
-                known = self._known[state.id] = Known(
-                    containers.digest_label(inspection),
-                    state,
-                    containers.cores_of(inspection),
-                    containers.ports_of(inspection),
-                )
+                known = self._known[state.id] = Known.of(inspection, state)
             if known.launching:
                 known.overtaken = True
             else:
-                await self._adopt(known, state)
+                await self._adopt(known, state, containers.network_of(inspection))
         for gone in settled:
             self._forget(gone)
+        await blocking(self._gangs.recover, found, self._known.__contains__)
         await blocking(self._shares.sweep, self._is_live)
         await self._settle()
         await blocking(self._shares.tidy)
@@ -238,11 +239,11 @@ class Supervisor:
         near = frozenset[int]().union(*(self._near.get(grant.uuid, ()) for grant in spec.gpus))
         return cores.choose(spec.cpu_milli, self._cores, held, near)
 
-    async def _adopt(self, known: Known, state: ContainerState) -> None:
+    async def _adopt(self, known: Known, state: ContainerState, network: GangNetwork | None) -> None:
         self._set(known, state)
-        if state.status is ContainerStatus.CREATING:
+        if state.status is known.state.status is ContainerStatus.CREATING:
             async with known.lock:
-                self._set(known, await blocking(self._engine.start, state.id))
+                self._set(known, await self._start(state.id, network))
         await self._hold(known.state, new=state.status is ContainerStatus.CREATING)
         self._set(known, known.state)
         await self._offer(known)
@@ -251,7 +252,7 @@ class Supervisor:
         try:
             part = await blocking(self._shares.prepare, spec.id, spec.gpus)
             await blocking(self._engine.create, spec, known.granted, part)
-            state = await blocking(self._engine.start, spec.id)
+            state = await self._start(spec.id, spec.network)
             await self._hold(state, new=True)
             # whoever learns that it runs learns its ports too
             await self._offer(known, state)
@@ -267,6 +268,17 @@ class Supervisor:
             raise
         except PenstockError as error:
             self._fail(known, error)
+
+    async def _start(self, identity: str, network: GangNetwork | None) -> ContainerState:
+        """Start a container on its network and return its state, which is `failed` where one of them refuses."""
+        try:
+            await blocking(self._gangs.join, identity, network)
+        except EngineAwayError:
+            raise
+        except PenstockError as error:
+            failed = {"status": ContainerStatus.FAILED, "error": str(error)}
+            return (await blocking(self._engine.state, identity)).model_copy(update=failed)
+        return await blocking(self._engine.start, identity)
 
     async def _pull_and_start(self, spec: ContainerSpec, known: Known) -> None:
         try:
@@ -296,6 +308,7 @@ class Supervisor:
             if self._known.get(identity) is known:
                 self._forget(identity)
                 self._begin(self._release(identity))
+                self._begin(blocking(self._gangs.leave, identity))
                 self.changed.set()
 
     async def _offer(self, known: Known, state: ContainerState | None = None) -> None:

@@ -10,7 +10,7 @@ from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerSta
 
 
 def put(client: httpx.Client, spec: ContainerSpec) -> httpx.Response:
-    return client.put(f"/v1/containers/{spec.id}", json=spec.model_dump())
+    return client.put(f"/v1/containers/{spec.id}", json=spec.model_dump(mode="json"))
 
 
 def launch(client: httpx.Client, spec: ContainerSpec) -> ContainerState:

@@ -18,6 +18,7 @@ from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerSta
 from appliance.agent.shares import Part
 from appliance.agent.supervisor import Supervisor
 from reservoir.errors import ConflictError, InputError, NotFoundError, UnavailableError
+from tests.fakes.node_networks import gangs
 from tests.unit.appliance.agent.test_shares import Node, grant
 from tests.unit.appliance.gpu.samples import GPU, SECOND
 
@@ -91,6 +92,7 @@ class Supervised:
             Images(engine),
             forwarder,
             shares=self.node.shares,
+            gangs=gangs(),
             near={},
             node_cores=(0,),
             mount_roots=[],

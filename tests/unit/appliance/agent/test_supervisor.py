@@ -20,6 +20,7 @@ from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerSta
 from appliance.agent.shares import Shares
 from appliance.agent.supervisor import Supervisor
 from appliance.gpu.devices import Gpus
+from tests.fakes.node_networks import gangs
 
 pytestmark = pytest.mark.anyio
 
@@ -96,7 +97,14 @@ def supervise(engine: FakeEngine) -> Supervisor:
     forwarder = Forwarder(ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1))
     shares = Shares(Gpus(), [], {}, [], Path("/nowhere"))
     return Supervisor(
-        real, Images(real), forwarder, shares=shares, near={}, node_cores=(0, 1), mount_roots=[Path("/srv")]
+        real,
+        Images(real),
+        forwarder,
+        shares=shares,
+        gangs=gangs(),
+        near={},
+        node_cores=(0, 1),
+        mount_roots=[Path("/srv")],
     )
 
 

@@ -1,0 +1,89 @@
+"""A node's Docker networks, VXLANs and packet rules in memory, as far as the networks between containers need them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from appliance.agent import gang
+from appliance.agent.gang import Command
+from appliance.agent.gangs import Gangs
+from reservoir.errors import ConflictError, PenstockError, ProcessError
+
+
+class NodeNetworks:
+    """What Docker and the kernel have. `mtu` is that of the way to other nodes; commands raise `refuses`."""
+
+    def __init__(self, mtu: int = 1500) -> None:
+        self.mtu = mtu
+        self.docker: dict[str, dict[str, Any]] = {}
+        self.connected: dict[str, tuple[str, str]] = {}
+        self.links: dict[str, dict[str, Any]] = {}
+        self.sends_to: dict[str, list[str]] = {}
+        self.rules: list[Command] = []
+        self.in_use: set[str] = set()
+        self.refuses: PenstockError | None = None
+
+    def networks(self) -> dict[int, Mapping[str, Any]]:
+        return {int(each["Labels"][gang.LABEL]): each for each in self.docker.values()}
+
+    def make_network(self, arguments: Mapping[str, Any]) -> None:
+        config = [{"Subnet": pool["Subnet"]} for pool in arguments["ipam"]["Config"]]
+        self.docker[arguments["name"]] = {
+            "Labels": arguments["labels"],
+            "Options": arguments["options"],
+            "IPAM": {"Config": config},
+        }
+
+    def remove_network(self, name: str) -> None:
+        if name in self.in_use:
+            raise ConflictError("it has active endpoints")
+        self.docker.pop(name, None)
+
+    def connect(self, identity: str, name: str, address: str) -> None:
+        assert name in self.docker
+        self.connected[identity] = (name, address)
+
+    def default_bridge(self) -> str:
+        return "docker0"
+
+    def run(self, command: Command) -> str:
+        """Do what iproute2 or iptables would."""
+        if self.refuses:
+            raise self.refuses
+        match command:
+            case ("ip", "-j", "route", "get", _):
+                return json.dumps([{"dev": "eth0"}])
+            case ("ip", "-j", "link", "show", "dev", device):
+                return json.dumps([{"ifname": device, "mtu": self.mtu}])
+            case ("ip", "-j", "-d", "link", "show", "type", "vxlan"):
+                return json.dumps(list(self.links.values()))
+            case ("ip", "link", "add", name, "mtu", mtu, "type", "vxlan", "id", number, "local", local, "dstport", port):
+                data = {"id": int(number), "local": local, "port": int(port)}
+                self.links[name] = {"ifname": name, "mtu": int(mtu), "linkinfo": {"info_data": data}}
+                self.sends_to[name] = []
+            case ("ip", "link", "set", name, "addrgenmode", "none", "master", bridge, "up"):
+                self.links[name]["master"] = bridge
+            case ("ip", "link", "del", name):
+                del self.links[name], self.sends_to[name]
+            case ("bridge", "-j", "fdb", "show", "dev", name):
+                return json.dumps([{"mac": "00:00:00:00:00:00", "dst": peer} for peer in self.sends_to[name]])
+            case ("bridge", "fdb", "append", _, "dev", name, "dst", peer):
+                self.sends_to[name].append(peer)
+            case ("bridge", "fdb", "del", _, "dev", name, "dst", peer):
+                self.sends_to[name].remove(peer)
+            case ("iptables", "-w", "-t", "raw", "-C", *rule):
+                if tuple(rule) not in self.rules:
+                    raise ProcessError("no such rule")
+            case ("iptables", "-w", "-t", "raw", "-I", *rule):
+                self.rules.append(tuple(rule))
+            case _:
+                raise AssertionError(command)
+        return ""
+
+
+def gangs(node: NodeNetworks | None = None) -> Gangs:
+    """Return the keeper of such networks on a node."""
+    node = node or NodeNetworks()
+    return Gangs(node, "192.0.2.1", node.run)

@@ -174,7 +174,7 @@ async def refused(answer: Any, status: int) -> dict[str, str]:
     return dict(errors[0])
 
 
-_template = b""
+_template: tuple[bytes, str] | None = None
 _applications: list[FastAPI] = []
 
 
@@ -183,42 +183,53 @@ def application(settings: Settings, database: Database, engine: NullEngine) -> F
     if not _applications:
         _applications.append(create_app(settings, database, engine, reconcile=False))
     set_up(_applications[0], settings, database, engine)
+    # nobody reports here by itself: a test says when a node is lost
+    _applications[0].state.manager._rules._began = float("inf")
     return _applications[0]
-
-
-async def migrated(database_url: str) -> Database:
-    """Return a database with this version's schema; the steps of a file's are taken once and copied from then on."""
-    global _template  # noqa: PLW0603 -- a cache of this process
-    scheme, _, path = database_url.partition(":///")
-    embedded = scheme.startswith("sqlite")
-    if embedded and _template:
-        await asyncio.to_thread(Path(path).write_bytes, _template)
-        return Database(database_url)
-    database = Database(database_url)
-    await schema.migrate(database)
-    if embedded:
-        await database.close()
-        _template = await asyncio.to_thread(Path(path).read_bytes)
-        database = Database(database_url)
-    return database
 
 
 @asynccontextmanager
 async def running_cluster(database_url: str, **changes: Any) -> AsyncIterator[Cluster]:
     """Give an application with an administrator; its reconcilers run when a test says so."""
     settings = Settings(database_url=database_url, trust_client_headers=True, **changes)
-    database = await migrated(database_url)
+    key = await _copied(database_url)
+    database = Database(database_url)
     engine = NullEngine()
     app = application(settings, database, engine)
-    # nobody reports here by itself: a test says when a node is lost
-    app.state.manager._rules._began = float("inf")
     cluster = Cluster(app, database, engine, settings, httpx.AsyncClient(), itertools.count(1))
-    cluster.admin = await cluster.user("admin", Role.ADMIN)
+    if key:
+        cluster.admin = cluster.client(key)
+    else:
+        await schema.migrate(database)
+        cluster.admin = await cluster.user("admin", Role.ADMIN)
     try:
         yield cluster
     finally:
         await cluster.admin.aclose()
         await database.close()
+
+
+async def _copied(database_url: str) -> str:
+    """Copy a file with this version's schema and an administrator, whose key is returned; empty where it is no file.
+
+    The file is made once: the steps of the schema and of a first login take longer than most tests.
+    """
+    global _template  # noqa: PLW0603 -- a cache of this process
+    scheme, _, path = database_url.partition(":///")
+    if not scheme.startswith("sqlite"):
+        return ""
+    if _template is None:
+        settings = Settings(database_url=f"{database_url}.template", trust_client_headers=True)
+        database = Database(settings.database_url)
+        await schema.migrate(database)
+        app = application(settings, database, NullEngine())
+        cluster = Cluster(app, database, NullEngine(), settings, httpx.AsyncClient(), itertools.count(1))
+        async with await cluster.user("admin", Role.ADMIN) as admin:
+            key = admin.headers["Authorization"].removeprefix("Bearer ")
+        await database.close()
+        _template = (await asyncio.to_thread(Path(f"{path}.template").read_bytes), key)
+    await asyncio.to_thread(Path(path).write_bytes, _template[0])
+    return _template[1]
 
 
 @pytest.fixture

@@ -19,6 +19,9 @@ enum { MEASURED = 4, SURE = 2 };
 static atomic_int gpus[DEVICES];
 static pthread_mutex_t creating = PTHREAD_MUTEX_INITIALIZER;
 
+/* How many green contexts there are. */
+static atomic_int greens;
+
 static bool ask_gpu(CUdevice device, int *gpu)
 {
     CUuuid uuid;
@@ -59,6 +62,17 @@ int psg_device_of_gpu(int gpu)
     return -1;
 }
 
+/* What is allocated in a green context belongs to the primary one that it is a part of. */
+static uint64_t owner_of(CUcontext current)
+{
+    struct psg_entry name, green;
+    uint64_t context = (uint64_t)(uintptr_t)current;
+    if (atomic_load_explicit(&greens, memory_order_relaxed) && psg_table_get(PSG_GREEN_NAME, context, &name) &&
+        psg_table_get(PSG_GREEN, name.owner, &green))
+        return green.owner;
+    return context;
+}
+
 int psg_gpu_here(uint64_t *context)
 {
     CUdevice device;
@@ -67,7 +81,7 @@ int psg_gpu_here(uint64_t *context)
         return -1;
     if (context) {
         REAL(cuCtxGetCurrent, &current);
-        *context = (uint64_t)(uintptr_t)current;
+        *context = owner_of(current);
     }
     return psg_gpu_of_device(device);
 }
@@ -75,6 +89,7 @@ int psg_gpu_here(uint64_t *context)
 void psg_context_forget(void)
 {
     creating = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    atomic_store(&greens, 0);
 }
 
 EXPORT CUresult cuInit(unsigned int flags)
@@ -224,6 +239,74 @@ LEAVES_PRIMARY(cuDevicePrimaryCtxRelease)
 LEAVES_PRIMARY(cuDevicePrimaryCtxRelease_v2)
 LEAVES_PRIMARY(cuDevicePrimaryCtxReset)
 LEAVES_PRIMARY(cuDevicePrimaryCtxReset_v2)
+
+/* Green contexts -------------------------------------------------------------------------------------------------- */
+
+/* A green context keeps the primary one of its device, which is made where it was not there. */
+static CUresult create_green(CUgreenCtx *green, CUdevResourceDesc part, CUdevice device, unsigned int flags, int gpu)
+{
+    CUcontext primary;
+    CUresult result = retain(&primary, device, gpu);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = REAL(cuGreenCtxCreate, green, part, device, flags);
+    if (result == CUDA_SUCCESS && psg_table_put(&(struct psg_entry){.kind = PSG_GREEN, .gpu = (int16_t)gpu,
+                                                                    .key = (uint64_t)(uintptr_t)*green,
+                                                                    .owner = (uint64_t)(uintptr_t)primary,
+                                                                    .count = (uint32_t)device}))
+        atomic_fetch_add(&greens, 1);
+    REAL(cuDevicePrimaryCtxRelease_v2, device);
+    forget_inactive(device);
+    return result;
+}
+
+EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc part, CUdevice device, unsigned int flags)
+{
+    int gpu = psg_depth == 0 && psg_limited() ? psg_gpu_of_device(device) : -1;
+    if (gpu < 0 || !green)
+        return REAL(cuGreenCtxCreate, green, part, device, flags);
+    if (!psg_registered())
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    pthread_mutex_lock(&creating);
+    CUresult result = create_green(green, part, device, flags, gpu);
+    pthread_mutex_unlock(&creating);
+    return result;
+}
+
+EXPORT CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
+{
+    struct psg_entry known;
+    CUresult result = REAL(cuCtxFromGreenCtx, context, green);
+    if (result == CUDA_SUCCESS && psg_depth == 0 && psg_table_get(PSG_GREEN, (uint64_t)(uintptr_t)green, &known))
+        psg_table_put(&(struct psg_entry){.kind = PSG_GREEN_NAME, .key = (uint64_t)(uintptr_t)*context,
+                                          .gpu = known.gpu, .owner = known.key});
+    return result;
+}
+
+static void forget_name(const struct psg_entry *entry)
+{
+    (void)entry;
+}
+
+EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green)
+{
+    struct psg_entry entry;
+    if (psg_depth > 0 || !psg_limited() || !psg_table_take(PSG_GREEN, (uint64_t)(uintptr_t)green, &entry))
+        return REAL(cuGreenCtxDestroy, green);
+    pthread_mutex_lock(&creating);
+    psg_stream_gone(NULL);
+    CUresult result = REAL(cuGreenCtxDestroy, green);
+    if (result == CUDA_SUCCESS) {
+        psg_table_sweep(PSG_GREEN_NAME, entry.key, forget_name);
+        psg_recordings_gone(entry.key);
+        atomic_fetch_sub(&greens, 1);
+        forget_inactive((CUdevice)entry.count);
+    } else {
+        psg_table_put(&entry);
+    }
+    pthread_mutex_unlock(&creating);
+    return result;
+}
 
 /* Other contexts -------------------------------------------------------------------------------------------------- */
 

@@ -39,6 +39,8 @@ CUresult cuCtxDetach(CUcontext context);
     USE(cuGraphMemAllocNodeGetParams) \
     USE(cuGraphChildGraphNodeGetGraph) \
     USE(cuStreamGetCtx)              \
+    USE(cuStreamGetDevice)           \
+    USE(cuStreamGetGreenCtx)         \
     USE(cuStreamIsCapturing)         \
     USE(cuThreadExchangeStreamCaptureMode) \
     USE(cuStreamQuery)

@@ -5,32 +5,10 @@
 #include "record.h"
 #include "shim.h"
 
-static int gpu_of_stream(CUstream stream)
-{
-    CUcontext context;
-    if (psg_depth > 0 || REAL(cuStreamGetCtx, stream, &context) != CUDA_SUCCESS ||
-        REAL(cuCtxPushCurrent_v2, context) != CUDA_SUCCESS)
-        return -1;
-    int gpu = psg_gpu_here(NULL);
-    REAL(cuCtxPopCurrent_v2, &context);
-    return gpu;
-}
-
-/* A stream says where its work runs, a default stream only by the context that is current. */
-static int gpu_of_launch(CUstream stream)
-{
-    CUdevice device;
-    int gpu = psg_gpu_here(NULL);
-    if (gpu >= 0 || psg_depth > 0 || !psg_limited() || !stream || stream == CU_STREAM_LEGACY ||
-        stream == CU_STREAM_PER_THREAD || REAL(cuCtxGetDevice, &device) == CUDA_SUCCESS)
-        return gpu;
-    return gpu_of_stream(stream);
-}
-
 #define LAUNCHES(symbol, parameters, stream, ...)                    \
     EXPORT CUresult symbol parameters                                \
     {                                                                \
-        int gpu = gpu_of_launch(stream);                             \
+        int gpu = psg_gpu_of_stream(stream);                             \
         if (gpu >= 0)                                                \
             psg_admit(gpu, stream);                                  \
         return REAL(symbol, __VA_ARGS__);                            \
@@ -62,7 +40,7 @@ LAUNCHES(cuLaunchGridAsync, (CUfunction function, int width, int height, CUstrea
 EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned int devices, unsigned int flags)
 {
     for (unsigned i = 0; psg_limited() && launches && i < devices; i++) {
-        int gpu = gpu_of_stream(launches[i].hStream);
+        int gpu = psg_gpu_of_stream(launches[i].hStream);
         if (gpu >= 0)
             psg_admit(gpu, launches[i].hStream);
     }
@@ -72,7 +50,7 @@ EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launche
 #define LAUNCHES_GRAPH(symbol, used_stream)                          \
     EXPORT CUresult symbol(CUgraphExec executable, CUstream stream)  \
     {                                                                \
-        int gpu = gpu_of_launch(used_stream);                        \
+        int gpu = psg_gpu_of_stream(used_stream);                        \
         struct psg_graph_run run = {.gpu = -1};                      \
         bool runs = !psg_recorded(used_stream);                      \
         if (gpu >= 0 && runs)                                        \

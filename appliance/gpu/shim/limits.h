@@ -7,7 +7,6 @@
 
 const char *psg_limits_path(void);
 const char *psg_account_path(void);
-uint32_t psg_gpus(void);
 bool psg_limits_readable(void);
 void psg_limits_after_fork(void);
 

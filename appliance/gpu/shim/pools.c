@@ -209,14 +209,12 @@ static CUresult end(int gpu, CUmemoryPool handle, CUresult result, CUdeviceptr *
     return result;
 }
 
-/* The pool from which memory of the current device comes; null: there are no pools here. */
-static CUmemoryPool pool_here(int *gpu)
+/* The pool from which memory comes that is allocated on a stream; null: there are no pools here. */
+static CUmemoryPool pool_of(CUstream stream, int *gpu)
 {
     CUmemoryPool handle = NULL;
-    CUdevice device;
-    *gpu = psg_gpu_here(NULL);
-    if (*gpu < 0 || REAL(cuCtxGetDevice, &device) != CUDA_SUCCESS ||
-        REAL(cuDeviceGetMemPool, &handle, device) != CUDA_SUCCESS)
+    int device = psg_depth == 0 && psg_limited() ? psg_device_of_stream(stream) : -1;
+    if (psg_gpu_of_device(device) < 0 || REAL(cuDeviceGetMemPool, &handle, device) != CUDA_SUCCESS)
         return NULL;
     *gpu = psg_gpu_of_pool(handle);
     return handle;
@@ -225,8 +223,8 @@ static CUmemoryPool pool_here(int *gpu)
 #define ALLOCATES(symbol)                                            \
     EXPORT CUresult symbol(CUdeviceptr *pointer, size_t size, CUstream stream) \
     {                                                                \
-        int gpu;                                                     \
-        CUmemoryPool pool = pool_here(&gpu);                         \
+        int gpu = -1;                                                \
+        CUmemoryPool pool = pool_of(stream, &gpu);                   \
         if (!pool || gpu < 0)                                        \
             return REAL(symbol, pointer, size, stream);              \
         if (!begin(gpu, pool, size))                                 \

@@ -56,12 +56,11 @@ static uint64_t key_of(CUstream stream)
 
 static struct psg_entry begin(CUstream stream)
 {
-    CUcontext context = NULL;
-    REAL(cuStreamGetCtx, stream, &context);
+    uint64_t context = psg_context_of_stream(stream);
     pthread_mutex_lock(&asking);
     atomic_fetch_add(&recordings, 1);
     pthread_mutex_unlock(&asking);
-    return (struct psg_entry){.kind = PSG_RECORDING, .key = key_of(stream), .owner = (uint64_t)(uintptr_t)context};
+    return (struct psg_entry){.kind = PSG_RECORDING, .key = key_of(stream), .owner = context};
 }
 
 static void end(const struct psg_entry *recording)

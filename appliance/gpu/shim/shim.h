@@ -32,6 +32,7 @@ bool psg_registered(void);
 /* The number of the GPU with this UUID, whatever its prefix; -1: no limit for it. */
 int psg_gpu_of_uuid(const char *text);
 const char *psg_uuid_of_gpu(int gpu);
+uint32_t psg_gpus(void);
 uint64_t psg_memory_limit(int gpu);
 uint32_t psg_compute_mode(int gpu);
 
@@ -70,6 +71,8 @@ enum psg_kind {
     PSG_MAPPING,
     PSG_CONTEXT,
     PSG_PRIMARY,
+    PSG_GREEN,
+    PSG_GREEN_NAME,
     PSG_NODE,
     PSG_EXECUTABLE,
     PSG_POOLED,
@@ -104,6 +107,14 @@ void psg_table_stay(uint64_t owner);
 int psg_gpu_of_device(int device);
 int psg_gpu_here(uint64_t *context);
 int psg_device_of_gpu(int gpu);
+
+/* stream.c -------------------------------------------------------------------------------------------------------- */
+
+/* The device, or the GPU, on which the work of a stream runs, and the context that it goes with; -1, or 0: nobody can tell.
+ * No GPU is told where it is not limited, or where the driver itself is calling. */
+int psg_device_of_stream(void *stream);
+int psg_gpu_of_stream(void *stream);
+uint64_t psg_context_of_stream(void *stream);
 
 /* pools.c --------------------------------------------------------------------------------------------------------- */
 

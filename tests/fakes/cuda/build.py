@@ -16,6 +16,7 @@ STATE = ("settings.c", "machine.c", "groups.c")
 DRIVER = (
     "driver.c",
     "contexts.c",
+    "greens.c",
     "memory.c",
     "arrays.c",
     "pools.c",

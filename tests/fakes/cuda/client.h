@@ -15,6 +15,10 @@
     X(cuCtxDestroy, cuCtxDestroy_v2, 4000)                                                                             \
     X(cuCtxSetCurrent, cuCtxSetCurrent, 4000)                                                                          \
     X(cuCtxGetCurrent, cuCtxGetCurrent, 4000)                                                                          \
+    X(cuGreenCtxCreate, cuGreenCtxCreate, 12040)                                                                       \
+    X(cuGreenCtxDestroy, cuGreenCtxDestroy, 12040)                                                                     \
+    X(cuGreenCtxStreamCreate, cuGreenCtxStreamCreate, 12050)                                                           \
+    X(cuCtxFromGreenCtx, cuCtxFromGreenCtx, 12040)                                                                     \
     X(cuCtxSynchronize, cuCtxSynchronize, 2000)                                                                        \
     X(cuMemGetInfo, cuMemGetInfo_v2, 3020)                                                                             \
     X(cuMemAlloc, cuMemAlloc_v2, 3020)                                                                                 \

@@ -31,6 +31,7 @@ struct CUctx_st {
     int device;   /* as CUDA_VISIBLE_DEVICES numbers it */
     int primary, references, alive;
     unsigned version;
+    struct CUctx_st *part_of; /* a green context's primary one, which owns what is allocated */
     uint64_t tail;     /* when the work of the context is done, streams included */
     unsigned long long id;
 };

@@ -13,7 +13,8 @@
  * FAKE_GPU_CUDA        version of CUDA that the driver brings (default 12040)
  * FAKE_GPU_MIG         instances, such as "0:1g.10gb*3+3g.40gb,1:": MIG is on for the GPUs named, off for others
  * FAKE_GPU_CONTEXT_MIB memory that a context takes by itself (default 0)
- * FAKE_GPU_FAULT       "cuMemAlloc_v2:3:2": the third call of cuMemAlloc_v2 in a process fails with code 2; more by commas
+ * FAKE_GPU_FAULT       "cuMemAlloc_v2:3:2": the third call of cuMemAlloc_v2 in a process fails with code 2, every call
+ *                      where it is 0; more by commas
  * FAKE_GPU_PROCESSES   a file that NVML reads at each call: lines "gpu pid bytes per-cent" of processes beside the driver's
  * FAKE_GPU_QUERIES     a file to which the driver appends each query of its functions: "symbol,version,flags"
  * FAKE_GPU_INIT        the code that initialisation of NVML returns (default 0), such as 9 for a driver that is not loaded

@@ -31,7 +31,7 @@ block *driver_add(CUdeviceptr address, uint64_t bytes, block_kind kind, unsigned
     made->bytes = bytes;
     made->kind = kind;
     made->gpu = gpu;
-    made->context = driver_context();
+    made->context = driver_context() && driver_context()->part_of ? driver_context()->part_of : driver_context();
     made->next = *head;
     return *head = made;
 }

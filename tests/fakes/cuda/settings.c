@@ -107,7 +107,8 @@ int machine_fault(const char *function)
 {
     machine();
     for (unsigned index = 0; index < fault_count; index++)
-        if (strcmp(faults[index].function, function) == 0 && atomic_fetch_add(&faults[index].seen, 1) + 1 == faults[index].call)
+        if (strcmp(faults[index].function, function) == 0 &&
+            (faults[index].call == 0 || atomic_fetch_add(&faults[index].seen, 1) + 1 == faults[index].call))
             return faults[index].code;
     return 0;
 }

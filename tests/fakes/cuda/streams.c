@@ -9,6 +9,7 @@
 #define MOST_THREADS 16
 
 static CUstream streams[STREAMS];
+static CUgreenCtx greens[STREAMS];
 static int made;
 
 CUstream stream_named(unsigned long long name)
@@ -99,6 +100,17 @@ CUresult stream_command(const char *word, const unsigned long long *n)
         made = (int)n[0] >= made ? (int)n[0] + 1 : made;
         return p_cuStreamCreate(&streams[n[0]], 0);
     }
+    if (same(word, "green"))
+        return p_cuGreenCtxCreate(&greens[n[0]], NULL, (int)n[1], CU_GREEN_CTX_DEFAULT_STREAM);
+    if (same(word, "greenfree"))
+        return p_cuGreenCtxDestroy(greens[n[0]]);
+    if (same(word, "greencurrent")) {
+        CUcontext context;
+        CUresult code = p_cuCtxFromGreenCtx(&context, greens[n[0]]);
+        return code != CUDA_SUCCESS ? code : p_cuCtxSetCurrent(context);
+    }
+    if (same(word, "greenstream"))
+        return p_cuGreenCtxStreamCreate(&streams[n[0]], greens[n[1]], CU_STREAM_NON_BLOCKING, 0);
     if (same(word, "streamfree"))
         return p_cuStreamDestroy(streams[n[0]]);
     if (same(word, "capture"))

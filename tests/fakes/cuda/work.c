@@ -175,12 +175,15 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned Flags)
 CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
 {
     *pctx = driver_stream_context(hStream);
-    return check(hStream);
+    /* newer functions tell of these */
+    return named(hStream) && (*pctx)->part_of != NULL ? CUDA_ERROR_NOT_SUPPORTED : check(hStream);
 }
 
 CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
 {
-    CUresult code = check(hStream);
+    CUresult code;
+    FAULT();
+    code = check(hStream);
     if (code == CUDA_SUCCESS)
         *device = driver_stream_context(hStream)->device;
     return code;

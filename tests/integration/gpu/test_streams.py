@@ -10,11 +10,12 @@ import pytest
 from appliance.gpu.kinds import Compute
 from appliance.gpu.timetable import Tenant as Claim
 from appliance.gpu.timetable import plan
-from tests.fakes.cuda.clients import Client, Tenant, gpu_uuid
+from tests.fakes.cuda.clients import GIB, MIB, OUT_OF_MEMORY, Client, Tenant, gpu_uuid
 
 Make = Callable[..., Tenant]
 PERIOD_NS = 100_000_000
 MILLISECOND = 1_000_000
+NOT_SUPPORTED = 801
 INVALIDATED = 901
 WRONG_THREAD = 908
 
@@ -79,6 +80,41 @@ def test_a_stream_says_where_it_runs_when_no_context_is_current(tenant: Make) ->
     with share.ready() as client:
         client.must("kernel 0 none", "stream 0", "current 9", "launchon 0 0")
         assert share.total().launches == 1
+
+
+@pytest.mark.parametrize("call", ["launchon 0 0", "asyncon 0 1000 0"], ids=["launch", "allocation"])
+@pytest.mark.parametrize("way", ["proc:0", "proc:2", "dlsym"])
+@pytest.mark.parametrize("old", [False, True], ids=["", "driver before 12.8"])
+def test_work_on_streams_of_green_contexts_counts_where_no_context_is_current(
+    tenant: Make, call: str, way: str, old: bool
+) -> None:
+    hidden = {"FAKE_GPU_FAULT": f"cuStreamGetDevice:0:{NOT_SUPPORTED}"} if old else {}
+    share = timed(tenant, settings=hidden)
+    with share.ready(way) as client:
+        client.must("kernel 0 none", "green 0 0", "greenstream 0 0", "current 9", call)
+        total = share.total()
+        assert (total.launches, total.used_bytes > 0) == ((1, False) if call.startswith("launch") else (0, True))
+        assert total.used_bytes == share.machine.used()
+
+
+def test_memory_of_a_green_context_is_that_of_its_device_and_goes_with_the_primary_context(tenant: Make) -> None:
+    share = tenant(10 * MIB, settings={"FAKE_GPU_CONTEXT_MIB": "4"})
+    with share.client() as client:
+        client.must("init", "green 0 0", "green 1 0", "greencurrent 0", f"malloc 0 {2 * MIB}")
+        assert share.used() == share.machine.used() == 6 * MIB
+        assert client.do(f"malloc 1 {5 * MIB}").code == OUT_OF_MEMORY
+        client.must("greenfree 0")
+        assert share.used() == share.machine.used() == 6 * MIB, "the other one keeps the primary context"
+        client.must("current 9", "greenfree 1")
+        assert share.used() == share.machine.used() == 0
+
+
+def test_a_stream_says_on_which_of_several_gpus_it_works(tenant: Make) -> None:
+    share = tenant(GIB, GIB, gpus=2)
+    with share.ready() as client:
+        client.must("stream 0", "primary 1 1", "asyncon 0 1000 0")
+        assert (share.used(0), share.used(1)) == (share.machine.used(0), share.machine.used(1))
+        assert share.used(0) > 0
 
 
 def test_threads_that_meet_a_pool_together_count_it_once(tenant: Make) -> None:

@@ -83,7 +83,7 @@ class Rules:
 
 def check(spec: ContainerSpec, rules: Rules) -> None:
     """Refuse what a cluster can never run, with every reason; raises InputError."""
-    if problems := [*_shares(spec), *_mounts(spec, rules)]:
+    if problems := [*_shares(spec), *_mounts(spec, rules), *_missing(spec)]:
         raise InputError.of(problems)
 
 
@@ -246,6 +246,15 @@ def _mounts(spec: ContainerSpec, rules: Rules) -> Iterable[Problem]:
             )
         if belongs_to_system(mount.target) or ".." in PurePosixPath(mount.target).parts:
             yield Problem(f"mounts.{position}.target", f"{mount.target} belongs to the system", "choose another folder")
+
+
+def _missing(spec: ContainerSpec) -> Iterable[Problem]:
+    cure = "use a resource group without the cluster"
+    if spec.sandbox is not None:
+        yield Problem("sandbox", "a Kubernetes cluster does not hold the sandboxes of sessions", cure)
+    if spec.network is not None:
+        reason = "a Kubernetes cluster does not have the networks between the containers of a session"
+        yield Problem("network", reason, f"ask for one container, or {cure}")
 
 
 def _claim(source: PurePosixPath, rules: Rules) -> Claim | None:

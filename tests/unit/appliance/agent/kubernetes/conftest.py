@@ -1,0 +1,86 @@
+"""A cluster without sockets: the fake one answers httpx itself."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from appliance.agent.kubernetes.client import Client
+from appliance.agent.kubernetes.cluster import Cluster, base_inventory
+from appliance.agent.kubernetes.pods import Rules
+from appliance.agent.protocol import ContainerSpec
+from tests.fakes.kubernetes import RESOURCE, FakeKubernetes
+
+RULES = Rules(node="k8s1", resource=RESOURCE)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def fake() -> FakeKubernetes:
+    """Two machines with two GPUs each."""
+    fake = FakeKubernetes()
+    for name in ("left", "right"):
+        fake.add_node(name, cpu="4", memory="16Gi", gpus=2)
+    return fake
+
+
+@pytest.fixture
+async def client(fake: FakeKubernetes, tmp_path: Path) -> AsyncIterator[Client]:
+    """A client that shows the token in `tmp_path`."""
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    transport = httpx.MockTransport(fake.handle)
+    client = Client("https://cluster", token, ssl.create_default_context(), namespace="penstock", transport=transport)
+    yield client
+    await client.close()
+
+
+def make_cluster(client: Client, *, rules: Rules = RULES, schedule_s: float = 0.3) -> Cluster:
+    """Return a cluster of which nothing is known yet."""
+    base = base_inventory("k8s1", region="", switch="", started_at=datetime.now(UTC))
+    return Cluster(client, rules, base, schedule_s)
+
+
+@pytest.fixture
+async def cluster(client: Client) -> AsyncIterator[Cluster]:
+    """A cluster that is followed."""
+    cluster = make_cluster(client)
+    await cluster.rebuild()
+    task = asyncio.create_task(cluster.watch())
+    yield cluster
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition: Callable[[], Any]) -> Any:
+    """Wait until a condition holds, and return what it gave."""
+    async with asyncio.timeout(5):
+        # what is waited for is told by nobody
+        while not (value := condition()):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    return value
+
+
+def make(*places: str, **changes: Any) -> ContainerSpec:
+    """Return a spec that was granted places for GPUs."""
+    wanted: dict[str, Any] = {
+        "id": "c1",
+        "session_id": "s1",
+        "session_name": "train",
+        "project": "team-a",
+        "user": "kim",
+        "image": "python:3.11",
+        "gpus": [{"uuid": place, "index": index, "milli": 1000} for index, place in enumerate(places)],
+    }
+    return ContainerSpec.model_validate(wanted | changes)

@@ -14,7 +14,7 @@ from starlette.routing import Mount
 
 from api import callers, passwords
 from api.callers import Known
-from api.database import Database, database_of, now
+from api.database import Database, now
 from api.identity import Identity, refusal
 from api.policy import Action
 from api.settings import Settings
@@ -101,24 +101,23 @@ async def guard(connection: HTTPConnection) -> None:
     connection.state.known = known
 
 
-def settings_of(connection: HTTPConnection) -> Settings:
+async def settings_of(connection: HTTPConnection) -> Settings:
     """Return the application's settings."""
-    settings: Settings = connection.app.state.settings
-    return settings
+    return _settings(connection)
 
 
-def known_of(connection: HTTPConnection) -> Known:
+async def known_of(connection: HTTPConnection) -> Known:
     """Return what `guard` has found of the caller, with the login or key used."""
     known: Known = connection.state.known
     return known
 
 
-def caller_of(connection: HTTPConnection) -> Identity:
+async def caller_of(connection: HTTPConnection) -> Identity:
     """Return the caller that `guard` has identified."""
-    return known_of(connection).identity
+    return (await known_of(connection)).identity
 
 
-def agent_of(connection: HTTPConnection) -> str:
+async def agent_of(connection: HTTPConnection) -> str:
     """Return the name of the node whose agent calls, as `guard` has found it."""
     agent: str = connection.state.agent
     return agent
@@ -130,7 +129,7 @@ Agent = Annotated[str, Depends(agent_of)]
 SettingsOf = Annotated[Settings, Depends(settings_of)]
 
 
-def require_admin(caller: Caller) -> Identity:
+async def require_admin(caller: Caller) -> Identity:
     """Return the caller; raises ForbiddenError unless it is an administrator of the whole site."""
     if not caller.is_admin:
         raise ForbiddenError("only an administrator may do this", cure="ask an administrator")
@@ -148,8 +147,13 @@ def csrf_token(secret: str) -> str:
     return hmac.new(secret.encode(), b"csrf", hashlib.sha256).hexdigest()
 
 
+def _settings(connection: HTTPConnection) -> Settings:
+    settings: Settings = connection.app.state.settings
+    return settings
+
+
 async def _identify(connection: HTTPConnection) -> Known:
-    database: Database = database_of(connection)
+    database: Database = connection.app.state.database
     scheme, _, key = connection.headers.get("authorization", "").partition(" ")
     cookie = connection.cookies.get(COOKIE)
     known: Known | None = None
@@ -161,7 +165,7 @@ async def _identify(connection: HTTPConnection) -> Known:
         if connection.scope.get("endpoint") not in _for_the_edge:
             _check_page(connection, cookie)
         async with database.reading() as db:
-            idle_s = settings_of(connection).login_idle_s
+            idle_s = _settings(connection).login_idle_s
             known = await callers.by_cookie(db, passwords.fingerprint(cookie), at, idle_s)
     if known is None:
         raise UnauthenticatedError("the caller is not signed in", cure="sign in, or send a valid API key")
@@ -203,7 +207,7 @@ def agent_of_certificate(connection: HTTPConnection) -> str:
     """Return the name in an agent's certificate; raises UnauthenticatedError where there is none."""
     name = getattr(connection.state, "certificate_name", "")
     headers = connection.headers
-    if not name and settings_of(connection).trusts_client_headers and headers.get("x-client-verify") == "SUCCESS":
+    if not name and _settings(connection).trusts_client_headers and headers.get("x-client-verify") == "SUCCESS":
         name = headers.get("x-client-name", "")
     if not name:
         raise UnauthenticatedError(

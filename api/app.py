@@ -18,6 +18,7 @@ from api.domains import endpoints as domains
 from api.engine.base import Engine
 from api.groups import endpoints as groups
 from api.images import endpoints as images
+from api.lists import Texts
 from api.logins import endpoints as logins
 from api.nodes import endpoints as nodes
 from api.nodes.fleet import Fleet
@@ -82,6 +83,7 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine)
     app.state.heartbeats = Heartbeats()
     app.state.fleet = Fleet()
     app.state.apps = Directory()
+    app.state.texts = Texts()
     app.state.manager = Manager(database, engine, app.state.heartbeats, settings)
 
 

@@ -35,6 +35,8 @@ CAPACITY_LOCK = 0x50454E54
 
 SERVICES_LOCK = 0x50454E56
 """Key of the advisory lock that a transaction holds while it gives a session its addresses at the edge."""
+NETWORKS_LOCK = 0x50454E57
+"""Key of the advisory lock that a transaction holds while it gives sessions the numbers of their networks."""
 
 
 Begin = Callable[[], AbstractAsyncContextManager[AsyncSession]]
@@ -190,7 +192,8 @@ async def exclusively(db: AsyncSession, key: int) -> None:
         await db.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
 
 
-def database_of(connection: HTTPConnection) -> Database:
+# What requests depend on is made by coroutines, however short: FastAPI hands all else to threads, where it waits.
+async def database_of(connection: HTTPConnection) -> Database:
     """Return the application's database."""
     database: Database = connection.app.state.database
     return database

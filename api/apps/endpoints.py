@@ -45,7 +45,7 @@ class EdgeRoute(APIRoute):
         return answer
 
 
-def directory_of(connection: HTTPConnection) -> Directory:
+async def directory_of(connection: HTTPConnection) -> Directory:
     """Return the application's directory of apps."""
     directory: Directory = connection.app.state.apps
     return directory

@@ -18,7 +18,7 @@ from api.sessions.views import WaitingView
 router = APIRouter(prefix="/scheduler", tags=["scheduler"])
 
 
-def loop_of(connection: HTTPConnection) -> Loop:
+async def loop_of(connection: HTTPConnection) -> Loop:
     """Return the application's scheduler."""
     loop: Loop = connection.app.state.manager.loop
     return loop

@@ -6,8 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from hashlib import sha256
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Header, Query, Response, WebSocket
@@ -15,17 +14,19 @@ from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.requests import HTTPConnection
 
+from api import lists
 from api.access import Caller, SettingsOf, action, caller_of, guard
 from api.database import Database, DatabaseOf, Reading, Transaction
 from api.engine.base import Engine
 from api.identity import Identity
+from api.lists import TextsOf
 from api.model import NamePath, NameQuery, Text
 from api.policy import Action
 from api.projects import service as projects
 from api.reconcilers.manager import WakeAfterwards
-from api.sessions import overview, relay, resizing, service, submission
+from api.sessions import overview, pages, relay, resizing, service, submission
 from api.sessions.models import Session, State
-from api.sessions.overview import Filters
+from api.sessions.pages import Filters
 from api.sessions.relay import LogStream
 from api.sessions.schemas import BatchRequest, Extension, SessionChange, SessionRequest
 from api.sessions.submission import Site
@@ -40,18 +41,10 @@ PAGE = 200
 MAX_PAGE = 1000
 """How many sessions an answer has unless it is said, and at most."""
 
-STRING = {"type": "string"}
-NEXT_HEADERS: dict[str, Any] = {
-    "X-Next": {"description": "Send it as `after` to get what follows; absent on the last page", "schema": STRING},
-    "ETag": {"description": "Changes with the answer", "schema": STRING},
-}
-NOT_MODIFIED: dict[str, Any] = {"description": "As it was: the ETag is that of If-None-Match"}
-
 _command = TypeAdapter(list[Text])
-_views = TypeAdapter(list[SessionView])
 
 
-def site_of(connection: HTTPConnection) -> Site:
+async def site_of(connection: HTTPConnection) -> Site:
     """Return what submissions are checked against."""
     return Site(connection.app.state.settings, connection.app.state.fleet)
 
@@ -78,13 +71,14 @@ async def submit_sessions(
     return await overview.views(db, ids, site.settings.apps_url)
 
 
-@router.get("", response_model=list[SessionView], responses={200: {"headers": NEXT_HEADERS}, 304: NOT_MODIFIED})
+@router.get("", response_model=list[SessionView], responses=lists.RESPONSES)
 @action(Action.SESSION_READ)
 async def list_sessions(
     *,
     caller: Caller,
     db: Reading,
     settings: SettingsOf,
+    kept: TextsOf,
     project: NameQuery | None = None,
     user: NameQuery | None = None,
     node: Annotated[str | None, Query(min_length=1, max_length=63, pattern=r"^[a-z0-9.-]+$")] = None,
@@ -100,21 +94,13 @@ async def list_sessions(
     `limit`, `X-Next` is what to send as `after` to get those that follow. An answer that is as it was is a 304 for who
     sends its `ETag` as `If-None-Match`.
     """
-    if project is not None:
-        await projects.get(db, project, caller)
-    asked: dict[str, Any] = {"limit": limit, "after": after, "apps_url": settings.apps_url}
     filters = Filters(project=project, user=user, node=node, states=state or (), ended=all_)
-    # The mark is taken first: what changes in between makes the next answer another one.
-    mark = await overview.mark(db, caller, filters, **asked)
-    if mark and if_none_match == f'"{mark}"':
-        return Response(status_code=304, headers={"ETag": if_none_match, "Cache-Control": "no-cache"})
-    page = await overview.page(db, caller, filters, **asked)
-    body = _views.dump_json(page.sessions)
-    tag = f'"{mark or sha256(body).hexdigest()[:32]}"'
-    headers = {"ETag": tag, "Cache-Control": "no-cache"} | ({"X-Next": page.following} if page.following else {})
-    if if_none_match == tag:
-        return Response(status_code=304, headers=headers)
-    return Response(body, media_type="application/json", headers=headers)
+    apps_url = settings.apps_url
+    look = await pages.look(db, caller, filters, limit=limit, after=after, apps_url=apps_url)
+    if project is not None and not look.entries:
+        # Who may see sessions of a project may see the project: only where there are none it is asked for.
+        await projects.get(db, project, caller)
+    return await lists.answer(look, kept, lambda ids: overview.texts(db, ids, apps_url), if_none_match)
 
 
 @router.get("/{name}")
@@ -220,7 +206,7 @@ async def session_exec(
 
         async def may_stay() -> None:
             await guard(websocket)
-            await _enter(database, project, name, caller_of(websocket))
+            await _enter(database, project, name, await caller_of(websocket))
 
         terminal = _engine(websocket).terminal(target, session.container_id(0), words, tty=tty, rows=rows, cols=cols)
         async with terminal as joined:

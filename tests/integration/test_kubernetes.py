@@ -1,0 +1,276 @@
+"""A Kubernetes cluster as one node: the real control API and a real agent before a cluster's interface."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from websockets.sync.client import connect
+
+from tests.fakes.kubernetes import FakeKubernetes
+from tests.fakes.kubernetes_server import PLAIN, Server, running_kubernetes
+from tests.integration.agent.conftest import Agent, Authority, authority, make_agent  # noqa: F401
+from tests.integration.test_api_agent import PASSWORD, Site
+
+POD = "penstock-session-{}-0-0"
+
+
+class ClusterSite(Site):
+    """A site whose only node is a cluster."""
+
+    cluster: Server
+
+    def session(self, name: str) -> dict[str, Any]:
+        return dict(self.get(f"/sessions/{name}", project="team-a"))
+
+    def pod(self, name: str) -> str:
+        return POD.format(self.session(name)["id"])
+
+    def pods(self) -> set[str]:
+        return self.cluster.do(lambda cluster: set(cluster.pods()))
+
+    def waits(self, name: str, *words: str) -> str:
+        """Wait until a session is pending and says why."""
+        session = self.until(
+            lambda: (
+                found
+                if (found := self.session(name))["state"] == "PENDING" and all(w in found["reason"] for w in words)
+                else None
+            )
+        )
+        return str(session["reason"])
+
+
+@pytest.fixture(scope="module")
+def site(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSite]:  # noqa: F811
+    """A cluster of two machines with a GPU each, and a project that may use both."""
+    folder = tmp_path_factory.mktemp("site")
+    fake = FakeKubernetes()
+    for name in ("left", "right"):
+        fake.add_node(name, cpu="4", memory="16Gi", gpus=1, labels={"nvidia.com/gpu.product": "NVIDIA-A100"})
+    running = ClusterSite(authority, f"sqlite+aiosqlite:///{folder}/penstock.db", folder)
+    with running_kubernetes(fake, *authority.issue("kubernetes")) as cluster:
+        running.cluster = cluster
+        # a restart of the agent is no loss of the node, however busy this machine is
+        running.environment["PENSTOCK_API_NODE_LOST_S"] = "60"
+        running.agent = cluster_agent(running.agent, cluster, folder)
+        running.run("migrate")
+        running.run("create-admin", "--name", "admin", stdin=PASSWORD)
+        try:
+            running.start()
+            running.agent.start()
+            login = running.call("POST", "/auth/login", {"name": "admin", "password": PASSWORD})
+            running.client.headers["X-CSRF-Token"] = login["csrf_token"]
+            running.call("POST", "/images", {"name": "busybox", "tag": "1", "reference": "registry.site/busybox:1"})
+            running.call("POST", "/projects", {"name": "team-a", "quota_milli": 8000, "period": {"ends_at": None}})
+            running.until(lambda: running.get("/nodes"))
+            yield running
+        finally:
+            running.agent.stop()
+            running.stop()
+            running.client.close()
+
+
+def cluster_agent(agent: Agent, cluster: Server, folder: Path) -> Agent:
+    """Return the agent that stands for the cluster instead of its machine."""
+    token = folder / "token"
+    token.write_text("secret\n")
+    agent.environment = {name: value for name, value in agent.environment.items() if "SIMULATED" not in name} | {
+        "PENSTOCK_AGENT_KUBERNETES_API": cluster.url,
+        "PENSTOCK_AGENT_KUBERNETES_CA": agent.environment["PENSTOCK_AGENT_CA"],
+        "PENSTOCK_AGENT_KUBERNETES_TOKEN": str(token),
+        "PENSTOCK_AGENT_KUBERNETES_SCHEDULE_S": "1",
+    }
+    return agent
+
+
+@pytest.fixture(autouse=True)
+def _tidy(site: ClusterSite) -> Iterator[None]:
+    """Leave no session and no pod to the next test."""
+    yield
+    for session in site.get("/sessions"):
+        site.delete(session["name"])
+    site.until(lambda: not site.get("/sessions"))
+    assert not [name for name in site.pods() if name.startswith("penstock-session")]
+
+
+def test_a_cluster_is_one_node(site: ClusterSite) -> None:
+    """What its machines have together, without shares of GPUs."""
+    [node] = site.get("/nodes")
+    assert (node["name"], node["state"]) == ("worker1", "ready")
+    node = site.get("/nodes/worker1")
+    assert (node["cpu_milli"], node["memory_mib"], node["fractions"]) == (8000, 32768, False)
+    assert [(gpu["uuid"], gpu["model"]) for gpu in node["gpus"]] == [
+        ("left/0", "NVIDIA-A100"),
+        ("right/0", "NVIDIA-A100"),
+    ]
+    assert node["engine_version"] == "Kubernetes v1.20.2"
+
+
+def test_the_third_session_waits_in_our_own_queue(site: ClusterSite) -> None:
+    for name in ("first", "second", "third"):
+        site.submit(name, "sleep", "600", gpu_milli=1000)
+    for name in ("first", "second"):
+        assert site.until_state(name, "RUNNING")["node"] == "worker1"
+    assert "no node has 1 GPU free" in site.waits("third", "GPU")
+    assert site.pods() >= {site.pod("first"), site.pod("second")}
+    assert site.pod("third") not in site.pods()
+    site.delete("first")
+    site.until_state("third", "RUNNING")
+    assert site.pod("third") in site.pods()
+
+
+def test_a_share_of_a_gpu_is_refused_with_the_reason(site: ClusterSite) -> None:
+    body = {"name": "half", "project": "team-a", "image": "busybox", "gpu_milli": 500}
+    refused = site.client.post("/api/v1/sessions", json=body)
+    reason = {"reason": "no GPU that it may use can be shared", "cure": "ask for whole GPUs"}
+    assert (refused.status_code, refused.json()["errors"]) == (422, [{"where": "gpu_milli", **reason}])
+    with site.agent.client() as client:
+        spec = {
+            "id": "half",
+            "session_id": "s",
+            "session_name": "half",
+            "project": "team-a",
+            "user": "kim",
+            "image": "i",
+        }
+        gpus = [{"uuid": "left/0", "index": 0, "milli": 500}]
+        answer = client.put("/v1/containers/half", json=spec | {"gpus": gpus})
+    assert answer.status_code == 422
+    assert "Kubernetes gives whole GPUs only" in answer.json()["errors"][0]["reason"]
+
+
+def test_pods_run_on_while_the_agent_is_away(site: ClusterSite) -> None:
+    """Its own memory is the cluster; what ended meanwhile is told afterwards."""
+    site.submit("stays", "sleep", "600", gpu_milli=1000)
+    site.submit("ends", "true", gpu_milli=1000)
+    before = site.until_state("stays", "RUNNING")
+    site.until_state("ends", "RUNNING")
+    ends = site.pod("ends")
+    site.agent.stop()
+    site.cluster.do(lambda cluster: cluster.finish(ends))
+    site.agent.start()
+    assert site.until_state("ends", "TERMINATED")["exit_code"] == 0
+    after = site.session("stays")
+    assert (after["state"], after["started_at"]) == ("RUNNING", before["started_at"])
+
+
+def test_a_lost_pod_is_reported(site: ClusterSite) -> None:
+    site.submit("victim", "sleep", "600", gpu_milli=1000)
+    site.until_state("victim", "RUNNING")
+    pod = site.pod("victim")
+    site.cluster.do(lambda cluster: cluster.delete(pod))
+    assert site.until_state("victim", "FAILED")["reason"] == "its container is gone from worker1"
+    site.submit("evicted", "sleep", "600", gpu_milli=1000)
+    site.until_state("evicted", "RUNNING")
+    other = site.pod("evicted")
+    site.cluster.do(lambda cluster: cluster.evict(other))
+    assert "low on resource: memory" in site.until_state("evicted", "FAILED")["reason"]
+
+
+def test_a_command_that_fails_and_its_log(site: ClusterSite) -> None:
+    site.submit("broken", "sh", "-c", "exit 7", gpu_milli=1000)
+    site.until_state("broken", "RUNNING")
+    pod = site.pod("broken")
+
+    def fail(cluster: FakeKubernetes) -> None:
+        cluster.written[pod] = b"one\nbefore\n"
+        cluster.finish(pod, 7)
+
+    site.cluster.do(fail)
+    session = site.until_state("broken", "FAILED")
+    assert (session["exit_code"], session["reason"]) == (7, "its command ended with exit code 7")
+    log = site.client.get("/api/v1/sessions/broken/logs", params={"project": "team-a", "tail": 1})
+    assert log.text.endswith("before\n")
+
+
+def test_what_others_take_is_not_ours_to_give(site: ClusterSite) -> None:
+    """A pod of somebody else takes a GPU: there is one less, and it is back with the end of that pod."""
+    site.cluster.do(lambda cluster: cluster.add_pod("render", gpus=1))
+    site.until(lambda: len(site.get("/nodes/worker1")["gpus"]) == 1)
+    site.cluster.do(lambda cluster: cluster.delete("render", namespace="other"))
+    site.until(lambda: len(site.get("/nodes/worker1")["gpus"]) == 2)
+
+
+def test_a_pod_without_a_machine_waits_in_our_queue_and_not_in_the_clusters(site: ClusterSite) -> None:
+    """The cluster's scheduler gives it none, for a reason that the inventory does not tell."""
+    site.cluster.do(lambda cluster: setattr(cluster, "schedules", False))
+    try:
+        site.submit("stuck", "sleep", "600", gpu_milli=1000)
+        pod = site.until(lambda: next((name for name in site.pods() if name.startswith("penstock-session")), None))
+        site.until(lambda: "has no machine for it now" in site.session("stuck")["reason"])
+        assert "it is tried again" in site.session("stuck")["reason"]
+    finally:
+        site.cluster.do(lambda cluster: setattr(cluster, "schedules", True))
+    site.until_state("stuck", "RUNNING")
+    assert pod in site.pods()
+
+
+@pytest.mark.parametrize("protocols", [None, (PLAIN,)], ids=["v5", "v4"])
+def test_a_terminal_in_a_pod(site: ClusterSite, protocols: tuple[str, ...] | None) -> None:
+    site.submit("shell", "sleep", "600", gpu_milli=1000)
+    site.until_state("shell", "RUNNING")
+    container = f"session-{site.session('shell')['id']}-0-0"
+    before = site.cluster.protocols
+    site.cluster.protocols = protocols or before
+    try:
+        assert terminal(site, container, ["echo", "hello", "there"]) == (b"hello there\n", {"code": 0})
+        assert terminal(site, container, ["fail", "7"]) == (b"it fails\n", {"code": 7})
+        shown, _ = terminal(site, container, ["size"], tty=True)
+        assert json.loads(shown) == {"Width": 120, "Height": 40}
+        if not protocols:
+            assert terminal(site, container, ["cat"], b"typed") == (b"typed", {"code": 0})
+    finally:
+        site.cluster.protocols = before
+
+
+def terminal(
+    site: ClusterSite, container: str, command: list[str], typed: bytes = b"", *, tty: bool = False
+) -> tuple[bytes, dict[str, Any]]:
+    """Run a command by the agent; return what it wrote and how it ended."""
+    query = urlencode({"command": json.dumps(command), "tty": int(tty), "rows": 40, "cols": 120})
+    url = f"wss://127.0.0.1:{site.agent.port}/v1/containers/{container}/exec?{query}"
+    written, last = b"", {}
+    with connect(url, ssl=site.agent.context(), proxy=None) as connection:
+        if typed:
+            connection.send(typed)
+            connection.send('{"type": "eof"}')
+        for frame in connection:
+            if isinstance(frame, bytes):
+                written += frame
+            else:
+                last = json.loads(frame)
+    assert last["type"] == "exit", last
+    return written, {"code": last["code"]}
+
+
+def test_the_token_may_be_replaced_at_any_time(site: ClusterSite) -> None:
+    """As a cluster does with those of its service accounts."""
+    path = Path(site.agent.environment["PENSTOCK_AGENT_KUBERNETES_TOKEN"])
+    site.cluster.do(lambda cluster: setattr(cluster, "token", "rotated"))
+    path.write_text("rotated")
+    site.submit("later", "sleep", "600", gpu_milli=1000)
+    site.until_state("later", "RUNNING")
+
+
+def test_a_cluster_that_is_away_stops_nothing(site: ClusterSite) -> None:
+    site.submit("goes-on", "sleep", "600", gpu_milli=1000)
+    site.until_state("goes-on", "RUNNING")
+    pod = site.pod("goes-on")
+    site.cluster.do(lambda cluster: setattr(cluster, "away", True))
+    time.sleep(1)
+    assert site.session("goes-on")["state"] == "RUNNING"
+    assert site.node_state() == "ready"
+
+    def back(cluster: FakeKubernetes) -> None:
+        cluster.away = False
+        cluster.finish(pod)
+        cluster.compact()
+
+    site.cluster.do(back)
+    site.until_state("goes-on", "TERMINATED")

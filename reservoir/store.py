@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -59,7 +59,7 @@ class Store:
                     where=str(self.root),
                     cure="wait until it ends, then run it again",
                 ) from error
-            for folder in (self.root, self.keys):
+            for folder in (self.root, self.keys, *self.bundles.glob("[!.]*")):
                 files.sweep(folder)
             yield
         finally:
@@ -106,8 +106,15 @@ class Store:
         flush(mark.parent for mark in (*marks, self._aside(identity)))
         return bool(marks) or was_aside
 
+    def withdraw(self, identities: Iterable[str]) -> None:
+        """Leave bundles out of the next publication; each counts again once it is imported again."""
+        marks = [self._aside(identity) for identity in identities]
+        for mark in marks:
+            files.write(mark, "")
+        flush(mark.parent for mark in marks)
+
     def _aside(self, identity: str) -> Path:
-        """Return the file that says that an administrator went back behind a bundle."""
+        """Return the file that says that an administrator went back behind a bundle, or withdrew it."""
         return self.bundles / identity / "set-aside"
 
     def numbers(self) -> list[int]:

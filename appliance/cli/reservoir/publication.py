@@ -1,4 +1,4 @@
-"""Commands about what a site serves and holds: rollback, prune, status."""
+"""Commands about what a site serves and holds: rollback, prune, remove, status."""
 
 from __future__ import annotations
 
@@ -70,6 +70,32 @@ def prune_command(
         as_json,
         f"{does} {human(gone.size)}: {what}" if what else "nothing to remove",
     )
+
+
+def remove_command(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the bundle, or its identity as `status` lists it.")
+    ],
+    withdraw: Annotated[
+        bool, typer.Option("--withdraw", help="Leave out of the next publication what a publication still needs.")
+    ] = False,
+    rehearse: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    root: Root = DEFAULT_ROOT,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a bundle by name, and the blobs that only it needs; never what a publication was made of."""
+    from reservoir import removal
+
+    gone = removal.remove(root, name, withdraw=withdraw, rehearse=rehearse)
+    lines = [f"{'would free' if rehearse else 'freed'} {human(gone.size)}: {', '.join(gone.bundles) or 'leftovers'}"]
+    if gone.withdrawn:
+        does = "would be" if rehearse else "is"
+        lines = [
+            f"{', '.join(gone.withdrawn)} {does} left out of the next publication",
+            *(lines if gone.bundles else []),
+        ]
+    told = {"bundles": gone.bundles, "withdrawn": gone.withdrawn, "blobs": gone.blobs, "bytes": gone.size}
+    show(told | {"changed": not rehearse}, as_json, "\n".join(lines))
 
 
 def status_command(root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:

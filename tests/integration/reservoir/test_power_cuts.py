@@ -45,7 +45,7 @@ def held(site: Path) -> dict[str, str]:
         f"{name}/{path}": digest
         for name in ("blobs", "bundles", "keys")
         for path, digest in files(site / name).items()
-        if not path.startswith(".")
+        if not any(part.startswith(".") for part in Path(path).parts)
     }
 
 
@@ -126,6 +126,18 @@ def test_prune(power: PowerCut, site: Path, second: Path, tmp_path: Path) -> Non
         assert power.run("reservoir", "import", bundle, "--root", site).code == 0
         assert power.run("reservoir", "publish", "--root", site).code == 0
     assert cut_everywhere(power, site, "prune", "--keep", "1", "--root", site) > 5
+
+
+def test_remove(power: PowerCut, site: Path, tmp_path: Path) -> None:
+    other = make_bundle(tmp_path / "other", signing.read_key(tmp_path / "maker.key"), name="other", body="# other\n")
+    assert power.run("reservoir", "import", other, "--root", site).code == 0
+    assert cut_everywhere(power, site, "remove", "other", "--root", site) > 8
+
+
+def test_withdraw(power: PowerCut, site: Path, tmp_path: Path) -> None:
+    other = make_bundle(tmp_path / "other", signing.read_key(tmp_path / "maker.key"), name="other", body="# other\n")
+    assert power.run("reservoir", "import", other, "--root", site).code == 0
+    assert cut_everywhere(power, site, "remove", "small", "--withdraw", "--root", site) >= 3
 
 
 def test_volumes(power: PowerCut, site: Path, second: Path, tmp_path: Path) -> None:

@@ -181,6 +181,33 @@ def test_back_to_an_earlier_publication_and_what_may_go(
     assert (pruned["publications"], pruned["bytes"], pruned["changed"]) == ([], 0, False)
 
 
+def test_a_bundle_goes_by_name_unless_a_publication_needs_it(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    key: Ed25519PrivateKey,
+) -> None:
+    site = tmp_path / "site"
+    for version in ("1.0", "2.0"):
+        bundle = make_bundle(tmp_path / "made", key, version=version, body=version)
+        call(monkeypatch, "import", bundle, "--root", site)
+        call(monkeypatch, "publish", "--root", site)
+    call(monkeypatch, "import", make_bundle(tmp_path / "made", key, name="third", body="third"), "--root", site)
+    capsys.readouterr()
+    assert call(monkeypatch, "remove", "small", "--root", site) == 7
+    assert "is needed by publication" in capsys.readouterr().err
+    assert call(monkeypatch, "remove", "small", "--withdraw", "--dry-run", "--root", site) == 0
+    assert "would be left out of the next publication" in capsys.readouterr().out
+    answers = []
+    for words in (("remove", "third", "--dry-run"), ("remove", "third")):
+        assert call(monkeypatch, *words, "--root", site, "--json") == 0
+        answers.append(json.loads(capsys.readouterr().out))
+    would, did = answers
+    assert (would.pop("changed"), did.pop("changed")) == (False, True)
+    assert would == did
+    assert did["bytes"] > 2_000_000
+
+
 def test_the_status_fits_80_columns(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bundle: Path, tmp_path: Path
 ) -> None:

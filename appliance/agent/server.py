@@ -66,11 +66,12 @@ def machine(settings: Settings) -> Parts:
     engine = Engine(settings.docker_socket, settings.mount_roots, limits, settings.sandbox_socket)
     kinds, node_cores = inventory.kinds(settings), cores.of_node()
     gpus = accelerators.discover(kinds)
-    has = inventory.take(settings, engine.info(), gpus, node_cores)
+    told = engine.info()
+    has = inventory.take(settings, told, gpus, node_cores)
     log.info(
         "agent starts", node=has.name, gpus=len(has.gpus), simulated=bool(settings.simulated_gpus), port=settings.port
     )
-    keeper = upkeep.build(settings, gpus, kinds)
+    keeper = upkeep.build(settings, gpus, kinds, told["CgroupDriver"])
     images = Images(engine)
     forwarder = Forwarder(server_context(settings), settings.edges, bind=settings.bind, port_range=settings.port_range)
     supervisor = Supervisor(

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import structlog
 from pydantic import TypeAdapter, ValidationError
@@ -124,6 +125,16 @@ class Shares:
         """Take up the shares of a container that ran before this agent did; a change that was written down counts."""
         if granted and identity not in self.holdings:
             self.holdings[identity] = Holding(kind, self._recorded(identity) or granted)
+
+    def fence(self, identity: str, inspect: Callable[[str], Mapping[str, Any]]) -> None:
+        """Hold a container that is made and not started yet, by kinds that can; raises PenstockError. It may block.
+
+        `inspect` tells what Docker knows of a container.
+        """
+        if holding := self.holdings.get(identity):
+            for kind, shares in self._by_kind(holding.kind, holding.grants).items():
+                if self._enforcers[kind].fences:
+                    self._enforcers[kind].fence(identity, shares, str(inspect(identity)["Id"]))
 
     def attach(self, identity: str, engine_id: str, pid: int) -> None:
         """Hold a running container to its limits; raises PenstockError where that fails. It may block."""

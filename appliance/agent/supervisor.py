@@ -270,9 +270,10 @@ class Supervisor:
             self._fail(known, error)
 
     async def _start(self, identity: str, network: GangNetwork | None) -> ContainerState:
-        """Start a container on its network and return its state, which is `failed` where one of them refuses."""
+        """Start a container on its network, held to its shares; return its state, `failed` where that is refused."""
         try:
             await blocking(self._gangs.join, identity, network)
+            await blocking(self._shares.fence, identity, self._engine.inspect)
         except EngineAwayError:
             raise
         except PenstockError as error:

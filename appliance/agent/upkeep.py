@@ -51,12 +51,15 @@ class Upkeep:
         self.telemetry.close()
 
 
-def build(settings: Settings, gpus: Gpus, accelerators: Sequence[Accelerator]) -> Upkeep:
-    """Put the parts together; raises PenstockError where the node's GPUs cannot be asked."""
+def build(settings: Settings, gpus: Gpus, accelerators: Sequence[Accelerator], cgroup_manager: str) -> Upkeep:
+    """Put the parts together; raises PenstockError where the node's GPUs cannot be asked.
+
+    `cgroup_manager` makes the cgroups of containers, as Docker names it.
+    """
     telemetry = Telemetry()
     preload = Preload(settings.gpu_library, settings.gpu_folder, settings.gpu_compute, rooms.take)
     enforcers: dict[Enforcement, Enforcer] = {
-        Enforcement.DRIVER: Driver(telemetry, preload),
+        Enforcement.DRIVER: Driver(telemetry, preload, cgroup_manager),
         Enforcement.MIG: Mig(),
         Enforcement.SHIM: preload,
         Enforcement.MPS: Mps(telemetry, settings.mps_folder, settings.gpu_compute),

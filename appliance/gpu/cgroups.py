@@ -36,6 +36,14 @@ def container_of(pid: int, proc: Path = PROC) -> str | None:
         return None
 
 
+def folder_to_be(engine_id: str, manager: str, root: Path = ROOT) -> Path:
+    """Return where Docker puts a container's group of version 2, unless it was told another place.
+
+    `manager` is who makes the groups, as Docker names it: `systemd`, or `cgroupfs` for Docker itself.
+    """
+    return root / (f"system.slice/docker-{engine_id}.scope" if manager == "systemd" else f"docker/{engine_id}")
+
+
 def folder_of(pid: int, proc: Path = PROC, root: Path = ROOT) -> Path:
     """Return the folder of a process's group of version 2; raises UnavailableError for an ended process."""
     try:

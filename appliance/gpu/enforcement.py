@@ -30,12 +30,13 @@ class Choice:
 class Enforcer(Protocol):
     """One kind of enforcement. Every call may block; all that fails raises PenstockError.
 
-    A container passes `check`, `prepare` and `needs` before it is made and `apply` once it runs, with the id of its
-    first process; `apply` comes again after a change of its shares and after a restart of the agent. `remove` comes
-    last, and again for what is gone already.
+    A container passes `check`, `prepare` and `needs` before it is made, `fence` with the engine's id of it before it
+    starts where `fences` says so, and `apply` once it runs, with the id of its first process; `apply` comes again after
+    a change of its shares and after a restart of the agent. `remove` comes last, and again for what is gone already.
     """
 
     kind: Enforcement
+    fences: bool
 
     def probe(self, devices: Sequence[GpuDevice]) -> Probe:
         """Return whether this kind can hold shares of the devices."""
@@ -52,6 +53,9 @@ class Enforcer(Protocol):
     def needs(self, container: str, shares: Sequence[Share]) -> Needs:
         """Return what the container needs of the node."""
 
+    def fence(self, container: str, shares: Sequence[Share], engine_id: str) -> None:
+        """Hold the shares of a container before any process of it runs."""
+
     def apply(self, container: str, shares: Sequence[Share], pid: int) -> None:
         """Hold the shares of a running container to their limits."""
 
@@ -61,6 +65,8 @@ class Enforcer(Protocol):
 
 class Accounting:
     """A kind that leaves the limits to others: `none` to nobody, `mig` to the hardware. Base of the other kinds too."""
+
+    fences = False
 
     def __init__(self, kind: Enforcement = Enforcement.NONE) -> None:
         """Account for shares of this kind."""
@@ -82,6 +88,9 @@ class Accounting:
     def needs(self, container: str, shares: Sequence[Share]) -> Needs:
         """Nothing is needed."""
         return Needs()
+
+    def fence(self, container: str, shares: Sequence[Share], engine_id: str) -> None:
+        """Nothing is set."""
 
     def apply(self, container: str, shares: Sequence[Share], pid: int) -> None:
         """Nothing is set."""

@@ -35,7 +35,8 @@ folder, telemetry = Path(sys.argv[1]), Telemetry()
 gpus = [GpuDevice(index=n, uuid=f"GPU-00000000-0000-0000-0000-{n:012}", model="", memory_mib=8192) for n in range(2)]
 driver = Driver(telemetry, proc=folder / "proc", root=folder / "cgroup")
 """
-GROUP = "system.slice/docker-" + "0123456789abcdef" * 4 + ".scope"
+ENGINE_ID = "0123456789abcdef" * 4
+GROUP = f"system.slice/docker-{ENGINE_ID}.scope"
 
 
 @pytest.fixture(scope="session")
@@ -105,6 +106,49 @@ def test_limits_are_set_for_the_containers_cgroup_and_follow_its_shares(library:
         assert machine.limit(0, group) == Limit(limit_mib * MIB, limit_mib * MIB, 0)
     whole = machine.limit(1, group)
     assert whole is None or whole.soft == 0, "a whole GPU has no limit"
+
+
+@pytest.mark.parametrize(
+    ("manager", "place"),
+    [("systemd", f"system.slice/docker-{ENGINE_ID}.scope"), ("cgroupfs", f"docker/{ENGINE_ID}")],
+)
+def test_the_limit_stands_before_the_container_starts_and_its_group_goes_with_it(
+    library: Path, unified: Path, manager: str, place: str
+) -> None:
+    start = f"driver = Driver(telemetry, None, {manager!r}, folder / 'proc', folder / 'cgroup')\n"
+    fence = f"{start}driver.fence('c1', [Share(gpus[0], 250)], {ENGINE_ID!r})\n"
+    ask(library, unified, f"{fence}print('null')", FAKE_GPU_DRIVER="615.43.02")
+    group = unified / "cgroup" / place
+    assert group.is_dir()
+    assert Machine(library, unified / "state").limit(0, group) == Limit(2048 * MIB, 2048 * MIB, 0)
+    ask(
+        library, unified, f"{fence}driver.remove('c1'); driver.remove('c1'); print('null')", FAKE_GPU_DRIVER="615.43.02"
+    )
+    assert not group.exists()
+
+
+def test_where_docker_makes_the_group_elsewhere_it_is_limited_there(library: Path, unified: Path) -> None:
+    fence = f"driver.fence('c1', [Share(gpus[0], 250)], {'f' * 64!r})\n"
+    (unified / "cgroup" / GROUP).mkdir(parents=True)
+    ask(
+        library,
+        unified,
+        f"{fence}driver.apply('c1', [Share(gpus[0], 250)], 7); print('null')",
+        FAKE_GPU_DRIVER="615.43.02",
+    )
+    assert Machine(library, unified / "state").limit(0, unified / "cgroup" / GROUP) == Limit(2048 * MIB, 2048 * MIB, 0)
+    assert not (unified / f"cgroup/system.slice/docker-{'f' * 64}.scope").exists()
+
+
+def test_without_its_group_a_container_is_not_started(library: Path, unified: Path) -> None:
+    (unified / "cgroup/system.slice").write_text("no folder")
+    refused = f"""
+try:
+    driver.fence("c1", [Share(gpus[0], 250)], {ENGINE_ID!r})
+except PenstockError as error:
+    print(json.dumps(str(error)))
+"""
+    assert "the cgroup of the session cannot be made" in ask(library, unified, refused, FAKE_GPU_DRIVER="615.43.02")
 
 
 def test_a_limit_that_the_driver_refuses_is_an_error_with_its_reason(library: Path, unified: Path) -> None:

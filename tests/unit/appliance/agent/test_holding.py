@@ -125,6 +125,53 @@ async def test_a_new_container_that_cannot_be_held_is_stopped_and_says_why(tmp_p
     assert (state.status, state.error.startswith("no")) == (ContainerStatus.FAILED, True)
 
 
+def fence(node: Supervised, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Let the kind hold containers before they start: their ids at the engine, and how each stood then."""
+    met = []
+
+    def fence(container: str, shares: object, engine_id: str) -> None:
+        met.append((engine_id, node.docker.inspections[container]["State"]["Status"]))
+        if node.node.shim.refuses:
+            raise UnavailableError("no")
+
+    monkeypatch.setattr(node.node.shim, "fences", True)
+    monkeypatch.setattr(node.node.shim, "fence", fence)
+    return met
+
+
+async def test_a_kind_that_holds_containers_before_their_start_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Supervised(tmp_path)
+    met = fence(node, monkeypatch)
+    assert (await node.launch("c1", grant(GPU, 250))).status is ContainerStatus.RUNNING
+    assert met == [("engine-c1", "created")]
+
+
+async def test_one_that_an_agent_before_has_made_is_held_before_its_start_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Supervised(tmp_path)
+    await before.launch("c1", grant(GPU, 250))
+    before.docker.inspections["c1"]["State"] |= {"Status": "created", "Pid": 0}
+    node = Supervised(tmp_path, before.docker)
+    met = fence(node, monkeypatch)
+    await node.supervisor.rebuild()
+    assert met == [("engine-c1", "created")]
+    assert node.state("c1").status is ContainerStatus.RUNNING
+
+
+async def test_one_that_cannot_be_held_before_its_start_is_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Supervised(tmp_path)
+    fence(node, monkeypatch)
+    node.node.shim.refuses = True
+    state = await node.launch("c1", grant(GPU, 250))
+    assert (state.status, state.error.startswith("no")) == (ContainerStatus.FAILED, True)
+    assert node.docker.inspections["c1"]["State"]["Status"] == "created"
+
+
 async def test_a_container_that_has_ended_before_it_could_be_held_has_not_failed(tmp_path: Path) -> None:
     node = Supervised(tmp_path)
     node.node.shim.refuses = node.docker.ends = True

@@ -1,8 +1,8 @@
 """Memory limits by NVIDIA's driver: per container and GPU, through NVML, for the container's cgroup.
 
-The driver forgets a limit with the cgroup, so nothing is left of a container that has gone. The cgroup is made before the
-container starts, which takes it with its limit; so no process of it runs without one. The driver does not share the time
-of a GPU; where the preload library is on the node, that does, and keeps to the same memory.
+The driver forgets a limit with the cgroup, so nothing is left of a container that has gone. The cgroup is made before
+the container starts, which takes it with its limit; so no process of it runs without one. The driver does not share the
+time of a GPU; where the preload library is on the node, that does, and keeps to the same memory.
 """
 
 from __future__ import annotations

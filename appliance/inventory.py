@@ -99,6 +99,7 @@ def _host(site: Site, node: Node, state: str) -> Variables:
     if node.agent_port is not None:
         variables["node_agent_listen"] = node.agent_port
         variables["node_region"], variables["node_switch"] = node.region, node.switch
+        variables["node_kubernetes"] = node.kubernetes.model_dump() if node.kubernetes else {}
         variables["node_enforcement"] = [kind.value for kind in node.enforcement or site.gpu.enforcement]
         variables["node_simulated_gpus"] = node.simulated_gpus.model_dump() if node.simulated_gpus else {"count": 0}
     if node.ib_address is not None:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from appliance.gpu.share import MAX_GPUS
 from appliance.site_gpu import Order, SharedGpus, order_findings
+from appliance.site_kubernetes import Cluster, cluster_findings
 from reservoir.document import Document, Path, check
 from reservoir.errors import InputError
 
@@ -27,7 +28,6 @@ Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?$
 
 SERVICE_NAMES = {"localhost": None, "reservoir": "reservoir", "penstock": "master"}
 """Names that lead to services, with the role whose node may bear them."""
-
 SYSTEM_FOLDERS = {
     "bin",
     "boot",
@@ -48,7 +48,6 @@ SYSTEM_FOLDERS = {
 
 INNER_PORTS = {5001: "the registry behind its TLS"}
 """Ports that the appliance uses on the loopback address of its nodes."""
-
 
 Finding = tuple[Path, str, str]
 """What a rule finds: the path of the value, what is wrong with it, and the cure."""
@@ -82,7 +81,8 @@ class Node(Part):
     """One machine. `address` is its IPv4 address in the site; `ib_address` absent means no InfiniBand.
 
     `release` is the code name of the Debian release that it runs; a lab starts the node with it. `region` and `switch`,
-    its leaf switch, say where it stands. `enforcement` is the worker's own order of kinds instead of the site's.
+    its leaf switch, say where it stands. `enforcement` is the worker's own order of kinds instead of the site's. The
+    agent of a worker with `kubernetes` stands for that cluster instead of its machine.
     """
 
     name: Name
@@ -95,6 +95,7 @@ class Node(Part):
     switch: Annotated[str, Field(pattern=PLACE)] = ""
     simulated_gpus: SimulatedGpus | None = None
     enforcement: Order | None = None
+    kubernetes: Cluster | None = None
 
 
 class Ssh(Part):
@@ -225,7 +226,7 @@ def load(document: Document) -> Site:
         _paths,
         _session_storage,
         _host_mounts,
-        _orders,
+        _workers,
     )
     problems = [document.problem(path, reason, cure) for rule in rules for path, reason, cure in rule(site)]
     if problems:
@@ -300,7 +301,7 @@ def _roles(site: Site) -> Iterator[Finding]:
         worker = Role.WORKER in node.roles
         if worker and node.agent_port is None:
             yield path, f"worker {node.name} has no agent_port", "add `agent_port: 6001`"
-        for field in ("agent_port", "simulated_gpus", "enforcement"):
+        for field in ("agent_port", "simulated_gpus", "enforcement", "kubernetes"):
             if not worker and getattr(node, field) is not None:
                 cure = f"remove {field}, or add the role worker"
                 yield (*path, field), f"{node.name} is not a worker", cure
@@ -392,7 +393,8 @@ def _host_mounts(site: Site) -> Iterator[Finding]:
             yield path, reason, "open another folder"
 
 
-def _orders(site: Site) -> Iterator[Finding]:
+def _workers(site: Site) -> Iterator[Finding]:
     yield from order_findings(site.gpu.enforcement, ("gpu", "enforcement"))
     for index, node in enumerate(site.nodes):
         yield from order_findings(node.enforcement or [], ("nodes", index, "enforcement"))
+    yield from cluster_findings(site.nodes)

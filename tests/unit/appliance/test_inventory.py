@@ -145,3 +145,27 @@ def test_an_infiniband_address_puts_a_node_into_the_fabric() -> None:
     built = build(nodes=nodes)
     assert members(built, "fabric") == ["worker1"]
     assert built["hosts"]["worker1"]["node_ib_address"] == "10.72.0.11"
+
+
+def test_a_worker_may_stand_for_a_cluster() -> None:
+    nodes = [
+        {"name": "m1", "address": "10.0.0.2", "roles": ["reservoir", "master"]},
+        {
+            "name": "k8s1",
+            "address": "10.0.0.3",
+            "roles": ["worker"],
+            "agent_port": 6001,
+            "kubernetes": {"api": "https://10.0.0.50:6443", "claims": {"/srv/shared": "volumes"}},
+        },
+        {"name": "w1", "address": "10.0.0.4", "roles": ["worker"], "agent_port": 6001},
+    ]
+    hosts = build(nodes=nodes)["hosts"]
+    assert hosts["k8s1"]["node_kubernetes"] == {
+        "api": "https://10.0.0.50:6443",
+        "namespace": "penstock",
+        "gpu_resource": "nvidia.com/gpu",
+        "claims": {"/srv/shared": "volumes"},
+        "host_folders": [],
+        "schedule_s": 10,
+    }
+    assert hosts["w1"]["node_kubernetes"] == {}

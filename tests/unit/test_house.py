@@ -22,6 +22,7 @@ PURE = (
     "reservoir/manifest.py",
     "appliance/site.py",
     "appliance/site_gpu.py",
+    "appliance/site_kubernetes.py",
     "appliance/inventory.py",
     "appliance/gpu/kinds.py",
     "appliance/gpu/layout.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,8 +13,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reservoir import bundle as bundles
 from reservoir.images import oci
+from reservoir.intake import take
 from reservoir.keychain import Keychain
 from reservoir.model import Artifact, Bundle, TargetRecord
+from reservoir.publication import publish
 
 TARGET = TargetRecord(name="debian12", os="debian", release="bookworm", arch="amd64", python="3.11")
 MANIFEST = """\
@@ -164,3 +167,17 @@ def flip_bit(path: Path) -> None:
     content[len(content) // 2] ^= 1
     path.chmod(0o644)
     path.write_bytes(content)
+
+
+def publish_versions(root: Path, key: Ed25519PrivateKey, count: int) -> Path:
+    """Publish so many versions of one bundle, each with contents of its own, at a site that is made in `root`."""
+    for number in range(1, count + 1):
+        take(make_bundle(root.parent / "made", key, version=f"{number}.0", body=f"body {number}"), root)
+        publish(root)
+    return root
+
+
+def copied(site: Path, target: Path) -> Path:
+    """Copy a site with its links: what has one content stays one file."""
+    subprocess.run(["cp", "--archive", site, target], check=True)
+    return target

@@ -15,17 +15,23 @@ from reservoir.errors import InputError, IntegrityError, NotFoundError
 from reservoir.intake import take
 from reservoir.publication import publish, rollback
 from reservoir.store import Store
-from tests.unit.reservoir.parts import make_bundle
+from tests.unit.reservoir.parts import copied, make_bundle, publish_versions
+
+
+@pytest.fixture(scope="module")
+def key() -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.generate()
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory, key: Ed25519PrivateKey) -> Path:
+    return publish_versions(tmp_path_factory.mktemp("published") / "site", key, 5)
 
 
 @pytest.fixture
-def site(tmp_path: Path, key: Ed25519PrivateKey) -> Path:
+def site(tmp_path: Path, published: Path) -> Path:
     """A site that published five versions of one bundle, each with contents of its own."""
-    root = tmp_path / "site"
-    for number in range(1, 6):
-        take(make_bundle(tmp_path / "made", key, version=f"{number}.0", body=f"body {number}"), root)
-        publish(root)
-    return root
+    return copied(published, tmp_path / "site")
 
 
 def hashes(root: Path) -> set[str]:

@@ -26,7 +26,7 @@ class Settings(BaseModel):
     edge: that is so behind the unix socket, which only the edge's group may open, and nowhere else unless the
     administrator says so. `host_mounts` are the folders of the nodes that sessions may mount beside their volumes,
     separated by colons; `apps_url` is where the edge offers the ports of sessions, empty where it does not. For
-    `use_keep_s` it is kept what sessions used of their GPUs.
+    `use_keep_s` it is kept what sessions used of their GPUs, for `denial_keep_s` what their sandboxes denied.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -54,6 +54,7 @@ class Settings(BaseModel):
     stop_grace_s: int = Field(default=5, ge=0, le=600)
     reclaim_grace_s: int = Field(default=30, ge=0, le=600)
     use_keep_s: float = Field(default=7 * 24 * 3600.0, gt=0)
+    denial_keep_s: float = Field(default=30 * 24 * 3600.0, gt=0)
     warn_before_s: float = Field(default=300.0, ge=0)
     volume_root: str | None = Field(default=None, pattern=r"^/")
     host_mounts: tuple[HostFolder, ...] = ()

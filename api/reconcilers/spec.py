@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from api.sessions.models import Container, Kind, Session
 from appliance.agent.protocol import ContainerSpec, GpuGrant, Mount, Pull
+from appliance.sandbox import Sandbox
 
 
 def spec_of(session: Session, container: Container) -> ContainerSpec:
@@ -26,7 +27,15 @@ def spec_of(session: Session, container: Container) -> ContainerSpec:
         mounts=[Mount(**mount) for mount in session.mounts],
         ports=[service.port for service in session.services],
         pull=Pull.NEVER if session.local_image else Pull.MISSING,
+        sandbox=_sandbox(session),
     )
+
+
+def _sandbox(session: Session) -> Sandbox | None:
+    """Return the sandbox of a session; one without rules is none to the agent."""
+    if not session.sandbox_rules:
+        return None
+    return Sandbox.model_validate({"name": session.sandbox, "rules": session.sandbox_rules})
 
 
 def _gang(session: Session, container: Container) -> dict[str, str]:

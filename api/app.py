@@ -14,6 +14,7 @@ from api.api_keys import endpoints as api_keys
 from api.apps import endpoints as apps
 from api.apps.service import Directory
 from api.database import Database
+from api.denials import endpoints as denials
 from api.domains import endpoints as domains
 from api.engine.base import Engine
 from api.groups import endpoints as groups
@@ -27,6 +28,7 @@ from api.nodes.repeats import Repeats
 from api.presets import endpoints as presets
 from api.projects import endpoints as projects
 from api.reconcilers.manager import Manager
+from api.sandboxes import endpoints as sandboxes
 from api.scheduler import endpoints as scheduler
 from api.sessions import endpoints as sessions
 from api.settings import Settings
@@ -100,13 +102,15 @@ def _include_routes(app: FastAPI) -> None:
         groups.router,
         images.router,
         presets.router,
+        sandboxes.router,
         sessions.router,
         use.router,
+        denials.router,
         scheduler.router,
         apps.router,
         system.router,
         system.health,
     ):
         app.include_router(router, prefix=PREFIX)
-    for router in (system.health, nodes.agents, use.agents, docs.router):
+    for router in (system.health, nodes.agents, use.agents, denials.agents, docs.router):
         app.include_router(router)

@@ -83,6 +83,9 @@ class Action(StrEnum):
     APP_OPEN = "open the apps of sessions"
     PRESET_READ = "see presets"
     PRESET_MANAGE = "create, change and delete presets"
+    SANDBOX_READ = "see sandboxes"
+    SANDBOX_MANAGE = "create, change and delete sandboxes, and say for whom they are"
+    DENIAL_READ = "see which system calls sandboxes denied"
     SCHEDULER_READ = "see the scheduler's decisions"
     SETTINGS_READ = "see the site's settings"
 
@@ -145,6 +148,9 @@ TABLE: Mapping[Action, Row] = {
     Action.APP_OPEN:         _row(_S,    _D,           None,    _O,      _O),
     Action.PRESET_READ:      _row(_S,    _S,           _S,      _S,      _S),
     Action.PRESET_MANAGE:    _row(_S,    None,         None,    None,    None),
+    Action.SANDBOX_READ:     _row(_S,    _S,           _S,      _S,      _S),
+    Action.SANDBOX_MANAGE:   _row(_S,    None,         None,    None,    None),
+    Action.DENIAL_READ:      _row(_S,    _D,           _D,      _P,      None),
     Action.SCHEDULER_READ:   _row(_S,    None,         _S,      None,    None),
     Action.SETTINGS_READ:    _row(_S,    _S,           _S,      _S,      _S),
 }

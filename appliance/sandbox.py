@@ -16,6 +16,9 @@ NEEDED_CALLS = frozenset(_NEEDED.split())
 """System calls that no sandbox may deny: without them a container cannot start, or its listener cannot be told."""
 
 
+MAX_RULES = 64
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -77,4 +80,4 @@ class Sandbox(_Part):
     """
 
     name: str = Field(min_length=1, max_length=63)
-    rules: list[SandboxRule] = Field(default_factory=list, max_length=64)
+    rules: list[SandboxRule] = Field(default_factory=list, max_length=MAX_RULES)

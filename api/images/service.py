@@ -54,9 +54,14 @@ async def resolve(db: AsyncSession, wanted: str, project_id: UUID | None = None)
     raise unknown(wanted, usable)
 
 
+async def meant_by(db: AsyncSession, reference: str) -> list[Image]:
+    """Return all images, of whichever project, that a reference or an engine's id stands for."""
+    return [image for image in await repository.usable(db, None) if means(reference, image.reference, image.digest)]
+
+
 async def is_of_others(db: AsyncSession, reference: str, projects: Collection[UUID]) -> bool:
     """Return whether only other projects than these have the image of a reference, or of an engine's id."""
-    found = [image for image in await repository.usable(db, None) if means(reference, image.reference, image.digest)]
+    found = await meant_by(db, reference)
     own = any(not image.projects or any(owner.id in projects for owner in image.projects) for image in found)
     return bool(found) and not own
 

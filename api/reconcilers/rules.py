@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from api.database import Database
+from api.denials import service as denials
 from api.nodes import service as nodes
 from api.reconcilers import change, deadlines, drains, limits, losses
 from api.sessions import service as sessions
@@ -24,7 +25,7 @@ an agent reported was written in it."""
 SLACK_S = 10.0
 """So much longer than `node_lost_s` every agent has after a start or a stall to be heard again."""
 TIDY_S = 600.0
-"""So often the samples of use that are too old are deleted."""
+"""So often the samples of use and the denials that are too old are deleted."""
 
 
 class Rules:
@@ -42,7 +43,7 @@ class Rules:
         """Do what is due."""
         at = self._clock()
         await self._mark_lost(at)
-        await self._forget_use(at)
+        await self._forget_old(at)
         async with self._database.reading() as db:
             draining = await nodes.draining(db)
             changes = [*await deadlines.due(db, self._settings, at), *await limits.due(db, self._settings, at)]
@@ -73,16 +74,18 @@ class Rules:
                 for node in unfinished:
                     await losses.after_loss(db, node, self._settings.node_lost_s)
 
-    async def _forget_use(self, at: datetime) -> None:
-        """Delete the samples of use that are no longer kept; one look in a while is enough."""
+    async def _forget_old(self, at: datetime) -> None:
+        """Delete samples of use and denials that are no longer kept; one look in a while is enough."""
         if self._tidied + TIDY_S > time.monotonic():
             return
         self._tidied = time.monotonic()
+        use_s, denials_s = self._settings.use_keep_s, self._settings.denial_keep_s
         async with self._database.reading() as db:
-            old = await use.any_old(db, at, self._settings.use_keep_s)
+            old = await use.any_old(db, at, use_s) or await denials.any_old(db, at, denials_s)
         if old:
             async with self._database.transaction() as db:
-                await use.forget(db, at, self._settings.use_keep_s)
+                await use.forget(db, at, use_s)
+                await denials.forget(db, at, denials_s)
 
     def _may_judge(self) -> bool:
         """Return whether silence means anything: after a start and after a stall every agent has time to be heard."""

@@ -23,6 +23,7 @@ from api.policy import Action
 from api.presets import service as presets
 from api.projects import service as projects
 from api.projects.models import Project
+from api.sandboxes import service as sandboxes
 from api.scheduler.snapshot import Workload
 from api.sessions import repository
 from api.sessions.addresses import Taken, addresses
@@ -99,6 +100,7 @@ async def _submit(
     await _check_fits(db, request, size, allowed, site.fleet)
     title, reference = await _image(db, request, project)
     await user_policies.check(db, caller.id, _extra(len(names), request.size, size))
+    sandbox, rules = await sandboxes.for_session(db, project.id, reference)
     mounted = mounts(request, site.settings)
     priority = PRIORITY[kind] if request.priority is None else request.priority
     check_priority(priority, kind, caller, project)
@@ -131,6 +133,8 @@ async def _submit(
             environment=request.environment,
             mounts=mounted,
             local_image=request.local_image,
+            sandbox=sandbox,
+            sandbox_rules=rules,
             created_by_cli=request.created_by_cli,
             starts_at=starts_at,
             reason=f"starts at {_moment(starts_at)}" if starts_at else WAITS,

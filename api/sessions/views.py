@@ -79,7 +79,8 @@ class SessionView(View):
 
     Its shares are held by `enforcement` or a stronger kind. `held_milli` is what it takes of GPUs with all containers
     together, 0 before it has its places; a MIG device counts whole. While its share is being changed, `resize_milli` is
-    what each container shall have.
+    what each container shall have. Its programs run in the `sandbox` of this name (empty: in none), which has `denied`
+    them so many system calls so far.
     """
 
     id: UUID
@@ -104,6 +105,8 @@ class SessionView(View):
     within: Within
     within_required: bool
     local_image: bool
+    sandbox: str
+    denied: int
     created_by_cli: bool
     state: State
     reason: str

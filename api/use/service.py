@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
@@ -35,11 +36,9 @@ async def record(db: AsyncSession, report: UseReport, keep_s: float) -> int:
 
     Those of containers that no session has on that node are left out, and so are those of a time that is not kept.
     """
-    wanted = {id_ for sample in report.samples if (id_ := _uuid(sample.session_id))}
-    if not wanted:
+    places = await places_of(db, report.name, [sample.session_id for sample in report.samples])
+    if not places:
         return 0
-    known = await repository.known_containers(db, report.name, wanted)
-    places = {f"session-{id_}-{attempt}-{rank}": (id_, rank) for id_, attempt, rank in known}
     moment = now()
     from_s, to_s = _seconds(moment - timedelta(seconds=keep_s)), _seconds(moment + EARLY)
     rows = {}
@@ -50,6 +49,13 @@ async def record(db: AsyncSession, report: UseReport, keep_s: float) -> int:
     if rows:
         await repository.add(db, list(rows.values()))
     return len(rows)
+
+
+async def places_of(db: AsyncSession, node: str, sessions: Iterable[str]) -> dict[str, tuple[UUID, int]]:
+    """Return session and rank of the containers that sessions have on a node now, by their ids."""
+    wanted = {id_ for session in sessions if (id_ := _uuid(session))}
+    known = await repository.known_containers(db, node, wanted) if wanted else []
+    return {f"session-{id_}-{attempt}-{rank}": (id_, rank) for id_, attempt, rank in known}
 
 
 async def show(

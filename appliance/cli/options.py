@@ -64,6 +64,11 @@ def complete_presets() -> Sequence[str]:
     return _names(lambda client, _: [preset["name"] for preset in client.presets.list()])
 
 
+def complete_sandboxes() -> Sequence[str]:
+    """Return the names of the sandboxes."""
+    return _names(lambda client, _: [sandbox["name"] for sandbox in client.sandboxes.list()])
+
+
 def _names(ask: Callable[[Client, str], list[str]]) -> Sequence[str]:
     """Return what the API answers in a moment; a completion that knows nothing says nothing."""
     try:

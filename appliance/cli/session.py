@@ -184,6 +184,12 @@ def _nodes(session: Session) -> list[str]:
     return list(dict.fromkeys(container["node"] for container in session["containers"]))
 
 
+def _sandbox(session: Session) -> str:
+    if not session["denied"]:
+        return session["sandbox"]
+    return f"{session['sandbox']}, which denied {session['denied']} system calls: penstock denials {session['name']}"
+
+
 def _fields(session: Session) -> None:
     exit_code = session["exit_code"]
     containers = session["containers"]
@@ -201,6 +207,7 @@ def _fields(session: Session) -> None:
             ("Command", shlex.join([*(session["command"] or []), *session["args"]])),
             ("Containers", _gang(session)),
             ("Preset", session["preset"]),
+            ("Sandbox", _sandbox(session)),
             ("GPUs", _share(session)),
             ("Taken of GPUs", _taken(session)),
             ("Enforcement", _enforcement(session)),

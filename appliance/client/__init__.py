@@ -13,7 +13,7 @@ from appliance.client.oversight import Domains, Policies, Reports
 from appliance.client.people import Users
 from appliance.client.projects import Groups, Projects
 from appliance.client.scheduler import Scheduler
-from appliance.client.sessions import Presets, Sessions
+from appliance.client.sessions import Presets, Sandboxes, Sessions
 from appliance.client.site import Site
 from appliance.client.transport import ANSWER_S, Transport
 
@@ -42,5 +42,6 @@ class Client(Transport):
         self.nodes = Nodes(self)
         self.sessions = Sessions(self)
         self.presets = Presets(self)
+        self.sandboxes = Sandboxes(self)
         self.scheduler = Scheduler(self)
         self.site = Site(self)

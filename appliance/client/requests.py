@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
+from appliance.client.views import SandboxRule
 from appliance.client.words import Enforcement, Expiry, Kind, NodeMode, Role, Within
 
 
@@ -247,6 +248,34 @@ class ProjectRequest(TypedDict):
     interactive_limit_s: NotRequired[int]
     interactive_extension_s: NotRequired[int]
     domain: NotRequired[str | None]
+
+
+class SandboxChange(TypedDict):
+    """What to change of a sandbox; what is left out stays, and lists replace those that are.
+
+    It holds for sessions that are submitted from now on.
+    """
+
+    description: NotRequired[str | None]
+    rules: NotRequired[list[SandboxRule] | None]
+    site_wide: NotRequired[bool | None]
+    projects: NotRequired[list[str] | None]
+    images: NotRequired[list[str] | None]
+
+
+class SandboxRequest(TypedDict):
+    """A sandbox to create: what its `rules` deny, and whose sessions it is for.
+
+    A session has the sandbox of its image, else that of its project, else the one that is `site_wide`. `images` are
+    global ones, by name and tag. Without rules a sandbox denies nothing, and spares its sessions a wider one.
+    """
+
+    name: str
+    description: NotRequired[str]
+    rules: NotRequired[list[SandboxRule]]
+    site_wide: NotRequired[bool]
+    projects: NotRequired[list[str]]
+    images: NotRequired[list[str]]
 
 
 class SessionChange(TypedDict):

@@ -12,11 +12,13 @@ from appliance.client.requests import (
     Extension,
     PresetChange,
     PresetRequest,
+    SandboxChange,
+    SandboxRequest,
     SessionChange,
     SessionRequest,
 )
 from appliance.client.transport import Query, Resource
-from appliance.client.views import Done, Preset, Session, Use
+from appliance.client.views import Denials, Done, Preset, Sandbox, Session, Use
 from appliance.client.words import State
 
 
@@ -83,6 +85,10 @@ class Sessions(Resource):
         query: Query = {"project": project, "since": since, "until": until, "points": points}
         return self._api.call(Use, "GET", "/sessions/{name}/use", {"name": name}, query=query)
 
+    def denials(self, name: str, *, project: str) -> Denials:
+        """Return which system calls the sandbox of a session denied."""
+        return self._api.call(Denials, "GET", "/sessions/{name}/denials", {"name": name}, query={"project": project})
+
     def shell(self, name: str, command: builtins.list[str], *, project: str, tty: bool, rows: int, cols: int) -> str:
         """Return the address of the WebSocket that runs a command in a session; its frames are the agent's."""
         query: Query = {"project": project, "command": json.dumps(command), "tty": tty, "rows": rows, "cols": cols}
@@ -111,3 +117,27 @@ class Presets(Resource):
     def delete(self, name: str) -> Done:
         """Delete a preset; sessions that were submitted with it go on."""
         return self._api.call(Done, "DELETE", "/presets/{name}", {"name": name})
+
+
+class Sandboxes(Resource):
+    """Rules on what programs of sessions may ask of the kernel."""
+
+    def list(self) -> builtins.list[Sandbox]:
+        """Return the sandboxes by name."""
+        return self._api.call(list[Sandbox], "GET", "/sandboxes")
+
+    def get(self, name: str) -> Sandbox:
+        """Return one sandbox."""
+        return self._api.call(Sandbox, "GET", "/sandboxes/{name}", {"name": name})
+
+    def create(self, **request: Unpack[SandboxRequest]) -> Sandbox:
+        """Create a sandbox."""
+        return self._api.call(Sandbox, "POST", "/sandboxes", body=request)
+
+    def update(self, name: str, /, **changes: Unpack[SandboxChange]) -> Sandbox:
+        """Change a sandbox; it holds for what is submitted from now on."""
+        return self._api.call(Sandbox, "PATCH", "/sandboxes/{name}", {"name": name}, body=changes)
+
+    def delete(self, name: str) -> Done:
+        """Delete a sandbox; sessions that were submitted with it keep its rules."""
+        return self._api.call(Done, "DELETE", "/sandboxes/{name}", {"name": name})

@@ -32,6 +32,18 @@ class ApiKey(TypedDict):
     used_at: str | None
 
 
+class ArgumentTest(TypedDict):
+    """A test of one argument of a system call: it is one of `values`, or has any of `bits`; exactly one of both is
+    set.
+
+    Of a number that fits into 32 bits only the lower half of the argument counts, as the kernel reads most of them.
+    """
+
+    argument: int
+    values: list[int]
+    bits: int
+
+
 class Container(TypedDict):
     """One container of a session, and the GPUs that it holds on its node.
 
@@ -53,6 +65,32 @@ class Csrf(TypedDict):
     """What a page sends as X-CSRF-Token whenever it changes something with the cookie."""
 
     csrf_token: str
+
+
+class Denial(TypedDict):
+    """A system call that a sandbox denied `count` times, from `first_at` to `last_at`, to processes of one name.
+
+    `rank` is the container, `pid` the last process as the container numbers them, `effect` the error that the call
+    ended with, or `killed`. What came from too many processes or calls is put together under `*`.
+    """
+
+    rank: int
+    call: str
+    process: str
+    pid: int
+    effect: str
+    first_at: str
+    last_at: str
+    count: int
+
+
+class Denials(TypedDict):
+    """What the sandbox of a session denied: `denied` calls in all, and the newest series that are still kept."""
+
+    session_id: str
+    sandbox: str
+    denied: int
+    series: list[Denial]
 
 
 class Domain(TypedDict):
@@ -282,6 +320,31 @@ class Project(TypedDict):
     created_at: str
 
 
+class SandboxRule(TypedDict):
+    """System calls that a sandbox denies, with all arguments or only with those that pass every test of `when`.
+
+    The call ends with the error `errno`, or, where the rule `ends` it, the process is killed.
+    """
+
+    calls: list[str]
+    when: list[ArgumentTest]
+    errno: str
+    ends: bool
+
+
+class Sandbox(TypedDict):
+    """A sandbox; who may not see all projects finds only those of their own."""
+
+    id: str
+    name: str
+    description: str
+    rules: list[SandboxRule]
+    site_wide: bool
+    projects: list[str]
+    images: list[str]
+    created_at: str
+
+
 class Service(TypedDict):
     """A port of a session; `url` is where its users reach it, null at a site whose edge offers no apps."""
 
@@ -299,7 +362,8 @@ class Session(TypedDict):
 
     Its shares are held by `enforcement` or a stronger kind. `held_milli` is what it takes of GPUs with all
     containers together, 0 before it has its places; a MIG device counts whole. While its share is being
-    changed, `resize_milli` is what each container shall have.
+    changed, `resize_milli` is what each container shall have. Its programs run in the `sandbox` of this name
+    (empty: in none), which has `denied` them so many system calls so far.
     """
 
     id: str
@@ -324,6 +388,8 @@ class Session(TypedDict):
     within: Within
     within_required: bool
     local_image: bool
+    sandbox: str
+    denied: int
     created_by_cli: bool
     state: State
     reason: str

@@ -28,7 +28,17 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from appliance.agent.protocol import HEARTBEAT_PATH, USE_PATH, ContainerSpec, GpuUse, Heartbeat, UseReport
+from appliance.agent.protocol import (
+    DENIALS_PATH,
+    HEARTBEAT_PATH,
+    USE_PATH,
+    ContainerSpec,
+    Denial,
+    DenialReport,
+    GpuUse,
+    Heartbeat,
+    UseReport,
+)
 
 BUSYBOX = Path("/bin/busybox")
 LABEL_RUN = "PENSTOCK_TEST_RUN"
@@ -121,11 +131,12 @@ def image(engine: docker.DockerClient) -> Iterator[str]:
 
 @dataclass
 class FakeApi:
-    """The control API's side of heartbeats and samples: keeps what it is told. `status` answers both."""
+    """The control API's side of what agents tell: keeps it. `status` answers all."""
 
     port: int
     heartbeats: list[Heartbeat] = field(default_factory=list)
     samples: list[GpuUse] = field(default_factory=list)
+    denials: list[Denial] = field(default_factory=list)
     peers: set[str] = field(default_factory=set)
     interval_s: float = 0.5
     status: int = 200
@@ -147,13 +158,15 @@ def fake_api(authority: Authority) -> Iterator[FakeApi]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            assert self.path in (HEARTBEAT_PATH, USE_PATH)
+            assert self.path in (HEARTBEAT_PATH, USE_PATH, DENIALS_PATH)
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if api.status == 200:
                 assert isinstance(self.connection, ssl.SSLSocket)
                 api.peers.add(dict(part[0] for part in (self.connection.getpeercert() or {})["subject"])["commonName"])  # type: ignore[misc]
                 if self.path == HEARTBEAT_PATH:
                     api.heartbeats.append(Heartbeat.model_validate_json(body))
+                elif self.path == DENIALS_PATH:
+                    api.denials += DenialReport.model_validate_json(body).denials
                 else:
                     api.samples += UseReport.model_validate_json(body).samples
             answer = f'{{"interval_s": {api.interval_s}}}'.encode()
@@ -292,6 +305,7 @@ def make_agent(authority: Authority, api_port: int, folder: Path) -> Agent:
         "PENSTOCK_AGENT_SIMULATED_GPUS": "2",
         "PENSTOCK_AGENT_MOUNT_ROOTS": str(volumes),
         "PENSTOCK_AGENT_GPU_FOLDER": str(folder / "gpu"),
+        "PENSTOCK_AGENT_SANDBOX_SOCKET": str(folder / "sandbox.sock"),
     }
     return Agent(authority, environment, folder / "agent.log")
 

@@ -21,7 +21,7 @@ from api.access import check_routes
 from api.policy import Role
 from api.users import service as users
 from api.users.schemas import UserRequest
-from appliance.agent.protocol import HEARTBEAT_PATH, USE_PATH
+from appliance.agent.protocol import DENIALS_PATH, HEARTBEAT_PATH, USE_PATH
 from reservoir.errors import PenstockError
 from tests.unit.api.conftest import PASSWORD, V1, Cluster, ok, sign_in
 
@@ -46,6 +46,7 @@ EXPECTED = {
     "GET /openapi.json": ALL,
     f"POST {HEARTBEAT_PATH}": NOBODY,
     f"POST {USE_PATH}": NOBODY,
+    f"POST {DENIALS_PATH}": NOBODY,
     f"GET {V1}/health": ALL,
     f"GET {V1}/settings": KNOWN,
     f"POST {V1}/auth/login": ALL,
@@ -97,6 +98,11 @@ EXPECTED = {
     f"GET {V1}/presets/{{name}}": KNOWN,
     f"PATCH {V1}/presets/{{name}}": SITE,
     f"DELETE {V1}/presets/{{name}}": SITE,
+    f"GET {V1}/sandboxes": KNOWN,
+    f"POST {V1}/sandboxes": SITE,
+    f"GET {V1}/sandboxes/{{name}}": KNOWN,
+    f"PATCH {V1}/sandboxes/{{name}}": SITE,
+    f"DELETE {V1}/sandboxes/{{name}}": SITE,
     f"GET {V1}/nodes": KNOWN,
     f"GET {V1}/nodes/{{name}}": KNOWN,
     f"PATCH {V1}/nodes/{{name}}/mode": ADMINS,
@@ -108,6 +114,7 @@ EXPECTED = {
     f"DELETE {V1}/sessions/{{name}}": WORKERS,
     f"GET {V1}/sessions/{{name}}/logs": KNOWN,
     f"GET {V1}/sessions/{{name}}/use": KNOWN,
+    f"GET {V1}/sessions/{{name}}/denials": READERS | {"manager"},
     f"WEBSOCKET {V1}/sessions/{{name}}/exec": WORKERS,
     f"POST {V1}/sessions/batch": WORKERS,
     f"PATCH {V1}/sessions/{{name}}": WORKERS,

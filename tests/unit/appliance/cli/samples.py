@@ -74,6 +74,8 @@ def session(**changes: Any) -> Session:
         "within": "anywhere",
         "within_required": False,
         "local_image": False,
+        "sandbox": "",
+        "denied": 0,
         "created_by_cli": True,
         "state": "RUNNING",
         "reason": "",

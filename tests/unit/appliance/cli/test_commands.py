@@ -22,9 +22,9 @@ START_CPU_S = 0.5
 PENSTOCK = Path(sys.executable).with_name("penstock")
 SAYS_ONLY_THAT_IT_IS_DONE = {
     *("login", "logout", "project set", "user password", "user logout", "node end-unknown", "apikey revoke"),
-    *(f"{group} delete" for group in ("project", "group", "image", "preset", "node", "user", "policy", "domain")),
-    *("reservoir verify", "reservoir prune", "reservoir key rotate", "reservoir uploads remove-account"),
-    *("reservoir uploads allow", "reservoir uploads deny", "reservoir uploads add-account"),
+    *(f"{group} delete" for group in ("project", "group", "image", "preset", "sandbox", "node", "user", "policy")),
+    *("domain delete", "reservoir prune", "reservoir key rotate", "reservoir uploads remove-account"),
+    *("reservoir verify", "reservoir uploads allow", "reservoir uploads deny", "reservoir uploads add-account"),
     *("lab up", "lab down", "site verify"),
 }
 SHOWS_WHAT_IS_NOT_OURS = {"logs", "bash", "completion", "scheduler save", "reservoir receipt"}

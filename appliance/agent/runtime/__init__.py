@@ -8,7 +8,6 @@ which the agent writes it over whatever a user or an image says, and from which 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,17 +56,8 @@ def _option(arguments: Sequence[str], *names: str) -> str:
     return ""
 
 
-def _fail(arguments: Sequence[str], error: Exception) -> None:
-    """Say why in the file where the engine looks for the runtime's reasons."""
-    reason = f"the sandbox cannot be held: {error}"
+def fail(arguments: Sequence[str], reason: str) -> None:
+    """Write why in the file where the engine looks for the runtime's reasons; raises OSError."""
     if log := _option(arguments, "--log"):
         with Path(log).open("a") as file:
             file.write(json.dumps({"level": "error", "msg": reason}) + "\n")
-    sys.exit(reason)
-
-
-if __name__ == "__main__":
-    try:
-        prepare(sys.argv[1:])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        _fail(sys.argv[1:], error)

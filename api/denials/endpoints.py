@@ -1,0 +1,39 @@
+"""Endpoints of denials: where agents tell them, and where those see them who look after the session's project."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from api.access import Agent, Caller, SettingsOf, action, for_agents
+from api.database import Reading, Transaction
+from api.denials import service
+from api.denials.schemas import DenialsView
+from api.model import NamePath, NameQuery
+from api.policy import Action
+from api.sessions import service as sessions
+from appliance.agent.protocol import DENIALS_PATH, DenialReport
+from reservoir.errors import ForbiddenError
+
+router = APIRouter(prefix="/sessions", tags=["sessions"])
+agents = APIRouter(tags=["agents"])
+
+
+@router.get("/{name}/denials")
+@action(Action.DENIAL_READ)
+async def session_denials(name: NamePath, project: NameQuery, caller: Caller, db: Reading) -> DenialsView:
+    """Show which system calls the sandbox of a session denied, the newest first."""
+    return await service.show(db, await sessions.get(db, project, name, caller), caller)
+
+
+@agents.post(DENIALS_PATH, status_code=204)
+@for_agents
+async def report_denials(message: DenialReport, agent: Agent, db: Transaction, settings: SettingsOf) -> Response:
+    """Take what sandboxes of a node denied; the certificate must be that node's. What is told twice counts once."""
+    if message.name != agent:
+        raise ForbiddenError(
+            f"the certificate of {agent} cannot speak for {message.name}",
+            where="name",
+            cure="set PENSTOCK_AGENT_NAME to the name in the certificate",
+        )
+    await service.record(db, message, settings.denial_keep_s)
+    return Response(status_code=204)

@@ -6,7 +6,8 @@ import hashlib
 import json
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 
 from cyclonedx.model import HashAlgorithm, HashType, Property
@@ -25,6 +26,8 @@ from reservoir.scan.inventory import of_target
 from reservoir.scan.licences import Found
 
 SPACE = uuid.uuid5(uuid.NAMESPACE_URL, "urn:penstock:sbom")
+# counts up when the same contents are written otherwise
+FORM = 2
 PACKAGES = ("python", "debian", "rpm")
 ARCHITECTURE = re.compile(r"^Architecture: *(\S+)$", re.MULTILINE)
 
@@ -38,17 +41,22 @@ def make(bundle: Bundle, images: Sequence[LockedImage], licences: Mapping[str, F
     whole = Component(
         name=bundle.name, version=bundle.version, type=ComponentType.APPLICATION, bom_ref=f"bundle:{bundle.name}"
     )
-    parts = {(a.kind, a.sha256): _component(a, targets, licences.get(a.sha256, Found())) for a in bundle.artifacts}
+    parts = [
+        (artifact, _component(artifact, ref, targets, licences.get(artifact.sha256, Found())))
+        for ref, artifact in _referred(bundle.artifacts)
+    ]
     contents = _contents(bundle, images)
     bom = Bom(
-        components=parts.values(),
+        components=[part for _, part in parts],
         serial_number=serial(bundle, images, licences),
         metadata=BomMetaData(component=whole, tools=ToolRepository(components=[_tool()])),
         dependencies=[
-            Dependency(whole.bom_ref, [Dependency(part.bom_ref) for part in parts.values()]),
+            Dependency(whole.bom_ref, [Dependency(part.bom_ref) for _, part in parts]),
             *(
-                Dependency(part.bom_ref, [Dependency(BomRef(ref)) for ref in contents.get(str(part.bom_ref), [])])
-                for part in parts.values()
+                Dependency(
+                    part.bom_ref, [Dependency(BomRef(ref)) for ref in contents.get(reference(a.kind, a.sha256), [])]
+                )
+                for a, part in parts
             ),
         ],
     )
@@ -61,6 +69,7 @@ def make(bundle: Bundle, images: Sequence[LockedImage], licences: Mapping[str, F
 def serial(bundle: Bundle, images: Sequence[LockedImage], licences: Mapping[str, Found]) -> uuid.UUID:
     """Return the number that stands for everything that the document says."""
     said = {
+        "form": FORM,
         "bundle": bundle.model_dump(mode="json", include={"name", "version", "targets", "artifacts"}),
         "contents": _contents(bundle, images),
         "licences": {sha256: [found.expression, found.source] for sha256, found in licences.items()},
@@ -95,7 +104,16 @@ def purl(artifact: Artifact, targets: Mapping[str, TargetRecord]) -> PackageURL:
             return PackageURL("generic", None, artifact.filename, artifact.version, words)
 
 
-def _component(artifact: Artifact, targets: Mapping[str, TargetRecord], licence: Found) -> Component:
+def _referred(artifacts: Iterable[Artifact]) -> Iterator[tuple[str, Artifact]]:
+    """Yield every artifact with what the document calls it; the same bytes under two names are two components."""
+    met: Counter[str] = Counter()
+    for artifact in artifacts:
+        ref = reference(artifact.kind, artifact.sha256)
+        met[ref] += 1
+        yield ref if met[ref] == 1 else f"{ref}:{met[ref]}", artifact
+
+
+def _component(artifact: Artifact, ref: str, targets: Mapping[str, TargetRecord], licence: Found) -> Component:
     properties = [Property(name="penstock:kind", value=artifact.kind)]
     properties += [Property(name="penstock:filename", value=artifact.filename)]
     properties += [Property(name="penstock:target", value=name) for name in artifact.targets]
@@ -105,7 +123,7 @@ def _component(artifact: Artifact, targets: Mapping[str, TargetRecord], licence:
         name=artifact.name,
         version=artifact.version,
         type=_type(artifact),
-        bom_ref=reference(artifact.kind, artifact.sha256),
+        bom_ref=ref,
         purl=purl(artifact, targets),
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=artifact.sha256)],
         licenses=[LicenseExpression(licence.expression)] if licence.expression else [],

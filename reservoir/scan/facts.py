@@ -40,12 +40,12 @@ def read(content: bytes, where: str) -> Facts:
 
 
 def reference(kind: str, sha256: str) -> str:
-    """Return how an SBOM of ours refers to a file."""
+    """Return how an SBOM of ours refers to a file; further names of the same bytes get a number behind it."""
     return f"{kind}:{sha256}"
 
 
 def _sha256(ref: str) -> str:
-    return ref.partition(":")[2]
+    return ref.split(":")[1]
 
 
 def _licence(component: Mapping[str, object]) -> tuple[str | None, str]:

@@ -87,3 +87,22 @@ def test_the_checker_reads_licences_and_images_out_of_it() -> None:
 def test_a_bill_of_another_make_is_refused(text: str) -> None:
     with pytest.raises(IntegrityError, match="not the SBOM of a bundle"):
         facts.read(text.encode(), "sbom.cdx.json")
+
+
+def test_the_same_bytes_under_two_names_are_two_components() -> None:
+    other = FILE.model_copy(update={"name": "driver-latest.run", "filename": "driver-latest.run-1.bin"})
+    tagged = IMAGE.model_copy(update={"version": "latest"})
+    made = [*MADE, MADE[0].model_copy(update={"tag": "latest"})]
+    text = sbom.make(bundle(*ALL, other, tagged), made, LICENCES)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text.decode()) is None
+    found = [c for c in json.loads(text)["components"] if c["hashes"][0]["content"] in (FILE.sha256, IMAGE.sha256)]
+    assert sorted((c["name"], c["version"]) for c in found) == [
+        ("driver-latest.run", "1"),
+        ("driver.run", "1"),
+        ("penstock/python", "3.11"),
+        ("penstock/python", "latest"),
+    ]
+    assert len({c["bom-ref"] for c in found}) == 4
+    inside = facts.read(text, "sbom").images
+    assert sorted(inside[WHEEL.sha256]) == ["penstock/python:3.11", "penstock/python:latest"]
+    assert facts.read(text, "sbom").licences.keys() == {a.sha256 for a in ALL}

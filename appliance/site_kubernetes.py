@@ -12,14 +12,19 @@ from reservoir.document import Path
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 Folder = Annotated[str, Field(pattern=r"^(/\.{0,2}[A-Za-z0-9_-][A-Za-z0-9._-]*)+$")]
 Claim = Annotated[str, Field(pattern=rf"^{_LABEL}(\.{_LABEL})*$", max_length=253)]
+LabelName = Annotated[
+    str, Field(pattern=rf"^({_LABEL}(\.{_LABEL})*/)?[A-Za-z0-9]([A-Za-z0-9_.-]{{0,61}}[A-Za-z0-9])?$")
+]
+LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$")]
 
 
 class Cluster(BaseModel):
     """A cluster that other people look after. `api` is the URL of its API server; pods of sessions are in `namespace`.
 
-    GPUs are asked for as `gpu_resource`. `claims` leads from folders that the site's workers have, such as the one of
-    the sessions' volumes, to claims of the cluster's storage that hold the same. `host_folders` are folders of the
-    cluster's machines that sessions may mount. A pod that finds no machine within `schedule_s` seconds is taken back.
+    GPUs are asked for as `gpu_resource`. Only machines with the labels `machines` are used. `claims` leads from folders
+    that the site's workers have, such as the one of the sessions' volumes, to claims of the cluster's storage that hold
+    the same. `host_folders` are folders of the cluster's machines that sessions may mount. A pod that finds no machine
+    within `schedule_s` seconds is taken back.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -27,6 +32,7 @@ class Cluster(BaseModel):
     api: Annotated[str, Field(pattern=r"^https://[A-Za-z0-9.:\[\]-]+$")]
     namespace: Annotated[str, Field(pattern=rf"^{_LABEL}$")] = "penstock"
     gpu_resource: Annotated[str, Field(pattern=r"^[a-z0-9.-]+/[A-Za-z0-9_.-]+$")] = "nvidia.com/gpu"
+    machines: dict[LabelName, LabelValue] = Field(default_factory=dict)
     claims: dict[Folder, Claim] = Field(default_factory=dict)
     host_folders: list[Folder] = Field(default_factory=list)
     schedule_s: float = Field(default=10, gt=0, le=20)

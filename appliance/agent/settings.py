@@ -30,13 +30,13 @@ def _folders(value: Any) -> Any:
     return tuple(part for part in value.split(":") if part) if isinstance(value, str) else value
 
 
-def _claims(value: Any) -> Any:
+def _pairs(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     pairs = [part.partition("=") for part in value.split(":") if part]
-    if wrong := [root for root, _, name in pairs if not (root.startswith("/") and name)]:
-        raise ValueError(f"a claim is written /FOLDER=CLAIM, and {wrong[0]} is none")
-    return tuple((root, name) for root, _, name in pairs)
+    if wrong := [name for name, equals, _ in pairs if not (name and equals)]:
+        raise ValueError(f"a pair is written NAME=VALUE, and {wrong[0] or 'nothing'} is none")
+    return tuple((name, value) for name, _, value in pairs)
 
 
 def _range(value: Any) -> Any:
@@ -69,8 +69,9 @@ class Settings(BaseModel):
     the authority `kubernetes_ca`, shows the token in the file `kubernetes_token`, and has its pods in
     `kubernetes_namespace`. GPUs are asked for as `kubernetes_gpu_resource`. `kubernetes_claims` says which claim of the
     cluster's storage holds a folder of the workers, as `/mnt/penstock=volumes:/mnt/data=data`; of other folders only
-    those below `mount_roots` are mounted, from the cluster's machines. A pod that finds no machine within
-    `kubernetes_schedule_s` seconds is taken back.
+    those below `mount_roots` are mounted, from the cluster's machines. Only machines with the labels
+    `kubernetes_machines`, as `pool=a:zone=b`, are used. A pod that finds no machine within `kubernetes_schedule_s`
+    seconds is taken back.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -109,7 +110,10 @@ class Settings(BaseModel):
     kubernetes_token: Path = Path("/etc/penstock/kubernetes/token")
     kubernetes_namespace: str = Field(default="penstock", pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
     kubernetes_gpu_resource: str = Field(default="nvidia.com/gpu", pattern=r"^[a-z0-9.-]+/[A-Za-z0-9_.-]+$")
-    kubernetes_claims: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_claims)] = ()
+    kubernetes_machines: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_pairs)] = ()
+    kubernetes_claims: Annotated[
+        tuple[tuple[str, Annotated[str, Field(min_length=1)]], ...], BeforeValidator(_pairs)
+    ] = ()
     # the control API waits 30 s for the answer to a launch
     kubernetes_schedule_s: float = Field(default=10.0, gt=0, le=20)
     sandbox_socket: Path = Path("/run/penstock/sandbox/agent.sock")

@@ -202,7 +202,7 @@ class FakeKubernetes:
             raise RefusedError(403, "Forbidden", message)
 
     def _list(self, kind: str, query: httpx.QueryParams) -> httpx.Response:
-        items = sorted(self._objects[kind].items())
+        items = [item for item in sorted(self._objects[kind].items()) if _meets(item[1], query)]
         first, limit = int(query.get("continue", 0)), int(query.get("limit", len(items) or 1))
         more = str(first + limit) if first + limit < len(items) else ""
         metadata = {"resourceVersion": str(self._version)} | ({"continue": more} if more else {})
@@ -210,10 +210,11 @@ class FakeKubernetes:
         return httpx.Response(200, json={"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": page})
 
     def _watch(self, kind: str, query: httpx.QueryParams) -> httpx.Response:
-        return httpx.Response(200, content=self._events(kind, int(query["resourceVersion"]), query["timeoutSeconds"]))
+        return httpx.Response(200, content=self._events(kind, query))
 
-    async def _events(self, kind: str, since: int, seconds: str) -> AsyncIterator[bytes]:
-        until = asyncio.get_running_loop().time() + float(seconds)
+    async def _events(self, kind: str, query: httpx.QueryParams) -> AsyncIterator[bytes]:
+        since = int(query["resourceVersion"])
+        until = asyncio.get_running_loop().time() + float(query["timeoutSeconds"])
         queue: asyncio.Queue[None] = asyncio.Queue()
         self._watchers.add(queue)
         try:
@@ -223,7 +224,7 @@ class FakeKubernetes:
                     yield _line("ERROR", gone.body)
                     return
                 for version, of, event, item in list(self._history):
-                    if version > since and of == kind:
+                    if version > since and of == kind and _meets(item, query):
                         yield _line(event, item)
                 since = self._version
                 try:
@@ -299,7 +300,8 @@ class FakeKubernetes:
             machine = machine_of(node, RESOURCE)
             held = sum((asked_by(other, RESOURCE) for other in self._on(name)), NOTHING)
             free = machine.amount - held
-            if machine.open and (not terms or name in only) and free | wanted == free:
+            chosen = pod["spec"].get("nodeSelector", {}).items() <= node["metadata"]["labels"].items()
+            if machine.open and chosen and (not terms or name in only) and free | wanted == free:
                 yield name
 
     def _on(self, name: str) -> list[Object]:
@@ -318,7 +320,9 @@ class FakeKubernetes:
             state, phase, digest = {"waiting": {"reason": "ImagePullBackOff", "message": words}}, "Pending", ""
         status = {"name": container["name"], "image": image, "imageID": digest, "state": state}
         self._change(
-            "pods", (namespace, name), lambda item: item["status"].update(phase=phase, containerStatuses=[status])
+            "pods",
+            (namespace, name),
+            lambda item: item["status"].update(phase=phase, podIP="10.1.0.1", containerStatuses=[status]),
         )
 
     def _pod(self, namespace: str, name: str) -> Object:
@@ -365,6 +369,11 @@ def _bind(machine: str, pod: Object) -> None:
 
 def _tell(conditions: list[dict[str, str]], pod: Object) -> None:
     pod["status"]["conditions"] = conditions
+
+
+def _meets(item: Object, query: httpx.QueryParams) -> bool:
+    wanted = [part.split("=") for part in query.get("labelSelector", "").split(",") if part]
+    return all(item["metadata"].get("labels", {}).get(name) == value for name, value in wanted)
 
 
 def _line(event: str, item: Object) -> bytes:

@@ -7,12 +7,15 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import PurePosixPath
 
+from appliance.agent.forward import Forwarder
 from appliance.agent.kubernetes.client import Client
 from appliance.agent.kubernetes.cluster import Cluster, base_inventory
+from appliance.agent.kubernetes.doors import Doors
 from appliance.agent.kubernetes.images import Images
 from appliance.agent.kubernetes.pods import Claim, Rules
 from appliance.agent.kubernetes.terminal import Terminal
 from appliance.agent.parts import Parts
+from appliance.agent.peer import server_context
 from appliance.agent.settings import Settings
 from reservoir.errors import InputError
 
@@ -31,6 +34,7 @@ def build(settings: Settings) -> Parts:
     rules = Rules(
         node=settings.name,
         resource=settings.kubernetes_gpu_resource,
+        machines=dict(settings.kubernetes_machines),
         claims=[Claim(PurePosixPath(root), name) for root, name in settings.kubernetes_claims],
         host_folders=[PurePosixPath(folder) for folder in settings.mount_roots],
     )
@@ -38,7 +42,8 @@ def build(settings: Settings) -> Parts:
         settings.kubernetes_api, settings.kubernetes_token, context, namespace=settings.kubernetes_namespace
     )
     base = base_inventory(settings.name, region=settings.region, switch=settings.switch, started_at=datetime.now(UTC))
-    cluster = Cluster(client, rules, base, settings.kubernetes_schedule_s)
+    forwarder = Forwarder(server_context(settings), settings.edges, bind=settings.bind, port_range=settings.port_range)
+    cluster = Cluster(client, rules, base, Doors(forwarder), settings.kubernetes_schedule_s)
     return Parts(
         inventory=cluster.inventory,
         containers=cluster,

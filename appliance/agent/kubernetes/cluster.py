@@ -33,6 +33,7 @@ from appliance.agent.kubernetes.capacity import (
     measure,
 )
 from appliance.agent.kubernetes.client import Client
+from appliance.agent.kubernetes.doors import Doors
 from appliance.agent.kubernetes.mirror import Mirror
 from appliance.agent.kubernetes.pods import Rules
 from appliance.agent.protocol import ContainerSpec, ContainerState, GpuGrant, Inventory
@@ -61,7 +62,7 @@ class Pod:
 class Cluster:
     """All sessions' pods of a cluster. `changed` is set whenever one of them, or what the cluster has, changes."""
 
-    def __init__(self, client: Client, rules: Rules, base: Inventory, schedule_s: float) -> None:
+    def __init__(self, client: Client, rules: Rules, base: Inventory, doors: Doors, schedule_s: float) -> None:
         """Start with nothing known. `base` is the inventory without what the cluster has; a pod that has no machine
         after `schedule_s` is taken back.
         """
@@ -69,8 +70,9 @@ class Cluster:
         self._client = client
         self._rules = rules
         self._base = base
+        self._doors = doors
         self._schedule_s = schedule_s
-        self._nodes: Mirror[Machine] = Mirror(client, NODES, self._keep_node, self._touch)
+        self._nodes: Mirror[Machine] = Mirror(client, NODES, self._keep_node, self._touch, rules.selector)
         self._pods: Mirror[Pod] = Mirror(client, PODS, self._keep_pod, self._touch)
         self._touched = asyncio.Event()
         self._moved = asyncio.Condition()
@@ -153,10 +155,12 @@ class Cluster:
         self._base = self._base.model_copy(update={"engine_version": f"Kubernetes {told['gitVersion']}"})
         await self._nodes.load()
         await self._pods.load()
+        await self._doors.follow(self._own())
         self._measure()
 
     async def close(self) -> None:
         """Let go of the cluster; its pods go on."""
+        await self._doors.close()
         await self._client.close()
 
     async def _chunks(self, path: str, query: Mapping[str, str | int]) -> AsyncIterator[bytes]:
@@ -285,6 +289,8 @@ class Cluster:
         while True:
             await self._touched.wait()
             self._touched.clear()
+            # whoever learns that a pod runs learns its ports too
+            await self._doors.follow(self._own())
             self._measure()
             async with self._moved:
                 self._moved.notify_all()
@@ -297,7 +303,7 @@ class Cluster:
         self._capacity = capacity
         inventory = self._describe(capacity)
         placed = [pod for pod in self._own() if pods.is_placed(pod)]
-        states = [pods.state_of(pod) for pod in placed]
+        states = [self._doors.dress(pods.state_of(pod)) for pod in placed]
         if (inventory, states) != (self._inventory, self._states):
             self._inventory, self._states = inventory, states
             self.changed.set()

@@ -28,19 +28,28 @@ class Mirror(Generic[T]):
     """What is kept of each object, by the uid of the object."""
 
     def __init__(
-        self, client: Client, path: str, keep: Callable[[Object], T | None], changed: Callable[[], None]
+        self,
+        client: Client,
+        path: str,
+        keep: Callable[[Object], T | None],
+        changed: Callable[[], None],
+        selector: str = "",
     ) -> None:
-        """Prepare; `keep` returns what is kept of an object, None for nothing. `changed` is told of every change."""
+        """Prepare; `keep` returns what is kept of an object, None for nothing. `changed` is told of every change.
+
+        Only objects whose labels meet the `selector` count.
+        """
         self.items: dict[str, T] = {}
         self._client = client
         self._path = path
         self._keep = keep
         self._changed = changed
+        self._which = {"labelSelector": selector} if selector else {}
         self._version = ""
 
     async def load(self) -> None:
         """Copy all objects; raises PenstockError."""
-        objects, self._version = await self._client.every(self._path)
+        objects, self._version = await self._client.every(self._path, **self._which)
         self.items = {}
         for item in objects:
             self._take(item)
@@ -77,6 +86,7 @@ class Mirror(Generic[T]):
 
     async def _watch(self) -> None:
         query: dict[str, str | int] = {
+            **self._which,
             "watch": "true",
             "allowWatchBookmarks": "true",
             "timeoutSeconds": WATCH_S,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
@@ -68,17 +68,21 @@ class Claim:
 
 @dataclass(frozen=True)
 class Rules:
-    """What the site's settings say of all pods: whose they are, how GPUs are asked for, and what may be mounted."""
+    """What the site's settings say of all pods: whose they are, how GPUs are asked for, and what may be mounted.
+
+    `machines` are the labels of the machines that may be used; none means all.
+    """
 
     node: str
     resource: str
+    machines: Mapping[str, str] = field(default_factory=dict)
     claims: Sequence[Claim] = ()
     host_folders: Sequence[PurePosixPath] = ()
 
     @property
     def selector(self) -> str:
-        """Return what finds the pods of this node."""
-        return f"{LABEL_NODE}={self.node}"
+        """Return what finds the machines that may be used."""
+        return ",".join(f"{name}={value}" for name, value in sorted(self.machines.items()))
 
 
 def check(spec: ContainerSpec, rules: Rules) -> None:
@@ -136,6 +140,7 @@ def manifest(spec: ContainerSpec, rules: Rules, machine: str) -> dict[str, Any]:
                 {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{spec.shm_mib}Mi"}},
                 *(volume for volume, _ in volumes),
             ],
+            **({"nodeSelector": dict(rules.machines)} if rules.machines else {}),
             **(_placing(rules, machine) if spec.gpus else {}),
         },
     }
@@ -183,6 +188,12 @@ def grants_of(pod: Object) -> list[GpuGrant]:
 def ports_of(pod: Object) -> list[int]:
     """Return the ports of a pod of ours that the edge may reach."""
     return _ports.validate_json(pod["metadata"]["annotations"][LABEL_PORTS])
+
+
+def address_of(pod: Object) -> str:
+    """Return the address of a pod that runs; empty for others."""
+    status = pod.get("status", {})
+    return str(status.get("podIP", "")) if status.get("phase") == "Running" else ""
 
 
 def _progress(pod: Object, status: Object, detail: Object) -> dict[str, Any]:

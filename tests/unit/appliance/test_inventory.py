@@ -164,6 +164,7 @@ def test_a_worker_may_stand_for_a_cluster() -> None:
         "api": "https://10.0.0.50:6443",
         "namespace": "penstock",
         "gpu_resource": "nvidia.com/gpu",
+        "machines": {},
         "claims": {"/srv/shared": "volumes"},
         "host_folders": [],
         "schedule_s": 10,

@@ -58,9 +58,33 @@ def test_how_gpu_shares_are_held(environment: dict[str, str]) -> None:
     assert (settings.gpu_compute, settings.accelerators) == ("fair", ("nvidia", "other"))
 
 
+def test_an_agent_may_stand_for_a_cluster(environment: dict[str, str], tmp_path: Path) -> None:
+    assert load(environment).kubernetes_api == ""
+    cluster = {
+        "PENSTOCK_AGENT_KUBERNETES_API": "https://10.0.0.50:6443",
+        "PENSTOCK_AGENT_KUBERNETES_CA": str(tmp_path / "ca.crt"),
+        "PENSTOCK_AGENT_KUBERNETES_TOKEN": str(tmp_path / "token"),
+        "PENSTOCK_AGENT_KUBERNETES_CLAIMS": "/mnt/penstock=volumes:/mnt/data=data",
+        "PENSTOCK_AGENT_KUBERNETES_MACHINES": "pool=a",
+    }
+    with pytest.raises(InputError, match="write the token of the agent's service account there"):
+        load(environment | cluster)
+    (tmp_path / "token").write_text("secret")
+    settings = load(environment | cluster)
+    assert settings.kubernetes_claims == (("/mnt/penstock", "volumes"), ("/mnt/data", "data"))
+    assert settings.kubernetes_machines == (("pool", "a"),)
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "reason"),
     [
+        ("PENSTOCK_AGENT_KUBERNETES_API", "http://10.0.0.50", "String should match pattern"),
+        (
+            "PENSTOCK_AGENT_KUBERNETES_CLAIMS",
+            "/mnt/penstock",
+            "a pair is written NAME=VALUE, and /mnt/penstock is none",
+        ),
+        ("PENSTOCK_AGENT_KUBERNETES_CLAIMS", "/mnt/penstock=", "at least 1 character"),
         ("PENSTOCK_AGENT_NAME", None, "the variable is not set"),
         ("PENSTOCK_AGENT_ALLOWED", " ", "at least 1 item"),
         ("PENSTOCK_AGENT_PORT", "70000", "less than or equal to 65535"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,10 @@ import pytest
 
 from appliance.agent.kubernetes.client import Client
 from appliance.agent.kubernetes.cluster import Cluster, base_inventory
+from appliance.agent.kubernetes.doors import Doors
 from appliance.agent.kubernetes.pods import Rules
 from appliance.agent.protocol import ContainerSpec
+from reservoir.errors import UnavailableError
 from tests.fakes.kubernetes import RESOURCE, FakeKubernetes
 
 RULES = Rules(node="k8s1", resource=RESOURCE)
@@ -46,16 +48,42 @@ async def client(fake: FakeKubernetes, tmp_path: Path) -> AsyncIterator[Client]:
     await client.close()
 
 
-def make_cluster(client: Client, *, rules: Rules = RULES, schedule_s: float = 0.3) -> Cluster:
+class Gate:
+    """Offers ports of pods to nobody: port N is behind 50000 + N, unless it is `shut`."""
+
+    def __init__(self) -> None:
+        self.open_for: dict[str, str] = {}
+        self.shut = False
+
+    async def open(self, identity: str, address: str, ports: Sequence[int]) -> dict[int, int]:
+        if self.shut:
+            raise UnavailableError(f"port {ports[0]} of {identity} cannot be offered")
+        self.open_for[identity] = address
+        return {port: 50000 + port for port in ports}
+
+    async def close(self, identity: str) -> None:
+        self.open_for.pop(identity, None)
+
+    async def close_all(self) -> None:
+        self.open_for.clear()
+
+
+def make_cluster(client: Client, *, rules: Rules = RULES, schedule_s: float = 0.3, gate: Gate | None = None) -> Cluster:
     """Return a cluster of which nothing is known yet."""
     base = base_inventory("k8s1", region="", switch="", started_at=datetime.now(UTC))
-    return Cluster(client, rules, base, schedule_s)
+    return Cluster(client, rules, base, Doors(gate or Gate()), schedule_s)
 
 
 @pytest.fixture
-async def cluster(client: Client) -> AsyncIterator[Cluster]:
+def gate() -> Gate:
+    """What stands before the ports of pods."""
+    return Gate()
+
+
+@pytest.fixture
+async def cluster(client: Client, gate: Gate) -> AsyncIterator[Cluster]:
     """A cluster that is followed."""
-    cluster = make_cluster(client)
+    cluster = make_cluster(client, gate=gate)
     await cluster.rebuild()
     task = asyncio.create_task(cluster.watch())
     yield cluster

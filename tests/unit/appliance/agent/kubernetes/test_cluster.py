@@ -14,7 +14,7 @@ from appliance.agent.kubernetes.cluster import Cluster
 from appliance.agent.protocol import ContainerState, ContainerStatus, GpuGrant
 from reservoir.errors import ConflictError, InputError, NotFoundError, UnavailableError
 from tests.fakes.kubernetes import FakeKubernetes
-from tests.unit.appliance.agent.kubernetes.conftest import RULES, make, make_cluster, until
+from tests.unit.appliance.agent.kubernetes.conftest import RULES, Gate, make, make_cluster, until
 
 pytestmark = pytest.mark.anyio
 POD = "penstock-c1"
@@ -242,3 +242,34 @@ async def test_a_cluster_that_is_away_keeps_what_was_known(cluster: Cluster, fak
         await cluster.launch(make("left/1", id="c2"))
     assert status(cluster) is ContainerStatus.RUNNING
     assert len(cluster.inventory().gpus) == 4
+
+
+async def test_ports_are_open_while_the_pod_runs(cluster: Cluster, fake: FakeKubernetes, gate: Gate) -> None:
+    await cluster.launch(make("left/0", ports=[8888]))
+    await until_status(cluster, ContainerStatus.RUNNING)
+    assert cluster.states()[0].ports == {8888: 58888}
+    assert gate.open_for == {"c1": "10.1.0.1"}
+    fake.finish(POD)
+    await until_status(cluster, ContainerStatus.EXITED)
+    assert gate.open_for == {}
+
+
+async def test_ports_that_cannot_be_opened_are_tried_again(cluster: Cluster, fake: FakeKubernetes, gate: Gate) -> None:
+    gate.shut = True
+    await cluster.launch(make("left/0", ports=[8888]))
+    await until_status(cluster, ContainerStatus.RUNNING)
+    assert "cannot be offered" in cluster.states()[0].error
+    gate.shut = False
+    fake.add_node("third")
+    await until(lambda: cluster.states()[0].ports)
+    assert cluster.states()[0].error == ""
+
+
+async def test_a_part_of_a_cluster_may_be_a_node(client: Client, fake: FakeKubernetes) -> None:
+    """A large cluster is several nodes, each with machines of its own."""
+    fake.add_node("mine", cpu="4", labels={"pool": "a"})
+    cluster = make_cluster(client, rules=dataclasses.replace(RULES, machines={"pool": "a"}))
+    await cluster.rebuild()
+    assert (cluster.inventory().cpu_milli, cluster.inventory().gpus) == (4000, [])
+    await cluster.launch(make(cpu_milli=1000))
+    assert fake.pods()[POD]["spec"]["nodeName"] == "mine"

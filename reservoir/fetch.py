@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import httpx
 
+from reservoir import credentials
 from reservoir.cache import Cache, room_on
 from reservoir.errors import UnavailableError
 
@@ -21,10 +23,28 @@ PASSING = {408, 429, 500, 502, 503, 504}
 TIMEOUT = httpx.Timeout(60, connect=20)
 
 
-def client(certificates: str | None) -> httpx.Client:
-    """Return a client that trusts this machine's certificates and uses its proxies."""
+def client(certificates: str | None, sources: Iterable[str] = ()) -> httpx.Client:
+    """Return a client that trusts this machine's certificates and uses its proxies.
+
+    Servers that `sources` name with a user and a password get these, whatever address of theirs is asked for.
+    """
     context = ssl.create_default_context(cafile=certificates)
-    return httpx.Client(verify=context, timeout=TIMEOUT, follow_redirects=True)
+    return httpx.Client(
+        verify=context, timeout=TIMEOUT, follow_redirects=True, auth=_Logins(credentials.logins(sources))
+    )
+
+
+class _Logins(httpx.Auth):
+    """Tells each server its own user and password, and none of another's."""
+
+    def __init__(self, known: Sequence[credentials.Login]) -> None:
+        self._known = known
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        if found := credentials.login(self._known, str(request.url)):
+            words = base64.b64encode(f"{found.user}:{found.password}".encode()).decode()
+            request.headers["Authorization"] = f"Basic {words}"
+        yield request
 
 
 def size_of(http: httpx.Client, url: str) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from reservoir import fetch, files, manifest
+from reservoir import credentials, fetch, files, manifest
 from reservoir.cache import Cache, room_on
 from reservoir.debian import lock as debian_lock
 from reservoir.document import check, parse
@@ -144,7 +144,7 @@ def _files(wanted: Manifest, cache: Cache) -> list[Artifact]:
     if not wanted.files:
         return []
     targets = [target.name for target in wanted.targets]
-    with fetch.client(wheels.machine_indexes().certificates) as http:
+    with fetch.client(wheels.machine_indexes().certificates, wanted.addresses) as http:
         return [
             Artifact(
                 kind="file",
@@ -161,7 +161,11 @@ def _files(wanted: Manifest, cache: Cache) -> list[Artifact]:
 
 
 def _merge(artifacts: dict[tuple[str, str, str], Artifact], new: Artifact) -> None:
-    """Keep each file once; one that serves two targets says so, one that has two names stands twice."""
+    """Keep each file once; one that serves two targets says so, one that has two names stands twice.
+
+    Who may fetch it is read from this machine's configuration whenever it is fetched, and stands in no lock.
+    """
+    new = new.model_copy(update={"origin": credentials.public(new.origin)})
     key = (new.kind, new.filename, new.sha256)
     old = artifacts.get(key, new)
     artifacts[key] = old.model_copy(update={"targets": sorted({*old.targets, *new.targets})})

@@ -11,6 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
+from reservoir import credentials
 from reservoir.document import check, parse
 from reservoir.errors import InputError
 
@@ -327,9 +328,18 @@ class Manifest(Model):
         """Return the sources of the manifest that a target names."""
         return [source for source in self.sources if source.name in target.sources]
 
+    @property
+    def addresses(self) -> list[str]:
+        """Return the addresses of sources and files, with the users and passwords that they may carry."""
+        return [*(source.url for source in self.sources), *(file.url for file in self.files)]
+
     def digest(self) -> str:
-        """Return a hash of what the manifest means; comments, order of keys and layout do not count."""
-        return hashlib.sha256(self.model_dump_json(by_alias=True).encode()).hexdigest()
+        """Return a hash of what the manifest means; comments, order of keys, layout and passwords do not count."""
+        public = {
+            "sources": [source.model_copy(update={"url": credentials.public(source.url)}) for source in self.sources],
+            "files": [file.model_copy(update={"url": credentials.public(file.url)}) for file in self.files],
+        }
+        return hashlib.sha256(self.model_copy(update=public).model_dump_json(by_alias=True).encode()).hexdigest()
 
 
 def load(text: str, source: str) -> Manifest:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-from reservoir import process, settings
+from reservoir import credentials, files, process, settings
 from reservoir.debian import sources
 from reservoir.errors import InputError, IntegrityError, PenstockError, ProcessError, UnavailableError
 from reservoir.manifest import Manifest, Target
@@ -21,6 +21,7 @@ FOLDERS = (
     "etc/preferences.d",
     "etc/empty",
     "etc/keys",
+    "etc/auth.conf.d",
     "log",
 )
 # what debootstrap's smallest variant installs beside everything of priority "required"
@@ -167,15 +168,31 @@ class PrivateApt:
             f'APT::Architecture "{self.target.arch}";',
             f'APT::Architectures {{ "{self.target.arch}"; }};',
             'APT::Install-Suggests "false";',
-            *(f'Dir::Etc::{key} "{places[key]}";' for key in ("trusted", "trustedparts", "netrc", "netrcparts")),
+            *(f'Dir::Etc::{key} "{places[key]}";' for key in ("trusted", "trustedparts", "netrc")),
+            f'Dir::Etc::netrcparts "{self.root}/etc/auth.conf.d";',
         ]
         (self.root / "apt.conf").write_text("\n".join(lines) + "\n")
         kept = [replace(e, expires=e.suite not in wanted.allow_expired) for e in self._machine_entries(places)]
         for source in wanted.target_sources(self.target):
             entry = sources.of_manifest(source, folder, self.root / "etc/keys")
             kept.append(replace(entry, expires=source.name not in wanted.allow_expired))
-        (self.root / "etc/sources.list.d/target.sources").write_text("\n".join(entry.text() for entry in kept))
+        self._write_logins(kept, Path(places["netrcparts"]))
+        public = [replace(entry, uris=" ".join(map(credentials.public, entry.uris.split()))) for entry in kept]
+        (self.root / "etc/sources.list.d/target.sources").write_text("\n".join(entry.text() for entry in public))
         (self.root / "etc/preferences").write_text(_preferences(wanted, self.target))
+
+    def _write_logins(self, entries: Sequence[sources.Entry], parts: Path) -> None:
+        """Give apt the users and passwords of the sources apart from them, so that no address of a package has them."""
+        folder = self.root / "etc/auth.conf.d"
+        for old in folder.iterdir():
+            old.unlink()
+        for path in sorted(parts.glob("*.conf")):
+            (folder / path.name).symlink_to(path)
+        lines = [
+            f"machine {login.place} login {login.user} password {login.password}\n"
+            for login in credentials.logins(uri for entry in entries for uri in entry.uris.split())
+        ]
+        files.write(folder / "sources.conf", "".join(lines), 0o600)
 
     def _machine_entries(self, places: dict[str, str]) -> list[sources.Entry]:
         """Return the machine's own sources for the release; raises UnavailableError where it has none."""
@@ -208,12 +225,6 @@ def fields(stanza: str) -> Iterator[tuple[str, str]]:
         name, _, value = entry.partition(":")
         if name not in DROPPED_FIELDS:
             yield name, value
-
-
-def public_origin(uri: str) -> str:
-    """Return an address without the user and password that it may carry."""
-    parts = urlsplit(uri)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _machine_places() -> dict[str, str]:

@@ -39,7 +39,7 @@ def resolve_image(scope: Scope, index: int, image: Image) -> list[Artifact]:
 
 def _described(scope: Scope, chosen: Sequence[wheels.Wheel], indexes: wheels.Indexes) -> list[Artifact]:
     once = list({wheel.sha256: wheel for wheel in chosen}.values())
-    with fetch.client(indexes.certificates) as http, ThreadPoolExecutor(DOWNLOADS) as pool:
+    with fetch.client(indexes.certificates, indexes.addresses) as http, ThreadPoolExecutor(DOWNLOADS) as pool:
         sizes = list(pool.map(lambda wheel: fetch.known_size(http, scope.cache, wheel.url, wheel.sha256), once))
     return [
         Artifact(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from urllib.parse import urljoin
@@ -33,8 +33,10 @@ def resolve(scope: Scope) -> Resolved:
     wanted = [
         (stream, scope.where(f"rpm.{name}.modules")) for name, group in groups.items() for stream in group.modules
     ]
-    with fetch.client(wheels.machine_indexes().certificates) as http:
-        solver, offered = _read(scope, http)
+    repositories = source.of_target(scope)
+    addresses = [repository.url for repository in repositories]
+    with fetch.client(wheels.machine_indexes().certificates, addresses) as http:
+        solver, offered = _read(scope, repositories, http)
         active = modules.enable(offered, wanted)
         _hide(solver, offered, active, scope.manifest.held(scope.target))
         solver.prepare()
@@ -50,11 +52,11 @@ def resolve(scope: Scope) -> Resolved:
     return Resolved([*artifacts, *parts], holds=held)
 
 
-def _read(scope: Scope, http: httpx.Client) -> tuple[Solver, list[Module]]:
+def _read(scope: Scope, repositories: Sequence[source.Repository], http: httpx.Client) -> tuple[Solver, list[Module]]:
     """Read the metadata of every repository of the target."""
     solver = Solver(source.MACHINES[scope.target.arch])
     offered: list[Module] = []
-    for repository in source.of_target(scope):
+    for repository in repositories:
         may_be_older = repository.name in scope.manifest.allow_expired
         parts = metadata.read(http, scope.cache, repository, PARTS, may_be_older=may_be_older)
         solver.add(repository, parts)

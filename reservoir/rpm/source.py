@@ -49,6 +49,14 @@ def of_target(scope: Scope, system: Path = Path("/")) -> list[Repository]:
     return found
 
 
+def addresses(system: Path = Path("/")) -> list[str]:
+    """Return the addresses in this machine's `.repo` files, with the users and passwords that they may carry."""
+    found = []
+    for path in sorted((system / "etc/yum.repos.d").glob("*.repo")):
+        found += re.findall(r"https?://[^\s,]+", path.read_text())
+    return found
+
+
 def _of_manifest(source: Source, scope: Scope) -> Repository:
     keys: list[Cert] = []
     for name in source.keys:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reservoir import process
+from reservoir import credentials, process
 from reservoir.debian import apt
 from reservoir.errors import InputError, IntegrityError, ProcessError, UnavailableError
 from reservoir.manifest import Hold, Manifest, Source, Target
@@ -170,7 +170,7 @@ def test_a_closure_is_read_from_what_apt_says(machine: Machine, tmp_path: Path) 
         ("jq", "1.6", "jq_1.6_all.deb", 34),
     ]
     assert found[0].stanza == "Package: g++\nVersion: 1:2.0-3\nDescription: a\n longer\n"
-    assert apt.public_origin(found[0].uri) == "http://mirror.example/pool/g%2b%2b_1%3a2.0-3_amd64.deb"
+    assert credentials.public(found[0].uri) == "http://mirror.example/pool/g%2b%2b_1%3a2.0-3_amd64.deb"
 
 
 def test_unknown_packages_are_listed_together(machine: Machine, tmp_path: Path) -> None:

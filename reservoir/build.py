@@ -17,19 +17,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from packaging.utils import parse_wheel_filename
 
 from reservoir import bundle as bundles
-from reservoir import credentials, documents, fetch, keychain, lock, signing
+from reservoir import documents, fetch, keychain, lock, signing
 from reservoir.cache import WORK, Cache, digest
-from reservoir.debian.apt import PrivateApt
+from reservoir.debian.apt import PrivateApt, public_origin
 from reservoir.debian.lock import private_apt
 from reservoir.errors import InputError, IntegrityError, PenstockError
 from reservoir.images import external
 from reservoir.images import recipe as recipes
-from reservoir.manifest import Manifest
+from reservoir.manifest import Manifest, Target
 from reservoir.model import Artifact, Bundle, Lock, LockedProject, TargetRecord
 from reservoir.progress import Progress, silent
 from reservoir.pypi import wheels
 from reservoir.rpm import signature as rpm_signature
-from reservoir.rpm import source as rpm_source
 from reservoir.settings import Settings
 
 T = TypeVar("T")
@@ -98,7 +97,7 @@ def _bundle(plan: _Plan, timestamp: int) -> Bundle:
     rpm_signature.check(plan.locked, plan.cache)
     own = _projects(plan)
     images = _images(plan)
-    fetched = [a.model_copy(update={"origin": credentials.public(a.origin)}) for a in plan.locked.artifacts]
+    fetched = [a.model_copy(update={"origin": public_origin(a.origin)}) for a in plan.locked.artifacts]
     return Bundle(
         name=wanted.name,
         version=wanted.version,
@@ -122,9 +121,8 @@ def _download(plan: _Plan) -> None:
     others = [artifact for artifact in missing.values() if artifact.kind != "debian"]
     note = _counter("download", sum(artifact.size for artifact in missing.values()), plan.progress)
     if others:
-        indexes = wheels.machine_indexes()
-        addresses = [*indexes.addresses, *plan.wanted.addresses, *rpm_source.addresses()]
-        with fetch.client(indexes.certificates, addresses) as http:
+        certificates = wheels.machine_indexes().certificates
+        with fetch.client(certificates) as http:
             _in_parallel(others, lambda a: fetch.fetch(http, cache, a.origin, sha256=a.sha256, size=a.size, note=note))
     for target in plan.wanted.targets:
         mine = [artifact for artifact in debs if artifact.targets[0] == target.name]
@@ -165,39 +163,48 @@ def _projects(plan: _Plan) -> list[Artifact]:
     """Build the wheels of the local projects."""
     artifacts = []
     for project in plan.locked.projects:
-        plan.progress(f"build the wheel of {project.name}")
-        with tempfile.TemporaryDirectory(prefix=WORK, dir=plan.cache.root) as folder:
-            path = (plan.folder / project.path).resolve()
-            wheel = wheels.build(path, Path(folder), wheels.machine_indexes(), WHEEL_TIME)
-            name, version, _, _ = parse_wheel_filename(wheel.name)
-            targets = _where_it_runs(plan, project, wheel.name)
-            blob, size = plan.cache.add(wheel)
-        artifacts.append(
-            Artifact(
-                kind="python",
-                name=name,
-                version=str(version),
-                filename=wheel.name,
-                sha256=blob,
-                size=size,
-                origin=f"built from {project.path}",
-                targets=targets,
-                metadata={"extras": project.extras},
-            )
-        )
+        targets = [target for target in plan.wanted.targets if target.python]
+        own, unfit = _project(plan, project, targets)
+        if own.targets or not unfit:
+            artifacts.append(own)
+        # what was built for this machine alone is built for each other one as well
+        for arch in sorted({target.arch for target in unfit}):
+            mine = [target for target in unfit if target.arch == arch]
+            other, still_unfit = _project(plan, project, mine, arch)
+            if still_unfit:
+                names = ", ".join(target.name for target in still_unfit)
+                raise InputError(
+                    f"what was built here, {other.filename}, does not run on {names}",
+                    where=project.path,
+                    cure="build on a machine of the target's architecture, or leave target or project out",
+                )
+            artifacts.append(other)
     return artifacts
 
 
-def _where_it_runs(plan: _Plan, project: LockedProject, filename: str) -> list[str]:
-    """Return the targets that have Python; raises InputError where one of them cannot install the project's wheel."""
-    targets = [target for target in plan.wanted.targets if target.python]
-    if unfit := [target.name for target in targets if not wheels.runs_on(filename, target)]:
-        raise InputError(
-            f"what was built here, {filename}, does not run on {', '.join(unfit)}",
-            where=project.path,
-            cure="build on a machine of the target's architecture, or leave target or project out of the manifest",
-        )
-    return [target.name for target in targets]
+def _project(
+    plan: _Plan, project: LockedProject, targets: Sequence[Target], arch: str = ""
+) -> tuple[Artifact, list[Target]]:
+    """Build the wheel of a project, for this machine or another `arch`; return it and the targets it does not fit."""
+    plan.progress(f"build the wheel of {project.name}{arch and f' for {arch}'}")
+    with tempfile.TemporaryDirectory(prefix=WORK, dir=plan.cache.root) as folder:
+        path = (plan.folder / project.path).resolve()
+        wheel = wheels.build(path, Path(folder), wheels.machine_indexes(), WHEEL_TIME, arch)
+        name, version, _, _ = parse_wheel_filename(wheel.name)
+        blob, size = plan.cache.add(wheel)
+    fit = [target for target in targets if wheels.runs_on(wheel.name, target)]
+    artifact = Artifact(
+        kind="python",
+        name=name,
+        version=str(version),
+        filename=wheel.name,
+        sha256=blob,
+        size=size,
+        origin=f"built from {project.path}",
+        targets=[target.name for target in fit],
+        metadata={"extras": project.extras},
+    )
+    return artifact, [target for target in targets if target not in fit]
 
 
 def _images(plan: _Plan) -> list[Artifact]:

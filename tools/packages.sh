@@ -22,6 +22,8 @@ declare -A purpose=(
   [ldap-utils]="changes of the directory in the tests"
   [npm]="front-end files"
   [procps]="pgrep in the tests"
+  [gcc-aarch64-linux-gnu]="the library that holds GPU shares, for arm64"
+  [musl-tools]="programs of another C library in the tests"
   [qemu-user-static]="programs of arm64 in the tests"
   [chromium]="a browser for the tests"
 )

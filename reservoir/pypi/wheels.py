@@ -18,7 +18,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from reservoir import credentials, process, settings
+from reservoir import process, settings
 from reservoir.errors import InputError, ProcessError, UnavailableError
 from reservoir.manifest import Project, Target
 
@@ -46,11 +46,6 @@ class Indexes:
         words += [word for url in self.extra for word in ("--index", url)]
         words += [word for place in self.links for word in ("--find-links", place)]
         return words + (["--no-index"] if self.offline else [])
-
-    @property
-    def addresses(self) -> list[str]:
-        """Return every address, with the user and password that it may carry."""
-        return [*([self.index] if self.index else []), *self.extra, *self.links]
 
     @property
     def env(self) -> dict[str, str]:
@@ -139,10 +134,15 @@ def project_dependencies(path: Path, extras: Sequence[str]) -> str:
     return hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
 
 
-def build(path: Path, folder: Path, indexes: Indexes, timestamp: int) -> Path:
-    """Build the wheel of the project at `path` into `folder`, bit by bit the same for the same files and timestamp."""
+def build(path: Path, folder: Path, indexes: Indexes, timestamp: int, arch: str = "") -> Path:
+    """Build the wheel of the project at `path` into `folder`, bit by bit the same for the same files and timestamp.
+
+    A project that can build for another architecture than this machine's learns `arch` from its environment.
+    """
     command = [uv(), "build", "--wheel", "--quiet", "--out-dir", str(folder), *indexes.options, str(path)]
     env = indexes.env | {"SOURCE_DATE_EPOCH": str(timestamp)}
+    if arch:
+        env["PENSTOCK_WHEEL_MACHINE"] = MACHINES[arch]
     try:
         # what the project is built with is on this machine after the first time: nothing needs to be asked for
         process.run([*command, "--offline"], env=env)
@@ -205,7 +205,7 @@ def _best(package: dict[str, Any], order: dict[Tag, int], target: Target, where:
     """Return the wheel of a locked package that the target's pip would choose."""
     ranked = []
     for wheel in package.get("wheels", []):
-        url = credentials.public(wheel.get("url", "")) or Path(wheel["path"]).resolve().as_uri()
+        url = wheel.get("url") or Path(wheel["path"]).resolve().as_uri()
         filename = unquote(urlsplit(url).path.rpartition("/")[2])
         _, version, number, tags = parse_wheel_filename(filename)
         ranks = [order[tag] for tag in tags if tag in order]

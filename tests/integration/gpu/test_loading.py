@@ -37,6 +37,21 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
 """A profiler, say: it counts allocations and passes them on to whoever stands behind it."""
 
 
+PRELOADED = "/usr/lib/penstock/libpenstock-gpu.so"
+SHOW = """
+#include <stdio.h>
+int main(int count, char **arguments)
+{
+    char line[256];
+    FILE *file = count > 1 ? fopen(arguments[1], "r") : NULL;
+    while (file && fgets(line, sizeof line, file))
+        fputs(line, stdout);
+    puts("started");
+}
+"""
+"""Shows a file, and that it has started."""
+
+
 @pytest.fixture(scope="module")
 def release(bench: Bench) -> Iterator[Path]:
     with TemporaryDirectory(prefix="penstock-shim-") as name:
@@ -87,26 +102,47 @@ def test_another_interposer_in_front_still_works(tenant: Make, bench: Bench, tmp
 def preloading(release: Path, tmp_path: Path) -> list[str]:
     """Mounts of a container whose every program gets the shim."""
     entry = tmp_path / "ld.so.preload"
-    entry.write_text("/usr/lib/penstock/libpenstock-gpu.so\n")
-    return [f"{release}:/usr/lib/penstock/libpenstock-gpu.so:ro", f"{entry}:/etc/ld.so.preload:ro"]
+    entry.write_text(f"{PRELOADED}\n")
+    return [f"{release}:{PRELOADED}:ro", f"{entry}:/etc/ld.so.preload:ro"]
 
 
-def test_a_static_shell_starts_with_the_preload_in_place(preloading: list[str], tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    for folder in ("bin", "etc", "usr/lib/penstock"):
-        (root / folder).mkdir(parents=True)
-    shutil.copy("/usr/bin/busybox", root / "bin" / "busybox")
-    assert (
-        "not a dynamic executable"
-        in subprocess.run(["ldd", root / "bin" / "busybox"], capture_output=True, text=True, check=False).stderr
-    )
+def run(root: Path, preloading: list[str], *command: str) -> list[str]:
+    """What a program says in a container that has nothing but these files, and the preload in place."""
     engine = docker.from_env()
-    tag = "penstock-shim-static"
+    tag = f"penstock-shim-{root.name}"
+    for folder in ("etc", "usr/lib/penstock"):
+        (root / folder).mkdir(parents=True)
     archive = subprocess.run(["tar", "-C", root, "-c", "."], capture_output=True, check=True).stdout
     engine.api.import_image_from_data(archive, repository=tag, tag="test")
     try:
-        command = ["/bin/busybox", "sh", "-c", "cat /etc/ld.so.preload; /bin/busybox echo started"]
-        said = engine.containers.run(f"{tag}:test", command, remove=True, volumes=preloading, network_mode="none")
-        assert said.decode().splitlines() == ["/usr/lib/penstock/libpenstock-gpu.so", "started"]
+        said = engine.containers.run(
+            f"{tag}:test", list(command), remove=True, volumes=preloading, network_mode="none", stderr=True
+        )
+        return str(said, "utf-8").splitlines()
     finally:
         engine.images.remove(f"{tag}:test", force=True)
+
+
+def test_a_static_shell_starts_with_the_preload_in_place(preloading: list[str], tmp_path: Path) -> None:
+    shell = tmp_path / "static/bin/busybox"
+    shell.parent.mkdir(parents=True)
+    shutil.copy("/usr/bin/busybox", shell)
+    told = subprocess.run(["ldd", shell], capture_output=True, text=True, check=False)
+    assert "not a dynamic executable" in told.stderr
+    said = run(
+        tmp_path / "static", preloading, "/bin/busybox", "sh", "-c", "cat /etc/ld.so.preload; /bin/busybox echo started"
+    )
+    assert said == [PRELOADED, "started"]
+
+
+def test_a_program_of_another_c_library_starts_with_the_preload_in_place(preloading: list[str], tmp_path: Path) -> None:
+    root = tmp_path / "musl"
+    for folder in ("bin", "lib"):
+        (root / folder).mkdir(parents=True)
+    program = root / "bin/show"
+    subprocess.run(["musl-gcc", "-x", "c", "-", "-o", program], input=SHOW, text=True, check=True)
+    headers = subprocess.run(["readelf", "-l", program], capture_output=True, text=True, check=True).stdout
+    loader = re.search(r"interpreter: (/lib/ld-musl-\S+\.so\.1)]", headers)
+    assert loader, "it is not linked to musl"
+    shutil.copy(Path(loader[1]).resolve(), root / loader[1].lstrip("/"))
+    assert run(root, preloading, "/bin/show", "/etc/ld.so.preload") == [PRELOADED, "started"]

@@ -201,6 +201,31 @@ def test_a_project_that_compiles_for_another_machine_than_the_targets_is_refused
     assert not workshop.out.exists()
 
 
+def test_a_project_that_compiles_is_built_once_for_each_architecture(workshop: Workshop) -> None:
+    folder = workshop.folder / "native"
+    folder.mkdir()
+    text = PROJECT.replace("demo-project", "native-project") + "[tool.hatch.build.targets.wheel.hooks.custom]\n"
+    (folder / "pyproject.toml").write_text(text + "[tool.hatch.build.targets.wheel]\nbypass-selection = true\n")
+    able = "f\"py3-none-manylinux_2_17_{os.environ.get('PENSTOCK_WHEEL_MACHINE') or 'x86_64'}\""
+    (folder / "hatch_build.py").write_text(
+        "import os\n" + NATIVE_HOOK.replace('"py3-none-manylinux_2_17_riscv64"', able)
+    )
+    workshop.content["targets"] = [
+        {"name": name, "release": "bookworm", "arch": arch, "python": "3.11"}
+        for name, arch in (("one", "amd64"), ("other", "arm64"), ("third", "arm64"))
+    ]
+    workshop.content |= {"python": {"projects": [{"path": "native"}]}, "debian": {}, "files": []}
+    workshop.save()
+    workshop.run("lock", workshop.manifest)
+    workshop.build()
+    [document] = workshop.out.glob("*/bundle.json")
+    all_of = json.loads(document.read_text())["artifacts"]
+    assert {a["filename"]: a["targets"] for a in all_of if a["name"] == "native-project"} == {
+        "native_project-0.3-py3-none-manylinux_2_17_x86_64.whl": ["one"],
+        "native_project-0.3-py3-none-manylinux_2_17_aarch64.whl": ["other", "third"],
+    }
+
+
 def test_an_unknown_key_is_named_with_its_line(workshop: Workshop) -> None:
     workshop.manifest.write_text(workshop.manifest.read_text() + "pyhton: {}\n")
     line = len(workshop.manifest.read_text().splitlines())

@@ -48,6 +48,22 @@ def test_the_wheel_is_of_the_products_version_and_runs_on_every_target(wheel: Pa
     assert all(wheels.runs_on(wheel.name, target) for target in manifest.targets)
 
 
+def test_the_wheel_of_another_architecture_comes_from_the_same_machine(wheel: Path, tmp_path: Path) -> None:
+    manifest = read_manifest(ROOT / "manifest.yml")
+    other = next(arch for arch in ("arm64", "amd64") if arch != manifest.targets[0].arch)
+    made = wheels.build(SOURCE, tmp_path, wheels.machine_indexes(), WHEEL_TIME, other)
+    assert wheels.runs_on(made.name, manifest.targets[0].model_copy(update={"arch": other}))
+    assert not wheels.runs_on(wheel.name, manifest.targets[0].model_copy(update={"arch": other}))
+    library = Path(ZipFile(made).extract(IN_WHEEL.format(version=manifest.version), tmp_path))
+    machine = wheels.MACHINES[other]
+    program, root = tmp_path / "program", f"/usr/{machine}-linux-gnu"
+    words = '#include <stdio.h>\nint main(void) { puts("started"); }\n'
+    subprocess.run([f"{machine}-linux-gnu-gcc", "-x", "c", "-", "-o", program], input=words, text=True, check=True)
+    command: list[str | Path] = [f"qemu-{machine}-static", "-L", root, "-E", f"LD_PRELOAD={library}", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "started\n", "")
+
+
 def test_the_wheel_holds_the_library_and_no_source(wheel: Path) -> None:
     version = read_manifest(ROOT / "manifest.yml").version
     names = ZipFile(wheel).namelist()

@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from packaging.utils import parse_wheel_filename
 
 from reservoir import bundle as bundles
-from reservoir import documents, fetch, keychain, lock, signing
+from reservoir import credentials, documents, fetch, keychain, lock, signing
 from reservoir.cache import WORK, Cache, digest
-from reservoir.debian.apt import PrivateApt, public_origin
+from reservoir.debian.apt import PrivateApt
 from reservoir.debian.lock import private_apt
 from reservoir.errors import InputError, IntegrityError, PenstockError
 from reservoir.images import external
@@ -29,6 +29,7 @@ from reservoir.model import Artifact, Bundle, Lock, LockedProject, TargetRecord
 from reservoir.progress import Progress, silent
 from reservoir.pypi import wheels
 from reservoir.rpm import signature as rpm_signature
+from reservoir.rpm import source as rpm_source
 from reservoir.settings import Settings
 
 T = TypeVar("T")
@@ -97,7 +98,7 @@ def _bundle(plan: _Plan, timestamp: int) -> Bundle:
     rpm_signature.check(plan.locked, plan.cache)
     own = _projects(plan)
     images = _images(plan)
-    fetched = [a.model_copy(update={"origin": public_origin(a.origin)}) for a in plan.locked.artifacts]
+    fetched = [a.model_copy(update={"origin": credentials.public(a.origin)}) for a in plan.locked.artifacts]
     return Bundle(
         name=wanted.name,
         version=wanted.version,
@@ -121,8 +122,9 @@ def _download(plan: _Plan) -> None:
     others = [artifact for artifact in missing.values() if artifact.kind != "debian"]
     note = _counter("download", sum(artifact.size for artifact in missing.values()), plan.progress)
     if others:
-        certificates = wheels.machine_indexes().certificates
-        with fetch.client(certificates) as http:
+        indexes = wheels.machine_indexes()
+        addresses = [*indexes.addresses, *plan.wanted.addresses, *rpm_source.addresses()]
+        with fetch.client(indexes.certificates, addresses) as http:
             _in_parallel(others, lambda a: fetch.fetch(http, cache, a.origin, sha256=a.sha256, size=a.size, note=note))
     for target in plan.wanted.targets:
         mine = [artifact for artifact in debs if artifact.targets[0] == target.name]

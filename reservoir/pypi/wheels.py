@@ -18,7 +18,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from reservoir import process, settings
+from reservoir import credentials, process, settings
 from reservoir.errors import InputError, ProcessError, UnavailableError
 from reservoir.manifest import Project, Target
 
@@ -46,6 +46,11 @@ class Indexes:
         words += [word for url in self.extra for word in ("--index", url)]
         words += [word for place in self.links for word in ("--find-links", place)]
         return words + (["--no-index"] if self.offline else [])
+
+    @property
+    def addresses(self) -> list[str]:
+        """Return every address, with the user and password that it may carry."""
+        return [*([self.index] if self.index else []), *self.extra, *self.links]
 
     @property
     def env(self) -> dict[str, str]:
@@ -205,7 +210,7 @@ def _best(package: dict[str, Any], order: dict[Tag, int], target: Target, where:
     """Return the wheel of a locked package that the target's pip would choose."""
     ranked = []
     for wheel in package.get("wheels", []):
-        url = wheel.get("url") or Path(wheel["path"]).resolve().as_uri()
+        url = credentials.public(wheel.get("url", "")) or Path(wheel["path"]).resolve().as_uri()
         filename = unquote(urlsplit(url).path.rpartition("/")[2])
         _, version, number, tags = parse_wheel_filename(filename)
         ranks = [order[tag] for tag in tags if tag in order]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from appliance import gang_networks
 from appliance.gpu.share import Split
 from reservoir.errors import InputError, Problem
 
@@ -59,6 +61,7 @@ class Settings(BaseModel):
     volume_root: str | None = Field(default=None, pattern=r"^/")
     host_mounts: tuple[HostFolder, ...] = ()
     apps_url: str = Field(default="", pattern=r"^(https://[^/]+)?$")
+    gang_networks: IPv4Network = gang_networks.DEFAULT
     min_runtime_s: int = Field(default=0, ge=0, le=31_536_000)
     reserve_after_s: int = Field(default=60, ge=0, le=31_536_000)
     large_shm_mib: int = Field(default=8192, ge=64)
@@ -73,6 +76,11 @@ class Settings(BaseModel):
     ldap_bind_password_file: Path | None = None
     ldap_admin_group: str | None = None
     ldap_auditor_group: str | None = None
+
+    @field_validator("gang_networks")
+    @classmethod
+    def _for_gangs(cls, value: IPv4Network) -> IPv4Network:
+        return gang_networks.check(value)
 
     @property
     def split(self) -> Split:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -27,7 +27,7 @@ from api.reconcilers import losses
 from api.reconcilers.change import log_change
 from api.reconcilers.follow import WATCHED, after
 from api.reconcilers.strangers import Ghost, Strangers
-from api.sessions import resizing
+from api.sessions import networks, resizing
 from api.sessions import service as sessions
 from api.sessions.models import Session, State
 from api.settings import Settings
@@ -155,6 +155,7 @@ class Observer:
         for session, node, found in strange.left_running:
             await losses.adopt(db, session, node, found, now())
         await losses.after_return(db, [known[name] for name in returned])
+        await _free_networks(db, {known[report.heartbeat.name].id: report for report in reports})
         return strange.ghosts, still_open
 
     async def _follow(
@@ -209,6 +210,15 @@ class Observer:
         if values or any(noted.values()):
             await db.refresh(session)
         return True
+
+
+async def _free_networks(db: AsyncSession, reports: Mapping[UUID, Report]) -> None:
+    """Let go of the networks of attempts that are over, where their nodes say that no container is left."""
+    for left in await networks.left(db, reports):
+        report = reports[left.node_id]
+        is_later = left.since is None or report.received_at > left.since
+        if is_later and not any(left.is_of(container.id) for container in report.heartbeat.containers):
+            await networks.leave(db, left.number, [left.node_id])
 
 
 def _together(reports: Iterable[Report]) -> Iterator[list[Report]]:

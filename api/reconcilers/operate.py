@@ -7,7 +7,7 @@ still as it was loaded. One session has at most one operation at a time; its con
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -20,6 +20,7 @@ from api.nodes.models import NodeState
 from api.reconcilers import reach, resizes
 from api.reconcilers.follow import Noted, after
 from api.reconcilers.spec import spec_of
+from api.sessions import networks
 from api.sessions import service as sessions
 from api.sessions.models import Container, Session, State
 from api.sessions.relay import target_of
@@ -125,6 +126,8 @@ class Operator:
             if ended and tail:
                 kept = await sessions.log_tail(db, session.id) + tail
                 await sessions.keep_log(db, session.id, kept[-LOG_TAIL_BYTES:])
+            if ended and session.network is not None:
+                await networks.leave(db, session.network, self._left(session, present))
         if ended:
             self._unsent -= {session.container_id(container.rank) for container in session.containers}
             log.info("ended", session=session.name, project=session.project.name, state=str(ending))
@@ -142,6 +145,12 @@ class Operator:
             await reach.note(self._database, container.node, error)
         if errors := [error for error in outcome if error is not None]:
             raise errors[0]
+
+    def _left(self, session: Session, present: Collection[Container]) -> set[UUID]:
+        """Return the nodes on which no container of a session is any more, of which `present` have been removed."""
+        given_up = [container for container in session.containers if container not in present]
+        unknown = {item.node_id for item in given_up if session.container_id(item.rank) not in self._unsent}
+        return {container.node_id for container in session.containers} - unknown
 
     def _is_given_up(self, session: Session, container: Container) -> bool:
         """Return whether a container needs no call: it never came to be, or its node is lost for good."""

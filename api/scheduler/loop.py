@@ -24,11 +24,12 @@ from api.projects.models import Project
 from api.scheduler.decide import decide
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import Decision, ProjectState, Rules, Running, Snapshot, Within, Workload
-from api.sessions import scheduling
+from api.sessions import networks, scheduling
 from api.sessions import service as sessions
 from api.sessions.models import State
 from api.sessions.scheduling import Asked, Placed, Remark
 from api.settings import Settings
+from appliance.gang_networks import capacity
 from appliance.gpu.kinds import Enforcement
 
 log = structlog.get_logger()
@@ -36,6 +37,8 @@ log = structlog.get_logger()
 SECOND = 1_000_000
 NOT_ACTIVE = "not-active"
 """Why a session waits whose project is outside its period; the decision knows nothing of it."""
+NO_NETWORK = "no-network"
+"""Why a session of several containers waits for which there are places, but no network; the decision knows of none."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +65,14 @@ class Loop:
     def __init__(self, database: Database, settings: Settings) -> None:
         """Start with nothing read."""
         self._database = database
+        self._gang_networks = settings.gang_networks
         self._rules = Rules(min_runtime_s=settings.min_runtime_s, reserve_after_s=settings.reserve_after_s)
         self._fleet = Fleet()
         self._planner = Planner()
         self._running: dict[UUID, tuple[int, Running]] = {}
         self._mark: object = None
         self._due = 0
+        self._short = False
         self._said: frozenset[str] = frozenset()
         self.last: Cycle | None = None
 
@@ -85,7 +90,8 @@ class Loop:
         decision = await asyncio.to_thread(self._decide, read.snapshot)
         placed = await self._apply(read, decision, begin or self._database.transaction)
         self._say(decision)
-        self._mark, self._due = mark, self._next(read.snapshot)
+        # nothing that is read says when a network is free again
+        self._mark, self._due = None if self._short else mark, self._next(read.snapshot)
         self.last = Cycle(read.snapshot, decision)
         return placed
 
@@ -180,14 +186,20 @@ class Loop:
             if str(row.id) in decision.placements
         }
         remarks = [*self._waits(read.queue, decision), *read.outside]
+        self._short = False
         if not (placed or remarks or decision.reclaims):
             return 0
         async with begin() as db:
             # The nodes before the sessions, as who deletes a node locks them.
             possible = await self._on_known_nodes(db, placed)
             await self._take_back(db, read, decision)
+            gangs = [id_ for id_, each in possible.items() if len(each.placements) > 1]
+            free = await networks.free(db, len(gangs), self._gang_networks) if gangs else []
+            short = [(id_, possible.pop(id_)) for id_ in gangs[len(free) :]]
+            remarks += _without_network(read.queue, dict(short), capacity(self._gang_networks))
+            self._short = bool(short)
             await scheduling.remark(db, remarks)
-            return await scheduling.start(db, possible, self._fleet.ids)
+            return await scheduling.start(db, possible, self._fleet.ids, dict(zip(gangs, free, strict=False)))
 
     async def _on_known_nodes(self, db: AsyncSession, placed: Mapping[UUID, Placed]) -> dict[UUID, Placed]:
         """Leave out what would come to a node that has been deleted; the others stay until the transaction ends."""
@@ -254,3 +266,11 @@ def _outside(rows: Iterable[Asked], known: Mapping[UUID, Project], moment: datet
         reason = f"the period of {project.name} {what} UTC; an administrator may change that"
         if (row.reason, row.cause) != (reason, NOT_ACTIVE):
             yield Remark(row.id, row.revision, reason, NOT_ACTIVE, 0)
+
+
+def _without_network(rows: Iterable[Asked], short: Mapping[UUID, Placed], capacity: int) -> Iterable[Remark]:
+    """Yield what is new of those who have places and no network between their containers."""
+    reason = f"all {capacity} networks between containers of a session are taken; an administrator may give more room"
+    for row in rows:
+        if row.id in short and (row.reason, row.cause) != (reason, NO_NETWORK):
+            yield Remark(row.id, row.revision, reason, NO_NETWORK, 0)

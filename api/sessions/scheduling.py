@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.database import among, now
 from api.nodes.models import Node
 from api.scheduler.snapshot import Placement, Share
+from api.sessions import networks
 from api.sessions.models import ENDED, HOLDING, Container, Grant, Session, State
 
 CHUNK = 1000
@@ -132,10 +134,16 @@ async def hold_nodes(db: AsyncSession, ids: Collection[UUID]) -> set[UUID]:
     return found
 
 
-async def start(db: AsyncSession, placed: Mapping[UUID, Placed], node_ids: Mapping[str, UUID]) -> int:
+async def start(
+    db: AsyncSession,
+    placed: Mapping[UUID, Placed],
+    node_ids: Mapping[str, UUID],
+    numbers: Mapping[UUID, int] = MappingProxyType({}),
+) -> int:
     """Give waiting sessions their places; returns how many got them. One that has changed since is left alone.
 
-    On slices of GPUs they hold more than they ask for.
+    On slices of GPUs they hold more than they ask for. `numbers` are those of the networks between the containers of
+    sessions that have several.
     """
     started: list[UUID] = []
     moment = now()
@@ -165,6 +173,7 @@ async def start(db: AsyncSession, placed: Mapping[UUID, Placed], node_ids: Mappi
         ]
         if grants:
             await db.execute(insert(Grant), grants)
+        await networks.give(db, {id_: numbers[id_] for id_ in started if id_ in numbers})
     return len(started)
 
 

@@ -161,7 +161,7 @@ async def requeue(db: AsyncSession, session: Session, reason: str) -> bool:
     values = {"state": State.PENDING, "ending": None, "attempt": session.attempt + 1, "reason": reason}
     times = {"scheduled_at": None, "started_at": None, "expires_at": None, "warned_at": None, "extended_s": 0}
     wanted = session.gpu_milli if session.resize_milli is None else session.resize_milli
-    shares = {"gpu_milli": wanted, "held_milli": 0, "resize_milli": None, "before_milli": None}
+    shares = {"gpu_milli": wanted, "held_milli": 0, "resize_milli": None, "before_milli": None, "network": None}
     if not await change(db, session, **values, **times, **shares, exit_code=None):
         return False
     await repository.remove_containers(db, session.id)

@@ -11,7 +11,7 @@ from sqlalchemy import and_, delete, distinct, exists, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
-from api.sessions import repository, service
+from api.sessions import networks, repository, service
 from api.sessions.models import HOLDING, Container, Grant, Session, State
 from appliance.agent.protocol import ContainerState
 from appliance.gpu.kinds import Enforcement
@@ -78,7 +78,9 @@ async def adopt(
     held_milli = sum(grant.milli for state in found.values() for grant in state.gpus)
     whole = any(state.enforcement is Enforcement.MIG for state in found.values())
     shares = {"held_milli": held_milli, "gpu_milli": session.gpu_milli if whole else held_milli // session.size}
-    changed = await service.change(db, session, **values, **shares, attempt=session.attempt - 1, position=0)
+    attempt = session.attempt - 1
+    network = await networks.number_of(db, session.id, attempt)
+    changed = await service.change(db, session, **values, **shares, attempt=attempt, network=network, position=0)
     if changed:
         for rank, state in found.items():
             repository.add(db, _container(session.id, rank, node_id, state))

@@ -59,7 +59,7 @@ class NodeNetworks:
                 return json.dumps([{"ifname": device, "mtu": self.mtu}])
             case ("ip", "-j", "-d", "link", "show", "type", "vxlan"):
                 return json.dumps(list(self.links.values()))
-            case ("ip", "link", "add", name, "mtu", mtu, "type", "vxlan", "id", number, "local", local, "dstport", port):
+            case ("ip", "link", "add", name, "mtu", mtu, *_, "id", number, "local", local, "dstport", port):
                 data = {"id": int(number), "local": local, "port": int(port)}
                 self.links[name] = {"ifname": name, "mtu": int(mtu), "linkinfo": {"info_data": data}}
                 self.sends_to[name] = []

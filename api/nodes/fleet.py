@@ -29,6 +29,7 @@ _DESCRIBED = (
     Node.memory_mib,
     Node.switch,
     Node.fractions,
+    Node.apart,
     Node.enforcement,
 )
 
@@ -95,6 +96,7 @@ class Fleet:
                 switch=row.switch,
                 open=row.state is Readiness.READY and row.mode is NodeMode.ACTIVE and not row.unknown_containers,
                 fractions=row.fractions,
+                apart=row.apart,
             )
             for row in rows
         )

@@ -63,6 +63,7 @@ class Node(Base):
     enforcement_pending: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
     fractions: Mapped[bool] = mapped_column(default=True, server_default="1")
     nvlink: Mapped[bool] = mapped_column(default=False, server_default="0")
+    apart: Mapped[bool] = mapped_column(default=False, server_default="0")
     driver_version: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
     cuda_version: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
     region: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))

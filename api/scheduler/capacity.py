@@ -54,6 +54,8 @@ class Layout:
         self.gpu_count: Ints = self.present.sum(axis=1)
         self.open = np.array([node.open for node in self.nodes], dtype=np.bool_)
         self.fractions = np.array([node.fractions for node in self.nodes], dtype=np.bool_)
+        self.apart = np.array([node.apart for node in self.nodes], dtype=np.bool_)
+        self.any_apart = bool(self.apart.any())
         self.switches = tuple(sorted({node.switch for node in self.nodes} - {""}))
         codes = {name: code for code, name in enumerate(self.switches)}
         self.switch: Ints = np.array([codes.get(node.switch, -1) for node in self.nodes], dtype=np.int64)
@@ -156,15 +158,14 @@ def room(layout: Layout, free: Free, workload: Workload) -> Ints:
             np.minimum(room, gpu_fits(free.milli, usable, workload.gpu_milli), out=room)
         else:
             np.minimum(room, gpu_room(layout, free.milli, usable, workload.gpu_milli), out=room)
+        if layout.any_apart:
+            np.minimum(room, _island_rooms(layout, free, workload).sum(axis=0), out=room, where=layout.apart)
     return room
 
 
 def island_room(layout: Layout, free: Free, workload: Workload) -> Ints:
     """Return how many containers of the workload the GPUs of one island have room for, the best island of each node."""
-    usable = layout.usable_for(workload)
-    islands = [usable & (layout.island == island) for island in layout.islands]
-    rooms = [gpu_room(layout, free.milli, island, workload.gpu_milli) for island in islands]
-    return np.asarray(np.maximum.reduce(rooms))
+    return np.asarray(_island_rooms(layout, free, workload).max(axis=0))
 
 
 def bare_room(free: Free, workload: Workload) -> Ints:
@@ -207,6 +208,13 @@ def gpu_room(layout: Layout, milli: Ints, usable: Flags, wanted: int) -> Ints:
         opened = np.maximum(count - in_shared + in_one - 1, 0) // in_one
         times[count * whole + opened <= free_gpus] = count
     return times
+
+
+def _island_rooms(layout: Layout, free: Free, workload: Workload) -> Ints:
+    """Return how many containers the GPUs of each island have room for; one row an island, one column a node."""
+    usable = layout.usable_for(workload)
+    islands = [usable & (layout.island == island) for island in layout.islands]
+    return np.array([gpu_room(layout, free.milli, island, workload.gpu_milli) for island in islands])
 
 
 def _or_plenty(amount: int) -> int:

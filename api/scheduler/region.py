@@ -33,6 +33,8 @@ class Node:
     containers: int
     slices: frozenset[int] = frozenset()
     """Columns that go whole to one container."""
+    apart: bool = False
+    """Whether containers may lie in different sets of columns, as on machines of a cluster."""
 
     def room(self, workload: Workload) -> int:
         """Return how many containers of the workload fit; all GPUs of one are of one set of columns."""
@@ -42,7 +44,8 @@ class Node:
         if workload.memory_mib:
             room = min(room, self.memory // workload.memory_mib)
         if workload.gpu_milli and room > 0:
-            room = min(room, max((self._gpu_room(columns, workload.gpu_milli) for columns in self.columns), default=0))
+            rooms = [self._gpu_room(columns, workload.gpu_milli) for columns in self.columns]
+            room = min(room, sum(rooms) if self.apart else max(rooms, default=0))
         return max(0, room)
 
     def count(self, index: int, unit: Unit, sign: int) -> None:
@@ -59,7 +62,7 @@ class Node:
 
     def without(self, index: int, units: Iterable[Unit]) -> Node:
         """Return the node of this index as it would be without these units."""
-        node = Node(self.free.copy(), self.columns, self.cpu, self.memory, self.containers, self.slices)
+        node = Node(self.free.copy(), self.columns, self.cpu, self.memory, self.containers, self.slices, self.apart)
         for unit in units:
             node.count(index, unit, 1)
         return node
@@ -120,17 +123,20 @@ class Region:
         for row in rows:
             columns = [int(column) for column in usable[row].nonzero()[0]]
             islands = cluster.layout.island[row].tolist()
-            sets = {islands[column] for column in columns} if one_island else {0}
+            apart = bool(cluster.layout.apart[row])
+            by_island = one_island or apart
+            sets = {islands[column] for column in columns} if by_island else {0}
             nodes.append(
                 Node(
                     cluster.state.milli[row].tolist(),
                     tuple(
-                        tuple(c for c in columns if not one_island or islands[c] == island) for island in sorted(sets)
+                        tuple(c for c in columns if not by_island or islands[c] == island) for island in sorted(sets)
                     ),
                     int(cluster.state.cpu[row]),
                     int(cluster.state.memory[row]),
                     int(cluster.state.containers[row]),
                     frozenset(c for c in columns if cluster.layout.slices[row, c]),
+                    apart and not one_island,
                 )
             )
         place = {cluster.layout.nodes[row].name: index for index, row in enumerate(rows)}

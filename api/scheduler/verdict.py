@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from api.scheduler.capacity import PLENTY, Flags, Free, Layout, bare_room
+from api.scheduler.capacity import PLENTY, Flags, Free, Ints, Layout, bare_room
 from api.scheduler.placement import Search
 from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, Within, Workload
 from api.scheduler.topology import allowed
@@ -44,7 +44,7 @@ def largest_piece(layout: Layout, free: Free, workload: Workload) -> str:
     usable, slices = layout.usable(workload.models) & held, _slices(layout, workload) & held
     if not (usable.any() or slices.any()):
         return f"no node with {_models(workload)}{held_by(workload)} is ready"
-    whole = ((free.milli == MILLI) & usable).sum(axis=1)
+    whole = _together(layout, (free.milli == MILLI) & usable)
     parts = np.where(usable & layout.fractions[:, None] & (free.milli < MILLI), free.milli, 0).max(axis=1, initial=0)
     single = np.where(slices, free.milli, 0).max(axis=1, initial=0)
     pieces = np.where(free.containers > 0, np.maximum(whole * MILLI + parts, single), 0)
@@ -99,9 +99,10 @@ def _no_gpus(layout: Layout, workload: Workload, nodes: Flags) -> str:
     if workload.gpu_milli % MILLI and not layout.fractions[usable.any(axis=1)].any():
         return _no_shares(layout, workload, slices)
     within_island = workload.within_required and workload.within is Within.ISLAND
-    count = _in_islands(layout, usable) if within_island else int(usable.sum(axis=1).max())
+    count = int((_by_island(layout, usable) if within_island else _together(layout, usable)).max())
     if workload.gpu_milli > count * MILLI:
-        largest = f"the largest {'island' if within_island else 'node'} that it may use has {gpus(count * MILLI)}"
+        place = "island" if within_island else "machine" if layout.any_apart else "node"
+        largest = f"the largest {place} that it may use has {gpus(count * MILLI)}"
         return f"one container asks for {gpus(workload.gpu_milli)} and {largest}; ask for at most that in a container"
     return ""
 
@@ -180,8 +181,15 @@ def _short_of(free: Free, workload: Workload, row: int) -> str:
     return f"where {max(int(free.memory[row]), 0)} of {workload.memory_mib} MiB of memory are free"
 
 
-def _in_islands(layout: Layout, usable: Flags) -> int:
-    return max(int((usable & (layout.island == island)).sum(axis=1).max()) for island in layout.islands)
+def _by_island(layout: Layout, usable: Flags) -> Ints:
+    """Return how many GPUs each island has; one row an island, one column a node."""
+    return np.array([(usable & (layout.island == island)).sum(axis=1) for island in layout.islands])
+
+
+def _together(layout: Layout, usable: Flags) -> Ints:
+    """Return how many GPUs of each node one container may have together."""
+    together: Ints = usable.sum(axis=1)
+    return np.where(layout.apart, _by_island(layout, usable).max(axis=0), together) if layout.any_apart else together
 
 
 def _models(workload: Workload) -> str:

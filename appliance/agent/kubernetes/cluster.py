@@ -339,6 +339,7 @@ def base_inventory(name: str, *, region: str, switch: str, started_at: datetime)
         cpu_milli=0,
         memory_mib=0,
         fractions=False,
+        apart=True,
         region=region,
         switch=switch,
         started_at=started_at,

@@ -1,0 +1,90 @@
+"""A node that stands for a cluster: its islands are machines, and no container has GPUs of two of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from api.scheduler.cluster import Cluster
+from api.scheduler.decide import decide
+from api.scheduler.snapshot import Cause, Decision, NodeState, Running, Snapshot, Workload
+from tests.unit.api.scheduler.world import node, on, project, runs, work
+
+
+def decision(nodes: tuple[NodeState, ...], *queue: Workload, running: tuple[Running, ...] = ()) -> Decision:
+    return decide(Snapshot(1000, nodes, (project("a", 16), project("b", 16)), running, queue))
+
+
+CLUSTER = node("k8s", 4, island=2, apart=True, fractions=False)
+"""Two machines with two GPUs each."""
+
+
+def test_a_container_gets_the_gpus_of_one_machine() -> None:
+    there = (runs(work("first", "a"), on("k8s", 1)),)
+    found = decision((CLUSTER,), work("pair", "a", 2), running=there)
+    assert found.placements["pair"] == (on("k8s", 0, 0, 1, 1),)
+
+
+def test_one_for_which_each_machine_has_too_little_waits() -> None:
+    """On a node of one machine it would run: two GPUs are free."""
+    there = (runs(work("first", "a"), on("k8s", 1)), runs(work("second", "a"), on("k8s", 0, 0, 1)))
+    found = decision((CLUSTER,), work("pair", "a", 2), running=there)
+    assert found.waits["pair"].cause is Cause.NO_ROOM
+    assert found.waits["pair"].reason == "no node has 2 GPUs free; largest free piece is 1 GPU on k8s"
+    whole = decision((replace(CLUSTER, apart=False),), work("pair", "a", 2), running=there)
+    assert "pair" in whole.placements
+
+
+def test_one_that_no_machine_could_hold_never_fits_and_says_so() -> None:
+    found = decision((CLUSTER,), work("large", "a", 3))
+    assert found.waits["large"].cause is Cause.NEVER_FITS
+    assert "one container asks for 3 GPUs and the largest machine that it may use has 2 GPUs" in (
+        found.waits["large"].reason
+    )
+
+
+def test_other_nodes_keep_their_room() -> None:
+    found = decision((CLUSTER, node("worker", 4, island=2)), work("large", "a", 3))
+    assert found.placements["large"] == (on("worker", 1, 1, 1),)
+
+
+def test_containers_of_one_session_may_lie_on_several_machines() -> None:
+    found = decision((CLUSTER,), work("gang", "a", 2, containers=2))
+    assert found.placements["gang"] == (on("k8s", 1, 1), on("k8s", 0, 0, 1, 1))
+    assert "gang" not in decision((CLUSTER,), work("gang", "a", 2, containers=3)).placements
+
+
+def test_what_is_taken_back_is_on_one_machine() -> None:
+    """`b` is owed two GPUs together: one of each machine would not help."""
+    there = tuple(runs(work(f"a{at}", "a", at=at), on("k8s", *[0] * at, 1)) for at in range(4))
+    quotas = (project("a", 2), project("b", 2))
+    found = decide(Snapshot(1000, (CLUSTER,), quotas, there, (work("pair", "b", 2),)))
+    assert {reclaim.victim for reclaim in found.reclaims} in ({"a0", "a1"}, {"a2", "a3"})
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    held=st.lists(st.booleans(), min_size=6, max_size=6),
+    asked=st.integers(1, 4),
+    containers=st.integers(1, 3),
+)
+def test_it_is_placed_exactly_where_the_machines_have_room(held: list[bool], asked: int, containers: int) -> None:
+    machines = node("k8s", 6, island=3, apart=True, fractions=False)
+    cluster = Cluster((machines,))
+    for at, taken in enumerate(held):
+        if taken:
+            cluster.hold((on("k8s", *[0] * at, 1),), work(f"held{at}", "a"))
+    room = sum(held[at : at + 3].count(False) // asked for at in (0, 3))
+    places = cluster.find(work("new", "a", asked, containers=containers))
+    assert (places is not None) == (room >= containers)
+    for place in places or ():
+        assert len({share.index // 3 for share in place.shares}) == 1
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_work_without_gpus_goes_anywhere(*, apart: bool) -> None:
+    found = decision((replace(CLUSTER, apart=apart, cpu_milli=4000),), work("cpu", "a", 0, cpu_milli=4000))
+    assert found.placements["cpu"] == (on("k8s"),)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from appliance import gang_networks
+from api import gang_networks
 from appliance.gpu.share import Split
 from reservoir.errors import InputError, Problem
 

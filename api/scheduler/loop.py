@@ -16,6 +16,7 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import Begin, Database, now
+from api.gang_networks import capacity
 from api.groups import service as groups
 from api.groups.permissions import Permissions
 from api.nodes.fleet import Fleet
@@ -29,7 +30,6 @@ from api.sessions import service as sessions
 from api.sessions.models import State
 from api.sessions.scheduling import Asked, Placed, Remark
 from api.settings import Settings
-from appliance.gang_networks import capacity
 from appliance.gpu.kinds import Enforcement
 
 log = structlog.get_logger()

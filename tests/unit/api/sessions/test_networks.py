@@ -14,13 +14,13 @@ from sqlalchemy import delete as deleted
 from sqlalchemy import select
 
 from api.engine.base import UnreachableError
+from api.gang_networks import PRIVATE
 from api.nodes.models import Node
 from api.reconcilers import manager as managing
 from api.sessions import networks, service
 from api.sessions.models import GangNetwork, GangNode, Session, State
 from api.settings import load
 from appliance.agent.protocol import ContainerSpec
-from appliance.gang_networks import PRIVATE
 from reservoir.errors import InputError
 from tests.unit.api.conftest import V1, Cluster, ok, running_cluster
 from tests.unit.api.reconcilers.conftest import lose

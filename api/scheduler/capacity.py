@@ -159,13 +159,18 @@ def room(layout: Layout, free: Free, workload: Workload) -> Ints:
         else:
             np.minimum(room, gpu_room(layout, free.milli, usable, workload.gpu_milli), out=room)
         if layout.any_apart:
-            np.minimum(room, _island_rooms(layout, free, workload).sum(axis=0), out=room, where=layout.apart)
+            np.minimum(room, island_room(layout, free, workload), out=room, where=layout.apart)
+    if layout.any_apart and workload.containers > 1:
+        room[layout.apart] = 0
     return room
 
 
 def island_room(layout: Layout, free: Free, workload: Workload) -> Ints:
     """Return how many containers of the workload the GPUs of one island have room for, the best island of each node."""
-    return np.asarray(_island_rooms(layout, free, workload).max(axis=0))
+    usable = layout.usable_for(workload)
+    islands = [usable & (layout.island == island) for island in layout.islands]
+    rooms = [gpu_room(layout, free.milli, island, workload.gpu_milli) for island in islands]
+    return np.asarray(np.maximum.reduce(rooms))
 
 
 def bare_room(free: Free, workload: Workload) -> Ints:
@@ -208,13 +213,6 @@ def gpu_room(layout: Layout, milli: Ints, usable: Flags, wanted: int) -> Ints:
         opened = np.maximum(count - in_shared + in_one - 1, 0) // in_one
         times[count * whole + opened <= free_gpus] = count
     return times
-
-
-def _island_rooms(layout: Layout, free: Free, workload: Workload) -> Ints:
-    """Return how many containers the GPUs of each island have room for; one row an island, one column a node."""
-    usable = layout.usable_for(workload)
-    islands = [usable & (layout.island == island) for island in layout.islands]
-    return np.array([gpu_room(layout, free.milli, island, workload.gpu_milli) for island in islands])
 
 
 def _or_plenty(amount: int) -> int:

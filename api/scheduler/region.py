@@ -33,8 +33,6 @@ class Node:
     containers: int
     slices: frozenset[int] = frozenset()
     """Columns that go whole to one container."""
-    apart: bool = False
-    """Whether containers may lie in different sets of columns, as on machines of a cluster."""
 
     def room(self, workload: Workload) -> int:
         """Return how many containers of the workload fit; all GPUs of one are of one set of columns."""
@@ -45,7 +43,7 @@ class Node:
             room = min(room, self.memory // workload.memory_mib)
         if workload.gpu_milli and room > 0:
             rooms = [self._gpu_room(columns, workload.gpu_milli) for columns in self.columns]
-            room = min(room, sum(rooms) if self.apart else max(rooms, default=0))
+            room = min(room, max(rooms, default=0))
         return max(0, room)
 
     def count(self, index: int, unit: Unit, sign: int) -> None:
@@ -62,7 +60,7 @@ class Node:
 
     def without(self, index: int, units: Iterable[Unit]) -> Node:
         """Return the node of this index as it would be without these units."""
-        node = Node(self.free.copy(), self.columns, self.cpu, self.memory, self.containers, self.slices, self.apart)
+        node = Node(self.free.copy(), self.columns, self.cpu, self.memory, self.containers, self.slices)
         for unit in units:
             node.count(index, unit, 1)
         return node
@@ -125,6 +123,8 @@ class Region:
             islands = cluster.layout.island[row].tolist()
             apart = bool(cluster.layout.apart[row])
             by_island = one_island or apart
+            # where they cannot meet there is no place for several
+            places = 0 if apart and workload.containers > 1 else int(cluster.state.containers[row])
             sets = {islands[column] for column in columns} if by_island else {0}
             nodes.append(
                 Node(
@@ -134,9 +134,8 @@ class Region:
                     ),
                     int(cluster.state.cpu[row]),
                     int(cluster.state.memory[row]),
-                    int(cluster.state.containers[row]),
+                    places,
                     frozenset(c for c in columns if cluster.layout.slices[row, c]),
-                    apart and not one_island,
                 )
             )
         place = {cluster.layout.nodes[row].name: index for index, row in enumerate(rows)}

@@ -49,7 +49,8 @@ class NodeState:
 
     `open` says whether it takes new work (a node in maintenance or a lost one does not, but its workloads still count).
     `fractions` says whether its GPUs can be shared; its slices can be given out in any case. `switch` names its leaf
-    switch, empty where that is not known. Where it is `apart`, no container may have GPUs of two islands.
+    switch, empty where that is not known. Where it is `apart`, no container may have GPUs of two islands,
+    and several of one session cannot meet.
     A node in no group is open to everybody.
     """
 

@@ -30,7 +30,9 @@ def never_fits(layout: Layout, workload: Workload) -> str:
     nodes = allowed(layout, workload)
     if not nodes.any():
         return _no_group(workload)
-    return _no_gpus(layout, workload, nodes) or _no_amount(layout, workload, nodes)
+    return (
+        _no_meeting(layout, workload, nodes) or _no_gpus(layout, workload, nodes) or _no_amount(layout, workload, nodes)
+    )
 
 
 def largest_piece(layout: Layout, free: Free, workload: Workload) -> str:
@@ -83,6 +85,13 @@ def _no_group(workload: Workload) -> str:
     if groups:
         return f"no node lies in {groups}; ask the administrator to add one, or choose another resource group"
     return "no resource group is open to it; ask the administrator for one"
+
+
+def _no_meeting(layout: Layout, workload: Workload, nodes: Flags) -> str:
+    """Return that several containers have nowhere to meet, or nothing."""
+    if workload.containers == 1 or not layout.apart[nodes].all():
+        return ""
+    return "containers of one session cannot meet on the nodes that it may use, which are clusters; ask for one"
 
 
 def _no_gpus(layout: Layout, workload: Workload, nodes: Flags) -> str:

@@ -87,9 +87,9 @@ class Inventory(Message):
     """What a node has. `cpu_milli` is thousandths of a core; `enforcement` is how GPU shares are held on this node: the
     weakest kind among its GPUs. `enforcement_pending` says which kind follows, and what it waits for; empty: none.
 
-    `fractions` says whether its GPUs may be shared, `nvlink` whether some reach each other by it, and `apart` that no
-    container may have GPUs of two islands, which are machines of a cluster. `region` and `switch`
-    (its leaf switch) are what the site's file says. `started_at` is when the agent started.
+    `fractions` says whether its GPUs may be shared, `nvlink` whether some reach each other by it, and `apart` that its
+    islands are machines of a cluster: no container may have GPUs of two, and those of one session cannot meet there.
+    `region` and `switch` (its leaf switch) are what the site's file says. `started_at` is when the agent started.
     """
 
     name: str

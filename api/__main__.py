@@ -119,14 +119,17 @@ def replay(file: Annotated[Path, typer.Argument(help="A cycle of the scheduler t
 @app.command()
 def list_nodes() -> None:
     """Print the nodes as the API lists them; whoever may read the database needs no password for it."""
+    from api import lists
+    from api.lists import Texts
     from api.nodes.endpoints import MAX_PAGE
     from api.nodes.listing import Filters, Listing
-    from api.nodes.schemas import NodeView
 
     async def read(database: Database) -> str:
         async with database.reading() as db:
-            page = await Listing().page(db, Filters(), limit=MAX_PAGE)
-            return json.dumps([NodeView.model_validate(node).model_dump(mode="json") for node in page.nodes])
+            listing = Listing()
+            look = await listing.look(db, Filters(), limit=MAX_PAGE)
+            page = await lists.answer(look, Texts(), lambda ids: listing.texts(db, ids), None)
+            return bytes(page.body).decode()
 
     typer.echo(_with_database(read))
 

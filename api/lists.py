@@ -128,6 +128,11 @@ def written_by(table: type[Base]) -> Any:
     return cast(cast(literal_column(f"{table.__tablename__}.xmin"), Text), BigInteger)
 
 
+def said(*parts: Any) -> Any:
+    """Return the expression of a text that says several things."""
+    return func.concat(*(word for part in parts for word in (part, " ")))
+
+
 async def texts_of(connection: HTTPConnection) -> Texts:
     """Return the texts that the application keeps."""
     texts: Texts = connection.app.state.texts

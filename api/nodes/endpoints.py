@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from pydantic import TypeAdapter
 
+from api import lists
 from api.access import Agent, Caller, SettingsOf, action, for_agents
 from api.database import DatabaseOf, Reading, Transaction, now
 from api.engine.base import Engine
+from api.lists import TextsOf
 from api.model import Done, NamePath, NameQuery
 from api.nodes import administration, rights
 from api.nodes.heartbeats import Heartbeats
@@ -28,23 +28,16 @@ agents = APIRouter(tags=["agents"])
 MAX_PAGE = 2000
 """Most nodes of one answer, and of one site."""
 
-STRING = {"type": "string"}
-HEADERS: dict[str, Any] = {
-    "X-Next": {"description": "Send it as `after` to get what follows; absent on the last page", "schema": STRING},
-    "ETag": {"description": "Changes with the answer", "schema": STRING},
-}
-NOT_MODIFIED: dict[str, Any] = {"description": "As it was: the ETag is that of If-None-Match"}
-
-_rows = TypeAdapter(list[dict[str, Any]])
 _listing = Listing()
 
 
-@router.get("", response_model=list[NodeView], responses={200: {"headers": HEADERS}, 304: NOT_MODIFIED})
+@router.get("", response_model=list[NodeView], responses=lists.RESPONSES)
 @action(Action.NODE_READ)
 async def list_nodes(
     *,
     caller: Caller,
     db: Reading,
+    kept: TextsOf,
     state: NodeState | None = None,
     mode: NodeMode | None = None,
     group: NameQuery | None = None,
@@ -57,15 +50,9 @@ async def list_nodes(
     Where there are more than `limit`, `X-Next` is what to send as `after` to get those that follow. An answer that is
     as it was is a 304 for who sends its `ETag` as `If-None-Match`.
     """
-    page = await _listing.page(
-        db, Filters(state, mode, group, await rights.within(db, caller)), limit=limit, after=after
-    )
-    body = _rows.dump_json(page.nodes)
-    tag = f'"{sha256(body).hexdigest()[:32]}"'
-    headers = {"ETag": tag, "Cache-Control": "no-cache"} | ({"X-Next": page.following} if page.following else {})
-    if if_none_match == tag:
-        return Response(status_code=304, headers=headers)
-    return Response(body, media_type="application/json", headers=headers)
+    filters = Filters(state, mode, group, await rights.within(db, caller))
+    look = await _listing.look(db, filters, limit=limit, after=after)
+    return await lists.answer(look, kept, lambda ids: _listing.texts(db, ids), if_none_match)
 
 
 @router.get("/{name}")

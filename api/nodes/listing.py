@@ -1,4 +1,8 @@
-"""Nodes as people see them: plain columns of a few queries, for lists are long and asked for often."""
+"""Nodes as people see them: plain columns of a few queries, for lists are long and asked for often.
+
+A node is seen every few seconds, and nothing else of it changes for hours: `last_seen` is in no mark and in no text
+that is kept, it comes with the marks.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,21 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select
+from pydantic_core import to_json
+from sqlalchemy import ARRAY, Integer, Select, Text, and_, any_, bindparam, cast, func, null, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
 from api.groups import service as groups
+from api.lists import Entry, Look, said, written
 from api.nodes.models import Gpu, Node, NodeMode, NodeState
 from api.nodes.schemas import GpuView, NodeView
 from api.sessions import upkeep
+from api.sessions.models import HOLDING, Container, Grant, Session
 from reservoir.errors import NotFoundError
 
 GROUPS_S = 5.0
@@ -26,6 +34,7 @@ _MADE = {"endpoint", "groups", "gpu_milli", "used_milli", "gpus", "sessions"}
 _COLUMNS = [getattr(Node, name) for name in NodeView.model_fields if name not in _MADE]
 _GPU = [name for name in GpuView.model_fields if name != "used_milli"]
 _GPU_COLUMNS = [getattr(Gpu, name) for name in _GPU]
+_BEFORE_END = [name for name in NodeView.model_fields if name != "last_seen"]
 
 Row = dict[str, Any]
 
@@ -41,14 +50,6 @@ class Filters:
     """Resource groups; only nodes of any of them."""
 
 
-@dataclass(frozen=True)
-class Page:
-    """Nodes by name, as `NodeView` describes them; after `following` the next page begins, None on the last one."""
-
-    nodes: list[Row]
-    following: str | None
-
-
 class Listing:
     """Lists nodes; one for each process, which remembers their groups for a moment."""
 
@@ -57,20 +58,24 @@ class Listing:
         self._groups: Mapping[str, tuple[str, ...]] = {}
         self._read_at = float("-inf")
 
-    async def page(self, db: AsyncSession, filters: Filters, *, limit: int, after: str | None = None) -> Page:
-        """Return a page of the nodes."""
+    async def look(self, db: AsyncSession, filters: Filters, *, limit: int, after: str | None = None) -> Look:
+        """Return which nodes a page has, by name."""
         by_node = await self._groups_of(db)
-        conditions = [Node.name > after] if after else []
-        conditions += [Node.state == filters.state] if filters.state else []
-        conditions += [Node.mode == filters.mode] if filters.mode else []
-        if filters.group:
-            conditions.append(among(db, Node.name, [name for name, names in by_node.items() if filters.group in names]))
-        if filters.within is not None:
-            own = [name for name, names in by_node.items() if not filters.within.isdisjoint(names)]
-            conditions.append(among(db, Node.name, own))
-        rows = (await db.execute(select(*_COLUMNS).where(*conditions).order_by(Node.name).limit(limit + 1))).all()
-        found = await _complete(db, [dict(row._mapping) for row in rows[:limit]], by_node)
-        return Page(found, found[-1]["name"] if len(rows) > limit else None)
+        asked = {"after": after, "state": filters.state, "mode": filters.mode, "names": _names(filters, by_node)}
+        given = {name: value for name, value in asked.items() if value is not None}
+        statement = _statement(frozenset(given), postgresql=db.get_bind().dialect.name == "postgresql")
+        rows = (await db.execute(statement, given | {"limit": limit + 1})).all()
+        entries = [
+            Entry(id_, said and f"{said}{by_node.get(name, ())}", b',"last_seen":%b}' % to_json(last_seen))
+            for id_, name, last_seen, said in rows[:limit]
+        ]
+        return Look(entries, rows[limit - 1].name if len(rows) > limit else None, (limit,))
+
+    async def texts(self, db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, bytes]:
+        """Return nodes as the JSON of a `NodeView`, those that are there, up to `last_seen`, which is the end."""
+        rows = [row._asdict() for row in await db.execute(select(*_COLUMNS).where(among(db, Node.id, ids)))]
+        found = await _complete(db, rows, await self._groups_of(db))
+        return {row["id"]: to_json({name: row[name] for name in _BEFORE_END})[:-1] for row in found}
 
     async def one(self, db: AsyncSession, name: str) -> Row:
         """Return one node; raises NotFoundError."""
@@ -84,6 +89,50 @@ class Listing:
         if self._read_at + GROUPS_S < time.monotonic():
             self._groups, self._read_at = await groups.by_node(db), time.monotonic()
         return self._groups
+
+
+@cache
+def _statement(asked: frozenset[str], *, postgresql: bool) -> Select[Any]:
+    """Return the statement for what is asked: the names of its parameters, but for the limit."""
+    names = any_(bindparam("names", type_=ARRAY(Text))) if postgresql else None
+    conditions = {
+        "after": Node.name > bindparam("after"),
+        "state": Node.state == bindparam("state"),
+        "mode": Node.mode == bindparam("mode"),
+        "names": Node.name.in_(bindparam("names", expanding=True)) if names is None else Node.name == names,
+    }
+    columns: tuple[Any, ...] = (Node.id, Node.name, Node.last_seen, null().label("mark"))
+    query = select(*columns).where(*(condition for name, condition in conditions.items() if name in asked))
+    query = query.order_by(Node.name).limit(bindparam("limit", type_=Integer))
+    return _with_marks(query) if postgresql else query
+
+
+def _with_marks(query: Select[Any]) -> Select[Any]:
+    """Give each node a text that is another one whenever it is shown another way, but for its groups."""
+    described = func.row(*(column for column in _COLUMNS if column is not Node.last_seen))
+    columns = (Node.id, Node.name, Node.last_seen, func.md5(cast(described, Text)).label("described"))
+    page = query.with_only_columns(*columns).cte("page")
+    within = select(page.c.id)
+    gpus = select(Gpu.node_id, said(*written(Gpu)).label("said")).where(Gpu.node_id.in_(within))
+    held = and_(Grant.session_id == Container.session_id, Grant.rank == Container.rank)
+    places = select(Container.node_id, said(*written(Container), *written(Grant)).label("said"))
+    places = places.join(Session, Session.id == Container.session_id).outerjoin(Grant, held)
+    places = places.where(Container.node_id.in_(within), Session.state.in_(HOLDING))
+    of_gpus = gpus.group_by(Gpu.node_id).subquery("of_gpus")
+    of_places = places.group_by(Container.node_id).subquery("of_places")
+    joined = page.outerjoin(of_gpus, of_gpus.c.node_id == page.c.id)
+    joined = joined.outerjoin(of_places, of_places.c.node_id == page.c.id)
+    mark = said(page.c.described, of_gpus.c.said, of_places.c.said).label("mark")
+    return select(page.c.id, page.c.name, page.c.last_seen, mark).select_from(joined).order_by(page.c.name)
+
+
+def _names(filters: Filters, by_node: Mapping[str, Collection[str]]) -> list[str] | None:
+    """Return the names of the nodes whose groups are asked for; None where no group is."""
+    if filters.group is None and filters.within is None:
+        return None
+    wanted = {filters.group} if filters.group else filters.within or set()
+    within = filters.within if filters.within is not None else wanted
+    return [name for name, own in by_node.items() if not (wanted.isdisjoint(own) or within.isdisjoint(own))]
 
 
 async def _complete(db: AsyncSession, rows: list[Row], by_node: Mapping[str, Sequence[str]]) -> list[Row]:

@@ -13,11 +13,11 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Integer, Row, Select, and_, bindparam, func, null, or_, select
+from sqlalchemy import ColumnElement, Integer, Row, Select, and_, bindparam, null, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.identity import Identity, Reach
-from api.lists import Entry, Look, written, written_by
+from api.lists import Entry, Look, said, written, written_by
 from api.nodes.models import Gpu, Node
 from api.policy import Action
 from api.projects.models import Project
@@ -84,22 +84,18 @@ def _statement(asked: frozenset[str], *, marked: bool) -> Select[Any]:
 def _with_marks(query: Select[Any]) -> Select[Any]:
     page = query.with_only_columns(_sessions.id, _sessions.created_at, written_by(Session).label("written")).cte("page")
     held = and_(_grants.session_id == _containers.session_id, _grants.rank == _containers.rank)
-    places = select(_said(*written(Container), *written(Grant), *written(Gpu))).select_from(
+    places = select(said(*written(Container), *written(Grant), *written(Gpu))).select_from(
         Container.__table__.outerjoin(Grant.__table__, held).outerjoin(
             Gpu.__table__, and_(_gpus.node_id == _containers.node_id, _gpus.uuid == _grants.uuid)
         )
     )
-    services = select(_said(*written(Service))).select_from(Service.__table__)
-    mark = _said(
+    services = select(said(*written(Service))).select_from(Service.__table__)
+    mark = said(
         page.c.written,
         places.where(_containers.session_id == page.c.id).scalar_subquery(),
         services.where(_services.session_id == page.c.id).scalar_subquery(),
     )
     return select(page.c.id, page.c.created_at, mark.label("mark")).order_by(page.c.created_at, page.c.id)
-
-
-def _said(*numbers: Any) -> Any:
-    return func.concat(*(part for number in numbers for part in (number, " ")))
 
 
 def _within(reach: Reach) -> dict[str, Any]:

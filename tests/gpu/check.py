@@ -22,6 +22,7 @@ from typing import Any
 
 import pynvml
 
+from appliance.gpu import cgroups
 from appliance.gpu.files import LimitsFile, create_account
 from appliance.gpu.kinds import Compute
 from appliance.gpu.layout import Limit
@@ -152,14 +153,20 @@ def together(site: Site, environments: Sequence[dict[str, str]], seconds: float)
     rounds = json.loads(alone.stdout.readline())["rounds"]
     last(alone, f"{rounds}\n")
     running = [start(environment, "loop", str(seconds)) for environment in environments]
-    for process in running:
-        assert process.stdout
-        process.stdout.readline()  # all are warm before the first begins
-    for process in running:
-        assert process.stdin
-        process.stdin.write(f"{rounds}\n")
-        process.stdin.flush()
-    done = [last(process) for process in running]
+    try:
+        for process in running:
+            assert process.stdout
+            process.stdout.readline()  # all are warm before the first begins
+        for process in running:
+            assert process.stdin
+            process.stdin.write(f"{rounds}\n")
+            process.stdin.flush()
+        done = [last(process) for process in running]
+    finally:
+        # where one has failed, the others would disturb the checks that follow
+        for process in running:
+            process.kill()
+            process.wait()
     return [found["kernels"] / found["seconds"] for found in done]
 
 
@@ -186,6 +193,8 @@ def by_driver(site: Site) -> Verdict:
     version = pynvml.nvmlSystemGetDriverVersion()
     if int(version.split(".")[0]) < OLDEST_DRIVER:
         return {"ok": True, "skipped": f"driver {version} is older than {OLDEST_DRIVER}"}
+    if not cgroups.is_unified(GROUP.parent):
+        return {"ok": True, "skipped": "the machine has no cgroup v2"}
     limit = 2048 * MIB
     GROUP.mkdir(exist_ok=True)
     try:
@@ -211,7 +220,7 @@ def run(site: Site) -> bool:
         begun = time.monotonic()
         try:
             verdict = check(site)
-        except (RuntimeError, OSError, KeyError, ValueError, pynvml.NVMLError, subprocess.SubprocessError) as error:
+        except (RuntimeError, OSError, LookupError, ValueError, pynvml.NVMLError, subprocess.SubprocessError) as error:
             verdict = {"ok": False, "error": f"{type(error).__name__}: {error}"}
         good &= verdict["ok"]
         print(

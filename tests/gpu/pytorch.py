@@ -19,7 +19,8 @@ def main() -> None:
     try:
         while True:
             kept.append(torch.empty(BLOCK, dtype=torch.uint8, device="cuda"))
-    except torch.OutOfMemoryError:
+    # its name in all versions; newer ones have it in `torch` as well
+    except torch.cuda.OutOfMemoryError:
         time.sleep(SEEN)
         print(json.dumps({"held": len(kept) * BLOCK, "code": 2, "free": torch.cuda.mem_get_info()[0]}))
 

@@ -9,7 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.cuda.clients import ROOT, Bench
+import pytest
+
+from tests.fakes.cuda.clients import ROOT, Bench, gpu_uuid
+from tests.gpu import check as script
 
 TIMED = {"divided", "undisturbed"}
 """Verdicts that take a computer with nothing else to do."""
@@ -48,6 +51,34 @@ def test_a_shim_that_does_nothing_is_found_out(bench: Bench, tmp_path: Path) -> 
     assert result.returncode == 1
     failed = {name for name, verdict in verdicts(result).items() if not verdict["ok"]}
     assert {"shown", "filled", "resolved", "divided"} <= failed
+
+
+def test_the_drivers_limits_are_left_out_where_the_machine_cannot_have_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script, "GROUP", tmp_path / "penstock-check")
+    monkeypatch.setattr("pynvml.nvmlSystemGetDriverVersion", lambda: "615.43.02")
+    site = script.Site(None, "", tmp_path, tmp_path, 1)
+    assert script.by_driver(site) == {"ok": True, "skipped": "the machine has no cgroup v2"}
+
+
+def test_a_program_that_fails_leaves_no_other_one_behind(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[subprocess.Popen[str]] = []
+
+    def start(environment: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
+        made.append(begin(environment, *arguments))
+        return made[-1]
+
+    begin = script.start
+    monkeypatch.setattr(script, "start", start)
+    site = script.Site(None, gpu_uuid(0), bench.shim, tmp_path, 1)
+    good = {"PATH": os.environ["PATH"], **machine(bench, tmp_path)}
+    monkeypatch.setattr(script, "bare", lambda _: good)
+    with pytest.raises((RuntimeError, OSError)):
+        script.together(site, [good, {**good, "FAKE_GPU_FAULT": "cuInit:1:999"}], 60)
+    assert [process.poll() is None for process in made] == [False, False, False]
 
 
 def test_a_machine_without_a_gpu_is_refused() -> None:

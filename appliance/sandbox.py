@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -17,6 +18,8 @@ NEEDED_CALLS = frozenset(_NEEDED.split())
 
 
 MAX_RULES = 64
+MAX_COMBINATIONS = 64
+"""What the tests of one rule leave to choose from, taken together."""
 
 
 class _Part(BaseModel):
@@ -63,6 +66,13 @@ class SandboxRule(_Part):
     def _each_once(cls, value: list[ArgumentTest]) -> list[ArgumentTest]:
         if len({test.argument for test in value}) < len(value):
             raise ValueError("an argument is tested twice; write several values, or several rules")
+        return value
+
+    @field_validator("when")
+    @classmethod
+    def _few(cls, value: list[ArgumentTest]) -> list[ArgumentTest]:
+        if math.prod(len(test.values) or test.bits.bit_count() for test in value) > MAX_COMBINATIONS:
+            raise ValueError(f"the tests have more than {MAX_COMBINATIONS} combinations; write fewer values or bits")
         return value
 
     @field_validator("errno")

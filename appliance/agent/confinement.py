@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from appliance import syscalls
-from appliance.agent import cubes, profile
+from appliance.agent import profile
 from appliance.agent.protocol import ContainerSpec
 from appliance.sandbox import Sandbox, SandboxRule
 from reservoir.errors import InputError, Problem
@@ -44,9 +44,7 @@ def confinement_of(spec: ContainerSpec, listener: Path) -> Confinement | None:
 def rule_for(rules: Sequence[SandboxRule], call: str, arguments: Sequence[int]) -> SandboxRule:
     """Return the first rule that denies a call; the filter has found one."""
     for rule in rules:
-        if call in rule.calls and any(
-            cubes.has(cube, arguments) for cube in profile.cubes_of([test.model_dump() for test in rule.when])
-        ):
+        if call in rule.calls and all(profile.passes(test.model_dump(), arguments) for test in rule.when):
             return rule
     # what 32-bit programs call instead is denied with the rule of what it stands for
     for rule in rules:

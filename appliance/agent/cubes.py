@@ -15,6 +15,8 @@ FULL = (1 << _WIDTH) - 1
 
 Cube = tuple[tuple[int, int], ...]
 """For each argument a mask and the value of the bits under it."""
+MOST = 512
+"""Cubes of a sandbox: each takes 3 to 6 of the 4,096 steps of a filter, of which the engine's rules take 1,000."""
 ALL: Cube = ((0, 0),) * ARGUMENTS
 
 
@@ -68,24 +70,23 @@ def without(cube: Cube, taken: Cube) -> list[Cube]:
 
 
 def left_of(cubes: Iterable[Cube], taken: Iterable[Cube]) -> list[Cube]:
-    """Return what is in one of `cubes` and in none of `taken`."""
+    """Return what is in one of `cubes` and in none of `taken`; raises ValueError where that takes too many cubes."""
     left = list(cubes)
     for cube in taken:
         left = [piece for whole in left for piece in without(whole, cube)]
+        if len(left) > MOST:
+            raise ValueError(f"they make more than {MOST} comparisons of arguments")
     return left
 
 
 def disjoint(cubes: Iterable[Cube]) -> list[Cube]:
-    """Return cubes that together are the same, and no two of which meet."""
+    """Return cubes that together are the same, and no two of which meet; raises ValueError where they are too many."""
     apart: list[Cube] = []
     for cube in cubes:
         apart += left_of([cube], apart)
+        if len(apart) > MOST:
+            raise ValueError(f"they make more than {MOST} comparisons of arguments")
     return apart
-
-
-def has(cube: Cube, arguments: Iterable[int]) -> bool:
-    """Return whether the arguments of a call are in a cube."""
-    return all(argument & mask == value for argument, (mask, value) in zip(arguments, cube, strict=True))
 
 
 def _beside(argument: int, value: int, *, above: bool) -> list[Cube]:

@@ -13,9 +13,6 @@ from appliance.agent import cubes
 from appliance.agent.cubes import ALL, ARGUMENTS, Cube
 
 NOTIFY = "SCMP_ACT_NOTIFY"
-_ALLOW = "SCMP_ACT_ALLOW"
-MAX_CUBES = 512
-"""Rules of one system call in a filter, which has room for a few thousand steps."""
 _HALF = (1 << 32) - 1
 _SOCKET_CALLS = (
     "socket bind connect listen accept accept4 getsockname getpeername socketpair send sendto recv recvfrom shutdown"
@@ -57,29 +54,45 @@ def confine(seccomp: Mapping[str, Any], rules: Sequence[Mapping[str, Any]]) -> d
 
     Raises ValueError for rules that would make it too long.
     """
-    calls = denied(rules)
+    calls = {name: _disjoint(name, taken) for name, taken in denied(rules).items()}
     kept: list[dict[str, Any]] = []
+    narrowed: list[dict[str, Any]] = []
     for rule in seccomp.get("syscalls", []):
         names = [name for name in rule["names"] if name not in calls]
         if names:
             kept.append({**rule, "names": names})
         for name in rule["names"]:
             if name in calls:
-                kept += _narrowed(name, rule, calls[name])
-    # what the engine allows whatever it is given is denied by rules alone
-    open_calls = [name for name in calls if seccomp["defaultAction"] == _ALLOW and not _named(seccomp, name)]
-    for name in open_calls:
-        kept += _narrowed(name, {"action": _ALLOW}, calls[name])
-    for name, taken in calls.items():
-        kept += [_rule(name, {"action": NOTIFY}, cube) for cube in cubes.disjoint(taken)]
-    return {**seccomp, "syscalls": kept}
+                narrowed += _narrowed(name, rule, calls[name])
+    asked = [_rule(name, {"action": NOTIFY}, cube) for name, taken in calls.items() for cube in taken]
+    # the library makes rules for what gathers calls from those for the calls, unless it has a wider rule before
+    asked.sort(key=lambda rule: rule["names"][0] not in GATHERED.values())
+    if len(asked) + len(narrowed) > cubes.MOST:
+        raise ValueError(f"the rules make more than {cubes.MOST} comparisons of arguments; write fewer, or wider ones")
+    return {**seccomp, "syscalls": asked + narrowed + kept}
+
+
+def passes(test: Mapping[str, Any], arguments: Sequence[int]) -> bool:
+    """Return whether the arguments of a call pass a test of a rule."""
+    argument = arguments[test["argument"]]
+    if test["bits"]:
+        return bool(argument & test["bits"])
+    return any((argument & _HALF if value <= _HALF else argument) == value for value in test["values"])
+
+
+def _disjoint(name: str, taken: Sequence[Cube]) -> list[Cube]:
+    try:
+        return cubes.disjoint(taken)
+    except ValueError as error:
+        raise ValueError(f"the rules for {name} are too many: {error}") from error
 
 
 def _narrowed(name: str, rule: Mapping[str, Any], taken: Sequence[Cube]) -> list[dict[str, Any]]:
     """Return what is left of a rule for one call where a part of its arguments is denied by another rule."""
-    left = cubes.left_of(cubes.disjoint(_arguments(rule.get("args") or [])), taken)
-    if len(left) > MAX_CUBES:
-        raise ValueError(f"the rules for {name} make {len(left)} comparisons, and {MAX_CUBES} are the most")
+    try:
+        left = cubes.left_of(cubes.disjoint(_arguments(rule.get("args") or [])), taken)
+    except ValueError as error:
+        raise ValueError(f"the rules for {name} are too many: {error}") from error
     return [_rule(name, rule, cube) for cube in left]
 
 
@@ -103,10 +116,6 @@ def _rule(name: str, like: Mapping[str, Any], cube: Cube) -> dict[str, Any]:
         if mask
     ]
     return {"names": [name], **rule, **({"args": comparisons} if comparisons else {})}
-
-
-def _named(seccomp: Mapping[str, Any], name: str) -> bool:
-    return any(name in rule["names"] for rule in seccomp.get("syscalls", []))
 
 
 def _passing(test: Mapping[str, Any]) -> list[Cube]:

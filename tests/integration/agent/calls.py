@@ -32,7 +32,7 @@ def wait_for(client: httpx.Client, identity: str, status: ContainerStatus, timeo
     return state
 
 
-def log_of(client: httpx.Client, identity: str) -> str:
+def log_of(client: httpx.Client, identity: str, timeout_s: float = 10) -> str:
     """Return the log of a container that has come to its end."""
-    wait_for(client, identity, ContainerStatus.EXITED)
+    wait_for(client, identity, ContainerStatus.EXITED, timeout_s)
     return client.get(f"/v1/containers/{identity}/logs").text

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,14 +15,21 @@ import docker
 import httpx
 import pytest
 
-from appliance.agent.protocol import ContainerSpec, Denial
-from tests.integration.agent.calls import launch, log_of, put, states, wait_for
+from appliance.agent.protocol import ContainerSpec, ContainerStatus, Denial, Mount
+from appliance.agent.sandboxes import BURST, RATE_PER_S
+from tests.integration.agent.calls import launch, log_of
 from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_agent
 
 Make = Callable[..., ContainerSpec]
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "roles/node_agent/templates/usr/lib/penstock/sandbox-runtime.j2"
 START_S = 30
+END_S = 20
+
+SOCKET, PERSONALITY, UNSHARE, GETUID = 41, 135, 272, 102
+SOCKET_32, SOCKETCALL_32, MKDIR_32 = 359, 102, 39
+UNIX, INET, NETLINK, PACKET = 1, 2, 16, 17
+STREAM, DATAGRAM = 1, 2
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +40,7 @@ def daemon() -> Iterator[Path]:
     """
     folder = Path(tempfile.mkdtemp(prefix="penstock-sb-"))
     runtime = folder / "sandbox-runtime"
-    runtime.write_text(SCRIPT.read_text().replace("{{ node_agent_venv }}/bin/python -I", sys.executable))
+    runtime.write_text(SCRIPT.read_text().replace("{{ node_agent_venv }}/bin/python", sys.executable))
     runtime.chmod(0o755)
     arguments = {
         "--data-root": folder / "data",
@@ -51,7 +56,6 @@ def daemon() -> Iterator[Path]:
             ["unshare", "--net", "dockerd", *words, "--iptables=false", "--ip-forward=false"],
             stdout=log,
             stderr=log,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
     try:
         until((folder / "docker.sock").exists, START_S)
@@ -98,9 +102,13 @@ def sandbox(*rules: dict[str, Any]) -> dict[str, Any]:
     return {"name": "strict", "rules": list(rules)}
 
 
+def of(api: FakeApi, container: str) -> list[Denial]:
+    return [each for each in api.denials if each.container_id == container]
+
+
 def told(api: FakeApi, container: str) -> dict[tuple[str, str], Denial]:
     """Return the last word on each series of a container, by process and call."""
-    return {(each.process, each.call): each for each in api.denials if each.container_id == container}
+    return {(each.process, each.call): each for each in of(api, container)}
 
 
 def counts(api: FakeApi, container: str) -> dict[tuple[str, str], int]:
@@ -112,6 +120,30 @@ def until(condition: Callable[[], bool], timeout_s: float = 10) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it has not come to that"
         time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that makes any system call."""
+    path = tmp_path_factory.mktemp("call") / "call"
+    subprocess.run(["cc", "-static", "-O1", "-o", str(path), str(Path(__file__).with_name("call.c"))], check=True)
+    return path
+
+
+@pytest.fixture
+def tools(agent: Agent, program: Path) -> Mount:
+    """That program, where containers of this agent can mount it."""
+    folder = Path(agent.environment["PENSTOCK_AGENT_MOUNT_ROOTS"]) / "tools"
+    folder.mkdir()
+    shutil.copy2(program, folder / "call")
+    return Mount(source=str(folder), target="/tools", read_only=True)
+
+
+def run(client: httpx.Client, spec: Make, tools: Mount, script: str, *rules: dict[str, Any]) -> tuple[str, list[str]]:
+    """Run lines of shell in a sandbox; return the container's id, and what they print."""
+    wanted = spec(command=["sh", "-c"], args=[script], mounts=[tools], sandbox=sandbox(*rules))
+    launch(client, wanted)
+    return wanted.id, log_of(client, wanted.id, END_S).split()
 
 
 def test_a_denied_call_fails_and_is_told_and_others_do_not(agent: Agent, spec: Make, fake_api: FakeApi) -> None:
@@ -129,10 +161,157 @@ def test_a_denied_call_fails_and_is_told_and_others_do_not(agent: Agent, spec: M
     assert lines[-2:] == ["written", "strict"]
     until(lambda: counts(fake_api, wanted.id) == {("mkdir", "mkdir"): 3})
     [denial] = told(fake_api, wanted.id).values()
-    assert (denial.session_id, denial.process, denial.call, denial.effect) == (
-        wanted.session_id,
-        "mkdir",
-        "mkdir",
-        "EROFS",
+    assert (denial.session_id, denial.effect) == (wanted.session_id, "EROFS")
+    assert 1 < denial.pid < 100, "as the container numbers it"
+
+
+def test_arguments_decide_and_the_first_rule_says_what_happens(
+    agent: Agent, spec: Make, tools: Mount, fake_api: FakeApi
+) -> None:
+    script = [
+        *(f"/tools/call 1 {SOCKET} {family:#x} 2" for family in (UNIX, NETLINK, NETLINK | 1 << 32, PACKET, INET)),
+        *(f"/tools/call 1 {PERSONALITY} {persona:#x}" for persona in (0, 8, 0x20000, 0x20008, 0x4)),
+        *(f"/tools/call 1 {UNSHARE} {flags:#x}" for flags in (0, 0x10000000, 0x20000)),
+    ]
+    with agent.client() as client:
+        identity, printed = run(
+            client,
+            spec,
+            tools,
+            "; ".join(script),
+            {"calls": ["socket"], "when": [{"argument": 0, "values": [PACKET]}], "errno": "EAFNOSUPPORT"},
+            {"calls": ["socket"], "when": [{"argument": 0, "values": [NETLINK, PACKET]}], "errno": "EACCES"},
+            {"calls": ["personality"], "when": [{"argument": 0, "bits": 8}], "errno": "EINVAL"},
+        )
+    assert printed[:5] == ["0", "EACCES", "EACCES", "EAFNOSUPPORT", "0"]
+    # what the engine denies by itself stays denied by it: 4 is not among its personalities, nor unshare among its calls
+    assert printed[5:] == ["0", "EINVAL", "0", "EINVAL", "EPERM", "EPERM", "EPERM", "EPERM"]
+    expected = {("socket", "EACCES"): 2, ("socket", "EAFNOSUPPORT"): 1, ("personality", "EINVAL"): 2}
+    until(lambda: {(each.call, each.effect): each.count for each in of(fake_api, identity)} == expected)
+
+
+def test_two_arguments_have_to_fit_together(agent: Agent, spec: Make, tools: Mount) -> None:
+    sockets = [(UNIX, STREAM), (UNIX, DATAGRAM), (INET, STREAM), (INET, DATAGRAM)]
+    script = "; ".join(f"/tools/call 1 {SOCKET} {family} {kind}" for family, kind in sockets)
+    both = [{"argument": 0, "values": [INET]}, {"argument": 1, "values": [DATAGRAM]}]
+    with agent.client() as client:
+        _, printed = run(client, spec, tools, script, {"calls": ["socket"], "when": both, "errno": "EACCES"})
+    assert printed == ["0", "0", "0", "EACCES"]
+
+
+def test_the_32_bit_interface_is_no_way_around(agent: Agent, spec: Make, tools: Mount, fake_api: FakeApi) -> None:
+    script = f"/tools/call 1 -{SOCKET_32} {PACKET} 2; /tools/call 1 -{SOCKETCALL_32} 1 0; /tools/call 1 -{MKDIR_32} 0"
+    with agent.client() as client:
+        identity, printed = run(
+            client,
+            spec,
+            tools,
+            script,
+            {"calls": ["socket"], "when": [{"argument": 0, "values": [PACKET]}], "errno": "EACCES"},
+            {"calls": ["mkdir"], "errno": "EROFS"},
+        )
+    assert printed == ["EACCES", "EACCES", "EROFS"]
+    until(lambda: {call for _, call in counts(fake_api, identity)} == {"socket", "socketcall", "mkdir"})
+
+
+def test_a_rule_may_end_the_process(agent: Agent, spec: Make, tools: Mount, fake_api: FakeApi) -> None:
+    script = f"/tools/call 1 {UNSHARE} 0; echo $?; echo on"
+    with agent.client() as client:
+        identity, printed = run(client, spec, tools, script, {"calls": ["unshare"], "ends": True})
+    assert sorted(printed) == ["137", "Killed", "on"]
+    until(lambda: counts(fake_api, identity) == {("call", "unshare"): 1})
+    assert told(fake_api, identity)["call", "unshare"].effect == "killed"
+
+
+def test_a_loop_is_slowed_down_and_told_as_one_series(
+    agent: Agent, spec: Make, tools: Mount, fake_api: FakeApi
+) -> None:
+    times = BURST + 2 * RATE_PER_S
+    started = time.monotonic()
+    with agent.client() as client:
+        identity, printed = run(
+            client,
+            spec,
+            tools,
+            f"/tools/call {times} {UNSHARE} 0; /tools/call {times} {GETUID}",
+            {"calls": ["unshare"]},
+        )
+    assert printed == ["EPERM", "0"]
+    assert time.monotonic() - started > 1.5
+    until(lambda: counts(fake_api, identity) == {("call", "unshare"): times})
+
+
+def test_calls_stay_denied_without_the_agent_and_are_told_again_by_the_next_one(
+    agent: Agent, spec: Make, tools: Mount, fake_api: FakeApi, client: docker.DockerClient
+) -> None:
+    script = f"while true; do /tools/call 1 {UNSHARE} 0; sleep 0.1; done"
+    wanted = spec(
+        command=["sh", "-c"], args=[script], mounts=[tools], sandbox=sandbox({"calls": ["unshare"], "errno": "EACCES"})
     )
-    assert 1 < denial.pid < 100
+    with agent.client() as http:
+        launch(http, wanted)
+    container = client.containers.get(f"penstock-{wanted.id}")
+    until(lambda: b"EACCES" in container.logs())
+    assert agent.process is not None
+    agent.process.kill()
+    agent.process.wait()
+    until(lambda: b"ENOSYS" in container.logs())
+    assert b"0\n" not in container.logs()
+    agent.start()
+    # what began before is denied as before, and nobody is told; what is begun now is
+    fake_api.denials.clear()
+    assert container.exec_run(["/tools/call", "1", str(UNSHARE), "0"]).output == b"EACCES\n"
+    until(lambda: counts(fake_api, wanted.id) == {("call", "unshare"): 1})
+    assert container.logs(tail=1) == b"ENOSYS\n"
+
+
+def test_what_the_api_does_not_take_is_told_later(agent: Agent, spec: Make, tools: Mount, fake_api: FakeApi) -> None:
+    fake_api.status = 503
+    with agent.client() as client:
+        identity, _ = run(client, spec, tools, f"/tools/call 5 {UNSHARE} 0", {"calls": ["unshare"]})
+    time.sleep(0.5)
+    assert not fake_api.denials
+    fake_api.status = 200
+    until(lambda: counts(fake_api, identity) == {("call", "unshare"): 5})
+
+
+def test_without_a_sandbox_nothing_changes(agent: Agent, spec: Make, client: docker.DockerClient) -> None:
+    wanted = spec()
+    with agent.client() as http:
+        launch(http, wanted)
+    container = client.containers.get(f"penstock-{wanted.id}")
+    assert container.attrs["HostConfig"]["Runtime"] == "runc"
+    assert not any("SANDBOX" in entry for entry in container.attrs["Config"]["Env"])
+    assert container.exec_run(["mkdir", "/folder"]).exit_code == 0
+
+
+def test_a_sandbox_that_cannot_be_held_keeps_its_container_from_running(
+    agent: Agent, spec: Make, client: docker.DockerClient
+) -> None:
+    many = [
+        {"calls": ["socket"], "when": [{"argument": argument, "values": list(range(start, 4096, 256))}]}
+        for argument in range(3)
+        for start in range(20)
+    ]
+    odd = spec(sandbox=sandbox({"calls": ["mkdirrat"]}))
+    long = spec(sandbox=sandbox(*many))
+    with agent.client() as http:
+        reasons = [launch(http, wanted).error for wanted in (odd, long)]
+    assert "no system call mkdirrat" in reasons[0]
+    assert "the sandbox cannot be held: the rules for socket" in reasons[1]
+    assert not client.containers.list()
+
+
+def test_an_engine_without_the_runtime_is_told(
+    authority: Authority, fake_api: FakeApi, tmp_path: Path, spec: Make, engine: docker.DockerClient
+) -> None:
+    assert "penstock" not in engine.info()["Runtimes"]
+    plain = make_agent(authority, fake_api.port, tmp_path)
+    plain.start()
+    try:
+        with plain.client() as http:
+            state = launch(http, spec(sandbox=sandbox({"calls": ["unshare"]})))
+    finally:
+        plain.stop()
+    assert state.status is ContainerStatus.FAILED
+    assert "no runtime that holds sandboxes" in state.error

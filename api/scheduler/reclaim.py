@@ -39,15 +39,15 @@ def _on_one(cluster: Cluster, residents: Residents, workload: Workload, pool: Po
     """Look at one node after the other, the most promising first, until no other can be better."""
     rows = _rows(cluster, residents, pool, cluster.layout.open & allowed(cluster.layout, workload))
     bounds = least(cluster, workload, rows)
+    held, any_there = residents.held(pool, cluster.layout)
+    may_do = (bounds < NO_ROOM) & any_there[rows] & (held[rows] >= bounds)
     best: tuple[Rank, tuple[Running, ...]] | None = None
     looks = 0
     elsewhere = list(_everywhere(residents, pool)) if pool.due > 0 else []
-    for bound, row in sorted(zip(bounds.tolist(), rows.tolist(), strict=True)):
-        if bound >= NO_ROOM or (best and (bound > best[0][0] or looks >= LOOKS)):
+    for bound, row in sorted(zip(bounds[may_do].tolist(), rows[may_do].tolist(), strict=True)):
+        if best and (bound > best[0][0] or looks >= LOOKS):
             break
         running = [each for each in residents.on(cluster.layout.nodes[row].name) if pool.has(each)]
-        if sum(each.workload.total_milli for each in running) < bound:
-            continue
         looks += 1 if best else 0
         found = Region.of(cluster, workload, (row,), [*running, *elsewhere], pool).search(best[0] if best else None)
         if found:
@@ -60,13 +60,20 @@ def _on_several(cluster: Cluster, residents: Residents, workload: Workload, pool
     best: tuple[Rank, tuple[Running, ...]] | None = None
     room = cluster.room(workload)
     elsewhere = list(_everywhere(residents, pool)) if pool.due > 0 else []
+    held, any_there = residents.held(pool, cluster.layout)
+    free = np.where(cluster.layout.usable_for(workload), np.maximum(cluster.state.milli, 0), 0).sum(axis=1)
     for domain in _domains(cluster, workload):
+        if not any_there[domain].any():
+            continue
         rows = _rows(cluster, residents, pool, domain)
         bounds = dict(zip(rows.tolist(), least(cluster, workload, rows, count=1).tolist(), strict=True))
         rows_with_room = np.flatnonzero(domain & (room > 0)).tolist()
         ordered = sorted({*bounds, *rows_with_room}, key=lambda row: (-int(room[row]), bounds.get(row, 0), row))
         for width in WINDOWS:
             window = ordered[:width]
+            few = int((free[window] + held[window]).sum()) < workload.total_milli
+            if few and width < len(ordered) and not cluster.layout.sliced:
+                continue
             running = [each for row in window for each in residents.on(cluster.layout.nodes[row].name)]
             region = Region.of(cluster, workload, window, [*running, *elsewhere], pool)
             found = region.search(best[0] if best else None)

@@ -1,16 +1,18 @@
 """A few nodes in plain integers, from which running workloads are taken on trial until a waiting one fits.
 
 The search takes or spares one workload after the other, first those on the emptiest GPUs, and gives up a branch that
-cannot become cheaper than the best set found. It is exact unless it reaches its limit of steps.
+cannot become cheaper than the best set found. It is exact unless it reaches its limit of steps. Of each step only what
+it changes is counted again: a gang may lie on hundreds of nodes with thousands of workloads.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 
 from api.scheduler.cluster import Cluster
+from api.scheduler.limits import Limits
 from api.scheduler.snapshot import Running, Within, Workload
 from api.scheduler.victims import Pool, Rank, order, rank
 from appliance.gpu.share import MILLI
@@ -20,6 +22,9 @@ STEPS = 4000
 FEW = 12
 """Up to so many candidates, sets that cost the same are told apart by whom they take as well."""
 NO_ROOM = 1 << 60
+
+Turn = tuple[int, int, tuple[int, int, str], int]
+"""When a unit is decided on, the least first; the last number is its place among the units."""
 
 
 @dataclass(slots=True)
@@ -107,8 +112,26 @@ class Region:
     best: tuple[Rank, tuple[Running, ...]] | None = None
     steps: int = 0
     _taken: list[Unit] = field(default_factory=list)
-    _taken_of: dict[str, list[Unit]] = field(default_factory=dict)
-    _rooms: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Count what the nodes have; each usable GPU once."""
+        self._limits = Limits(self.pool, [unit.running for unit in self.units])
+        self._on: list[list[int]] = [[] for _ in self.nodes]
+        for place, unit in enumerate(self.units):
+            for index, _ in unit.containers:
+                self._on[index].append(place)
+        self._rooms = [node.room(self.workload) for node in self.nodes]
+        self._room = sum(self._rooms)
+        self._at_most, self._most_room = self._rooms.copy(), self._room
+        self._changed = {index for index, there in enumerate(self._on) if there}
+        self._usable = [frozenset(column for columns in node.columns for column in columns) for node in self.nodes]
+        self._free = sorted(
+            node.free[column] for node, usable in zip(self.nodes, self._usable, strict=True) for column in usable
+        )
+        self._held = [self._usable_parts(unit) for unit in self.units]
+        self._sum, self._held_twice = sum(self._free), sum(part for part in self._free if part < 0)
+        self._turns: list[Turn | None] = [self._turn(place) for place in range(len(self.units))]
+        self._order = sorted(turn for turn in self._turns if turn)
 
     @classmethod
     def of(
@@ -145,57 +168,48 @@ class Region:
 
     def search(self, best: Rank | None = None) -> tuple[Running, ...] | None:
         """Return the cheapest set that makes room, or None where there is none cheaper than `best`."""
-        self._rooms = [node.room(self.workload) for node in self.nodes]
         self.best = (best, ()) if best else None
-        if self._would_do(self.units, self._missing()):
-            self._try(self.units)
+        if self._would_do(self._missing()):
+            self._try()
         return self.best[1] if self.best and self.best[1] else None
 
-    def _try(self, open_units: Sequence[Unit]) -> None:
-        """Go on from what is taken already; `open_units` are those not yet decided."""
+    def _try(self) -> None:
+        """Go on from what is taken already, with those not yet decided on."""
         self.steps += 1
         missing = self._missing()
         if missing == 0:
             self._note()
             return
-        if self.steps > STEPS or not open_units or not self._may_become_best(missing):
+        if self.steps > STEPS or not self._order or not self._may_become_best(missing):
             return
-        unit = self._next(open_units)
-        rest = [other for other in open_units if other is not unit]
-        if self._allows(unit):
-            self._take(unit, 1)
-            self._try(rest)
-            self._take(unit, -1)
-        if self._would_do(rest, missing):
-            self._try(rest)
-
-    def _owed(self) -> int:
-        return self.pool.owed([unit.running for unit in self._taken]) if self.pool.due > 0 else 0
+        place = self._order[0][-1]
+        allowed = self._limits.allowed[place]
+        self._close(place)
+        if allowed:
+            self._take(place, 1)
+            self._try()
+            self._take(place, -1)
+        if self._would_do(missing):
+            self._try()
+        self._reopen(place)
 
     def _has_room(self) -> bool:
-        return self.fits or sum(self._rooms) >= self.workload.containers
+        return self.fits or self._room >= self.workload.containers
 
     def _missing(self) -> int:
         """Return the fewest milli-GPU that still have to go, at least 1 until the goal is reached; 0 then."""
-        owed = self._owed()
+        owed = self._limits.owed()
         if self._has_room():
             return owed
         whole, fraction = divmod(self.workload.gpu_milli, MILLI)
         if not self.workload.gpu_milli:
             return max(1, owed)
-        free: list[int] = []
-        for node in self.nodes:
-            for columns in node.columns:
-                every = len(columns) == len(node.free)
-                free += node.free if every else [node.free[column] for column in columns]
-        free.sort(reverse=True)
         needed = whole * self.workload.containers
-        if len(free) < needed:
+        if len(self._free) < needed:
             return NO_ROOM
-        clear = needed * MILLI - sum(free[:needed])
-        held_twice = sum(takewhile(lambda part: part < 0, reversed(free)))
-        total = self.workload.total_milli - (sum(free) - held_twice)
-        share = fraction - (free[0] if free else 0) if fraction else 0
+        clear = needed * MILLI - sum(self._free[len(self._free) - needed :])
+        total = self.workload.total_milli - (self._sum - self._held_twice)
+        share = fraction - (self._free[-1] if self._free else 0) if fraction else 0
         return max(1, owed, clear, total, share)
 
     def _may_become_best(self, missing: int) -> bool:
@@ -205,76 +219,108 @@ class Region:
         if self.best is None:
             return True
         gpu_less = not self.workload.gpu_milli or (missing == 1)
-        milli = sum(unit.milli for unit in self._taken) + (0 if gpu_less else missing)
-        least = (milli, len(self._taken) + 1)
+        least = (self._limits.taken + (0 if gpu_less else missing), len(self._taken) + 1)
         return least <= self.best[0][:2] if len(self.units) <= FEW else least < self.best[0][:2]
 
-    def _next(self, open_units: Sequence[Unit]) -> Unit:
-        """Return the one on the emptiest GPU: the first to go where GPUs are to become whole with little loss."""
-        return min(open_units, key=lambda unit: (self._emptiest(unit), unit.milli, unit.rank))
+    def _turn(self, place: int) -> Turn:
+        """Return when a unit is decided on: first the one on the emptiest GPU, so that GPUs become whole soon."""
+        unit = self.units[place]
+        held = min([MILLI - self.nodes[node].free[column] for node, column, _ in unit.parts], default=NO_ROOM)
+        return held, unit.milli, unit.rank, place
 
-    def _emptiest(self, unit: Unit) -> int:
-        return min((MILLI - self.nodes[node].free[column] for node, column, _ in unit.parts), default=NO_ROOM)
-
-    def _would_do(self, units: Sequence[Unit], missing: int) -> bool:
-        """Return whether the goal could be reached if all of these were taken too, as far as each may be.
+    def _would_do(self, missing: int) -> bool:
+        """Return whether the goal could be reached if all others were taken too, as far as each may be.
 
         `missing` is what still has to go.
         """
-        allowed = [unit for unit in units if self._allows(unit)]
-        taken = [unit.running for unit in self._taken]
-        if missing > 1 and missing > self.pool.most(taken, [unit.running for unit in allowed]):
+        if missing > 1 and missing > self._limits.most:
             return False
-        given = [*taken, *(unit.running for unit in allowed)]
-        return not self.pool.owed(given) and self._has_room_without(allowed)
+        return not self._limits.would_be_owed() and self._would_have_room()
 
-    def _has_room_without(self, units: Sequence[Unit]) -> bool:
-        """Return whether there would be room if these were taken too; nodes are looked at until there is."""
-        total = sum(self._rooms)
-        if self.fits or total >= self.workload.containers:
+    def _would_have_room(self) -> bool:
+        """Return whether there would be room; only nodes where that has changed are looked at."""
+        if self._has_room():
             return True
-        on: dict[int, list[Unit]] = {}
-        for unit in units:
-            for index, _ in unit.containers:
-                on.setdefault(index, []).append(unit)
-        for index, there in on.items():
-            total += self.nodes[index].without(index, there).room(self.workload) - self._rooms[index]
-            if total >= self.workload.containers:
-                return True
-        return False
+        allowed = self._limits.allowed
+        for index in self._changed:
+            units = [self.units[place] for place in self._on[index] if allowed[place]]
+            room = self.nodes[index].without(index, units).room(self.workload) if units else self._rooms[index]
+            self._most_room += room - self._at_most[index]
+            self._at_most[index] = room
+        self._changed.clear()
+        return self._most_room >= self.workload.containers
 
-    def _allows(self, unit: Unit) -> bool:
-        if self.pool.everyone:
-            return True
-        # those taken are allowed among themselves, and each project has a limit of its own
-        alike = self._taken_of.get(unit.running.workload.project, ())
-        return self.pool.allows([*(taken.running for taken in alike), unit.running])
+    def _close(self, place: int) -> None:
+        """Count a unit as decided on."""
+        turn = self._turns[place]
+        if turn:
+            del self._order[bisect_left(self._order, turn)]
+        self._turns[place] = None
+        self._limits.close(place)
+        self._changed.update(index for index, _ in self.units[place].containers)
 
-    def _take(self, unit: Unit, sign: int) -> None:
-        """Take a unit (1), or give it back (-1)."""
+    def _reopen(self, place: int) -> None:
+        turn = self._turns[place] = self._turn(place)
+        insort(self._order, turn)
+        self._limits.reopen(place)
+        self._changed.update(index for index, _ in self.units[place].containers)
+
+    def _take(self, place: int, sign: int) -> None:
+        """Take a unit that is decided on (1), or give it back (-1)."""
+        unit = self.units[place]
+        for (node, column), milli in self._held[place].items():
+            self._count_free(self.nodes[node].free[column], sign * milli)
+        self._move(unit, sign)
+        for other in self._limits.take(place) if sign > 0 else self._limits.give_back(place):
+            self._changed.update(index for index, _ in self.units[other].containers)
+        for index, _ in unit.containers:
+            self._changed.add(index)
+            for other in self._on[index]:
+                turn = self._turns[other]
+                if turn and turn != (new := self._turn(other)):
+                    del self._order[bisect_left(self._order, turn)]
+                    insort(self._order, new)
+                    self._turns[other] = new
+
+    def _usable_parts(self, unit: Unit) -> dict[tuple[int, int], int]:
+        """Return what a unit holds of each GPU that the workload may use."""
+        held: dict[tuple[int, int], int] = {}
+        for node, column, milli in unit.parts:
+            if column in self._usable[node]:
+                held[node, column] = held.get((node, column), 0) + milli
+        return held
+
+    def _count_free(self, before: int, more: int) -> None:
+        """Count another amount of what is free on a GPU."""
+        del self._free[bisect_left(self._free, before)]
+        insort(self._free, before + more)
+        self._sum += more
+        self._held_twice += min(0, before + more) - min(0, before)
+
+    def _move(self, unit: Unit, sign: int) -> None:
+        """Take a unit, or give it back, as far as the room goes."""
         for index, _ in unit.containers:
             self.nodes[index].count(index, unit, sign)
-            self._rooms[index] = self.nodes[index].room(self.workload)
-        alike = self._taken_of.setdefault(unit.running.workload.project, [])
+            room = self.nodes[index].room(self.workload)
+            self._room += room - self._rooms[index]
+            self._rooms[index] = room
         if sign > 0:
             self._taken.append(unit)
-            alike.append(unit)
         else:
             self._taken.remove(unit)
-            alike.remove(unit)
 
     def _note(self) -> None:
         """Keep the set as the best if it is, without those of it that turn out not to be needed."""
         spared: list[Unit] = []
         for unit in sorted(self._taken, key=lambda unit: (-unit.milli, -unit.rank[0], -unit.rank[1])):
-            self._take(unit, -1)
-            if not self._owed() and self._has_room():
+            self._move(unit, -1)
+            if self._has_room() and not self.pool.owed([taken.running for taken in self._taken]):
                 spared.append(unit)
             else:
-                self._take(unit, 1)
+                self._move(unit, 1)
         victims = tuple(sorted((unit.running for unit in self._taken), key=order))
         for unit in spared:
-            self._take(unit, 1)
+            self._move(unit, 1)
         if self.best is None or rank(victims) < self.best[0]:
             self.best = rank(victims), victims
 

@@ -61,35 +61,6 @@ class Pool:
         surplus = self.surplus.get(workload.project, 0)
         return surplus > 0 and (self.last_may_pass or workload.total_milli <= surplus)
 
-    def allows(self, victims: Collection[Running]) -> bool:
-        """Return whether these may all be taken together. What is not allowed stays so with more of them."""
-        if self.everyone:
-            return True
-        taken: dict[str, int] = {}
-        largest: dict[str, int] = {}
-        for workload in (running.workload for running in victims):
-            if workload.project != self.own:
-                taken[workload.project] = taken.get(workload.project, 0) + workload.total_milli
-                largest[workload.project] = max(largest.get(workload.project, 0), workload.total_milli)
-        if self.last_may_pass:
-            return all(milli - largest[name] < self.surplus[name] for name, milli in taken.items())
-        return all(milli <= self.surplus[name] for name, milli in taken.items())
-
-    def most(self, victims: Collection[Running], more: Collection[Running]) -> int:
-        """Return a bound of what can still be taken of `more` beside the victims."""
-        if self.everyone:
-            return sum(running.workload.total_milli for running in more)
-        wanted: dict[str, int] = {}
-        largest: dict[str, int] = {}
-        for workload in (running.workload for running in more):
-            wanted[workload.project] = wanted.get(workload.project, 0) + workload.total_milli
-            largest[workload.project] = max(largest.get(workload.project, 0), workload.total_milli)
-        left = {name: self.surplus.get(name, 0) + largest[name] * self.last_may_pass for name in wanted}
-        for workload in (running.workload for running in victims):
-            if workload.project in left:
-                left[workload.project] -= workload.total_milli
-        return sum(milli if name == self.own else max(0, min(milli, left[name])) for name, milli in wanted.items())
-
     def owed(self, victims: Collection[Running]) -> int:
         """Return how much of its own the project still has to give up beside these."""
         if self.due <= 0:

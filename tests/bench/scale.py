@@ -7,6 +7,8 @@ ever. What is counted:
 - `decision_p50_ms`, `decision_p99_ms`: `Planner.decide` for a queue of one new session, of mixed sizes, and
   `Planner.add` of what it placed; before it another session ends, so that the cluster stays as full (not counted).
 - `cycle_1000_pending_ms`: one decision on a queue of 1,000 sessions, with a reason for each that waits.
+- `cycle_gangs_ms`: the same with every fifth session a gang of 4 to 20 containers with 1 to 8 GPUs each, the cluster
+  full, and all of them waiting for so long that places are kept for those that are entitled to them.
 - `reclaim_one_gpu_ms`: every GPU is in use, and a project within its quota asks for one; the decision names the victim.
 - `never_fits_ms`: one decision on a session that fits nowhere.
 """
@@ -19,6 +21,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import (
@@ -28,6 +31,7 @@ from api.scheduler.snapshot import (
     NodeState,
     Placement,
     ProjectState,
+    Rules,
     Running,
     Share,
     Workload,
@@ -124,6 +128,28 @@ class Bench:
         queue = [self.session() for _ in range(count)]
         return timed(lambda: self.planner.decide(queue, self.now))[0]
 
+    def gangs(self, count: int = 1000) -> float:
+        """Milliseconds of a decision on so many that wait long, gangs among them, beside the sessions of one cluster.
+
+        A few projects have taken what was free, so that there are victims, reservations, and both together.
+        """
+        while True:
+            queue = [self.session(self.projects[at % 5 + 1].name) for at in range(count)]
+            if not self.do(queue, self.planner.decide(queue, self.now)):
+                break
+        queue = [self.session() for _ in range(count)]
+        for at in range(0, count, 5):
+            milli = self.random.choice((1000, 2000, 4000, self.gpus * 1000))
+            queue[at] = replace(
+                queue[at],
+                containers=self.random.randint(4, 20),
+                gpu_milli=milli,
+                cpu_milli=milli * 8,
+                memory_mib=milli * 64,
+            )
+        self.now += Rules().reserve_after_s * SECOND
+        return timed(lambda: self.planner.decide(queue, self.now))[0]
+
     def reclaim(self) -> float:
         """Milliseconds until a victim is named, with no GPU free and one project within its quota."""
         poor, rich = self.projects[0].name, self.projects[1].name
@@ -167,10 +193,11 @@ def main() -> None:
     bench = Bench(arguments.nodes, arguments.gpus, arguments.sessions)
     held = len(bench.held)
     times = bench.decisions()
-    figures = {
+    figures = {  # in this order: the cluster becomes fuller
         "decision_p50_ms": times[len(times) // 2],
         "decision_p99_ms": times[len(times) * 99 // 100],
         "cycle_1000_pending_ms": bench.cycle(),
+        "cycle_gangs_ms": bench.gangs(),
         "reclaim_one_gpu_ms": bench.reclaim(),
         "never_fits_ms": bench.never_fits(),
     }

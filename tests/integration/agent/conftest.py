@@ -39,6 +39,8 @@ from appliance.agent.protocol import (
     Heartbeat,
     UseReport,
 )
+from appliance.gpu import rooms
+from tests.fakes import cuda
 
 BUSYBOX = Path("/bin/busybox")
 LABEL_RUN = "PENSTOCK_TEST_RUN"
@@ -247,16 +249,30 @@ class Agent:
 
 
 @pytest.fixture
-def agent(
+def node(
     authority: Authority, fake_api: FakeApi, tmp_path: Path, run_id: str, engine: docker.DockerClient
 ) -> Iterator[Agent]:
-    """A started agent of a node with two simulated GPUs."""
+    """An agent that is not started, of a node with two simulated GPUs; its containers go with it."""
     agent = make_agent(authority, fake_api.port, tmp_path)
-    agent.start()
     yield agent
     agent.stop()
     for container in engine.containers.list(all=True, filters={"label": f"io.penstock.user={run_id}"}):
         container.remove(force=True)
+    for folder in (tmp_path / "gpu").glob("*/account"):
+        rooms.give_back(folder)
+
+
+@pytest.fixture
+def agent(node: Agent) -> Agent:
+    """The agent of the node, started."""
+    node.start()
+    return node
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the fake NVML and driver."""
+    return cuda.build(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture

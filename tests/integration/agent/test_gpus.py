@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import docker
@@ -15,8 +15,7 @@ from pydantic import TypeAdapter
 
 from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, Inventory
 from appliance.gpu.devices import Gpus
-from tests.fakes import cuda
-from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_agent
+from tests.integration.agent.conftest import Agent
 
 DISCOVER = """
 from pydantic import TypeAdapter
@@ -26,31 +25,15 @@ print(TypeAdapter(Gpus).dump_json(discover()).decode())
 """
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return cuda.build(tmp_path_factory.mktemp("nvml"))
-
-
 @pytest.fixture
-def real_agent(
-    authority: Authority,
-    fake_api: FakeApi,
-    tmp_path: Path,
-    library: Path,
-    run_id: str,
-    engine: docker.DockerClient,
-) -> Iterator[Agent]:
+def real_agent(node: Agent, library: Path) -> Agent:
     """An agent, not started, whose NVML shows two GPUs."""
-    agent = make_agent(authority, fake_api.port, tmp_path)
-    agent.environment |= {
+    node.environment |= {
         "PENSTOCK_AGENT_SIMULATED_GPUS": "0",
         "LD_LIBRARY_PATH": str(library),
         "FAKE_GPU_COUNT": "2",
     }
-    yield agent
-    agent.stop()
-    for container in engine.containers.list(all=True, filters={"label": f"io.penstock.user={run_id}"}):
-        container.remove(force=True)
+    return node
 
 
 def discover(library: Path | None, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from tests.fakes import cuda
 from tests.fakes.cuda import Limit, Machine
 from tests.fakes.cuda.clients import MIB, gpu_uuid
 from tests.integration.agent.calls import put
-from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_agent
+from tests.integration.agent.conftest import Agent
 
 START = """
 import json, os, sys
@@ -37,11 +37,6 @@ driver = Driver(telemetry, proc=folder / "proc", root=folder / "cgroup")
 """
 ENGINE_ID = "0123456789abcdef" * 4
 GROUP = f"system.slice/docker-{ENGINE_ID}.scope"
-
-
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return cuda.build(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture
@@ -214,17 +209,9 @@ def test_memory_and_busy_time_of_processes_are_told_with_their_ids(library: Path
 
 
 @pytest.fixture
-def cut_node(
-    authority: Authority,
-    fake_api: FakeApi,
-    tmp_path: Path,
-    library: Path,
-    run_id: str,
-    engine: docker.DockerClient,
-) -> Iterator[Agent]:
+def cut_node(node: Agent, library: Path) -> Agent:
     """An agent, not started, of three GPUs: one is cut into three slices, one into none yet, and one is whole."""
-    agent = make_agent(authority, fake_api.port, tmp_path)
-    agent.environment |= {
+    node.environment |= {
         "PENSTOCK_AGENT_SIMULATED_GPUS": "0",
         "LD_LIBRARY_PATH": str(library),
         "FAKE_GPU_COUNT": "3",
@@ -232,10 +219,7 @@ def cut_node(
         "FAKE_GPU_MODEL": "NVIDIA Fake 80GB",
         "FAKE_GPU_MIG": "0:1g.10gb*2+3g.40gb,1:",
     }
-    yield agent
-    agent.stop()
-    for container in engine.containers.list(all=True, filters={"label": f"io.penstock.user={run_id}"}):
-        container.remove(force=True)
+    return node
 
 
 def test_slices_are_devices_and_what_is_cut_is_not_offered_itself(

@@ -25,7 +25,7 @@ from tests.fakes.cuda import Machine
 from tests.fakes.cuda.clients import MIB, OUT_OF_MEMORY, gpu_uuid
 from tests.integration.agent import gpus
 from tests.integration.agent.calls import launch, put, states, wait_for
-from tests.integration.agent.conftest import BUSYBOX, Agent, Authority, FakeApi, make_agent
+from tests.integration.agent.conftest import BUSYBOX, Agent, FakeApi
 from tests.integration.agent.gpus import Parts, grant, program, smi
 
 Make = Callable[..., ContainerSpec]
@@ -47,24 +47,6 @@ def gpu_image(engine: docker.DockerClient, parts: Parts) -> Iterator[str]:
     gpus.make_image(engine, reference, parts, BUSYBOX)
     yield reference
     engine.images.remove(reference, force=True)
-
-
-@pytest.fixture
-def node(
-    authority: Authority,
-    fake_api: FakeApi,
-    tmp_path: Path,
-    run_id: str,
-    engine: docker.DockerClient,
-) -> Iterator[Agent]:
-    """An agent that is neither started nor equipped."""
-    agent = make_agent(authority, fake_api.port, tmp_path)
-    yield agent
-    agent.stop()
-    for container in engine.containers.list(all=True, filters={"label": f"io.penstock.user={run_id}"}):
-        container.remove(force=True)
-    for folder in (tmp_path / "gpu").glob("*/account"):
-        rooms.give_back(folder)
 
 
 @pytest.fixture

@@ -61,6 +61,8 @@ _status = Enum(
 )
 _live = text("state NOT IN ('TERMINATED', 'FAILED')")
 _resized = text("resize_milli IS NOT NULL")
+LISTED = text("state <> 'TERMINATED'")
+"""Which sessions a list has unless all are asked for; written as in the indexes, or these would be of no use."""
 
 
 class Session(Base):
@@ -83,6 +85,12 @@ class Session(Base):
     __table_args__ = (
         Index("uq_sessions_live_name", "project_id", "name", unique=True, sqlite_where=_live, postgresql_where=_live),
         Index("ix_sessions_state_created_at", "state", "created_at"),
+        Index("ix_sessions_created_at_id", "created_at", "id", sqlite_where=LISTED, postgresql_where=LISTED),
+        Index(
+            *("ix_sessions_project_id_created_at_id", "project_id", "created_at", "id"),
+            sqlite_where=LISTED,
+            postgresql_where=LISTED,
+        ),
         Index("ix_sessions_resize_milli", "resize_milli", sqlite_where=_resized, postgresql_where=_resized),
     )
 

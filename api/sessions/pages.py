@@ -21,11 +21,10 @@ from api.lists import Entry, Look, said, written, written_by
 from api.nodes.models import Gpu, Node
 from api.policy import Action
 from api.projects.models import Project
-from api.sessions.models import Container, Grant, Service, Session, State
+from api.sessions.models import LISTED, Container, Grant, Service, Session, State
 from reservoir.errors import InputError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-LISTED = tuple(state for state in State if state is not State.TERMINATED)
 
 _sessions, _projects, _containers = Session.__table__.c, Project.__table__.c, Container.__table__.c
 _grants, _services, _nodes, _gpus = (model.__table__.c for model in (Grant, Service, Node, Gpu))
@@ -61,7 +60,8 @@ async def look(
 ) -> Look:
     """Return which sessions a page has that a caller may see, oldest first; raises InputError for what is no cursor."""
     asked = _within(caller.reach(Action.SESSION_READ)) | _filtered(filters) | _position(after)
-    statement = _statement(frozenset(asked), marked=db.get_bind().dialect.name == "postgresql")
+    listed = not (filters.states or filters.ended)
+    statement = _statement(frozenset(asked), listed=listed, marked=db.get_bind().dialect.name == "postgresql")
     rows = (await db.execute(statement, asked | {"limit": limit + 1})).all()
     following = _cursor(rows[limit - 1]) if len(rows) > limit else None
     entries = [Entry(id_, mark) for id_, _, mark in rows[:limit]]
@@ -69,12 +69,16 @@ async def look(
 
 
 @cache
-def _statement(asked: frozenset[str], *, marked: bool) -> Select[Any]:
-    """Return the statement for what is asked: the names of its parameters, but for the limit."""
+def _statement(asked: frozenset[str], *, listed: bool, marked: bool) -> Select[Any]:
+    """Return the statement for what is asked: the names of its parameters, but for the limit.
+
+    `listed` leaves out those that were taken off the lists.
+    """
     joined = Session.__table__.join(Project.__table__, _projects.id == _sessions.project_id)
     columns: tuple[Any, ...] = (_sessions.id, _sessions.created_at, null().label("mark"))
     query = select(*columns).select_from(joined)
     query = query.where(*(condition for name, condition in _CONDITIONS.items() if name in asked))
+    query = query.where(LISTED) if listed else query
     if within := [condition for name, condition in _WITHIN.items() if name in asked]:
         query = query.where(or_(*within))
     query = query.order_by(_sessions.created_at, _sessions.id).limit(bindparam("limit", type_=Integer))
@@ -105,8 +109,8 @@ def _within(reach: Reach) -> dict[str, Any]:
 
 
 def _filtered(filters: Filters) -> dict[str, Any]:
-    states = list(filters.states) or ([] if filters.ended else LISTED)
-    asked = {"project": filters.project, "user": filters.user, "node": filters.node, "states": states or None}
+    states = list(filters.states) or None
+    asked = {"project": filters.project, "user": filters.user, "node": filters.node, "states": states}
     return {name: value for name, value in asked.items() if value is not None}
 
 

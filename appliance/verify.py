@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from appliance import inventory, playbook
-from appliance.deploy import STATE, require_controller
+from appliance.deploy import ROOT, STATE, require_controller
 from appliance.site import Node, Role, Site
+from reservoir import publication
 from reservoir.errors import UnavailableError
+from reservoir.store import Store
 
 EVIDENCE = "penstock_evidence"
 OFFSET_S = 1.0
 """How far a node's clock may be from the site's, in seconds."""
 
 NFS_PORT = 2049
+PARTS = {"penstock-agent.service": "agent", "penstock-api.service": "api", "penstock-index.service": "index"}
+"""Which installation of Penstock on a node a unit runs."""
 
 Evidence = Mapping[str, Any]
+Published = Mapping[str, Mapping[str, Collection[str]]]
+"""The versions of each package that the site serves, by release; those of Python packages under `PYTHON`."""
+
+PYTHON = "python"
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,7 @@ class Verdict:
         return {"ok": self.ok, "site": self.site, "time": self.time, "nodes": nodes}
 
 
-def verify(site: Site, *, listen: playbook.Listener, state: Path = STATE) -> Verdict:
+def verify(site: Site, *, listen: playbook.Listener, state: Path = STATE, root: Path = ROOT) -> Verdict:
     """Ask every node and judge; changes nothing."""
     require_controller(site)
     if not (state / "pki" / "ca.crt").is_file():
@@ -76,11 +85,33 @@ def verify(site: Site, *, listen: playbook.Listener, state: Path = STATE) -> Ver
     if not evidence and not result.failures:
         result.require_success()
     silent = {event.node: event.reason for event in result.failures}
-    return judge(site, evidence, silent, f"{datetime.now(UTC):%FT%TZ}")
+    return judge(site, evidence, silent, f"{datetime.now(UTC):%FT%TZ}", published(Store(root)))
 
 
-def judge(site: Site, evidence: Mapping[str, Evidence], silent: Mapping[str, str], time: str) -> Verdict:
-    """Return the verdict from the evidence of each node; `silent` says why others gave none."""
+def published(store: Store) -> Published:
+    """Return the versions of the packages that a site serves; none where it serves nothing."""
+    if not store.current.is_dir():
+        return {}
+    imported = store.imported()
+    found: dict[str, dict[str, set[str]]] = {}
+    for bundle in (imported[name] for name in publication.record(store.current)["bundles"] if name in imported):
+        releases = {target.name: target.release for target in bundle.targets}
+        for artifact in bundle.artifacts:
+            if artifact.kind in ("debian", "python"):
+                keys = {PYTHON} if artifact.kind == "python" else {releases[name] for name in artifact.targets}
+                for key in keys:
+                    found.setdefault(key, {}).setdefault(artifact.name, set()).add(artifact.version)
+    return found
+
+
+def judge(
+    site: Site,
+    evidence: Mapping[str, Evidence],
+    silent: Mapping[str, str],
+    time: str,
+    served: Published = MappingProxyType({}),
+) -> Verdict:
+    """Return the verdict from the evidence of each node; `silent` says why others gave none, `served` what there is."""
     asked = evidence.get(site.master.name, {}).get("nodes", {})
     registered = {node["name"]: node for node in asked.get("nodes", [])}
     nodes: dict[str, NodeVerdict] = {}
@@ -89,13 +120,17 @@ def judge(site: Site, evidence: Mapping[str, Evidence], silent: Mapping[str, str
             reason = silent.get(node.name, "it gave no evidence")
             nodes[node.name] = NodeVerdict([Check("answers", ok=False, evidence=reason)])
         else:
-            nodes[node.name] = NodeVerdict(list(_checks(site, node, seen, registered)), _facts(seen))
+            nodes[node.name] = NodeVerdict(list(_checks(site, node, seen, registered, served)), _facts(seen))
     return Verdict(site.name, time, nodes)
 
 
-def _checks(site: Site, node: Node, seen: Evidence, registered: Mapping[str, Any]) -> Iterator[Check]:
+def _checks(
+    site: Site, node: Node, seen: Evidence, registered: Mapping[str, Any], served: Published
+) -> Iterator[Check]:
     yield Check("answers", ok=True, evidence=f"{seen['os']}, Linux {seen['kernel']}")
     yield from _services(seen)
+    yield from _current(node, seen, registered.get(node.name, {}).get("agent_version"))
+    yield from _versions(node, seen, served)
     yield _ports(site, node, seen)
     yield _network(seen)
     yield from _sources(site, node, seen)
@@ -119,6 +154,49 @@ def _checks(site: Site, node: Node, seen: Evidence, registered: Mapping[str, Any
 def _services(seen: Evidence) -> Iterator[Check]:
     for unit, state in sorted(seen["services"].items()):
         yield Check(f"{unit} runs", ok=state == "active", evidence=state)
+
+
+def _current(node: Node, seen: Evidence, agent: str | None) -> Iterator[Check]:
+    """Find services that still run what was there before: an upgrade was interrupted before it restarted them."""
+    detail = seen["api"]["detail"]
+    tells = {"agent": agent, "api": detail.get("version") if isinstance(detail, dict) else None}
+    for unit, found in sorted(seen["running"].items()):
+        if found is None:
+            continue
+        part = PARTS.get(unit, "")
+        runs, installed = tells.get(part), seen["penstock"].get(part)
+        since = f"{datetime.fromtimestamp(found['since'], UTC):%FT%TZ}"
+        problems = [f"it runs {runs}, and {installed} is installed"] if runs and installed and runs != installed else []
+        problems += [f"{path} changed after it started" for path in found["newer"]]
+        problems += ["its program was replaced after it started"] if found["replaced"] else []
+        said = f"{runs or installed or 'started'}{' since' if runs or installed else ' at'} {since}"
+        if problems:
+            said += (
+                f": {'; '.join(problems)}. Cure: run `systemctl daemon-reload; systemctl restart {unit}` on {node.name}"
+            )
+        yield Check(f"{unit} runs what is installed", ok=not problems, evidence=said)
+
+
+def _versions(node: Node, seen: Evidence, served: Published) -> Iterator[Check]:
+    """Hold what is installed against the publication."""
+    if not served:
+        return
+    debian = served.get(node.release, {})
+    wanted = {name: sorted(debian[name]) for name in seen["packages"] if name in debian}
+    other = [
+        f"{name} {seen['packages'][name]}, and {_words(versions)} is published: run `apt-get update; "
+        f"apt-get install --allow-downgrades {name}={versions[-1]}` on {node.name}"
+        for name, versions in wanted.items()
+        if seen["packages"][name] not in versions
+    ]
+    own = sorted(served.get(PYTHON, {}).get("penstock", ()))
+    other += [
+        f"penstock ({part}) {version}, and {_words(own)} is published: run `penstock site deploy`"
+        for part, version in sorted(seen["penstock"].items())
+        if own and version not in own
+    ]
+    said = "; ".join(other) or f"{len(wanted) + len(seen['penstock'])} of them were looked at"
+    yield Check("versions are those of the publication", ok=not other, evidence=said)
 
 
 def _ports(site: Site, node: Node, seen: Evidence) -> Check:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import time
 from pathlib import Path
 from types import ModuleType
@@ -92,6 +93,56 @@ def test_versions_of_packages_leave_out_those_that_are_not_installed() -> None:
 def test_versions_of_penstock(tmp_path: Path) -> None:
     (tmp_path / "agent/lib/python3.11/site-packages/penstock-0.1.0.dist-info").mkdir(parents=True)
     assert evidence.penstock_versions(tmp_path) == {"agent": "0.1.0"}
+
+
+SHOWN = """\
+ActiveState={state}
+ActiveEnterTimestamp=@{active}
+ExecMainStartTimestamp={started}
+MainPID=0
+FragmentPath={unit}
+DropInPaths=
+NeedDaemonReload={reload}
+"""
+
+
+def shown(unit: Path, *, state: str = "active", active: int = 0, started: str = "", reload: str = "no") -> str:
+    return SHOWN.format(state=state, active=active, started=started, unit=unit, reload=reload)
+
+
+@pytest.mark.parametrize(("started", "newer"), [(999, True), (1000, False), (1001, False)])
+def test_files_that_changed_after_a_service_started(tmp_path: Path, started: int, newer: bool) -> None:
+    """systemd tells whole seconds, so what changed within the second of the start counts as before it."""
+    unit, settings = tmp_path / "one.service", tmp_path / "one.env"
+    for path in (unit, settings):
+        path.touch()
+    os.utime(unit, (500, 500))
+    os.utime(settings, (1000.5, 1000.5))
+    text = shown(unit, active=2000, started=f"@{started}")
+    found = evidence.running("one.service", [str(tmp_path / "*.env"), "/missing/*"], lambda *_: (0, text))
+    assert found == {"since": started, "newer": [str(settings)] if newer else [], "replaced": False}
+
+
+def test_a_unit_that_systemd_has_not_read_again(tmp_path: Path) -> None:
+    unit = tmp_path / "one.service"
+    text = shown(unit, active=1000, reload="yes")
+    assert evidence.running("one.service", [], lambda *_: (0, text)) == {
+        "since": 1000,
+        "newer": [str(unit)],
+        "replaced": False,
+    }
+
+
+def test_a_service_that_does_not_run_runs_nothing_old(tmp_path: Path) -> None:
+    text = shown(tmp_path / "one.service", state="inactive")
+    assert evidence.running("one.service", [], lambda *_: (0, text)) is None
+
+
+@pytest.mark.parametrize(("program", "replaced"), [("/usr/sbin/nginx", False), ("/usr/sbin/nginx (deleted)", True)])
+def test_a_program_whose_file_was_replaced(tmp_path: Path, program: str, replaced: bool) -> None:
+    (tmp_path / "exe").symlink_to(program)
+    assert evidence.replaced(tmp_path / "exe") is replaced
+    assert evidence.replaced(tmp_path / "missing") is False
 
 
 def test_pip_index(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ description: Looks at services, ports, routes, package sources, time, Docker, AP
 author: Penstock
 options:
   services: {type: list, elements: str, default: [], description: Units whose state is wanted.}
+  files: {type: dict, default: {}, description: By unit, patterns of the files that it has read at its start.}
   packages: {type: list, elements: str, default: [], description: Debian packages whose version is wanted.}
   api_url: {type: str, required: true, description: URL of the control API.}
   ca: {type: path, required: true, description: The site's CA.}
@@ -38,6 +39,7 @@ options:
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "services": {"type": "list", "elements": "str", "default": []},
+    "files": {"type": "dict", "default": {}},
     "packages": {"type": "list", "elements": "str", "default": []},
     "api_url": {"type": "str", "required": True},
     "ca": {"type": "path", "required": True},
@@ -49,6 +51,15 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "library": {"type": "path"},
     "published": {"type": "path"},
 }
+PROPERTIES = (
+    "ActiveState",
+    "ActiveEnterTimestamp",
+    "ExecMainStartTimestamp",
+    "MainPID",
+    "FragmentPath",
+    "DropInPaths",
+    "NeedDaemonReload",
+)
 OUTSIDE = ("192.0.2.1", 443)
 """A documentation address: nothing may answer, and a closed network says at once that there is no way."""
 
@@ -78,6 +89,7 @@ def gather(options: dict[str, Any], run: Callable[..., tuple[int, str]]) -> dict
         "penstock": penstock_versions(Path("/opt/penstock")),
         "packages": table(run("dpkg-query", "--show", "--showformat=${Package} ${Version}\n", *options["packages"])[1]),
         "services": {unit: run("systemctl", "is-active", unit)[1] for unit in options["services"]},
+        "running": {unit: running(unit, options["files"].get(unit, []), run) for unit in options["services"]},
         "ports": listening(run("ss", "--no-header", "--listening", "--tcp", "--numeric")[1]),
         "default_routes": [
             line.strip()
@@ -106,6 +118,34 @@ def gather(options: dict[str, Any], run: Callable[..., tuple[int, str]]) -> dict
     return evidence
 
 
+def running(unit: str, patterns: list[str], run: Callable[..., tuple[int, str]]) -> dict[str, Any] | None:
+    """Return since when a unit runs, and what of it changed since; None where it does not run.
+
+    `since` is in seconds since 1970, `newer` lists files, `replaced` says that its program is another one now.
+    """
+    code, out = run("systemctl", "show", unit, "--timestamp=unix", f"--property={','.join(PROPERTIES)}")
+    values = {name: value for name, _, value in (line.partition("=") for line in out.splitlines())}
+    if code or values.get("ActiveState") != "active":
+        return None
+    # a unit without a process of its own, such as that of PostgreSQL's clusters, has only the moment of its state
+    since = int((values["ExecMainStartTimestamp"] or values["ActiveEnterTimestamp"]).lstrip("@"))
+    units = [values["FragmentPath"], *values["DropInPaths"].split()]
+    files = [path for pattern in [*patterns, *filter(None, units)] for path in Path("/").glob(pattern.lstrip("/"))]
+    # systemd tells whole seconds
+    newer = {str(path) for path in files if path.stat().st_mtime >= since + 1}
+    if values["NeedDaemonReload"] == "yes":
+        newer.add(values["FragmentPath"])
+    return {"since": since, "newer": sorted(newer), "replaced": replaced(Path("/proc") / values["MainPID"] / "exe")}
+
+
+def replaced(program: Path) -> bool:
+    """Return whether the file of a running program was deleted, as an upgrade of its package does."""
+    try:
+        return str(program.readlink()).endswith(" (deleted)")
+    except OSError:
+        return False
+
+
 def os_name(path: Path) -> str:
     """Return the name of the operating system, with its release."""
     found = re.search(r'^PRETTY_NAME="?([^"\n]*)', path.read_text(), re.MULTILINE)
@@ -114,7 +154,7 @@ def os_name(path: Path) -> str:
 
 def penstock_versions(folder: Path) -> dict[str, str]:
     """Return the version of Penstock in each virtual environment of the node."""
-    found = sorted(folder.glob("*/lib/python3*/site-packages/penstock-*.dist-info"))
+    found = sorted(folder.glob("[!.]*/lib/python3*/site-packages/penstock-*.dist-info"))
     return {path.relative_to(folder).parts[0]: path.name.split("-")[1].removesuffix(".dist") for path in found}
 
 

@@ -7,12 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from appliance.site import Site, load
-from appliance.verify import Verdict, judge
+from appliance.verify import Verdict, judge, published
 from reservoir.document import parse
+from reservoir.intake import take
+from reservoir.publication import publish
+from reservoir.store import Store
+from tests.unit.reservoir.parts import STANZA, artifact, make_bundle, wheel
 
 EXAMPLE = Path(__file__).parents[3] / "inventory/example/site.yml"
+RESTART = "Cure: run `systemctl daemon-reload; systemctl restart"
+STARTED = {"since": 1_767_225_600, "newer": [], "replaced": False}
 APT = "https://reservoir:8443/apt/"
 
 
@@ -29,6 +36,7 @@ def node(**special: Any) -> dict[str, Any]:
         "penstock": {},
         "packages": {"chrony": "4.3-2"},
         "services": {"chrony.service": "active"},
+        "running": {"chrony.service": STARTED},
         "ports": [22],
         "default_routes": [],
         "outside": "Network is unreachable",
@@ -189,3 +197,72 @@ def test_without_the_master_every_worker_is_in_doubt(site: Site, evidence: dict[
         ("worker1", "agent is registered and ready"),
         ("worker2", "agent is registered and ready"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"newer": ["/etc/penstock/agent.env"]}, "/etc/penstock/agent.env changed after it started"),
+        ({"replaced": True}, "its program was replaced after it started"),
+    ],
+)
+def test_a_service_that_an_interrupted_upgrade_did_not_restart(
+    site: Site, evidence: dict[str, Any], change: dict[str, Any], told: str
+) -> None:
+    evidence["worker1"]["running"]["penstock-agent.service"] = STARTED | change
+    assert bad(site, evidence) == [
+        (
+            "worker1",
+            "penstock-agent.service runs what is installed",
+            f"0.1.0 since 2026-01-01T00:00:00Z: {told}. {RESTART} penstock-agent.service` on worker1",
+        )
+    ]
+
+
+def test_an_agent_and_an_api_that_say_an_older_version_than_is_installed(site: Site, evidence: dict[str, Any]) -> None:
+    evidence["master1"]["running"]["penstock-api.service"] = STARTED
+    evidence["master1"]["api"]["detail"] = {"status": "healthy", "version": "0.0.9"}
+    evidence["worker1"]["running"]["penstock-agent.service"] = STARTED
+    for listed in evidence["master1"]["nodes"]["nodes"]:
+        listed["agent_version"] = "0.0.8"
+    assert [(node, name, said.partition(". Cure")[0]) for node, name, said in bad(site, evidence)] == [
+        (
+            "master1",
+            "penstock-api.service runs what is installed",
+            "0.0.9 since 2026-01-01T00:00:00Z: it runs 0.0.9, and 0.1.0 is installed",
+        ),
+        (
+            "worker1",
+            "penstock-agent.service runs what is installed",
+            "0.0.8 since 2026-01-01T00:00:00Z: it runs 0.0.8, and 0.1.0 is installed",
+        ),
+    ]
+
+
+def test_packages_that_are_not_those_of_the_publication(site: Site, evidence: dict[str, Any]) -> None:
+    served = {"bookworm": {"chrony": {"4.3-3"}}, "trixie": {"chrony": {"4.3-2"}}, "python": {"penstock": {"0.2.0"}}}
+    del evidence["worker1"], evidence["worker2"]
+    found = judge(site, evidence, {}, "2026-01-01T00:00:00Z", served)
+    (said,) = [check.evidence for check in found.nodes["master1"].checks if "versions" in check.name]
+    assert said == (
+        "chrony 4.3-2, and 4.3-3 is published: "
+        "run `apt-get update; apt-get install --allow-downgrades chrony=4.3-3` on master1; "
+        "penstock (api) 0.1.0, and 0.2.0 is published: run `penstock site deploy`; "
+        "penstock (site) 0.1.0, and 0.2.0 is published: run `penstock site deploy`"
+    )
+    assert [check.ok for check in found.nodes["storage1"].checks if "versions" in check.name] == [True]
+
+
+def test_what_a_site_serves(tmp_path: Path) -> None:
+    package = wheel(tmp_path, "penstock", "0.2.0")
+    deb = tmp_path / "chrony_4.3-2_amd64.deb"
+    deb.write_bytes(b"deb")
+    made = [
+        (artifact(package, "python", "penstock", "0.2.0"), package),
+        (artifact(deb, "debian", "chrony", "4.3-2", stanza=STANZA.format(name="chrony", version="4.3-2")), deb),
+    ]
+    root = tmp_path / "site"
+    assert published(Store(root)) == {}
+    take(make_bundle(tmp_path, Ed25519PrivateKey.generate(), made=made), root)
+    publish(root)
+    assert published(Store(root)) == {"python": {"penstock": {"0.2.0"}}, "bookworm": {"chrony": {"4.3-2"}}}

@@ -188,6 +188,54 @@ def test_sessions_run_on_workers_of_both_releases(journey: Journey) -> None:
         journey.project("1")
 
 
+MEETING = """
+import os, socket, time
+rank, (first, *_) = int(os.environ["RANK"]), os.environ["PENSTOCK_HOSTS"].split(",")
+at = first, int(os.environ["MASTER_PORT"])
+if rank == 0:
+    with socket.create_server(("", at[1])) as server:
+        connection, (address, _) = server.accept()
+        print(f"met {address}", flush=True)
+        connection.sendall(bytes(1 << 20))
+        connection.close()
+else:
+    end = time.monotonic() + 60
+    while True:
+        try:
+            connection = socket.create_connection(at, 5)
+            break
+        except OSError:
+            assert time.monotonic() < end
+            time.sleep(0.2)
+    got = 0
+    while piece := connection.recv(1 << 16):
+        got += len(piece)
+    print(f"got {got}", flush=True)
+"""
+
+
+def test_containers_of_a_session_on_two_nodes_reach_each_other(journey: Journey) -> None:
+    """Eight GPUs a container: one on each worker, of another release; they meet by name across the nodes."""
+    journey.clear()
+    journey.project("16")
+    try:
+        words = ("--containers", "2", "--command", "python3", "--args=-c", "--args", MEETING)
+        journey.penstock("submit", "pair", "-i", "python:3.11", "-g", "8", *words)
+        journey.until(lambda: "pair" not in journey.states(), "the session ends")
+        session = journey.json("get", "pair")
+        assert {each["node"] for each in session["containers"]} == {"worker1", "worker2"}
+        assert session["state"] == "TERMINATED", session["reason"]
+        log = journey.penstock("logs", "pair")
+        assert re.search(r"met 100\.96\.\d+\.\d+", log)
+        assert f"got {1 << 20}" in log
+        for node in ("worker1", "worker2"):
+            assert "psx-" not in journey.in_node(node, "ip", "link", "show").stdout
+            assert "psg-" not in journey.in_node(node, "ip", "link", "show").stdout
+    finally:
+        journey.clear()
+        journey.project("1")
+
+
 def test_logs_follow_a_session_and_outlive_it(journey: Journey) -> None:
     journey.clear()
     journey.penstock("submit", "speaker", "-i", "python", "-g", "0.5", "--command", "echo", "--args", "one line")

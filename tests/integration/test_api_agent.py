@@ -206,6 +206,26 @@ def test_a_deletion_outlives_the_api(site: Site) -> None:
     site.until_state("victim", "TERMINATED")
 
 
+def test_containers_of_a_session_meet_and_their_network_outlives_the_api_and_ends_with_them(
+    site: Site,
+    engine: docker.DockerClient,  # noqa: F811
+) -> None:
+    """The API dies while the containers are launched; the next one asks for the same network."""
+    serves = "exec nc -ll -p $MASTER_PORT -e hostname"
+    asks = "until nc -w 1 gang-1 $MASTER_PORT < /dev/null; do sleep 0.2; done; sleep 600"
+    script = f"if [ $PENSTOCK_RANK = 1 ]; then {serves}; else {asks}; fi"
+    body = {"name": "gang", "project": "team-a", "image": "busybox", "command": ["sh", "-c", script]}
+    site.call("POST", "/sessions", body | {"gpu_milli": 500, "size": 2})
+    site.stop(signal.SIGKILL)
+    site.start()
+    site.until_state("gang", "RUNNING")
+    site.until(lambda: "gang-1" in site.client.get(f"{V1}/sessions/gang/logs", params={"project": "team-a"}).text)
+    [network] = engine.networks.list(filters={"label": "io.penstock.gang"})
+    site.delete("gang")
+    site.until_state("gang", "TERMINATED")
+    assert network.name not in {each.name for each in engine.networks.list()}
+
+
 def test_a_launch_outlives_the_api(site: Site) -> None:
     site.submit("eager", "sleep", "600")
     site.stop(signal.SIGKILL)

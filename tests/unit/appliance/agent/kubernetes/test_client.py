@@ -14,7 +14,7 @@ from reservoir.errors import ConflictError, InputError, NotFoundError, PenstockE
 from tests.fakes.kubernetes import FakeKubernetes
 
 pytestmark = pytest.mark.anyio
-WHO = 'User "system:serviceaccount:penstock:agent"'
+WHO = 'User "system:serviceaccount:penstock:penstock-agent"'
 
 
 @pytest.mark.parametrize(
@@ -22,17 +22,26 @@ WHO = 'User "system:serviceaccount:penstock:agent"'
     [
         (400, "container is waiting to start", InputError),
         (401, "Unauthorized", UnavailableError),
-        (403, f'pods is forbidden: {WHO} cannot create resource "pods"', UnavailableError),
-        (403, 'pods "x" is forbidden: exceeded quota: most', ConflictError),
+        (
+            403,
+            f'pods is forbidden: {WHO} cannot create resource "pods" in API group "" in the namespace "default"',
+            UnavailableError,
+        ),
+        (
+            403,
+            'pods "x" is forbidden: exceeded quota: most, requested: pods=1, used: pods=0, limited: pods=0',
+            ConflictError,
+        ),
         (404, 'pods "x" not found', NotFoundError),
         (409, 'pods "x" already exists', ConflictError),
         (410, "too old resource version", GoneError),
         (422, 'Pod "x" is invalid', InputError),
         (429, "too many requests", ClusterAwayError),
-        (500, "etcdserver: request timed out", ClusterAwayError),
+        (500, "no preferred addresses found; known addresses: []", ClusterAwayError),
     ],
 )
 async def test_a_refusal_keeps_the_clusters_own_words(code: int, message: str, kind: type[PenstockError]) -> None:
+    """The messages are those of a real API server (1.20)."""
     error = refusal(code, json.dumps({"kind": "Status", "message": message}).encode())
     assert type(error) is kind
     assert message in str(error)

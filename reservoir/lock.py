@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from reservoir import credentials, fetch, files, manifest
+from reservoir import credentials, fetch, files, reading
 from reservoir.cache import Cache, room_on
 from reservoir.debian import lock as debian_lock
 from reservoir.document import check, parse
@@ -91,7 +91,7 @@ def _rpm(scope: Scope) -> Resolved:
 
 def read_manifest(path: Path) -> Manifest:
     """Return the manifest at `path`; raises InputError that names line, reason and cure of every problem."""
-    return manifest.load(_text(path, "write a manifest"), str(path))
+    return reading.load(_text(path, "write a manifest"), str(path))
 
 
 def read(path: Path) -> Lock:

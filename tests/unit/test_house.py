@@ -20,6 +20,7 @@ MODULES = sorted(
 )
 PURE = (
     "reservoir/manifest.py",
+    "reservoir/reading.py",
     "appliance/site.py",
     "appliance/site_gpu.py",
     "appliance/site_kubernetes.py",

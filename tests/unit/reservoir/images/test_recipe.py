@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reservoir import manifest
+from reservoir import reading
 from reservoir.cache import WORK, Cache
 from reservoir.errors import InputError, UnavailableError
 from reservoir.images.recipe import Builder
@@ -23,13 +23,13 @@ images: [{name: demo, tag: "1", target: debian12, packages: [python3], python: [
 
 def test_python_packages_need_an_environment() -> None:
     with pytest.raises(InputError, match=r"manifest.yml:5: images\[0\].*add python3-venv to the packages"):
-        manifest.load(TEXT, "manifest.yml")
-    assert manifest.load(TEXT.replace("[python3]", "[python3, python3-venv]"), "manifest.yml").images[0].python
+        reading.load(TEXT, "manifest.yml")
+    assert reading.load(TEXT.replace("[python3]", "[python3, python3-venv]"), "manifest.yml").images[0].python
 
 
 def test_a_machine_of_another_kind_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    wanted = manifest.load(TEXT.replace("[python3]", "[python3, python3-venv]"), "manifest.yml")
+    wanted = reading.load(TEXT.replace("[python3]", "[python3, python3-venv]"), "manifest.yml")
     parts = LockedImage(name="demo", tag="1", base=[], packages=[])
     builder = Builder(wanted.images[0], wanted.targets[0], parts, {}, Cache(tmp_path), silent)
     with pytest.raises(UnavailableError, match=r"demo:1: an image of amd64 cannot be built.*run the build on"):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reservoir import manifest, openpgp
+from reservoir import openpgp, reading
 from reservoir.cache import Cache
 from reservoir.errors import InputError, UnavailableError
 from reservoir.progress import silent
@@ -51,7 +51,7 @@ def system(tmp_path: Path, key: bytes) -> Path:
 
 
 def scope(folder: Path, sources: str, *, unsigned: bool = False) -> Scope:
-    wanted = manifest.load(MANIFEST.format(sources=sources, unsigned=str(unsigned).lower()), "manifest.yml")
+    wanted = reading.load(MANIFEST.format(sources=sources, unsigned=str(unsigned).lower()), "manifest.yml")
     return Scope(wanted, folder / "manifest.yml", wanted.targets[0], Cache(folder / "cache"), silent)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from reservoir.errors import InputError
-from reservoir.manifest import load
+from reservoir.reading import load
 from tests.unit.reservoir.parts import MANIFEST
 
 SOURCE = "sources: [{name: s, kind: debian, url: 'file:///a', suite: x, keys: [k], unsigned_metadata: true}]\n"

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, UNLIMITED, NodeState, Workload
-from appliance.gpu.kinds import Enforcement
+from appliance.gpu.kinds import ALONE, Enforcement
 from appliance.gpu.share import MILLI
 
 Ints = NDArray[np.int64]
@@ -46,6 +46,8 @@ class Layout:
                 self.capacity[row, column] = gpu.capacity_milli
                 self.kind[row, column] = gpu.enforcement.rank
                 self.slices[row, column] = gpu.slice
+        self.alone: Flags = np.isin(self.kind, [kind.rank for kind in ALONE])
+        self.any_alone = bool(self.alone.any())
         self.islands = tuple(int(island) for island in np.unique(self.island)) or (0,)
         self.present: Flags = self.model != NO_MODEL
         self.sizes = tuple(int(size) for size in np.unique(self.capacity[self.slices]))
@@ -83,20 +85,24 @@ class Layout:
         may be shared and no kind of enforcement is asked for, these are the GPUs of its models.
         """
         part = workload.gpu_milli % MILLI
-        any_kind = workload.enforcement is Enforcement.NONE
+        any_kind = workload.enforcement is Enforcement.NONE and not (self.any_alone and is_mixed(workload))
         if any_kind and not self.sliced and (self.all_fractions or not part):
             return self.of_models(workload.models)
         small = workload.on_slices and 0 < workload.gpu_milli < MILLI
         least = next((size for size in self.sizes if size >= workload.gpu_milli), 0) if small else 0
         codes = frozenset(self.models[name] for name in workload.models if name in self.models)
-        key = (codes, bool(workload.models), workload.enforcement, bool(part), least)
+        key = (codes, bool(workload.models), workload.enforcement, bool(part), is_mixed(workload), least)
         if key not in self._usable_for:
             found = self.whole & self.fractions[:, None] if part else self.whole
             if least:
                 found = found | (self.slices & (self.capacity >= least))
-            held = self.kind <= workload.enforcement.rank
-            self._usable_for[key] = self.of_models(workload.models) & found & held
+            self._usable_for[key] = self.of_models(workload.models) & found & self.holds(workload)
         return self._usable_for[key]
+
+    def holds(self, workload: Workload) -> Flags:
+        """Return which GPUs and slices hold shares as firmly as the workload asks, and beside others if it has some."""
+        firm = self.kind <= workload.enforcement.rank
+        return firm & ~self.alone if is_mixed(workload) else firm
 
     def taken(self, row: int, column: int, milli: int) -> int:
         """Return what a share takes of a GPU: all of a slice, whatever was asked for."""
@@ -147,6 +153,11 @@ class Free:
     def rows(self, rows: Ints) -> Free:
         """Return some rows in arrays of their own."""
         return Free(self.milli[rows], self.cpu[rows], self.memory[rows], self.containers[rows])
+
+
+def is_mixed(workload: Workload) -> bool:
+    """Return whether a container of it has a part of a GPU beside whole ones."""
+    return workload.gpu_milli > MILLI and workload.gpu_milli % MILLI > 0
 
 
 def room(layout: Layout, free: Free, workload: Workload) -> Ints:

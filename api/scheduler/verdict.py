@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from api.scheduler.capacity import PLENTY, Flags, Free, Ints, Layout, bare_room
+from api.scheduler.capacity import PLENTY, Flags, Free, Ints, Layout, bare_room, is_mixed
 from api.scheduler.placement import Search
 from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, Within, Workload
 from api.scheduler.topology import allowed
-from appliance.gpu.kinds import KINDS, Enforcement
+from appliance.gpu.kinds import ALONE, KINDS, Enforcement
 from appliance.gpu.share import MAX_GPUS, MILLI, format_gpus
 
 
@@ -42,10 +42,11 @@ def largest_piece(layout: Layout, free: Free, workload: Workload) -> str:
         return "no node is ready" if not layout.open.any() else "no node that it may use is ready"
     if not workload.gpu_milli:
         return _largest_bare(layout, free, nodes)
-    held = (layout.kind <= workload.enforcement.rank) & nodes[:, None]
+    held = layout.holds(workload) & nodes[:, None]
     usable, slices = layout.usable(workload.models) & held, _slices(layout, workload) & held
     if not (usable.any() or slices.any()):
-        return f"no node with {_models(workload)}{held_by(workload)} is ready"
+        beside = " that can be had in part beside whole ones" if layout.any_alone and is_mixed(workload) else ""
+        return f"no node with {_models(workload)}{held_by(workload)}{beside} is ready"
     whole = _together(layout, (free.milli == MILLI) & usable)
     parts = np.where(usable & layout.fractions[:, None] & (free.milli < MILLI), free.milli, 0).max(axis=1, initial=0)
     single = np.where(slices, free.milli, 0).max(axis=1, initial=0)
@@ -101,7 +102,7 @@ def _no_gpus(layout: Layout, workload: Workload, nodes: Flags) -> str:
     usable, slices = layout.usable(workload.models) & nodes[:, None], _slices(layout, workload) & nodes[:, None]
     if not (usable.any() or slices.any()):
         return _no_model(layout, workload, nodes)
-    held = layout.kind <= workload.enforcement.rank
+    held = layout.holds(workload)
     if not ((usable | slices) & held).any():
         return _too_weak(layout, workload, usable | slices)
     usable, slices = usable & held, slices & held
@@ -127,8 +128,14 @@ def _no_model(layout: Layout, workload: Workload, nodes: Flags) -> str:
 
 
 def _too_weak(layout: Layout, workload: Workload, present: Flags) -> str:
-    """Return that no GPU holds shares as well as the workload asks for."""
+    """Return that no GPU holds shares as well as the workload asks for, or beside each other."""
     best = KINDS[int(layout.kind[present].min())]
+    if best.rank <= workload.enforcement.rank:
+        kinds = " or ".join(sorted(ALONE))
+        return (
+            f"the nodes that it may use hold parts of GPUs by {kinds}, each alone in its container"
+            "; ask for a part of one GPU, or for whole ones"
+        )
     return (
         f"no GPU that it may use holds shares by {workload.enforcement} or better, the best is {best}"
         f"; ask for {best}, or choose another resource group"
@@ -156,7 +163,7 @@ def _no_amount(layout: Layout, workload: Workload, nodes: Flags) -> str:
     """Return what is missing of CPU or memory beside the GPUs, or nothing."""
     able = nodes
     if workload.gpu_milli:
-        held = layout.kind <= workload.enforcement.rank
+        held = layout.holds(workload)
         devices = (layout.usable(workload.models) | _slices(layout, workload)) & held
         able = nodes & ((devices.sum(axis=1) * MILLI) >= workload.gpu_milli)
     lacks: list[str] = []

@@ -30,6 +30,10 @@ class Enforcement(StrEnum):
         return max(kinds, key=KINDS.index, default=Enforcement.NONE)
 
 
+ALONE = frozenset({Enforcement.MPS})
+"""Kinds that hold a part of a GPU only where it is alone in its container."""
+
+
 class Compute(StrEnum):
     """How the time of a GPU is shared where we share it: not at all, each its part and no more, or idle parts too."""
 

@@ -88,10 +88,15 @@ async def get(db: AsyncSession, name: str, tag: str, project: str | None, caller
 
 
 async def create(db: AsyncSession, request: ImageRequest, caller: Identity) -> Image:
-    """Register an image; raises ConflictError where name and tag are taken in its scope."""
+    """Register an image; raises ConflictError where name and tag are taken in its scope.
+
+    Raises ForbiddenError for the image of a project that the caller does not see: who knows its reference has no right
+    to it, and what was made inside the site is behind no other door.
+    """
     await exclusively(db, IMAGES_LOCK)
     owners = [await projects.get(db, name, caller, "projects") for name in sorted(set(request.projects))]
     _check_register(caller, owners)
+    await _check_reference(db, request.reference, caller)
     title = f"{request.name}:{request.tag}"
     if owners:
         taken: Image | None = next(
@@ -161,6 +166,19 @@ def _check_register(caller: Identity, owners: Sequence[Project]) -> None:
         )
     for owner in owners:
         caller.check(Action.IMAGE_REGISTER, project=owner)
+
+
+async def _check_reference(db: AsyncSession, reference: str, caller: Identity) -> None:
+    """Refuse an image that only projects have which the caller does not see, without telling which they are."""
+    if caller.reach(Action.PROJECT_READ).everything:
+        return
+    seen = [project.id for project in await projects.visible(db, caller)]
+    if await is_of_others(db, reference, seen):
+        raise ForbiddenError(
+            f"the image {reference} is not for your projects",
+            where="reference",
+            cure="ask an administrator of the site to offer it to them",
+        )
 
 
 def _check_manage(caller: Identity, image: Image) -> None:

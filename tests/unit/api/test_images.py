@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -101,7 +102,7 @@ async def test_only_administrators_offer_images_to_all(site: Site) -> None:
 
 async def test_two_projects_may_use_one_name(site: Site) -> None:
     await ok(site.alice.post(IMAGES, json=image(projects=["team-a"])))
-    await ok(site.bob.post(IMAGES, json=image(projects=["team-b"])))
+    await ok(site.bob.post(IMAGES, json=image(projects=["team-b"]) | {"reference": "registry:5000/theirs:1.7"}))
     await ok(site.cluster.admin.post(IMAGES, json=image()))
     await refused(site.alice.post(IMAGES, json=image(projects=["team-a"])), 409)
     await refused(site.carol.post(IMAGES, json=image(projects=["team-a", "team-b"])), 409)
@@ -205,3 +206,40 @@ async def test_the_image_of_another_project_is_not_there_for_a_session(site: Sit
         assert (error["where"], error["reason"]) == ("image", f"there is no image {secret['reference']}")
     await ok(site.carol.post(IMAGES, json={**secret, "name": "both", "projects": ["team-a"]}))
     await ok(site.alice.post(f"{V1}/sessions", json={**asked, "local_image": True}))
+
+
+async def test_who_knows_the_reference_of_another_projects_image_cannot_register_it(site: Site) -> None:
+    """However it is written, and nothing tells whose it is; who sees the project, and administrators, may."""
+    secret = image("secret", projects=["team-b"])
+    await ok(site.bob.post(IMAGES, json=secret))
+    mine = {**secret, "name": "mine", "projects": ["team-a"]}
+    error = await refused(site.alice.post(IMAGES, json=mine), 403)
+    assert (error["where"], error["reason"]) == (
+        "reference",
+        f"the image {secret['reference']} is not for your projects",
+    )
+    assert not {"team-b", "bob"} & set(str(error).split())
+    assert await titles(site.alice) == []
+    await ok(site.carol.post(IMAGES, json=mine))
+    assert await titles(site.alice) == ["mine:1.7"]
+    await ok(site.alice.post(IMAGES, json={**mine, "name": "again"}))
+
+
+@pytest.mark.parametrize("written", ["own", "own:latest", f"{HUB}/library/own"])
+async def test_another_way_to_write_a_reference_is_no_way_around(site: Site, written: str) -> None:
+    await ok(site.bob.post(IMAGES, json=image(projects=["team-b"]) | {"reference": "library/own"}))
+    asked = image(projects=["team-a"]) | {"reference": written}
+    assert (await refused(site.alice.post(IMAGES, json=asked), 403))["where"] == "reference"
+    await ok(site.cluster.admin.post(IMAGES, json=asked))
+
+
+async def test_what_is_global_may_be_registered_by_everybody(site: Site) -> None:
+    await ok(site.bob.post(IMAGES, json=image(projects=["team-b"])))
+    await ok(site.cluster.admin.post(IMAGES, json=image()))
+    await ok(site.alice.post(IMAGES, json=image(projects=["team-a"])))
+
+
+async def test_of_two_at_once_one_has_the_image(site: Site) -> None:
+    asked = [(site.alice, "team-a"), (site.bob, "team-b")]
+    answers = await asyncio.gather(*(client.post(IMAGES, json=image(projects=[name])) for client, name in asked))
+    assert sorted(answer.status_code for answer in answers) == [201, 403]

@@ -154,11 +154,13 @@ def creation(
     needs: Needs = NO_NEEDS,
     kind: Enforcement | None = None,
     confinement: Confinement | None = None,
+    shown: Mapping[str, Path] | None = None,
 ) -> dict[str, Any]:
     """Return the arguments with which docker's `create_container` makes the container of `spec`.
 
     `sources` are the folders of its mounts without links in them, where they have been made already. `needs` is what
-    its GPU shares need, which `kind` holds; `confinement` is what its sandbox's filter has to know.
+    its GPU shares need, which `kind` holds; `confinement` is what its sandbox's filter has to know,
+    `shown` are files that it sees in place of the kernel's.
     """
     host = HostConfig(
         version=API_VERSION,
@@ -181,7 +183,8 @@ def creation(
             Mount(mount.target, str(source), type="bind", read_only=mount.read_only)
             for mount, source in zip(spec.mounts, sources or [Path(mount.source) for mount in spec.mounts], strict=True)
         ]
-        + [Mount(mount.target, mount.source, type="bind", read_only=mount.read_only) for mount in needs.mounts],
+        + [Mount(mount.target, mount.source, type="bind", read_only=mount.read_only) for mount in needs.mounts]
+        + [Mount(target, str(file), type="bind", read_only=True) for target, file in (shown or {}).items()],
         devices=[f"{node}:{node}:rwm" for node in needs.devices] or None,
         device_requests=[DeviceRequest(device_ids=list(needs.nvidia), capabilities=[["gpu"]])]
         if needs.nvidia

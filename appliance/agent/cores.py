@@ -1,18 +1,31 @@
-"""Which cores a container runs on. Pure but for `of_node`.
+"""Which cores a container runs on. Pure but for `of_node` and `draw`.
 
 A program counts the cores that it may run on, not its quota of time. So that it starts as many threads as it was
-granted cores, each container gets a set of cores. Sets may overlap where fractions were granted.
+granted cores, each container gets a set of cores. Sets may overlap where fractions were granted. Programs that ask the
+C library for the cores of the machine, or read of them in /proc, are shown that set by files in place of the kernel's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import shutil
+import threading
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
 
-from reservoir.errors import InputError
+from reservoir.errors import InputError, UnavailableError
 
 MILLI = 1000
+ONLINE = "/sys/devices/system/cpu/online"
+"""Where the C library counts the cores for `sysconf(_SC_NPROCESSORS_ONLN)`."""
+CPUINFO = "/proc/cpuinfo"
+_KEEP_S = 24 * 3600.0
+_PROCESSOR = re.compile(r"^processor\s*:\s*(\d+)$", re.MULTILINE)
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """What the numerical libraries read that count the cores of the machine instead."""
 
@@ -79,6 +92,53 @@ def read(text: str) -> tuple[int, ...]:
 def threads(milli: int) -> dict[str, str]:
     """Return the environment that tells numerical libraries how many threads to start; none without a limit."""
     return dict.fromkeys(THREADS, str(count(milli))) if milli else {}
+
+
+def cpuinfo(text: str, cores: Collection[int]) -> str:
+    """Return what /proc/cpuinfo says, without other cores than these; what is said of no core in particular stays."""
+    kept = []
+    for block in text.strip("\n").split("\n\n"):
+        found = _PROCESSOR.search(block)
+        if found is None or int(found[1]) in cores:
+            kept.append(block)
+    return "\n\n".join(kept) + "\n\n"
+
+
+def draw(grant: CoreGrant, folder: Path) -> dict[str, Path]:
+    """Write what a container shall see of its cores below a folder; return the files by where it sees them.
+
+    Containers with the same cores share the files; those that nobody has asked for in a day are removed, which changes
+    nothing for containers that have them mounted. Raises UnavailableError where they cannot be written.
+    """
+    if not grant.cores:
+        return {}
+    set_of = write(grant.cores)
+    # a list of all cores of a large machine is too long for a name
+    own = folder / sha256(set_of.encode()).hexdigest()[:16]
+    try:
+        own.mkdir(mode=0o755, parents=True, exist_ok=True)
+        os.utime(own)
+        texts = {ONLINE: f"{set_of}\n", CPUINFO: cpuinfo(Path(CPUINFO).read_text(), grant.cores)}
+        files = {target: own / PurePosixPath(target).name for target in texts}
+        for target, file in files.items():
+            # a file that a container has mounted is never written again
+            if not file.exists():
+                part = file.with_suffix(f".{threading.get_ident()}")
+                part.write_text(texts[target])
+                part.chmod(0o444)
+                part.rename(file)
+        for other in folder.iterdir():
+            # another launch may remove the same one
+            with contextlib.suppress(FileNotFoundError):
+                if other.stat().st_mtime < time.time() - _KEEP_S:
+                    shutil.rmtree(other)
+    except OSError as error:
+        raise UnavailableError(
+            f"what a container sees of its cores cannot be written: {error}",
+            where=str(folder),
+            cure="make room on the file system of this folder",
+        ) from error
+    return files
 
 
 def _load(held: Iterable[CoreGrant]) -> Mapping[int, float]:

@@ -14,7 +14,7 @@ import docker
 import requests
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
-from appliance.agent import confinement, containers, folders, gang, runtime
+from appliance.agent import confinement, containers, cores, folders, gang, runtime
 from appliance.agent.containers import Limits
 from appliance.agent.cores import CoreGrant
 from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus
@@ -77,15 +77,16 @@ def _translate(call: Callable[P, R]) -> Callable[P, R]:
 class Engine:
     """The Docker Engine of this node, limited to the containers that carry our label."""
 
-    def __init__(self, socket: Path, mount_roots: Sequence[Path], limits: Limits, listener: Path) -> None:
+    def __init__(self, socket: Path, mount_roots: Sequence[Path], limits: Limits, listener: Path, shown: Path) -> None:
         """Prepare for calls over `socket`; nothing is called yet. Mounts lie below `mount_roots`.
 
-        At `listener` sandboxes ask about what they deny.
+        At `listener` sandboxes ask about what they deny; below `shown` is what containers see of their cores.
         """
         self.socket = socket
         self._mount_roots = mount_roots
         self._limits = limits
         self._listener = listener
+        self._shown = shown
         self._api = docker.APIClient(base_url=f"unix://{socket}", version=containers.API_VERSION)
 
     @_translate
@@ -127,7 +128,14 @@ class Engine:
         sources = [folders.make(Path(mount.source), self._mount_roots) for mount in spec.mounts]
         try:
             arguments = containers.creation(
-                spec, granted, sources, self._limits, needs=part.needs, kind=part.kind, confinement=confined
+                spec,
+                granted,
+                sources,
+                self._limits,
+                needs=part.needs,
+                kind=part.kind,
+                confinement=confined,
+                shown=cores.draw(granted, self._shown),
             )
             self._api.create_container(**arguments)
         except ImageNotFound as error:

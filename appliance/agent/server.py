@@ -63,7 +63,9 @@ def serve(settings: Settings) -> None:
 def machine(settings: Settings) -> Parts:
     """Return the parts of an agent that runs containers on its own machine; raises PenstockError."""
     limits = Limits(settings.pids_limit, _lockable_memory())
-    engine = Engine(settings.docker_socket, settings.mount_roots, limits, settings.sandbox_socket)
+    engine = Engine(
+        settings.docker_socket, settings.mount_roots, limits, settings.sandbox_socket, settings.cores_folder
+    )
     kinds, node_cores = inventory.kinds(settings), cores.of_node()
     gpus = accelerators.discover(kinds)
     told = engine.info()

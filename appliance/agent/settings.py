@@ -63,7 +63,7 @@ class Settings(BaseModel):
     `gpu_slack_mib` more GPU memory than its share is ended. `gpu_folder` is on a tmpfs and has a folder for each
     container with GPUs, `gpu_library` is the preload library, and `mps_folder` has the pipes of the multi-process
     service. Samples of what containers use are sent every `use_interval_s` seconds, and so is what sandboxes deny, of
-    which containers tell at `sandbox_socket`.
+    which containers tell at `sandbox_socket`. What containers see of their cores lies in `cores_folder`.
 
     With `kubernetes_api`, the URL of a cluster, the agent stands for that cluster instead of its own machine. It trusts
     the authority `kubernetes_ca`, shows the token in the file `kubernetes_token`, and has its pods in
@@ -116,6 +116,7 @@ class Settings(BaseModel):
     ] = ()
     # the control API waits 30 s for the answer to a launch
     kubernetes_schedule_s: float = Field(default=10.0, gt=0, le=20)
+    cores_folder: Path = Path("/run/penstock/cores")
     sandbox_socket: Path = Path("/run/penstock/sandbox/agent.sock")
 
     @field_validator("port_range")

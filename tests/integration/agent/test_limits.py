@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import docker
 import pytest
 
-from appliance.agent.protocol import ContainerSpec, ContainerStatus
+from appliance.agent.protocol import ContainerSpec, ContainerStatus, Mount
 from tests.integration.agent.calls import launch, log_of, put, states, wait_for
 from tests.integration.agent.conftest import Agent
 
@@ -35,6 +36,23 @@ def test_a_session_sees_as_many_cores_as_it_was_granted(agent: Agent, spec: Make
     with agent.client() as client:
         launch(client, wanted)
         assert log_of(client, wanted.id).split() == [str(number), str(number)]
+
+
+@needs_two
+@pytest.mark.parametrize(("milli", "number"), [(2000, 2), (1000, 1), (0, CORES)])
+def test_the_c_library_and_readers_of_proc_count_the_same_cores(
+    agent: Agent, spec: Make, milli: int, number: int
+) -> None:
+    folder = Path(agent.environment["PENSTOCK_AGENT_MOUNT_ROOTS"]) / "tools"
+    folder.mkdir()
+    source = Path(__file__).with_name("cores.c")
+    subprocess.run(["gcc", "-static", "-Wall", "-Werror", "-o", folder / "cores", source], check=True)
+    script = "/tools/cores; while read key rest; do case $key in processor) echo core;; esac; done < /proc/cpuinfo"
+    mount = Mount(source=str(folder), target="/tools", read_only=True)
+    wanted = spec(cpu_milli=milli, command=["sh", "-c"], args=[script], mounts=[mount])
+    with agent.client() as client:
+        launch(client, wanted)
+        assert log_of(client, wanted.id).split() == [str(number), str(number), *["core"] * number]
 
 
 def test_a_session_without_a_limit_sees_the_machine(agent: Agent, spec: Make) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from appliance.agent import cores
 from appliance.agent.cores import NO_CORES, CoreGrant
-from reservoir.errors import InputError
+from reservoir.errors import InputError, UnavailableError
 
 FOUR = (0, 1, 2, 3)
 
@@ -62,3 +65,30 @@ def test_more_cores_than_the_node_has_are_refused() -> None:
 def test_a_set_is_written_and_read_back() -> None:
     assert cores.read(cores.write((0, 13))) == (0, 13)
     assert cores.read("") == ()
+
+
+def test_cpuinfo_keeps_the_blocks_of_some_cores_and_what_is_said_of_none() -> None:
+    text = "processor\t: 0\nmodel\t: x\n\nprocessor\t: 1\nmodel\t: x\n\nprocessor\t: 11\n\nHardware\t: board\n\n"
+    assert cores.cpuinfo(text, (1,)) == "processor\t: 1\nmodel\t: x\n\nHardware\t: board\n\n"
+
+
+def test_what_containers_see_is_written_once_for_a_set_of_cores(tmp_path: Path) -> None:
+    first = cores.draw(CoreGrant((0,), 500), tmp_path)
+    inodes = {target: file.stat().st_ino for target, file in first.items()}
+    assert first["/sys/devices/system/cpu/online"].read_text() == "0\n"
+    assert first["/proc/cpuinfo"].read_text().count("processor\t") == 1
+    assert {target: file.stat().st_ino for target, file in cores.draw(CoreGrant((0,), 900), tmp_path).items()} == inodes
+    assert cores.draw(NO_CORES, tmp_path) == {}
+
+
+def test_a_large_set_has_a_name_and_old_ones_go(tmp_path: Path) -> None:
+    before = cores.draw(CoreGrant(tuple(range(512)), 512_000), tmp_path)["/proc/cpuinfo"].parent
+    os.utime(before, (0, 0))
+    after = cores.draw(CoreGrant((1,), 1000), tmp_path)["/proc/cpuinfo"].parent
+    assert list(tmp_path.iterdir()) == [after]
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UnavailableError, match="cannot be written"):
+        cores.draw(CoreGrant((0,), 1000), tmp_path / "file")

@@ -20,7 +20,10 @@ class Report:
 
 @dataclass
 class _Agent:
+    """What is known of an agent; `sequence` is the number of its last heartbeat, which may repeat the `latest`."""
+
     latest: Report
+    sequence: int
     finished_boots: set[str] = field(default_factory=set)
 
 
@@ -39,16 +42,17 @@ class Heartbeats:
         agent = self._agents.get(heartbeat.name)
         if agent is None:
             report = Report(heartbeat, received_at)
-            self._agents[heartbeat.name] = _Agent(report)
+            self._agents[heartbeat.name] = _Agent(report, heartbeat.sequence)
             self._keep(report)
             return True
         known = agent.latest.heartbeat
         if heartbeat.boot in agent.finished_boots:
             return False
-        if heartbeat.boot == known.boot and heartbeat.sequence <= known.sequence:
+        if heartbeat.boot == known.boot and heartbeat.sequence <= agent.sequence:
             return False
         if heartbeat.boot != known.boot:
             agent.finished_boots.add(known.boot)
+        agent.sequence = heartbeat.sequence
         agent.latest = Report(heartbeat, received_at, _content(heartbeat) != _content(known))
         self._keep(agent.latest)
         return True
@@ -56,17 +60,18 @@ class Heartbeats:
     def repeat(self, name: str, sequence: int, received_at: datetime) -> bool:
         """Take a heartbeat that is as the last one of its agent, but for its number; returns False for an old one."""
         agent = self._agents.get(name)
-        if agent is None or sequence <= agent.latest.heartbeat.sequence:
+        if agent is None or sequence <= agent.sequence:
             return False
-        heartbeat = agent.latest.heartbeat.model_copy(update={"sequence": sequence})
-        agent.latest = Report(heartbeat, received_at, news=False)
+        # To copy the heartbeat for its number alone would cost more than all else here.
+        agent.sequence = sequence
+        agent.latest = Report(agent.latest.heartbeat, received_at, news=False)
         self._keep(agent.latest)
         return True
 
     def latest(self, name: str) -> Heartbeat | None:
         """Return the last heartbeat of an agent that this process has heard."""
         agent = self._agents.get(name)
-        return agent.latest.heartbeat if agent else None
+        return agent.latest.heartbeat.model_copy(update={"sequence": agent.sequence}) if agent else None
 
     def take(self) -> list[Report]:
         """Return the heartbeats that came since the last call, the newest of each agent."""
@@ -83,8 +88,8 @@ class Heartbeats:
 
     def _keep(self, report: Report) -> None:
         left_out = self._fresh.get(report.heartbeat.name)
-        news = report.news or (left_out is not None and left_out.news)
-        self._fresh[report.heartbeat.name] = replace(report, news=news)
+        overtaken = left_out is not None and left_out.news and not report.news
+        self._fresh[report.heartbeat.name] = replace(report, news=True) if overtaken else report
         if report.news:
             self.news.set()
 

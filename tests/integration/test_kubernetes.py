@@ -53,8 +53,9 @@ def site(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iter
     fake = FakeKubernetes()
     for name in ("left", "right"):
         fake.add_node(name, cpu="4", memory="16Gi", gpus=1, labels={"nvidia.com/gpu.product": "NVIDIA-A100"})
-    running = ClusterSite(authority, f"sqlite+aiosqlite:///{folder}/penstock.db", folder)
     with running_kubernetes(fake, *authority.issue("kubernetes")) as cluster:
+        # last: the ports that it found free are taken by nobody else
+        running = ClusterSite(authority, f"sqlite+aiosqlite:///{folder}/penstock.db", folder)
         running.cluster = cluster
         # a restart of the agent is no loss of the node, however busy this machine is
         running.environment["PENSTOCK_API_NODE_LOST_S"] = "60"
@@ -143,6 +144,16 @@ def test_a_share_of_a_gpu_is_refused_with_the_reason(site: ClusterSite) -> None:
         answer = client.put("/v1/containers/half", json=spec | {"gpus": gpus})
     assert answer.status_code == 422
     assert "Kubernetes gives whole GPUs only" in answer.json()["errors"][0]["reason"]
+
+
+def test_a_container_for_which_no_machine_is_large_enough_is_refused_with_the_reason(site: ClusterSite) -> None:
+    """The cluster has two GPUs, one on each machine."""
+    body = {"name": "large", "project": "team-a", "image": "busybox", "gpu_milli": 2000}
+    refused = site.client.post("/api/v1/sessions", json=body)
+    reason = "one container asks for 2 GPUs and the largest machine that it may use has 1 GPU"
+    assert (refused.status_code, refused.json()["errors"][0]["reason"]) == (422, reason)
+    refused = site.client.post("/api/v1/sessions", json=body | {"gpu_milli": 1000, "size": 2})
+    assert "cannot meet on the nodes that it may use" in refused.json()["errors"][0]["reason"]
 
 
 def test_pods_run_on_while_the_agent_is_away(site: ClusterSite) -> None:

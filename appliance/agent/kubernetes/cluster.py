@@ -272,6 +272,8 @@ class Cluster:
             pod["metadata"]["namespace"] == self._client.namespace
             and labels.get(pods.LABEL_NODE) == self._rules.node
             and containers.LABEL_ID in labels
+            # without what else we write it was made by somebody else
+            and bool(pods.digest_label(pod))
         )
         machine = pod["spec"].get("nodeName", "")
         lives = pod.get("status", {}).get("phase") not in FINAL_PHASES

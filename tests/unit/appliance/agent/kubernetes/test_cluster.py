@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from appliance.agent.kubernetes import cluster as module
+from appliance.agent.kubernetes import pods
 from appliance.agent.kubernetes.client import Client, ClusterAwayError
 from appliance.agent.kubernetes.cluster import Cluster
 from appliance.agent.protocol import ContainerState, ContainerStatus, GpuGrant
@@ -108,14 +109,15 @@ async def test_the_reason_of_the_clusters_scheduler_is_told(client: Client, fake
 
 
 async def test_a_pod_that_is_still_without_a_machine_is_no_container_yet(
-    cluster: Cluster, fake: FakeKubernetes
+    client: Client, cluster: Cluster, fake: FakeKubernetes
 ) -> None:
     """Else the control API would take it for begun, and not ask for it again when it is taken back."""
     fake.schedules = False
     launch = asyncio.create_task(cluster.launch(make("left/0")))
     await until(fake.pods)
-    await asyncio.sleep(0.05)
-    assert cluster.states() == []
+    another = make_cluster(client)
+    await another.rebuild()
+    assert another.states() == []
     fake.schedules = True
     fake.add_node("other")
     assert (await launch).id == "c1"
@@ -153,15 +155,13 @@ async def test_other_agents_have_pods_of_their_own(client: Client, cluster: Clus
     assert len(other.inventory().gpus) == 3
 
 
-async def test_who_labels_a_pod_like_ours_elsewhere_has_not_made_it_ours(
-    cluster: Cluster, fake: FakeKubernetes
-) -> None:
-    await cluster.launch(make("left/0"))
-    copy = {"labels": dict(fake.pods()[POD]["metadata"]["labels"], **{"io.penstock.id": "c9"})}
-    fake.add_pod("strange", namespace="other", labels=copy["labels"])
-    fake.add_node("third")
-    await until(lambda: "3 machines" in cluster.inventory().os)
-    assert [state.id for state in cluster.states()] == ["c1"]
+async def test_who_labels_a_pod_like_ours_elsewhere_has_not_made_it_ours(client: Client, fake: FakeKubernetes) -> None:
+    await client.create("/api/v1/namespaces/other/pods", pods.manifest(make("left/0"), RULES, "left"))
+    fake.add_pod("bare", namespace="penstock", labels={"io.penstock.node": "k8s1", "io.penstock.id": "c2"})
+    cluster = make_cluster(client)
+    await cluster.rebuild()
+    assert cluster.states() == []
+    assert len(cluster.inventory().gpus) == 3
 
 
 async def test_what_comes_and_goes_changes_the_inventory(cluster: Cluster, fake: FakeKubernetes) -> None:

@@ -100,6 +100,7 @@ async def _submit(
     await _check_fits(db, request, size, allowed, site.fleet)
     title, reference = await _image(db, request, project)
     await user_policies.check(db, caller.id, _extra(len(names), request.size, size))
+    await _check_unmoved(db, caller)
     sandbox, rules = await sandboxes.for_session(db, project.id, reference)
     mounted = mounts(request, site.settings)
     priority = PRIORITY[kind] if request.priority is None else request.priority
@@ -219,6 +220,17 @@ async def _image(db: AsyncSession, request: SessionRequest, project: Project) ->
     if await images.is_of_others(db, reference, [project.id]):
         raise images.unknown(reference)
     return request.image, reference
+
+
+async def _check_unmoved(db: AsyncSession, caller: Identity) -> None:
+    """Refuse who has been moved to another domain since the request began: its rights were read before.
+
+    The user's row is held by now, so that whoever moves the user from here on sees the sessions.
+    """
+    if await repository.domain_of(db, caller.id) != caller.domain:
+        raise ConflictError(
+            f"{caller.name} has been moved to another domain meanwhile", where="project", cure="submit it again"
+        )
 
 
 async def _check_names(db: AsyncSession, project: Project, names: Sequence[str]) -> None:

@@ -82,7 +82,7 @@ def make(settings: Settings, parts: Parts) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # first: Docker may take longer to tell its containers than systemd waits for a sign of life
-        alive = asyncio.create_task(Watchdog(parts.is_stuck).run())
+        alive = asyncio.create_task(Watchdog(parts.is_stuck, settings.notify_socket, settings.watchdog_usec).run())
         # a container that was created before this agent ended is started by the next line
         parts.begin()
         await supervisor.rebuild()

@@ -14,6 +14,7 @@ from appliance.gpu.share import MAX_GPUS
 from reservoir.errors import InputError, Problem
 
 PREFIX = "PENSTOCK_AGENT_"
+_OF_SYSTEMD = ("NOTIFY_SOCKET", "WATCHDOG_USEC")
 _CURES = {
     "kubernetes_ca": "write the PEM file of the cluster's authority there",
     "kubernetes_token": "write the token of the agent's service account there",
@@ -50,6 +51,9 @@ def _range(value: Any) -> Any:
 
 class Settings(BaseModel):
     """Settings of one agent; each field is the variable `PENSTOCK_AGENT_<FIELD>`.
+
+    Only `notify_socket` and `watchdog_usec` are named as systemd names them: where it takes signs of life, and after
+    how many microseconds without one it ends the agent (0: never).
 
     `allowed` lists the common names of the client certificates that may call the agent, `edge_names` those that may
     reach the ports of sessions (none: the same ones). `mount_roots` lists the folders below which a session's mounts
@@ -100,6 +104,8 @@ class Settings(BaseModel):
     enforcement: Annotated[tuple[Enforcement, ...], BeforeValidator(_names), Field(min_length=1)] = tuple(Enforcement)
     gpu_compute: Compute = Compute.STRICT
     gpu_period_ms: int = Field(default=200, ge=20, le=2000)
+    notify_socket: str = ""
+    watchdog_usec: int = Field(default=0, ge=0)
     gpu_slack_mib: int = Field(default=512, ge=0)
     gpu_folder: Path = Path("/run/penstock/gpu")
     gpu_library: Path = Path("/usr/lib/penstock/libpenstock-gpu.so")
@@ -142,6 +148,7 @@ class Settings(BaseModel):
 def load(environ: Mapping[str, str] = os.environ) -> Settings:
     """Return the settings; raises one InputError that names every variable that is missing or wrong."""
     given = {key.removeprefix(PREFIX).lower(): value for key, value in environ.items() if key.startswith(PREFIX)}
+    given |= {key.lower(): environ[key] for key in _OF_SYSTEMD if key in environ}
     try:
         settings = Settings.model_validate(given)
     except ValidationError as error:

@@ -6,9 +6,8 @@ The protocol is that of sd_notify(3): a datagram to the socket that systemd name
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import structlog
 
@@ -31,13 +30,14 @@ class Watchdog:
     def __init__(
         self,
         is_stuck: Callable[[], bool],
-        environment: Mapping[str, str] = os.environ,
+        address: str,
+        limit_usec: int,
         tell: Callable[[str, bytes], None] = notify,
     ) -> None:
-        """Prepare; `environment` is what systemd gave this process, and `tell` sends it a message."""
+        """Prepare: systemd listens at `address` and waits for so many microseconds; `tell` sends it a message."""
         self._is_stuck = is_stuck
-        self._address = environment.get("NOTIFY_SOCKET", "")
-        self._every_s = int(environment.get("WATCHDOG_USEC", "0")) / 1e6 / _OFTEN
+        self._address = address
+        self._every_s = limit_usec / 1e6 / _OFTEN
         self._tell = tell
 
     async def run(self) -> None:

@@ -58,6 +58,12 @@ def test_how_gpu_shares_are_held(environment: dict[str, str]) -> None:
     assert (settings.gpu_compute, settings.accelerators) == ("fair", ("nvidia", "other"))
 
 
+def test_systemd_says_where_and_how_often_it_wants_signs_of_life(environment: dict[str, str]) -> None:
+    assert (load(environment).notify_socket, load(environment).watchdog_usec) == ("", 0)
+    settings = load(environment | {"NOTIFY_SOCKET": "/run/systemd/notify", "WATCHDOG_USEC": "30000000"})
+    assert (settings.notify_socket, settings.watchdog_usec) == ("/run/systemd/notify", 30_000_000)
+
+
 def test_an_agent_may_stand_for_a_cluster(environment: dict[str, str], tmp_path: Path) -> None:
     assert load(environment).kubernetes_api == ""
     cluster = {

@@ -11,7 +11,7 @@ from appliance.agent.watchdog import Watchdog
 
 pytestmark = pytest.mark.anyio
 
-ASKED = {"NOTIFY_SOCKET": "/run/systemd/notify", "WATCHDOG_USEC": "40000"}
+ASKED = ("/run/systemd/notify", 40_000)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def told() -> Told:
 
 async def test_signs_come_more_often_than_they_are_asked_for(told: Told) -> None:
     loop = asyncio.get_running_loop()
-    task = asyncio.create_task(Watchdog(lambda: False, ASKED, told).run())
+    task = asyncio.create_task(Watchdog(lambda: False, *ASKED, told).run())
     await told.next()
     begun = loop.time()
     for _ in range(4):
@@ -59,7 +59,7 @@ async def test_signs_come_more_often_than_they_are_asked_for(told: Told) -> None
 
 async def test_what_is_stuck_gives_no_sign(told: Told) -> None:
     with capture_logs() as lines:
-        task = asyncio.create_task(Watchdog(lambda: True, ASKED, told).run())
+        task = asyncio.create_task(Watchdog(lambda: True, *ASKED, told).run())
         await asyncio.sleep(0.05)
         task.cancel()
     assert told.messages == []
@@ -69,7 +69,7 @@ async def test_what_is_stuck_gives_no_sign(told: Told) -> None:
 async def test_a_sign_that_is_not_taken_is_not_the_last(told: Told) -> None:
     told.error = OSError("refused")
     with capture_logs() as lines:
-        task = asyncio.create_task(Watchdog(lambda: False, ASKED, told).run())
+        task = asyncio.create_task(Watchdog(lambda: False, *ASKED, told).run())
         await told.next()
         told.error = None
         await told.next()
@@ -78,8 +78,8 @@ async def test_a_sign_that_is_not_taken_is_not_the_last(told: Told) -> None:
     assert lines[0]["reason"] == "refused"
 
 
-@pytest.mark.parametrize("environment", [{}, {"NOTIFY_SOCKET": "/x"}, {"WATCHDOG_USEC": "40000"}], ids=str)
-async def test_where_systemd_does_not_ask_nothing_is_told(told: Told, environment: dict[str, str]) -> None:
+@pytest.mark.parametrize(("address", "limit_usec"), [("", 0), ("/x", 0), ("", 40_000)])
+async def test_where_systemd_does_not_ask_nothing_is_told(told: Told, address: str, limit_usec: int) -> None:
     async with asyncio.timeout(5):
-        await Watchdog(lambda: False, environment, told).run()
+        await Watchdog(lambda: False, address, limit_usec, told).run()
     assert told.messages == []

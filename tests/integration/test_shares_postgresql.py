@@ -74,5 +74,5 @@ async def test_use_is_written_once_and_shown_in_steps(cluster: Cluster) -> None:
     assert max(point["memory_mib"] for point in series["points"]) == 1099
     assert {point["busy_permille"] for point in series["points"]} == {500}
     cluster.manager._rules._tidied = float("-inf")
-    await cluster.manager._rules._forget_use(now() + timedelta(days=30))
+    await cluster.manager._rules._forget_old(now() + timedelta(days=30))
     assert (await ok(cluster.admin.get(f"{V1}/sessions/a/use", params=query)))["series"] == []

@@ -7,6 +7,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,11 @@ from typing import Any
 import docker
 import pytest
 
-from appliance.agent import gang
+from appliance import process
+from appliance.agent import containers, gang
+from appliance.agent.containers import Limits
+from appliance.agent.engine import Engine
+from appliance.agent.gangs import Gangs
 from appliance.agent.protocol import ContainerSpec, ContainerStatus, GangNetwork
 from tests.integration.agent.calls import launch as launched
 from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_agent
@@ -155,6 +160,13 @@ def test_an_agent_that_was_killed_between_making_and_starting_goes_on(
     assert not left(engine)
 
 
+class Other(Engine):
+    """Another node's Docker Engine, as its agent sees it."""
+
+    def __init__(self, client: docker.DockerClient) -> None:
+        self._api = client.api
+
+
 class OtherNode:
     """Another node: a network namespace beside this machine, with an end of the VXLAN as an agent makes it."""
 
@@ -236,6 +248,57 @@ def test_a_container_reaches_one_on_another_node_and_is_reached_from_there(
     assert not left(engine)
 
 
+@pytest.fixture
+def other_engine(other_node: OtherNode, tmp_path: Path, engine: docker.DockerClient, image: str) -> Iterator[Path]:
+    """The socket of the other node's own Docker Engine, which has the image."""
+    socket = tmp_path / "docker.sock"
+    command = ["nsenter", f"--net=/run/netns/{other_node.name}", "dockerd", "--host", f"unix://{socket}"]
+    command += ["--data-root", str(tmp_path / "data"), "--exec-root", str(tmp_path / "exec")]
+    command += ["--pidfile", str(tmp_path / "pid"), "--storage-driver", "vfs"]
+    with (tmp_path / "dockerd.log").open("wb") as log:
+        daemon = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + 60
+        while not socket.exists() or not _answers(socket):
+            assert daemon.poll() is None, (tmp_path / "dockerd.log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        with closing(docker.DockerClient(base_url=f"unix://{socket}")) as client:
+            client.images.load(b"".join(engine.images.get(image).save(named=True)))
+            yield socket
+            for container in client.containers.list(all=True):
+                container.remove(force=True)
+    finally:
+        daemon.terminate()
+        daemon.wait(30)
+
+
+@pytest.mark.usefixtures("no_networks")
+def test_containers_of_two_nodes_with_engines_of_their_own_reach_each_other_by_name(
+    other_node: OtherNode, other_engine: Path, reachable_agent: Agent, engine: docker.DockerClient, spec: Make
+) -> None:
+    here = spec(command=["sh", "-c"], args=ANSWERS, network=network(0, peers=(OtherNode.there,)))
+    there = spec(command=["sh", "-c"], args=ANSWERS, network=network(1, peers=(OtherNode.here,)))
+    launch(reachable_agent, here)
+    with closing(docker.DockerClient(base_url=f"unix://{other_engine}")) as client:
+        node = Other(client)
+        keeper = Gangs(
+            node, OtherNode.there, lambda command: process.run(("ip", "netns", "exec", other_node.name, *command))
+        )
+        client.api.create_container(**containers.creation(there, limits=Limits(memlock=1 << 16)))
+        keeper.join(there.id, there.network)
+        client.api.start(containers.name_of(there.id))
+        soon(lambda: asked(engine, here, "train-1"), "train-1")
+        assert asked(client, there, "train-0") == "train-0"
+        assert other_node.run("iptables", "-w", "-t", "raw", "-S").count(f"--dport {gang.VXLAN_PORT} ") == 1
+        client.containers.get(containers.name_of(there.id)).remove(force=True)
+        keeper.leave(there.id)
+        assert not node.networks()
+        assert "psx-" not in other_node.run("ip", "link")
+    remove(reachable_agent, here)
+    assert not left(engine)
+
+
 @pytest.mark.usefixtures("no_networks")
 def test_large_data_fit_on_the_way_to_another_node(
     other_node: OtherNode, reachable_agent: Agent, engine: docker.DockerClient, spec: Make
@@ -258,6 +321,14 @@ def test_a_program_in_a_container_cannot_write_into_the_networks_of_others(
     send = f"/bin/busybox timeout 1 /bin/busybox tftp -g -r x -l /dev/null {OtherNode.there} {gang.VXLAN_PORT}"
     inside(engine, one, "sh", "-c", send)
     assert _dropped() > before
+
+
+def _answers(socket: Path) -> bool:
+    try:
+        with closing(docker.DockerClient(base_url=f"unix://{socket}")) as client:
+            return bool(client.ping())
+    except docker.errors.DockerException:
+        return False
 
 
 def _dropped() -> int:

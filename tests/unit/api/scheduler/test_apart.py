@@ -61,19 +61,19 @@ def test_containers_of_one_session_lie_where_they_can_meet() -> None:
 
 def test_nobody_is_taken_back_for_containers_that_could_not_meet() -> None:
     there = tuple(runs(work(f"a{at}", "a", at=at), on("k8s", *[0] * at, 1)) for at in range(4))
-    taken = (runs(work("busy", "a", 2), on("worker", 1, 1)),)
+    taken = (runs(work("busy", "b", 2, preemptible=False), on("worker", 1, 1)),)
     quotas = (project("a", 2), project("b", 4))
     nodes = (CLUSTER, node("worker", 2))
     found = decide(Snapshot(1000, nodes, quotas, there + taken, (work("gang", "b", 1, containers=2),)))
-    assert {reclaim.victim for reclaim in found.reclaims} == {"busy"}
+    assert found.reclaims == ()
 
 
 def test_what_is_taken_back_is_on_one_machine() -> None:
-    """`b` is owed two GPUs together: one of each machine would not help."""
-    there = tuple(runs(work(f"a{at}", "a", at=at), on("k8s", *[0] * at, 1)) for at in range(4))
+    """`b` is owed two GPUs together: the two sessions that began last are on two machines, and would not help."""
+    there = tuple(runs(work(f"a{at}", "a", at=at), on("k8s", *[0] * place, 1)) for at, place in enumerate((0, 2, 1, 3)))
     quotas = (project("a", 2), project("b", 2))
     found = decide(Snapshot(1000, (CLUSTER,), quotas, there, (work("pair", "b", 2),)))
-    assert {reclaim.victim for reclaim in found.reclaims} in ({"a0", "a1"}, {"a2", "a3"})
+    assert {reclaim.victim for reclaim in found.reclaims} in ({"a0", "a2"}, {"a1", "a3"})
 
 
 @settings(max_examples=60, deadline=None)

@@ -67,6 +67,9 @@ class FakeEngine:
         self.streams += 1
         return self.stream
 
+    def inspect(self, identity: str) -> Mapping[str, Any]:
+        return {}
+
     def inspect_all(self) -> list[Mapping[str, Any]]:
         return []
 

@@ -138,7 +138,9 @@ class Limits:
         if not project.own and project.wanted:
             left = project.surplus - project.taken
             if self._pool.last_may_pass:
-                left += next(project.milli[at] for at in reversed(range(project.through)) if project.open[at])
+                # who passes the line may be taken already
+                next_largest = next(project.milli[at] for at in reversed(range(project.through)) if project.open[at])
+                left += max(project.largest[-1], next_largest)
             project.most = max(0, min(project.wanted, left))
         self.most += project.most
 

@@ -125,7 +125,7 @@ class Session(Base):
     mounts: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
     local_image: Mapped[bool] = mapped_column(default=False, server_default="0")
     sandbox: Mapped[str] = mapped_column(String(20), default="", server_default=text("''"))
-    sandbox_rules: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list, server_default=text("'[]'"))
+    sandbox_rules: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     denied: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     created_by_cli: Mapped[bool] = mapped_column(default=False, server_default="0")
     state: Mapped[State] = mapped_column(_state, default=State.PENDING)

@@ -68,8 +68,11 @@ def upgrade() -> None:
     op.create_index(op.f("ix_denials_last_at"), "denials", ["last_at"])
     with op.batch_alter_table("sessions", schema=None) as batch_op:
         batch_op.add_column(sa.Column("sandbox", sa.String(length=20), server_default=sa.text("''"), nullable=False))
-        batch_op.add_column(sa.Column("sandbox_rules", sa.JSON(), server_default=sa.text("'[]'"), nullable=False))
+        batch_op.add_column(sa.Column("sandbox_rules", sa.JSON(), nullable=True))
         batch_op.add_column(sa.Column("denied", sa.BigInteger(), server_default="0", nullable=False))
+    op.execute("UPDATE sessions SET sandbox_rules = '[]'")
+    with op.batch_alter_table("sessions", schema=None) as batch_op:
+        batch_op.alter_column("sandbox_rules", existing_type=sa.JSON(), nullable=False)
 
 
 def downgrade() -> None:

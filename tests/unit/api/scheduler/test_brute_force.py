@@ -123,6 +123,22 @@ def test_quota_is_taken_back_with_the_smallest_set(
     judge(snapshot, new, {item.name: held(running, projects)[item.name] - item.quota_milli for item in projects}, True)
 
 
+def test_who_passes_the_line_may_be_the_first_that_the_search_takes() -> None:
+    """`big` alone passes the line; of what can go beside it the search comes to what is of no use first."""
+    running = (
+        runs(work("big", "b", 1.8), on("n0", 1, 0.8)),
+        runs(work("no-use", "b", 0.4), on("n0", 0, 0, 0, 0.4)),
+        runs(work("stays", "c", 0.5, preemptible=False), on("n0", 0, 0, 0, 0.5)),
+        runs(work("whole", "b"), on("n0", 0, 0, 1)),
+    )
+    projects = project("a", 3), project("b", 1.9), project("c", 0.5)
+    new = work("new", "a", 3, 100)
+    snapshot = Snapshot(HELD, cluster_of(1), projects, running, (new,))
+    beyond = {item.name: held(running, projects)[item.name] - item.quota_milli for item in projects}
+    judge(snapshot, new, beyond, True)
+    assert {reclaim.victim for reclaim in decide(snapshot).reclaims} == {"big", "whole"}
+
+
 @settings(max_examples=100, deadline=None)
 @given(count=st.integers(1, 3), rows=others_of, milli=shares_of, weights=st.tuples(*[st.integers(1, 4)] * 3))
 def test_a_fair_share_is_taken_back_with_the_smallest_set(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,8 +76,10 @@ def test_limits_follow_every_step(pool: Pool, found: list[Running], data: st.Dat
         assert limits.owed() == pool.owed(victims)
         assert limits.would_be_owed() == pool.owed([*victims, *(pool_of[place] for place in allowed)])
         assert limits.most <= sum(pool_of[place].workload.total_milli for place in allowed)
-        if not pool.last_may_pass:
-            assert limits.most >= max((pool_of[place].workload.total_milli for place in allowed), default=0)
+        rest = [pool_of[place] for place in allowed]
+        sets = (each for count in range(len(rest) + 1) for each in combinations(rest, count))
+        possible = (each for each in sets if allows(pool, [*victims, *each]))
+        assert limits.most >= max(sum(one.workload.total_milli for one in each) for each in possible)
 
 
 @given(pools(), st.lists(st.tuples(*[st.integers(0, 3)] * 4), max_size=12), st.integers(0, 12))

@@ -18,8 +18,7 @@ def rules(*made: dict[str, Any]) -> list[SandboxRule]:
 
 
 def spec(sandbox: Sandbox | None) -> ContainerSpec:
-    names = {"session_id": "s1", "session_name": "a", "project": "p", "user": "u", "image": "i"}
-    return ContainerSpec(id="c1", sandbox=sandbox, **names)
+    return ContainerSpec(id="c1", session_id="s1", session_name="a", project="p", user="u", image="i", sandbox=sandbox)
 
 
 def test_the_first_rule_that_fits_says_what_happens() -> None:

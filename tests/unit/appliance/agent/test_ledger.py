@@ -18,9 +18,9 @@ def test_calls_of_one_kind_are_one_series_that_grows() -> None:
     for second in range(3):
         ledger.note(attempt(second, pid=second + 1))
     ledger.note(attempt(9, process="bash"))
-    first, second = ledger.untold()
+    first, other = ledger.untold()
     assert (first.count, first.pid, first.first_at, first.last_at) == (3, 3, START, START + timedelta(seconds=2))
-    assert (second.process, second.count) == ("bash", 1)
+    assert (other.process, other.count) == ("bash", 1)
 
 
 def test_a_series_is_told_again_only_when_it_has_grown() -> None:

@@ -104,14 +104,17 @@ def _written(rules: Iterable[SandboxRule]) -> list[dict[str, Any]]:
 
 async def _give(db: AsyncSession, sandbox: Sandbox, request: SandboxRequest | SandboxChange) -> None:
     """Give a sandbox to projects, to images and to the site; raises ConflictError where these have another one."""
-    if request.projects is not None:
-        sandbox.projects = await projects.named(db, request.projects, "projects")
-    if request.images is not None:
-        found = [await images.resolve(db, wanted) for wanted in request.images]
-        sandbox.images = list({image.id: image for image in found}.values())
-    if request.site_wide is not None:
-        sandbox.site_wide = request.site_wide
-    for other in await repository.every(db):
+    # what is set must not go to the database before it is compared: there it would be a conflict without a name
+    with db.no_autoflush:
+        if request.projects is not None:
+            sandbox.projects = await projects.named(db, request.projects, "projects")
+        if request.images is not None:
+            found = [await images.resolve(db, wanted) for wanted in request.images]
+            sandbox.images = list({image.id: image for image in found}.values())
+        if request.site_wide is not None:
+            sandbox.site_wide = request.site_wide
+        others = await repository.every(db)
+    for other in others:
         if other is sandbox:
             continue
         taken = [

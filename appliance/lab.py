@@ -18,7 +18,7 @@ from typing import Any
 
 from appliance import lab_node, process
 from appliance.inventory import aliases
-from appliance.site import ExternalStorage, NfsStorage, Node, Role, Site, lab_network
+from appliance.site import ExternalStorage, NfsStorage, Node, Role, Site
 from reservoir import bundle as bundles
 from reservoir.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
 from reservoir.images import archive
@@ -63,6 +63,25 @@ class Status:
         return asdict(self)
 
 
+def subnet_of(site: Site) -> IPv4Network:
+    """Return the /24 network that holds every node; raises InputError where the nodes do not share one."""
+    network = IPv4Network(f"{site.nodes[0].address}/24", strict=False)
+    for index, node in enumerate(site.nodes):
+        if node.address not in network:
+            raise InputError(
+                f"{node.address} is outside of {network}, the network of the first node",
+                where=f"nodes[{index}].address",
+                cure="give all nodes of a lab one /24",
+            )
+        if node.address in (network.network_address, network.broadcast_address, network.network_address + 1):
+            raise InputError(
+                f"{node.address} is reserved in {network}",
+                where=f"nodes[{index}].address",
+                cure="use an address from .2 to .254",
+            )
+    return network
+
+
 def up(site: Site, *, images: Mapping[str, str], bundle: Path | None, tell: Tell) -> None:
     """Start the network and the nodes of a lab, and give the reservoir node its keys to the others.
 
@@ -70,7 +89,7 @@ def up(site: Site, *, images: Mapping[str, str], bundle: Path | None, tell: Tell
     where something else is in the way, and UnavailableError where Docker is not there, the disk is too full, a node
     does not boot, or a node has a way out.
     """
-    subnet = lab_network(site)
+    subnet = subnet_of(site)
     _check_ssh(site)
     _check_engine()
     present = _present(site)
@@ -174,7 +193,7 @@ def status(site: Site, folder: Path) -> Status:
     ca = folder / "ca.crt"
     return Status(
         name=site.name,
-        network=str(lab_network(site)),
+        network=str(subnet_of(site)),
         nodes=[
             NodeStatus(
                 node.name,

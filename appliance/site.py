@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -232,25 +232,6 @@ def load(document: Document) -> Site:
     if problems:
         raise InputError.of(problems)
     return site
-
-
-def lab_network(site: Site) -> IPv4Network:
-    """Return the /24 network that holds every node; raises InputError where the nodes do not share one."""
-    network = IPv4Network(f"{site.nodes[0].address}/24", strict=False)
-    for index, node in enumerate(site.nodes):
-        if node.address not in network:
-            raise InputError(
-                f"{node.address} is outside of {network}, the network of the first node",
-                where=f"nodes[{index}].address",
-                cure="give all nodes of a lab one /24",
-            )
-        if node.address in (network.network_address, network.broadcast_address, network.network_address + 1):
-            raise InputError(
-                f"{node.address} is reserved in {network}",
-                where=f"nodes[{index}].address",
-                cure="use an address from .2 to .254",
-            )
-    return network
 
 
 def _duplicates(site: Site) -> Iterator[Finding]:

@@ -323,3 +323,15 @@ class TestNodeImage:
             NotFoundError, match=r"holds no image penstock/lab-node of bookworm.*list penstock/lab-node"
         ):
             lab.node_image(bundle, "bookworm", lambda _: None)
+
+
+def test_a_lab_needs_one_network_of_256_addresses() -> None:
+    assert str(lab.subnet_of(site())) == "10.71.8.0/24"
+    for address, reason in (
+        ("10.71.9.3", "outside of 10.71.8.0/24"),
+        ("10.71.8.1", "reserved"),
+        ("10.71.8.255", "reserved"),
+    ):
+        with pytest.raises(InputError, match=reason) as caught:
+            lab.subnet_of(site(EXAMPLE.replace("10.71.8.11", address)))
+        assert caught.value.problems[0].where == "nodes[1].address"

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from appliance.site import Role, Site, lab_network, load, worker_path
+from appliance.site import Role, Site, load, worker_path
 from reservoir.document import parse
 from reservoir.errors import InputError
 
@@ -344,18 +344,6 @@ def test_sessions_use_the_first_storage_that_workers_have() -> None:
     found = site(text)
     assert [worker_path(storage) for storage in found.storage] == [None, "/mnt/penstock"]
     assert found.session_volume_root == "/mnt/penstock"
-
-
-def test_a_lab_needs_one_network_of_256_addresses() -> None:
-    assert str(lab_network(site(GOOD))) == "10.0.0.0/24"
-    for address, reason in (
-        ("10.0.1.3", "outside of 10.0.0.0/24"),
-        ("10.0.0.1", "reserved"),
-        ("10.0.0.255", "reserved"),
-    ):
-        with pytest.raises(InputError, match=reason) as caught:
-            lab_network(site(GOOD.replace("10.0.0.3", address)))
-        assert caught.value.problems[0].where == "nodes[1].address"
 
 
 def test_a_storage_server_exports_each_folder_once() -> None:

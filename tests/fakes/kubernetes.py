@@ -63,6 +63,7 @@ class FakeKubernetes:
         self._history: list[tuple[int, str, str, Object]] = []
         self._version = 1
         self._oldest = 0
+        self._restored = 0
         self._watchers: set[asyncio.Queue[None]] = set()
 
     def add_node(
@@ -147,6 +148,12 @@ class FakeKubernetes:
         self._history, self._oldest = [], self._version
         self._wake()
 
+    def restore(self) -> None:
+        """Come back from a copy: watches end, and versions that were told are of a time that has never been."""
+        self._history, self._oldest, self._version = [], 0, 1
+        self._restored += 1
+        self._wake()
+
     async def handle(self, request: httpx.Request) -> httpx.Response:
         """Answer a request."""
         if self.away:
@@ -217,8 +224,15 @@ class FakeKubernetes:
         until = asyncio.get_running_loop().time() + float(query["timeoutSeconds"])
         queue: asyncio.Queue[None] = asyncio.Queue()
         self._watchers.add(queue)
+        restored = self._restored
         try:
+            if since > self._version:
+                words = f"Too large resource version: {since}, current: {self._version}"
+                yield _line("ERROR", RefusedError(504, "Timeout", words).body)
+                return
             while (left := until - asyncio.get_running_loop().time()) > 0 and not self.away:
+                if restored != self._restored:
+                    return
                 if since < self._oldest:
                     gone = RefusedError(410, "Expired", f"too old resource version: {since} ({self._oldest})")
                     yield _line("ERROR", gone.body)

@@ -68,15 +68,20 @@ class Mirror(Generic[T]):
 
     async def run(self) -> None:
         """Follow all changes, for ever; a cluster that is away is waited out."""
+        failed = False
         while True:
             try:
                 if not self._version:
                     await self.load()
                 await self._watch()
+                failed = False
             except GoneError:
                 self._version = ""
             except PenstockError as error:
                 log.warning("the cluster cannot be watched; pods go on", path=self._path, reason=str(error))
+                # a cluster that was restored may never again take the version that it told before
+                self._version = "" if failed else self._version
+                failed = True
                 await asyncio.sleep(_PAUSE_S)
             except Exception as error:
                 # whatever it was: without this task no pod's end would be noticed any more
@@ -113,8 +118,15 @@ class Mirror(Generic[T]):
         self._changed()
 
     def _take(self, item: Object) -> None:
-        kept = self._keep(item)
+        uid = item["metadata"]["uid"]
+        try:
+            kept = self._keep(item)
+        except (PenstockError, AttributeError, KeyError, TypeError, ValueError) as error:
+            # the others count all the same
+            name = item["metadata"].get("name")
+            log.warning("an object of the cluster cannot be read", path=self._path, name=name, reason=repr(error))
+            kept = None
         if kept is None:
-            self.items.pop(item["metadata"]["uid"], None)
+            self.items.pop(uid, None)
         else:
-            self.items[item["metadata"]["uid"]] = kept
+            self.items[uid] = kept

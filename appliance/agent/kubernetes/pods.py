@@ -100,9 +100,9 @@ def manifest(spec: ContainerSpec, rules: Rules, machine: str) -> dict[str, Any]:
         "image": spec.image,
         "imagePullPolicy": "Never" if spec.pull is Pull.NEVER else "IfNotPresent",
         # both sides mean the same: a command of our own also drops the image's arguments
-        **({"command": spec.command} if spec.command is not None else {}),
-        **({"args": spec.args} if spec.args else {}),
-        "env": [{"name": name, "value": value} for name, value in sorted(_environment(spec).items())],
+        **({"command": _literal(spec.command)} if spec.command is not None else {}),
+        **({"args": _literal(spec.args)} if spec.args else {}),
+        "env": [{"name": name, "value": _escaped(value)} for name, value in sorted(_environment(spec).items())],
         "ports": [{"containerPort": port} for port in spec.ports],
         "resources": {"limits": amount, "requests": amount},
         "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}, *(mounted for _, mounted in volumes)],  # noqa: S108
@@ -311,6 +311,15 @@ def _environment(spec: ContainerSpec) -> Mapping[str, str]:
     # whom the cluster gives GPUs, it tells them; an image for GPUs would take all where it is told nothing
     hidden = {} if spec.gpus else {_VISIBLE: "void"}
     return {**cores.threads(spec.cpu_milli), **theirs, **ours, **hidden}
+
+
+def _literal(words: Iterable[str]) -> list[str]:
+    return [_escaped(word) for word in words]
+
+
+def _escaped(text: str) -> str:
+    # a cluster puts variables in the place of $(NAME), and one $ in the place of two
+    return text.replace("$", "$$")
 
 
 def _placing(rules: Rules, machine: str) -> dict[str, Any]:

@@ -73,12 +73,24 @@ async def test_a_watch_that_ends_by_itself_goes_on(
     await until(lambda: names(mirror) == ["left", "middle", "right"])
 
 
-async def test_an_object_that_cannot_be_read_does_not_end_the_copy(mirror: Mirror[str], fake: FakeKubernetes) -> None:
+async def test_an_object_that_cannot_be_read_hides_no_other(mirror: Mirror[str], fake: FakeKubernetes) -> None:
     fake.change_node("left", lambda node: node["metadata"].update(labels=None))
-    await asyncio.sleep(0.1)
+    await until(lambda: names(mirror) == ["right"])
+    await mirror.load()
+    assert names(mirror) == ["right"]
     fake.change_node("left", lambda node: node["metadata"].update(labels={}))
     fake.add_node("middle")
     await until(lambda: names(mirror) == ["left", "middle", "right"])
+
+
+async def test_a_version_that_the_cluster_takes_no_longer_is_asked_for_anew(
+    mirror: Mirror[str], fake: FakeKubernetes
+) -> None:
+    fake.add_node("middle")
+    await until(lambda: names(mirror) == ["left", "middle", "right"])
+    fake.restore()
+    fake.remove_node("left")
+    await until(lambda: names(mirror) == ["middle", "right"])
 
 
 async def test_what_the_watch_told_already_is_newer_than_an_answer(mirror: Mirror[str], client: Client) -> None:

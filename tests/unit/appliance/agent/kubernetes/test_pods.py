@@ -71,6 +71,14 @@ def test_a_command_replaces_that_of_the_image(changes: dict[str, Any], expected:
     assert (made.get("command"), made.get("args")) == expected
 
 
+def test_words_reach_the_container_as_they_were_written() -> None:
+    """Of `$$` a cluster leaves one, and in the place of `$(NAME)` it puts a variable; a shell means something else."""
+    made = container(command=["sh", "-c", "echo $$ $(HOME)"], args=["$1"], environment={"PROMPT": "$(USER)$ "})
+    assert made["command"] == ["sh", "-c", "echo $$$$ $$(HOME)"]
+    assert made["args"] == ["$$1"]
+    assert {"name": "PROMPT", "value": "$$(USER)$$ "} in made["env"]
+
+
 @pytest.mark.parametrize(("pull", "policy"), [(Pull.MISSING, "IfNotPresent"), (Pull.NEVER, "Never")])
 def test_images_are_pulled_where_they_are_missing_or_never(pull: Pull, policy: str) -> None:
     assert container(pull=pull)["imagePullPolicy"] == policy

@@ -123,7 +123,7 @@ def _download(plan: _Plan) -> None:
     note = _counter("download", sum(artifact.size for artifact in missing.values()), plan.progress)
     if others:
         indexes = wheels.machine_indexes()
-        addresses = [*indexes.addresses, *plan.wanted.addresses, *rpm_source.addresses()]
+        addresses = [*indexes.addresses, *plan.wanted.addresses, *rpm_source.addresses(plan.wanted.targets)]
         with fetch.client(indexes.certificates, addresses) as http:
             _in_parallel(others, lambda a: fetch.fetch(http, cache, a.origin, sha256=a.sha256, size=a.size, note=note))
     for target in plan.wanted.targets:

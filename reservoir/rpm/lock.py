@@ -34,7 +34,7 @@ def resolve(scope: Scope) -> Resolved:
         (stream, scope.where(f"rpm.{name}.modules")) for name, group in groups.items() for stream in group.modules
     ]
     repositories = source.of_target(scope)
-    addresses = [repository.url for repository in repositories]
+    addresses = [repository.address for repository in repositories]
     with fetch.client(wheels.machine_indexes().certificates, addresses) as http:
         solver, offered = _read(scope, repositories, http)
         active = modules.enable(offered, wanted)

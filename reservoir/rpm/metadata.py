@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 
 import httpx
 
-from reservoir import credentials, fetch, files, openpgp
+from reservoir import fetch, files, openpgp
 from reservoir.cache import Cache, pieces, room_on
 from reservoir.errors import IntegrityError, UnavailableError
 from reservoir.rpm.createrepo import createrepo_c
@@ -76,7 +76,7 @@ def read(
     if repository.signed:
         _check_signature(http, repository, url, index)
     entries = _entries(index, url)
-    seen = cache.root / "rpm" / f"{hashlib.sha256(credentials.public(repository.url).encode()).hexdigest()}.xml"
+    seen = cache.root / "rpm" / f"{hashlib.sha256(repository.url.encode()).hexdigest()}.xml"
     if seen.is_file() and not may_be_older:
         _check_age(entries, _entries(seen.read_bytes(), str(seen)), repository, url)
     found = {}

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from configparser import ConfigParser
-from configparser import Error as SyntaxFault
+from collections.abc import Iterable, Iterator, Mapping
+from configparser import ConfigParser, MissingSectionHeaderError, ParsingError
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from pysequoia import Cert
 
-from reservoir import openpgp
+from reservoir import credentials, openpgp
 from reservoir.errors import InputError, UnavailableError
 from reservoir.manifest import Source, Target
 from reservoir.scope import Scope
@@ -23,12 +22,20 @@ YES = ("1", "true", "yes", "on")
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository below `url`, whose packages one of `keys` signed; `signed` says that its metadata must be, too."""
+    """A repository below `address`, whose packages one of `keys` signed; `signed` says that its metadata must be, too.
+
+    `address` has the user and password that the repository asks for, if any; `url` is the same without them.
+    """
 
     name: str
-    url: str
+    address: str
     keys: tuple[Cert, ...]
     signed: bool
+
+    @property
+    def url(self) -> str:
+        """Return the address as it may be told."""
+        return credentials.public(self.address)
 
 
 def of_target(scope: Scope, system: Path = Path("/")) -> list[Repository]:
@@ -38,7 +45,7 @@ def of_target(scope: Scope, system: Path = Path("/")) -> list[Repository]:
     """
     found = [_of_manifest(source, scope) for source in scope.manifest.target_sources(scope.target)]
     if scope.target.asks_machine:
-        machine = list(_of_machine(system, scope.target))
+        machine = [_of_section(*section, system) for section in _sections(system, scope.target)]
         if not machine:
             raise UnavailableError(
                 f"this machine has no package source for the RPM target {scope.target.name}",
@@ -49,12 +56,18 @@ def of_target(scope: Scope, system: Path = Path("/")) -> list[Repository]:
     return found
 
 
-def addresses(system: Path = Path("/")) -> list[str]:
-    """Return the addresses in this machine's `.repo` files, with the users and passwords that they may carry."""
-    found = []
-    for path in sorted((system / "etc/yum.repos.d").glob("*.repo")):
-        found += re.findall(r"https?://[^\s,]+", path.read_text())
-    return found
+def addresses(targets: Iterable[Target], system: Path = Path("/")) -> list[str]:
+    """Return the addresses of this machine's repositories for those of the targets that ask it for RPM packages.
+
+    They have the users and passwords that the repositories ask for. Raises InputError where a file cannot be read.
+    """
+    return [
+        _address(urls[0], values)
+        for target in targets
+        if target.os == "rpm" and target.asks_machine
+        for _, values, _ in _sections(system, target)
+        if (urls := _words(values, "baseurl"))
+    ]
 
 
 def _of_manifest(source: Source, scope: Scope) -> Repository:
@@ -64,8 +77,11 @@ def _of_manifest(source: Source, scope: Scope) -> Repository:
     return Repository(source.name, f"{source.url.rstrip('/')}/", tuple(keys), not source.unsigned_metadata)
 
 
-def _of_machine(system: Path, target: Target) -> Iterator[Repository]:
-    """Yield the enabled repositories of this machine, with the target's words for release and architecture."""
+def _sections(system: Path, target: Target) -> Iterator[tuple[str, Mapping[str, str], str]]:
+    """Yield the enabled repositories of this machine as (name, values, where they stand).
+
+    The values have the target's words for release and architecture.
+    """
     words = {
         path.name: path.read_text().strip()
         for folder in ("etc/yum/vars", "etc/dnf/vars")
@@ -76,18 +92,19 @@ def _of_machine(system: Path, target: Target) -> Iterator[Repository]:
         config = ConfigParser(interpolation=None, strict=False)
         try:
             config.read_string(path.read_text())
-        except SyntaxFault as error:
-            raise InputError(f"cannot be read: {error.message}", where=str(path), cure="mend the file") from error
+        except ParsingError as error:
+            # the parser would show the line, and a password may stand in it
+            number = error.lineno if isinstance(error, MissingSectionHeaderError) else error.errors[0][0]
+            raise InputError(f"line {number} cannot be read", where=str(path), cure="mend the file") from error
         for name in config.sections():
             values = {key: _filled(value, words) for key, value in config[name].items()}
             if values.get("enabled", "1").lower() in YES:
-                yield _of_file(name, values, f"{path}: {name}", system)
+                yield name, values, f"{path}: {name}"
 
 
-def _of_file(name: str, values: Mapping[str, str], where: str, system: Path) -> Repository:
+def _of_section(name: str, values: Mapping[str, str], where: str, system: Path) -> Repository:
     """Return the repository of one section of a `.repo` file."""
-    urls = values.get("baseurl", "").replace(",", " ").split()
-    files = values.get("gpgkey", "").replace(",", " ").split()
+    urls, files = _words(values, "baseurl"), _words(values, "gpgkey")
     if not urls:
         raise InputError("it names no baseurl, and lists of mirrors are not read", where=where, cure="add a baseurl")
     if not files or not all(file.startswith("file:") for file in files):
@@ -99,7 +116,22 @@ def _of_file(name: str, values: Mapping[str, str], where: str, system: Path) -> 
     keys: list[Cert] = []
     for file in files:
         keys += _keys(system / unquote(urlsplit(file).path).lstrip("/"), where)
-    return Repository(name, f"{urls[0].rstrip('/')}/", tuple(keys), values.get("repo_gpgcheck", "0").lower() in YES)
+    address = f"{_address(urls[0], values).rstrip('/')}/"
+    return Repository(name, address, tuple(keys), values.get("repo_gpgcheck", "0").lower() in YES)
+
+
+def _words(values: Mapping[str, str], key: str) -> list[str]:
+    return values.get(key, "").replace(",", " ").split()
+
+
+def _address(url: str, values: Mapping[str, str]) -> str:
+    """Return the address with the section's own user and password, which go before those that it carries itself."""
+    user = values.get("username", "")
+    if not user:
+        return url
+    parts = urlsplit(credentials.public(url))
+    login = f"{quote(user, safe='')}:{quote(values.get('password', ''), safe='')}"
+    return parts._replace(netloc=f"{login}@{parts.netloc}").geturl()
 
 
 def _filled(value: str, words: Mapping[str, str]) -> str:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import functools
 import hashlib
-import http.server
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,36 +12,9 @@ import yaml
 
 from reservoir import signing
 from tests.integration.reservoir.conftest import penstock
+from tests.integration.reservoir.guarded import PASSWORD, WRITTEN, guarded, telling
 from tests.integration.reservoir.repository import Repository
 from tests.unit.reservoir.parts import wheel
-
-USER, PASSWORD = "ada", "open@sesame"
-WRITTEN = "ada:open%40sesame"
-EXPECTED = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-
-
-class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves a folder to those who know the password."""
-
-    def do_HEAD(self) -> None:
-        if self._known():
-            super().do_HEAD()
-
-    def do_GET(self) -> None:
-        if self._known():
-            super().do_GET()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-    def _known(self) -> bool:
-        if self.headers.get("Authorization") == EXPECTED:
-            return True
-        self.send_response(401)
-        self.send_header("WWW-Authenticate", 'Basic realm="packages"')
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-        return False
 
 
 @pytest.fixture
@@ -61,13 +30,8 @@ def port(tmp_path: Path) -> Iterator[int]:
     repository.write()
     (tmp_path / "vendor.asc").write_bytes(repository.key_file.read_bytes())
     (folder / "notes.txt").write_text("notes")
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server.server_port
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with guarded(folder) as number:
+        yield number
 
 
 def manifest(folder: Path, port: int, login: str) -> Path:
@@ -105,17 +69,6 @@ def environment(folder: Path, port: int, login: str) -> dict[str, str]:
         "PIP_EXTRA_INDEX_URL": "",
         "SOURCE_DATE_EPOCH": "1700000000",
     }
-
-
-def telling(*folders: Path) -> list[str]:
-    """Return the files that others may read and that hold the password, however it is written."""
-    words = (PASSWORD.encode(), b"open%40sesame", EXPECTED.removeprefix("Basic ").encode())
-    return [
-        str(path)
-        for folder in folders
-        for path in (folder.rglob("*") if folder.is_dir() else [folder])
-        if path.is_file() and path.stat().st_mode & 0o077 and any(word in path.read_bytes() for word in words)
-    ]
 
 
 def test_a_bundle_is_built_and_neither_it_nor_its_lock_tells_the_password(tmp_path: Path, port: int) -> None:

@@ -20,6 +20,7 @@ from reservoir.errors import InputError, IntegrityError, UnavailableError
 from reservoir.model import Lock
 from reservoir.settings import Settings
 from tests.integration.reservoir.conftest import penstock
+from tests.integration.reservoir.guarded import WRITTEN, guarded, telling
 from tests.integration.reservoir.rpms import PORT, Dnf, Package, Upstream, Vendor, call
 from tests.unit.reservoir.parts import flip_bit
 
@@ -352,6 +353,20 @@ def test_a_source_may_be_on_a_server(source: Upstream, workshop: Workshop, serve
     remove_signature(source)
     with pytest.raises(IntegrityError, match=r"the metadata of vendor is not signed.*404"):
         workshop.lock()
+
+
+def test_a_source_may_ask_for_a_user_and_a_password_that_nobody_is_told(source: Upstream, workshop: Workshop) -> None:
+    with guarded(source.folder) as port:
+        workshop.source["url"] = f"http://ada:wrong%40sesame@127.0.0.1:{port}"
+        with pytest.raises(UnavailableError, match="401") as caught:
+            workshop.lock()
+        assert "sesame" not in str(caught.value)
+        workshop.source["url"] = f"http://{WRITTEN}@127.0.0.1:{port}"
+        locked = workshop.lock()
+        built = workshop.build()
+    origins = {a.name: a.origin for a in locked.of_kind("rpm")}
+    assert origins["tool"] == f"http://127.0.0.1:{port}/Packages/tool-1.0-1.noarch.rpm"
+    assert telling(workshop.lock_path, built.folder, workshop.settings.cache) == []
 
 
 def test_a_package_must_be_signed_by_a_key_of_its_own_source(

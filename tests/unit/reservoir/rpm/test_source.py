@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from reservoir import openpgp, reading
+from reservoir import credentials, openpgp, reading
 from reservoir.cache import Cache
 from reservoir.errors import InputError, UnavailableError
 from reservoir.progress import silent
-from reservoir.rpm.source import of_target
+from reservoir.rpm.source import addresses, of_target
 from reservoir.scope import Scope
 
 MANIFEST = """\
@@ -70,6 +70,49 @@ def test_the_machines_own_repositories_get_the_targets_release_and_architecture(
     assert repository.signed
     (system / "vendor.asc").write_bytes((system / "etc/pki/key").read_bytes())
     assert [found.name for found in of_target(scope(system, "vendor, machine"), system)] == ["vendor", "base"]
+
+
+def ask(system: Path, lines: str) -> None:
+    """Let the machine's repository ask for a user and a password, as its file says."""
+    path = system / "etc/yum.repos.d/base.repo"
+    path.write_text(path.read_text().replace("[off]", f"{lines}\n[off]"))
+
+
+LOGIN = "username=ada lovelace\npassword=a%b@c:/d"
+
+
+def test_a_repository_is_asked_with_the_user_and_the_password_of_its_file(system: Path) -> None:
+    ask(system, LOGIN)
+    wanted = scope(system, "")
+    (repository,) = of_target(wanted, system)
+    assert repository.url == "https://mirror.example/pub/rocky/9.4/aarch64/os/"
+    for known in ([repository.address], addresses(wanted.manifest.targets, system)):
+        (found,) = credentials.logins(known)
+        assert (found.user, found.password) == ("ada lovelace", "a%b@c:/d")
+        assert credentials.login([found], repository.url)
+
+
+def test_a_user_in_the_file_goes_before_one_in_the_address(system: Path) -> None:
+    path = system / "etc/yum.repos.d/base.repo"
+    path.write_text(path.read_text().replace("https://mirror", "https://bob:other@mirror", 1))
+    (found,) = credentials.logins(addresses(scope(system, "").manifest.targets, system))
+    assert found.user == "bob"
+    ask(system, LOGIN)
+    (found,) = credentials.logins(addresses(scope(system, "").manifest.targets, system))
+    assert found.user == "ada lovelace"
+
+
+def test_this_machines_passwords_are_left_alone_where_no_target_asks_it(system: Path) -> None:
+    ask(system, LOGIN)
+    assert addresses(scope(system, "vendor").manifest.targets, system) == []
+
+
+@pytest.mark.parametrize("lines", ["a line of secret words", "[broken\nsecret"])
+def test_a_file_that_cannot_be_read_is_told_without_its_words(system: Path, lines: str) -> None:
+    ask(system, lines)
+    with pytest.raises(InputError, match=r"base\.repo: line \d+ cannot be read") as caught:
+        of_target(scope(system, ""), system)
+    assert "secret" not in str(caught.value)
 
 
 def test_a_machine_without_repositories_is_told_to_name_a_source(tmp_path: Path) -> None:

@@ -150,11 +150,18 @@ class Cluster:
                 task.cancel()
 
     async def rebuild(self) -> None:
-        """Learn what the cluster has and runs; raises PenstockError where it does not answer."""
+        """Learn what the cluster has and runs, and take back what an agent before left without a machine.
+
+        Raises PenstockError where the cluster does not answer.
+        """
         told = await self._client.get(VERSION)
         self._base = self._base.model_copy(update={"engine_version": f"Kubernetes {told['gitVersion']}"})
         await self._nodes.load()
         await self._pods.load()
+        for pod in self._own():
+            # nobody waits for it any more, and the cluster would give it a machine some day
+            if not pods.is_placed(pod):
+                await self.remove(pods.id_of(pod), 0)
         await self._doors.follow(self._own())
         self._measure()
 
@@ -291,9 +298,13 @@ class Cluster:
         while True:
             await self._touched.wait()
             self._touched.clear()
-            # whoever learns that a pod runs learns its ports too
-            await self._doors.follow(self._own())
-            self._measure()
+            try:
+                # whoever learns that a pod runs learns its ports too
+                await self._doors.follow(self._own())
+                self._measure()
+            except Exception as error:
+                # whatever it was: without this task the control API would be told what was for ever
+                log.exception("what the cluster says cannot be summed up", reason=str(error))
             async with self._moved:
                 self._moved.notify_all()
             await asyncio.sleep(_GATHER_S)

@@ -63,6 +63,7 @@ class Images:
                 "restartPolicy": "Never",
                 "automountServiceAccountToken": False,
                 "containers": [container],
+                **({"nodeSelector": dict(self._rules.machines)} if self._rules.machines else {}),
             },
         }
 

@@ -109,18 +109,40 @@ async def test_the_reason_of_the_clusters_scheduler_is_told(client: Client, fake
 
 
 async def test_a_pod_that_is_still_without_a_machine_is_no_container_yet(
-    client: Client, cluster: Cluster, fake: FakeKubernetes
+    cluster: Cluster, fake: FakeKubernetes
 ) -> None:
     """Else the control API would take it for begun, and not ask for it again when it is taken back."""
     fake.schedules = False
     launch = asyncio.create_task(cluster.launch(make("left/0")))
     await until(fake.pods)
-    another = make_cluster(client)
-    await another.rebuild()
-    assert another.states() == []
+    assert cluster.states() == []
     fake.schedules = True
     fake.add_node("other")
     assert (await launch).id == "c1"
+
+
+async def test_what_an_agent_left_without_a_machine_when_it_ended_is_taken_back(
+    client: Client, cluster: Cluster, fake: FakeKubernetes
+) -> None:
+    await cluster.launch(make("left/0"))
+    fake.schedules = False
+    await client.create(client.pods, pods.manifest(make("left/1", id="c2"), RULES, "left"))
+    after = make_cluster(client)
+    await after.rebuild()
+    assert [state.id for state in after.states()] == ["c1"]
+    assert list(fake.pods()) == ["penstock-c1"]
+
+
+async def test_what_cannot_be_summed_up_once_is_summed_up_the_next_time(
+    cluster: Cluster, fake: FakeKubernetes, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(gate, "open", None)
+        await cluster.launch(make("left/0", ports=[80]))
+        await asyncio.sleep(0.5)
+    fake.add_node("middle", gpus=1)
+    await until(lambda: len(cluster.inventory().gpus) == 5)
+    assert cluster.states()[0].ports == {80: 50080}
 
 
 async def test_the_quota_of_the_namespace_may_pass(cluster: Cluster, fake: FakeKubernetes) -> None:

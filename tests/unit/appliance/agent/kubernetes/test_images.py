@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from appliance.agent.kubernetes.client import Client
@@ -37,3 +39,9 @@ async def test_an_image_that_cannot_be_pulled_is_told_once(client: Client, fake:
     fake.missing.clear()
     await images.ask("nothing")
     assert (await images.ask("nothing")).status is ImageStatus.READY
+
+
+async def test_an_image_is_pulled_by_a_machine_that_may_be_used(client: Client, fake: FakeKubernetes) -> None:
+    await Images(client, dataclasses.replace(RULES, machines={"pool": "a"})).ask("python")
+    [pod] = fake.pods().values()
+    assert pod["spec"]["nodeSelector"] == {"pool": "a"}

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from pydantic import ValidationError
 
 from appliance import syscalls
 from appliance.agent import notify
@@ -126,11 +125,12 @@ class Gatekeeper:
             connection.settimeout(_HELLO_S)
             descriptors: list[int] = []
             try:
-                state, descriptors = _hello(connection)
+                state = _hello(connection, descriptors)
                 confinement = Confinement.model_validate_json(state["metadata"])
                 descriptor = descriptors[state["fds"].index("seccompFd")]
-            except (OSError, ValueError, KeyError, IndexError, ValidationError) as error:
+            except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
                 log.warning("a sandbox cannot be listened to", reason=str(error))
+                # a filter whose descriptor stays open has a listener, and its processes would wait for ever
                 for opened in descriptors:
                     os.close(opened)
                 return
@@ -188,17 +188,19 @@ class Gatekeeper:
         os.close(gate.descriptor)
 
 
-def _hello(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Return the container's state that its runtime sends, and the descriptors that come with it."""
-    data, descriptors, _, _ = socket.recv_fds(connection, _HELLO_BYTES, 8)
+def _hello(connection: socket.socket, descriptors: list[int]) -> dict[str, Any]:
+    """Return the container's state that its runtime sends, and add the descriptors that come with it.
+
+    Raises OSError, and ValueError where the word ends in the middle.
+    """
+    data, received, _, _ = socket.recv_fds(connection, _HELLO_BYTES, 8)
+    descriptors += received
     while True:
-        with contextlib.suppress(json.JSONDecodeError):
+        with contextlib.suppress(json.JSONDecodeError, UnicodeDecodeError):
             state: dict[str, Any] = json.loads(data)
-            return state, list(descriptors)
+            return state
         more = connection.recv(_HELLO_BYTES)
         if not more or len(data) > _HELLO_BYTES:
-            for opened in descriptors:
-                os.close(opened)
             raise ValueError("the runtime's word ends in the middle")
         data += more
 

@@ -60,6 +60,7 @@ class Gangs:
         if network is None:
             return
         with self._lock:
+            self._check_free(network)
             self._members[identity] = network
             self._ensure(network)
             self._networks.connect(identity, gang.name_of(network.number), str(network.address))
@@ -77,9 +78,10 @@ class Gangs:
         A container that only is known is on its way to Docker.
         """
         with self._lock:
-            known = {identity: network for identity, network in self._members.items() if is_known(identity)}
             networks = {containers.state_of(each).id: containers.network_of(each) for each in found}
-            self._members = known | {identity: network for identity, network in networks.items() if network}
+            members = self._members | {identity: network for identity, network in networks.items() if network}
+            # one that has been removed since Docker told of it would keep its network for ever
+            self._members = {identity: network for identity, network in members.items() if is_known(identity)}
             self._sweep()
             try:
                 self._protect()
@@ -87,6 +89,16 @@ class Gangs:
                     self._ensure(network)
             except PenstockError as error:
                 log.warning("networks between containers are not as they must be", reason=str(error))
+
+    def _check_free(self, network: GangNetwork) -> None:
+        """Refuse a number that containers of another session have here, such as of one whose launch came late."""
+        others = (other for other in self._members.values() if other.number == network.number)
+        if any(other.hosts != network.hosts for other in others):
+            raise ConflictError(
+                f"containers of another session are on network {network.number}",
+                where="network",
+                cure="remove them first",
+            )
 
     def _wanted(self) -> dict[int, GangNetwork]:
         return {network.number: network for network in self._members.values()}
@@ -144,8 +156,8 @@ class Gangs:
 
     def _protect(self) -> None:
         """Keep sessions from speaking VXLAN themselves."""
-        rule = gang.guard(self._networks.default_bridge())
-        try:
-            self._run(("iptables", "-w", "-t", "raw", "-C", *rule))
-        except ProcessError:
-            self._run(("iptables", "-w", "-t", "raw", "-I", *rule))
+        for rule in gang.guards(self._networks.default_bridge()):
+            try:
+                self._run(("iptables", "-w", "-t", "raw", "-C", *rule))
+            except ProcessError:
+                self._run(("iptables", "-w", "-t", "raw", "-I", *rule))

@@ -290,7 +290,7 @@ def test_containers_of_two_nodes_with_engines_of_their_own_reach_each_other_by_n
         client.api.start(containers.name_of(there.id))
         soon(lambda: asked(engine, here, "train-1"), "train-1")
         assert asked(client, there, "train-0") == "train-0"
-        assert other_node.run("iptables", "-w", "-t", "raw", "-S").count(f"--dport {gang.VXLAN_PORT} ") == 1
+        assert other_node.run("iptables", "-w", "-t", "raw", "-S").count(f"--dport {gang.VXLAN_PORT} ") == 2
         client.containers.get(containers.name_of(there.id)).remove(force=True)
         keeper.leave(there.id)
         assert not node.networks()
@@ -321,6 +321,25 @@ def test_a_program_in_a_container_cannot_write_into_the_networks_of_others(
     send = f"/bin/busybox timeout 1 /bin/busybox tftp -g -r x -l /dev/null {OtherNode.there} {gang.VXLAN_PORT}"
     inside(engine, one, "sh", "-c", send)
     assert _dropped() > before
+
+
+@pytest.mark.usefixtures("other_node", "no_networks")
+def test_nor_can_it_by_the_bridge_of_its_own_session(
+    reachable_agent: Agent, engine: docker.DockerClient, spec: Make
+) -> None:
+    one = spec(network=network(0))
+    launch(reachable_agent, one)
+    bridge = Path("/sys/class/net", gang.bridge_of(network(0).number), "address").read_text().strip()
+    pid = engine.containers.get(f"penstock-{one.id}").attrs["State"]["Pid"]
+    # what a program does that writes packets itself: they go to the node's hardware address on the bridge
+    there = ("nsenter", f"--net=/proc/{pid}/ns/net", "ip")
+    run(*there, "route", "add", OtherNode.here, "dev", gang.INTERFACE)
+    run(*there, "neigh", "add", OtherNode.here, "lladdr", bridge, "dev", gang.INTERFACE)
+    before = _dropped()
+    send = f"/bin/busybox timeout 1 /bin/busybox tftp -g -r x -l /dev/null {OtherNode.here} {gang.VXLAN_PORT}"
+    inside(engine, one, "sh", "-c", send)
+    assert _dropped() > before
+    remove(reachable_agent, one)
 
 
 def _answers(socket: Path) -> bool:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from appliance.agent import containers, gang
 from appliance.agent.gangs import Gangs
 from appliance.agent.protocol import ContainerSpec, GangNetwork
-from reservoir.errors import InputError, PenstockError, UnavailableError
+from reservoir.errors import ConflictError, InputError, PenstockError, UnavailableError
 from tests.fakes.node_networks import NodeNetworks, gangs
 
 SUBNET = IPv4Network("100.96.0.32/27")
@@ -90,12 +90,13 @@ def test_joining_again_changes_nothing(node: NodeNetworks, keeper: Gangs) -> Non
     for _ in range(2):
         keeper.join("c0", network(peers=("192.0.2.2",)))
     assert node.sends_to["psx-7"] == ["192.0.2.2"]
-    assert len(node.rules) == 1
+    assert len(node.rules) == len(set(node.rules))
 
 
 def test_containers_cannot_speak_vxlan_themselves(node: NodeNetworks, keeper: Gangs) -> None:
     keeper.recover([], lambda _: True)
-    assert node.rules == [("PREROUTING", "-i", "docker0", "-p", "udp", "--dport", "4789", "-j", "DROP")]
+    dropped = ("-p", "udp", "--dport", "4789", "-j", "DROP")
+    assert node.rules == [("PREROUTING", "-i", bridge, *dropped) for bridge in ("docker0", "psg-+")]
 
 
 def test_the_network_is_taken_down_after_the_last_container_of_the_node(node: NodeNetworks, keeper: Gangs) -> None:
@@ -138,6 +139,26 @@ def test_a_container_on_its_way_to_docker_keeps_its_network(node: NodeNetworks, 
     assert node.docker
     keeper.recover([], lambda _: False)
     assert not node.docker
+
+
+def test_a_container_that_went_while_docker_told_of_it_keeps_no_network(node: NodeNetworks, keeper: Gangs) -> None:
+    keeper.join("c0", network())
+    keeper.leave("c0")
+    keeper.recover([inspection("c0", network())], lambda _: False)
+    assert not node.docker
+    keeper.join("c1", network(hosts={"other-0": HOSTS["train-0"]}, name="other-0"))
+    keeper.leave("c1")
+    assert not node.docker
+
+
+def test_two_sessions_never_meet_on_one_network(node: NodeNetworks, keeper: Gangs) -> None:
+    keeper.join("late", network(hosts={"late-0": HOSTS["train-0"]}, name="late-0"))
+    with pytest.raises(ConflictError, match="another session"):
+        keeper.join("c0", network(1))
+    assert node.connected.keys() == {"late"}
+    keeper.leave("late")
+    keeper.join("c0", network(1))
+    assert node.connected["c0"] == ("penstock-gang-7", "100.96.0.35")
 
 
 def test_what_a_session_before_left_of_the_same_number_makes_way(node: NodeNetworks) -> None:

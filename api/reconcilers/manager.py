@@ -132,7 +132,8 @@ class Manager:
         `begin` gives the transactions of a leader, in which alone places are given away.
         """
         await self._rules.apply()
-        await resizes.take_room(self._database, begin)
+        if self.loop.kept is not None:
+            await resizes.take_room(self._database, self.loop.kept, begin)
         await self.loop.run(begin)
         async with self._database.reading() as db:
             waiting = await upkeep.in_operation(db)

@@ -17,16 +17,17 @@ from reservoir.errors import NotFoundError, PenstockError
 log = structlog.get_logger()
 
 
-async def take_room(database: Database, begin: Begin | None = None) -> None:
+async def take_room(database: Database, kept: resizing.Kept, begin: Begin | None = None) -> None:
     """Take the room for shares that are to be raised; only between decisions of the scheduler, which knows it then.
 
-    `begin` gives the transactions of a leader, in which alone room is given away.
+    `kept` are the places that the last decision keeps for sessions that wait; `begin` gives the transactions of a
+    leader, in which alone room is given away.
     """
     async with database.reading() as db:
         if not any((session.resize_milli or 0) > session.gpu_milli for session in await resizing.resizing(db)):
             return
     async with (begin or database.transaction)() as db:
-        for session in await resizing.take_room(db):
+        for session in await resizing.take_room(db, kept):
             log.info("share raised", session=session.name, project=session.project.name)
 
 

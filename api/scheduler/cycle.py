@@ -98,7 +98,8 @@ class Cycle:
                 self._serve(workload)
             explained = waits.explain(self.cluster, self.waiting, self.kept_for.values())
         lines = (waits.line(item, explained) if isinstance(item, waits.Waiting) else item for item in self.log)
-        return Decision(self.placed, tuple(self.reclaims), explained, tuple(lines))
+        kept = {id_: places for id_, (_, places) in self.kept_for.items()}
+        return Decision(self.placed, tuple(self.reclaims), explained, tuple(lines), kept)
 
     def _claims(self) -> list[Claim]:
         """Return what each project has and asks for; what can never run asks for nothing."""

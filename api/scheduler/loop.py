@@ -24,7 +24,7 @@ from api.projects import service as projects
 from api.projects.models import Project
 from api.scheduler.decide import decide
 from api.scheduler.planner import Planner
-from api.scheduler.snapshot import Decision, ProjectState, Rules, Running, Snapshot, Within, Workload
+from api.scheduler.snapshot import Decision, Placement, ProjectState, Rules, Running, Snapshot, Within, Workload
 from api.sessions import networks, scheduling
 from api.sessions import service as sessions
 from api.sessions.models import State
@@ -75,6 +75,8 @@ class Loop:
         self._short = False
         self._said: frozenset[str] = frozenset()
         self.last: Cycle | None = None
+        self.kept: Mapping[UUID, Sequence[Placement]] | None = None
+        """The places that are kept for sessions that wait, by session; None until this process has looked."""
 
     async def run(self, begin: Begin | None = None) -> int:
         """Serve the queue once, where there is anything new to it; returns how many sessions got their places.
@@ -84,12 +86,15 @@ class Loop:
         moment = now()
         async with self._database.reading() as db:
             mark = await self._look(db, moment)
+            if mark is None:
+                self.kept = {}
             if mark is None or (mark == self._mark and micros(moment) < self._due):
                 return 0
             read = await self._read(db, moment)
         decision = await asyncio.to_thread(self._decide, read.snapshot)
         placed = await self._apply(read, decision, begin or self._database.transaction)
         self._say(decision)
+        self.kept = {UUID(id_): places for id_, places in decision.kept.items()}
         # nothing that is read says when a network is free again
         self._mark, self._due = None if self._short else mark, self._next(read.snapshot)
         self.last = Cycle(read.snapshot, decision)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import field
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -23,6 +24,7 @@ class _Decision:
     reclaims: tuple[Reclaim, ...]
     waits: dict[str, Wait]
     log: tuple[str, ...]
+    kept: dict[str, tuple[Placement, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ _SAVED = TypeAdapter(Saved)
 
 def save(snapshot: Snapshot, decision: Decision) -> str:
     """Return the document; the same cycle always gives the same text."""
-    plain = _Decision(dict(decision.placements), decision.reclaims, dict(decision.waits), decision.log)
+    waits, kept = dict(decision.waits), dict(decision.kept)
+    plain = _Decision(dict(decision.placements), decision.reclaims, waits, decision.log, kept)
     document: dict[str, Any] = _SAVED.dump_python(Saved(FORMAT, snapshot, plain), mode="json")
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
@@ -58,7 +61,7 @@ def load(text: str, where: str = "") -> tuple[Snapshot, Decision]:
         cure = "replay it with the version that saved it"
         raise InputError(f"the document has format {saved.format}, not {FORMAT}", where=where, cure=cure)
     decided = saved.decision
-    return saved.snapshot, Decision(decided.placements, decided.reclaims, decided.waits, decided.log)
+    return saved.snapshot, Decision(decided.placements, decided.reclaims, decided.waits, decided.log, decided.kept)
 
 
 def differences(saved: Decision, again: Decision) -> list[str]:

@@ -205,10 +205,12 @@ class Reclaim:
 class Decision:
     """Every workload of the queue stands in one of both: placed (one placement a container), or waiting.
 
-    `log` has one line for each decision, in the order in which they were taken, with its reason.
+    `log` has one line for each decision, in the order in which they were taken, with its reason. `kept` are the places
+    that nobody else gets, as they are promised to a workload that waits, or reserved for it.
     """
 
     placements: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
     reclaims: tuple[Reclaim, ...] = ()
     waits: Mapping[str, Wait] = field(default_factory=dict)
     log: tuple[str, ...] = ()
+    kept: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)

@@ -9,7 +9,8 @@ A change that is not done can be withdrawn: the share that the session had befor
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from uuid import UUID
 
 import structlog
@@ -20,6 +21,7 @@ from api.identity import Identity
 from api.nodes.models import NodeState
 from api.policy import Action
 from api.projects import service as projects
+from api.scheduler.snapshot import Placement
 from api.sessions import repository, service
 from api.sessions.models import Container, Session, State
 from api.settings import Settings
@@ -29,12 +31,17 @@ from api.user_policies.service import Extra
 from appliance.agent.protocol import GpuGrant, GpuShares
 from appliance.gpu.kinds import Enforcement
 from appliance.gpu.share import MILLI, check_share, format_gpus
-from reservoir.errors import ConflictError, InputError, PenstockError
+from reservoir.errors import ConflictError, InputError, PenstockError, Problem
 
 log = structlog.get_logger()
 
 RESIZE = "resize"
 FIELD = "gpu_milli"
+
+Kept = Mapping[UUID, Sequence[Placement]]
+"""Places that the scheduler keeps, by the session that waits for them."""
+
+NOTHING: Mapping[tuple[str, str], int] = MappingProxyType({})
 
 resizing = repository.resizing
 
@@ -62,12 +69,13 @@ async def ask(
     raise ConflictError(f"session {name} changes all the time", where="name", cure="try again")
 
 
-async def take_room(db: AsyncSession) -> list[Session]:
+async def take_room(db: AsyncSession, kept: Kept) -> list[Session]:
     """Take the room for shares that are to be raised; returns the sessions that have it now.
 
-    One for which there is none any more keeps what it has, and says why. Only the leader does this, between decisions
-    of the scheduler. Others give room away only to sessions that a lost node brings back, in the transaction in which
-    the node is found again: a raise waits for its nodes, and needs no lock that would stand in the way of heartbeats.
+    What is kept for sessions that still wait is no room. One for which there is none any more keeps what it has, and
+    says why. Only the leader does this, between decisions of the scheduler. Others give room away only to sessions that
+    a lost node brings back, in the transaction in which the node is found again: a raise waits for its nodes, and needs
+    no lock that would stand in the way of heartbeats.
     """
     raised = []
     for session in await resizing(db):
@@ -75,9 +83,9 @@ async def take_room(db: AsyncSession) -> list[Session]:
         if wanted is None or wanted <= session.gpu_milli or _away(session):
             continue
         try:
-            await _check_room(db, session, wanted)
+            await _check_room(db, session, wanted, await _kept_on(db, kept))
         except PenstockError as error:
-            await _keep(db, session, error.problems[0].reason)
+            await _keep(db, session, error.problems[0])
             continue
         if await service.change(db, session, gpu_milli=wanted, held_milli=session.size * wanted):
             await _reshare(db, session, wanted)
@@ -175,8 +183,19 @@ async def _check_rights(db: AsyncSession, session: Session, wanted: int) -> None
         await user_policies.check(db, session.user_id, extra)
 
 
-async def _check_room(db: AsyncSession, session: Session, wanted: int) -> None:
-    """Raise ConflictError where the quota or a GPU has no room for a larger share."""
+async def _kept_on(db: AsyncSession, kept: Kept) -> Counter[tuple[str, str]]:
+    """Return the milli-GPU that are kept for those of the sessions that still wait, by node and GPU."""
+    waiting = [id_ for id_, session in (await repository.by_ids(db, kept)).items() if session.state is State.PENDING]
+    milli: Counter[tuple[str, str]] = Counter()
+    for place in (place for id_ in waiting for place in kept[id_]):
+        milli.update({(place.node, share.uuid): share.milli for share in place.shares})
+    return milli
+
+
+async def _check_room(
+    db: AsyncSession, session: Session, wanted: int, kept: Mapping[tuple[str, str], int] = NOTHING
+) -> None:
+    """Raise ConflictError where the quota, or a GPU beside what is `kept` of it, has no room for a larger share."""
     more = wanted - session.gpu_milli
     project, extra = session.project, session.size * more
     held, fixed = await repository.held_by_project(db, project.id)
@@ -194,6 +213,13 @@ async def _check_room(db: AsyncSession, session: Session, wanted: int) -> None:
     names = {container.node_id: container.node.name for container in session.containers}
     for (node_id, uuid), parts in sorted(grown.items(), key=lambda item: item[0][1]):
         free = MILLI - used.get((node_id, uuid), 0)
+        waited_for = kept.get((names[node_id], uuid), 0)
+        if parts * more <= free and parts * more > free - waited_for:
+            raise ConflictError(
+                f"{format_gpus(waited_for)} GPU of {uuid} of {names[node_id]} is kept for sessions that wait",
+                where=FIELD,
+                cure="ask again when they run, or submit it again to let it run elsewhere",
+            )
         if parts * more > free:
             raise ConflictError(
                 f"{format_gpus(max(free, 0))} GPU is free on {uuid} of {names[node_id]}, "
@@ -213,8 +239,8 @@ def _no_quota(session: Session, held: int, extra: int, kind: str) -> ConflictErr
     )
 
 
-async def _keep(db: AsyncSession, session: Session, reason: str) -> None:
-    said = f"its share stays {format_gpus(session.gpu_milli)} GPU: {reason}"
+async def _keep(db: AsyncSession, session: Session, problem: Problem) -> None:
+    said = f"its share stays {format_gpus(session.gpu_milli)} GPU: {problem.reason}; {problem.cure}"
     await service.change(db, session, resize_milli=None, before_milli=None, reason=said, cause=RESIZE)
 
 

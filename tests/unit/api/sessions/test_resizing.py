@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import select, update
 
+from api.database import now
 from api.engine.base import UnreachableError
 from api.nodes.models import Node, NodeState
 from api.policy import Role
+from api.scheduler.loop import Loop
 from api.sessions import resizing
 from api.sessions import service as sessions
-from api.sessions.models import State
+from api.sessions.models import Session, State
 from api.usage.models import Span
 from appliance.agent.protocol import GpuGrant
 from reservoir.errors import ConflictError
@@ -106,7 +109,7 @@ async def test_an_api_that_was_killed_finishes_what_it_began(cluster: Cluster, m
     await prepare(cluster, 500)
     await resize(cluster, milli)
     async with cluster.database.transaction() as db:
-        await resizing.take_room(db)
+        await resizing.take_room(db, {})
     before = await cluster.session("a")
     key = cluster.container(before)
     gpu = cluster.engine.containers[key].gpus[0]
@@ -166,6 +169,57 @@ async def test_room_that_went_away_meanwhile(cluster: Cluster) -> None:
     assert shares == [250, 750]
     (kept,) = [item for item in [await cluster.session(name) for name in "ab"] if item["gpu_milli"] == 250]
     assert kept["reason"].startswith("its share stays 0.25 GPU: 0 GPU is free on GPU-worker1-0 of worker1")
+
+
+async def wait_for_long(cluster: Cluster, name: str) -> None:
+    """Let a session wait already for so long that places are kept for it, and the scheduler notice that."""
+    async with cluster.database.transaction() as db:
+        long_ago = now() - timedelta(days=1)
+        await db.execute(update(Session).where(Session.name == name).values(created_at=long_ago))
+    await cluster.manager.settle()
+
+
+async def test_a_raise_does_not_take_what_is_kept_for_who_waits(cluster: Cluster) -> None:
+    """`large` waits for the whole GPU: until it runs, what is free of that is for nobody else."""
+    await prepare(cluster, 250)
+    await cluster.submit("large", 1000)
+    await wait_for_long(cluster, "large")
+    await resize(cluster, 500)
+    await cluster.manager.settle()
+    session = await cluster.session("a")
+    assert (session["gpu_milli"], session["resize_milli"], told(cluster, session)) == (250, None, [250])
+    assert session["cause"] == "resize"
+    assert session["reason"] == (
+        "its share stays 0.25 GPU: 1 GPU of GPU-worker1-0 of worker1 is kept for sessions that wait; "
+        "ask again when they run, or submit it again to let it run elsewhere"
+    )
+    await ok(cluster.admin.delete(f"{V1}/sessions/large", params={"project": "team-a"}))
+    await resize(cluster, 500)
+    await cluster.manager.settle()
+    assert (await cluster.session("a"))["gpu_milli"] == 500, "nobody waits for it any more"
+
+
+async def test_a_raise_on_another_gpu_than_the_kept_one_is_granted(cluster: Cluster) -> None:
+    await prepare(cluster, 500, 600, gpus=2)
+    await cluster.submit("large", 1000)
+    await wait_for_long(cluster, "large")
+    await resize(cluster, 600, "a")
+    await resize(cluster, 700, "b")
+    await cluster.manager.settle()
+    assert [(await cluster.session(name))["gpu_milli"] for name in "ab"] == [500, 700]
+
+
+async def test_a_new_leader_raises_no_share_before_it_knows_what_is_kept(cluster: Cluster) -> None:
+    await prepare(cluster, 250)
+    await cluster.submit("large", 1000)
+    await wait_for_long(cluster, "large")
+    await resize(cluster, 500)
+    cluster.manager.loop = Loop(cluster.database, cluster.settings)
+    await cluster.manager.settle()
+    assert (await cluster.session("a"))["resize_milli"] == 500, "it has not been looked at"
+    await cluster.manager.settle()
+    session = await cluster.session("a")
+    assert (session["gpu_milli"], session["resize_milli"]) == (250, None)
 
 
 async def test_usage_counts_each_share_for_its_time(cluster: Cluster) -> None:
@@ -253,7 +307,7 @@ async def test_a_raise_waits_for_a_node_that_is_lost(cluster: Cluster) -> None:
     await resize(cluster, 750)
     async with cluster.database.transaction() as db:
         await db.execute(update(Node).values(state=NodeState.LOST))
-        assert await resizing.take_room(db) == []
+        assert await resizing.take_room(db, {}) == []
     session = await cluster.session("a")
     assert (session["gpu_milli"], session["resize_milli"], session["reason"]) == (500, 750, "")
     await cluster.heartbeat("worker1", 1)

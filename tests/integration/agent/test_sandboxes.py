@@ -302,6 +302,23 @@ def test_a_sandbox_that_cannot_be_held_keeps_its_container_from_running(
     assert not client.containers.list()
 
 
+@pytest.mark.parametrize("missing", ["runtime", "python"])
+def test_in_the_midst_of_an_upgrade_only_sandboxes_wait(agent: Agent, spec: Make, daemon: Path, missing: str) -> None:
+    runtime = daemon / "sandbox-runtime"
+    words = runtime.read_text()
+    if missing == "runtime":
+        runtime.unlink()
+    else:
+        runtime.write_text(words.replace(sys.executable, str(daemon / "no-python")))
+    try:
+        with agent.client() as http:
+            states = [launch(http, spec(sandbox=given)) for given in (None, sandbox({"calls": ["unshare"]}))]
+    finally:
+        runtime.write_text(words)
+        runtime.chmod(0o755)
+    assert [state.status for state in states] == [ContainerStatus.RUNNING, ContainerStatus.FAILED]
+
+
 def test_an_engine_without_the_runtime_is_told(
     authority: Authority, fake_api: FakeApi, tmp_path: Path, spec: Make, engine: docker.DockerClient
 ) -> None:

@@ -17,6 +17,7 @@ from api.images import references, service
 from api.images.versions import key, newest
 from api.projects import service as projects
 from api.projects.models import Project
+from appliance.agent.protocol import ImageState, ImageStatus
 from reservoir.errors import InputError
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 
@@ -190,6 +191,23 @@ def test_which_references_mean_the_same_image(wanted: str, same: bool) -> None:
     assert references.means(wanted, "registry:5000/torch:1.7", "sha256:12ab34cd") is same
 
 
+@pytest.mark.parametrize("known", ["sha256:12ab", "registry:5000/torch@sha256:12ab"])
+@pytest.mark.parametrize(
+    ("wanted", "same"),
+    [
+        ("registry:5000/torch@sha256:12ab", True),
+        ("registry:5000/torch:2.0@sha256:12ab", True),
+        ("registry:5000/torch@sha256:ffff", False),
+        ("registry:5000/other@sha256:12ab", False),
+        ("registry:5000/torch:2.0", False),
+        ("sha256:12ab", True),
+    ],
+)
+def test_a_digest_means_the_image_that_a_node_knows_by_it(wanted: str, same: bool, known: str) -> None:
+    """Nodes tell it alone, or as Kubernetes does, behind the repository."""
+    assert references.means(wanted, "registry:5000/torch:1.7", known) is same
+
+
 @pytest.mark.parametrize("written", [f"{HUB}/library/rust:latest", "library/rust", f"index.{HUB}/library/rust"])
 def test_what_may_be_left_out_of_a_reference_does_not_count(written: str) -> None:
     assert references.full(written) == references.full("rust") == "rust:latest"
@@ -231,6 +249,18 @@ async def test_another_way_to_write_a_reference_is_no_way_around(site: Site, wri
     asked = image(projects=["team-a"]) | {"reference": written}
     assert (await refused(site.alice.post(IMAGES, json=asked), 403))["where"] == "reference"
     await ok(site.cluster.admin.post(IMAGES, json=asked))
+
+
+async def test_a_digest_that_is_known_is_no_way_around_either(site: Site) -> None:
+    await site.cluster.add_node()
+    secret = image("secret", projects=["team-b"])
+    known = ImageState(reference=secret["reference"], status=ImageStatus.READY, digest="sha256:12ab")
+    site.cluster.engine.images[secret["reference"]] = known
+    await ok(site.bob.post(IMAGES, json=secret))
+    await site.cluster.manager.settle()
+    asked = image("mine", projects=["team-a"]) | {"reference": "registry:5000/secret@sha256:12ab"}
+    assert (await refused(site.alice.post(IMAGES, json=asked), 403))["where"] == "reference"
+    await ok(site.carol.post(IMAGES, json=asked))
 
 
 async def test_what_is_global_may_be_registered_by_everybody(site: Site) -> None:

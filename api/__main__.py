@@ -120,15 +120,16 @@ def replay(file: Annotated[Path, typer.Argument(help="A cycle of the scheduler t
 def list_nodes() -> None:
     """Print the nodes as the API lists them; whoever may read the database needs no password for it."""
     from api import lists
+    from api.groups import service as groups
     from api.lists import Texts
     from api.nodes.endpoints import MAX_PAGE
-    from api.nodes.listing import Filters, Listing
+    from api.nodes.listing import Filters, look, texts
 
     async def read(database: Database) -> str:
         async with database.reading() as db:
-            listing = Listing()
-            look = await listing.look(db, Filters(), limit=MAX_PAGE)
-            page = await lists.answer(look, Texts(), lambda ids: listing.texts(db, ids), None)
+            by_node = await groups.by_node(db)
+            found = await look(db, Filters(), by_node, limit=MAX_PAGE)
+            page = await lists.answer(found, Texts(), lambda ids: texts(db, ids, by_node), None)
             return bytes(page.body).decode()
 
     typer.echo(_with_database(read))

@@ -7,12 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from api import lists
-from api.access import Agent, Caller, SettingsOf, action, for_agents
+from api.access import Agent, Caller, SettingsOf, action, check_speaks_for, for_agents
 from api.database import DatabaseOf, Reading, Transaction, now
 from api.engine.base import Engine
 from api.lists import TextsOf
 from api.model import Done, NamePath, NameQuery
-from api.nodes import administration, rights
+from api.nodes import administration, listing, rights
 from api.nodes.heartbeats import Heartbeats
 from api.nodes.listing import Filters, Listing
 from api.nodes.models import NodeMode, NodeState
@@ -20,7 +20,6 @@ from api.nodes.schemas import ModeRequest, NodeView
 from api.policy import Action
 from api.reconcilers.manager import WakeAfterwards
 from appliance.agent.protocol import HEARTBEAT_PATH, Heartbeat, HeartbeatReply
-from reservoir.errors import ForbiddenError
 
 router = APIRouter(prefix="/nodes", tags=["nodes"])
 agents = APIRouter(tags=["agents"])
@@ -51,8 +50,9 @@ async def list_nodes(
     as it was is a 304 for who sends its `ETag` as `If-None-Match`.
     """
     filters = Filters(state, mode, group, await rights.within(db, caller))
-    look = await _listing.look(db, filters, limit=limit, after=after)
-    return await lists.answer(look, kept, lambda ids: _listing.texts(db, ids), if_none_match)
+    groups = await _listing.groups(db)
+    look = await listing.look(db, filters, groups, limit=limit, after=after)
+    return await lists.answer(look, kept, lambda ids: listing.texts(db, ids, groups), if_none_match)
 
 
 @router.get("/{name}")
@@ -60,7 +60,7 @@ async def list_nodes(
 async def get_node(name: NamePath, caller: Caller, db: Reading) -> NodeView:
     """Show one node."""
     await rights.check(db, name, caller, Action.NODE_READ)
-    return NodeView.model_validate(await _listing.one(db, name))
+    return NodeView.model_validate(await listing.one(db, name))
 
 
 @router.patch("/{name}/mode")
@@ -74,7 +74,7 @@ async def set_mode(
     people and ends their sessions after `drain_timeout_s`; then the node is in maintenance.
     """
     await administration.set_mode(db, name, request, caller)
-    return NodeView.model_validate(await _listing.one(db, name))
+    return NodeView.model_validate(await listing.one(db, name))
 
 
 @router.delete("/{name}")
@@ -99,12 +99,7 @@ async def end_unknown_containers(name: NamePath, caller: Caller, database: Datab
 @for_agents
 async def heartbeat(message: Heartbeat, agent: Agent, request: Request, settings: SettingsOf) -> HeartbeatReply:
     """Take an agent's heartbeat; the certificate must be that of the node it speaks of."""
-    if message.name != agent:
-        raise ForbiddenError(
-            f"the certificate of {agent} cannot speak for {message.name}",
-            where="name",
-            cure="set PENSTOCK_AGENT_NAME to the name in the certificate",
-        )
+    check_speaks_for(agent, message.name)
     heartbeats: Heartbeats = request.app.state.heartbeats
     heartbeats.receive(message, now())
     return HeartbeatReply(interval_s=settings.heartbeat_interval_s)

@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
 from api.groups import service as groups
-from api.lists import Entry, Look, said, written
+from api.lists import Entry, Look, said, server, written
 from api.nodes.models import Gpu, Node, NodeMode, NodeState
 from api.nodes.schemas import GpuView, NodeView
 from api.sessions import upkeep
@@ -37,6 +37,7 @@ _GPU_COLUMNS = [getattr(Gpu, name) for name in _GPU]
 _BEFORE_END = [name for name in NodeView.model_fields if name != "last_seen"]
 
 Row = dict[str, Any]
+Groups = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -51,44 +52,47 @@ class Filters:
 
 
 class Listing:
-    """Lists nodes; one for each process, which remembers their groups for a moment."""
+    """Remembers the groups of nodes for a moment; one for each process."""
 
     def __init__(self) -> None:
         """Start with nothing remembered."""
-        self._groups: Mapping[str, tuple[str, ...]] = {}
+        self._groups: Groups = {}
         self._read_at = float("-inf")
 
-    async def look(self, db: AsyncSession, filters: Filters, *, limit: int, after: str | None = None) -> Look:
-        """Return which nodes a page has, by name."""
-        by_node = await self._groups_of(db)
-        asked = {"after": after, "state": filters.state, "mode": filters.mode, "names": _names(filters, by_node)}
-        given = {name: value for name, value in asked.items() if value is not None}
-        statement = _statement(frozenset(given), postgresql=db.get_bind().dialect.name == "postgresql")
-        rows = (await db.execute(statement, given | {"limit": limit + 1})).all()
-        entries = [
-            Entry(id_, said and f"{said}{by_node.get(name, ())}", b',"last_seen":%b}' % to_json(last_seen))
-            for id_, name, last_seen, said in rows[:limit]
-        ]
-        return Look(entries, rows[limit - 1].name if len(rows) > limit else None, (limit,))
-
-    async def texts(self, db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, bytes]:
-        """Return nodes as the JSON of a `NodeView`, those that are there, up to `last_seen`, which is the end."""
-        rows = [row._asdict() for row in await db.execute(select(*_COLUMNS).where(among(db, Node.id, ids)))]
-        found = await _complete(db, rows, await self._groups_of(db))
-        return {row["id"]: to_json({name: row[name] for name in _BEFORE_END})[:-1] for row in found}
-
-    async def one(self, db: AsyncSession, name: str) -> Row:
-        """Return one node; raises NotFoundError."""
-        row = (await db.execute(select(*_COLUMNS).where(Node.name == name))).one_or_none()
-        if row is None:
-            raise NotFoundError(f"there is no node {name}", where="name", cure="list the nodes")
-        (found,) = await _complete(db, [dict(row._mapping)], await groups.by_node(db))
-        return found
-
-    async def _groups_of(self, db: AsyncSession) -> Mapping[str, tuple[str, ...]]:
+    async def groups(self, db: AsyncSession) -> Groups:
+        """Return the groups of every node that is in any. One page is made with the same ones from first to last."""
         if self._read_at + GROUPS_S < time.monotonic():
             self._groups, self._read_at = await groups.by_node(db), time.monotonic()
         return self._groups
+
+
+async def look(db: AsyncSession, filters: Filters, by_node: Groups, *, limit: int, after: str | None = None) -> Look:
+    """Return which nodes a page has, by name."""
+    asked = {"after": after, "state": filters.state, "mode": filters.mode, "names": _names(filters, by_node)}
+    given = {name: value for name, value in asked.items() if value is not None}
+    statement = _statement(frozenset(given), postgresql=db.get_bind().dialect.name == "postgresql")
+    rows = (await db.execute(statement, given | {"limit": limit + 1})).all()
+    entries = [
+        Entry(id_, mark and f"{mark}{by_node.get(name, ())}", b',"last_seen":%b}' % to_json(last_seen))
+        for id_, name, last_seen, mark in rows[:limit]
+    ]
+    return Look(entries, rows[limit - 1].name if len(rows) > limit else None, (limit,))
+
+
+async def texts(db: AsyncSession, ids: Collection[UUID], by_node: Groups) -> dict[UUID, bytes]:
+    """Return nodes as the JSON of a `NodeView`, those that are there, up to `last_seen`, which is the end."""
+    rows = [row._asdict() for row in await db.execute(select(*_COLUMNS).where(among(db, Node.id, ids)))]
+    found = await _complete(db, rows, by_node)
+    return {row["id"]: to_json({name: row[name] for name in _BEFORE_END})[:-1] for row in found}
+
+
+async def one(db: AsyncSession, name: str) -> Row:
+    """Return one node; raises NotFoundError."""
+    row = (await db.execute(select(*_COLUMNS).where(Node.name == name))).one_or_none()
+    if row is None:
+        raise NotFoundError(f"there is no node {name}", where="name", cure="list the nodes")
+    (found,) = await _complete(db, [dict(row._mapping)], await groups.by_node(db))
+    return found
 
 
 @cache
@@ -122,7 +126,7 @@ def _with_marks(query: Select[Any]) -> Select[Any]:
     of_places = places.group_by(Container.node_id).subquery("of_places")
     joined = page.outerjoin(of_gpus, of_gpus.c.node_id == page.c.id)
     joined = joined.outerjoin(of_places, of_places.c.node_id == page.c.id)
-    mark = said(page.c.described, of_gpus.c.said, of_places.c.said).label("mark")
+    mark = said(server(), page.c.described, of_gpus.c.said, of_places.c.said).label("mark")
     return select(page.c.id, page.c.name, page.c.last_seen, mark).select_from(joined).order_by(page.c.name)
 
 

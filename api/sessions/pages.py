@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Integer, Row, Select, and_, bindparam, nul
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.identity import Identity, Reach
-from api.lists import Entry, Look, said, written, written_by
+from api.lists import Entry, Look, said, server, written, written_by
 from api.nodes.models import Gpu, Node
 from api.policy import Action
 from api.projects.models import Project
@@ -95,6 +95,7 @@ def _with_marks(query: Select[Any]) -> Select[Any]:
     )
     services = select(said(*written(Service))).select_from(Service.__table__)
     mark = said(
+        server(),
         page.c.written,
         places.where(_containers.session_id == page.c.id).scalar_subquery(),
         services.where(_services.session_id == page.c.id).scalar_subquery(),

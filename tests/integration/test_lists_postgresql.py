@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
-from sqlalchemy import update
+from sqlalchemy import text, update
 
 from api.nodes import endpoints
 from api.nodes.listing import Listing
@@ -17,7 +18,7 @@ from api.nodes.models import Node
 from api.nodes.schemas import NodeView
 from api.sessions.models import Container
 from api.sessions.views import SessionView
-from tests.integration.api_postgresql import new_database
+from tests.integration.api_postgresql import as_server_user, new_database, programs, running_server
 from tests.unit.api.conftest import V1, Cluster, ok, running_cluster
 from tests.unit.api.nodes.test_listing import *  # noqa: F403
 from tests.unit.api.sessions.conftest import body
@@ -98,6 +99,45 @@ async def test_a_list_of_sessions_follows_every_change(cluster: Cluster) -> None
         lambda: end(cluster, session),
     ]
     await follows(cluster, "sessions", changes)
+
+
+async def test_what_two_early_transactions_write_last_is_seen(cluster: Cluster) -> None:
+    """One row's number falls by what the other's rises."""
+    await cluster.add_node("worker1", 2)
+    await cluster.add_image()
+    await cluster.add_project("team-a", 4000)
+    await ok(cluster.admin.post(f"{V1}/sessions", json=body("one", gpu_milli=500, size=2)))
+    await cluster.manager.settle()
+    async with AsyncExitStack() as stack:
+        begun = [await stack.enter_async_context(cluster.database.engine.connect()) for _ in range(4)]
+        numbers = [int((await each.execute(text("SELECT pg_current_xact_id()::text"))).scalar_one()) for each in begun]
+        assert numbers[0] + numbers[3] == numbers[1] + numbers[2]
+        tags = set()
+        for warning, by in (("before", (0, 3)), ("after", (1, 2))):
+            for rank, number in enumerate(by):
+                change = update(Container).where(Container.rank == rank).values(warning=warning)
+                await begun[number].execute(change)
+                await begun[number].commit()
+            answer = await cluster.admin.get(f"{V1}/sessions")
+            tags.add(answer.headers["ETag"])
+            assert [held["warning"] for held in answer.json()[0]["containers"]] == [warning, warning]
+    assert len(tags) == 2
+
+
+async def test_what_another_server_tells_is_not_taken_for_what_was() -> None:
+    """A server that was started from a copy gives the same numbers to other transactions."""
+    with running_server() as folder:
+        async with running_cluster(new_database(folder)) as cluster:
+            await cluster.add_image()
+            await cluster.add_project("team-a", 4000)
+            await cluster.add_node("worker1", 2)
+            await ok(cluster.admin.post(f"{V1}/sessions", json=body("one", gpu_milli=500)))
+            paths = [f"{V1}/sessions", f"{V1}/nodes"]
+            before = [(await cluster.admin.get(path)).headers["ETag"] for path in paths]
+            assert before == [(await cluster.admin.get(path)).headers["ETag"] for path in paths]
+            as_server_user(programs() / "pg_ctl", "-D", folder / "data", "-w", "-m", "fast", "restart")
+            after = [(await cluster.admin.get(path)).headers["ETag"] for path in paths]
+            assert {*before}.isdisjoint(after)
 
 
 async def test_what_is_as_it_was_still_says_what_follows(cluster: Cluster) -> None:

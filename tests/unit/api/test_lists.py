@@ -74,6 +74,14 @@ async def test_a_page_that_is_as_it_was_is_not_put_together() -> None:
     assert len(table.asked) == 1
 
 
+@pytest.mark.parametrize("held", ["W/{}", '"other", {}', '"other" , W/{}'])
+async def test_a_tag_that_was_made_weak_on_the_way_or_is_one_of_several_is_known(held: str) -> None:
+    table = Table()
+    first = await answer(page(), Texts(), table.render, '"other"')
+    again = await answer(page(), Texts(), table.render, held.format(first.headers["ETag"]))
+    assert (first.status_code, again.status_code) == (200, 304)
+
+
 @pytest.mark.parametrize(
     "other",
     [page(two="c"), page(end=b"]"), page(following="5"), Look(page().entries, None, ("another",)), Look([], None)],

@@ -55,6 +55,22 @@ async def test_every_column_of_three_nodes(cluster: Cluster) -> None:
     assert await ok(cluster.admin.get(f"{V1}/nodes/gpu1")) == gpu1
 
 
+async def test_a_node_is_told_with_the_groups_by_which_it_was_found(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others may read the groups anew meanwhile, and what they read may be older."""
+    await cluster.add_node("gpu1", 1)
+    known: list[dict[str, tuple[str, ...]]] = [{"gpu1": ("vision",)}, {}]
+
+    async def by_node(_: object) -> dict[str, tuple[str, ...]]:
+        return known.pop(0)
+
+    monkeypatch.setattr("api.groups.service.by_node", by_node)
+    monkeypatch.setattr("api.nodes.listing.GROUPS_S", -1)
+    [found] = await ok(cluster.admin.get(f"{V1}/nodes", params={"group": "vision"}))
+    assert found["groups"] == ["vision"]
+
+
 async def test_pages(cluster: Cluster) -> None:
     for number in range(5):
         await cluster.add_node(f"worker{number}", 1)

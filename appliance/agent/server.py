@@ -25,6 +25,7 @@ from appliance.agent.sandboxes import Gatekeeper
 from appliance.agent.settings import Settings
 from appliance.agent.supervisor import Supervisor
 from appliance.agent.terminal import Terminal
+from appliance.agent.watchdog import ask_for_time
 from appliance.gpu import accelerators
 
 log = structlog.get_logger()
@@ -44,6 +45,7 @@ class PeerProtocol(H11Protocol):
 def serve(settings: Settings) -> None:
     """Serve until a signal ends it; raises PenstockError where the node cannot be an agent."""
     _log_as_lines()
+    ask_for_time(settings.notify_socket, settings.watchdog_usec)
     parts = kubernetes.build(settings) if settings.kubernetes_api else machine(settings)
     uvicorn.run(
         app.make(settings, parts),

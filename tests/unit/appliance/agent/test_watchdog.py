@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from appliance.agent.watchdog import Watchdog
+from appliance.agent.watchdog import Watchdog, ask_for_time
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +54,7 @@ async def test_signs_come_more_often_than_they_are_asked_for(told: Told) -> None
         await told.next()
     assert loop.time() - begun >= 0.035, "and not without a pause"
     task.cancel()
-    assert set(told.messages) == {("/run/systemd/notify", b"WATCHDOG=1")}
+    assert set(told.messages) == {("/run/systemd/notify", b"WATCHDOG_USEC=40000\nWATCHDOG=1")}
 
 
 async def test_what_is_stuck_gives_no_sign(told: Told) -> None:
@@ -82,4 +82,18 @@ async def test_a_sign_that_is_not_taken_is_not_the_last(told: Told) -> None:
 async def test_where_systemd_does_not_ask_nothing_is_told(told: Told, address: str, limit_usec: int) -> None:
     async with asyncio.timeout(5):
         await Watchdog(lambda: False, address, limit_usec, told).run()
+    ask_for_time(address, limit_usec, told)
     assert told.messages == []
+
+
+@pytest.mark.parametrize(("limit_usec", "asked"), [(30_000_000, b"300000000"), (900_000_000, b"900000000")])
+def test_a_start_has_more_time_than_a_sign_of_life(told: Told, limit_usec: int, asked: bytes) -> None:
+    ask_for_time("/run/systemd/notify", limit_usec, told)
+    assert told.messages == [("/run/systemd/notify", b"WATCHDOG_USEC=" + asked)]
+
+
+def test_a_start_goes_on_without_the_time_that_it_asked_for(told: Told) -> None:
+    told.error = OSError("refused")
+    with capture_logs() as lines:
+        ask_for_time("/run/systemd/notify", 40_000, told)
+    assert lines[0]["reason"] == "refused"

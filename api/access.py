@@ -123,6 +123,16 @@ async def agent_of(connection: HTTPConnection) -> str:
     return agent
 
 
+def check_speaks_for(agent: str, name: str) -> None:
+    """Refuse what an agent says of another node than that of its certificate; raises ForbiddenError."""
+    if name != agent:
+        raise ForbiddenError(
+            f"the certificate of {agent} cannot speak for {name}",
+            where="name",
+            cure="set PENSTOCK_AGENT_NAME to the name in the certificate",
+        )
+
+
 KnownOf = Annotated[Known, Depends(known_of)]
 Caller = Annotated[Identity, Depends(caller_of)]
 Agent = Annotated[str, Depends(agent_of)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from api.access import Agent, Caller, SettingsOf, action, for_agents
+from api.access import Agent, Caller, SettingsOf, action, check_speaks_for, for_agents
 from api.database import Reading, Transaction
 from api.denials import service
 from api.denials.schemas import DenialsView
@@ -12,7 +12,6 @@ from api.model import NamePath, NameQuery
 from api.policy import Action
 from api.sessions import service as sessions
 from appliance.agent.protocol import DENIALS_PATH, DenialReport
-from reservoir.errors import ForbiddenError
 
 router = APIRouter(prefix="/sessions", tags=["sessions"])
 agents = APIRouter(tags=["agents"])
@@ -29,11 +28,6 @@ async def session_denials(name: NamePath, project: NameQuery, caller: Caller, db
 @for_agents
 async def report_denials(message: DenialReport, agent: Agent, db: Transaction, settings: SettingsOf) -> Response:
     """Take what sandboxes of a node denied; the certificate must be that node's. What is told twice counts once."""
-    if message.name != agent:
-        raise ForbiddenError(
-            f"the certificate of {agent} cannot speak for {message.name}",
-            where="name",
-            cure="set PENSTOCK_AGENT_NAME to the name in the certificate",
-        )
+    check_speaks_for(agent, message.name)
     await service.record(db, message, settings.denial_keep_s)
     return Response(status_code=204)

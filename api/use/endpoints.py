@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from api.access import Agent, Caller, SettingsOf, action, for_agents
+from api.access import Agent, Caller, SettingsOf, action, check_speaks_for, for_agents
 from api.database import Reading, Transaction
 from api.model import Moment, NamePath, NameQuery
 from api.policy import Action
@@ -14,7 +14,6 @@ from api.sessions import service as sessions
 from api.use import service
 from api.use.schemas import UseView
 from appliance.agent.protocol import USE_PATH, UseReport
-from reservoir.errors import ForbiddenError
 
 router = APIRouter(prefix="/sessions", tags=["sessions"])
 agents = APIRouter(tags=["agents"])
@@ -44,11 +43,6 @@ async def session_use(
 @for_agents
 async def report_use(message: UseReport, agent: Agent, db: Transaction, settings: SettingsOf) -> Response:
     """Take an agent's samples; the certificate must be that of the node it speaks of. A sample counts once."""
-    if message.name != agent:
-        raise ForbiddenError(
-            f"the certificate of {agent} cannot speak for {message.name}",
-            where="name",
-            cure="set PENSTOCK_AGENT_NAME to the name in the certificate",
-        )
+    check_speaks_for(agent, message.name)
     await service.record(db, message, settings.use_keep_s)
     return Response(status_code=204)

@@ -13,13 +13,18 @@ TAIL_LINES = 15
 CHUNK = 1 << 20
 
 
-def require(program: str, package: str) -> str:
-    """Return the path of `program`; raises UnavailableError that names the Debian package where it is missing."""
+def require(program: str, package: str, otherwise: str = "") -> str:
+    """Return the path of `program`.
+
+    Raises UnavailableError that names the Debian package where it is missing, and what else helps `otherwise`.
+    """
     # /usr/sbin is not on the search path of every account, and debootstrap lies there
     found = shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
     if found is None:
         raise UnavailableError(
-            f"the program {program} is not installed", where=program, cure=f"install the Debian package {package}"
+            f"the program {program} is not installed",
+            where=program,
+            cure=", ".join(filter(None, (f"install the Debian package {package}", otherwise))),
         )
     return found
 

@@ -13,7 +13,8 @@ from reservoir.debian import sources
 from reservoir.errors import InputError, IntegrityError, PenstockError, ProcessError, UnavailableError
 from reservoir.manifest import Manifest, Target
 
-HELPER = Path("/usr/lib/apt/apt-helper")
+# distributions without apt of their own often have it as a package; a container of Debian always does
+ELSEWHERE = "or apt as this distribution packages it, or build the Debian targets in a container of Debian"
 FOLDERS = (
     "state/lists/partial",
     "cache/archives/partial",
@@ -71,7 +72,7 @@ class PrivateApt:
     def __init__(self, root: Path, target: Target, wanted: Manifest, folder: Path) -> None:
         """Lay out the root; nothing is fetched yet."""
         for program, package in (("apt-get", "apt"), ("gpgv", "gpgv")):
-            process.require(program, package)
+            process.require(program, package, ELSEWHERE)
         self.target = target
         self.root = root.absolute()
         self._env = settings.environment(APT_CONFIG=str(self.root / "apt.conf"), LC_ALL="C.UTF-8")
@@ -138,7 +139,7 @@ class PrivateApt:
         """
         words = [word for uri, sha256, path in wanted for word in (uri, str(path), f"SHA256:{sha256}")]
         try:
-            process.run([HELPER, "download-file", *words], env=self._env)
+            process.run([self._helper, "download-file", *words], env=self._env)
         except ProcessError as error:
             raise UnavailableError(
                 f"a Debian package cannot be downloaded: {error.problems[0].reason}",
@@ -149,6 +150,8 @@ class PrivateApt:
     def _write_configuration(self, wanted: Manifest, folder: Path) -> None:
         """Write apt.conf, the target's sources and the preferences that choose among what they offer."""
         places = _machine_places()
+        # distributions keep it in different places, but always beside the folder of apt's methods
+        self._helper = Path(places["methods"]).parent / "apt-helper"
         lines = [
             line
             for line in process.run(["apt-config", "dump"]).splitlines()
@@ -228,7 +231,7 @@ def fields(stanza: str) -> Iterator[tuple[str, str]]:
 
 
 def _machine_places() -> dict[str, str]:
-    """Return where this machine keeps its sources, keys and credentials for apt."""
+    """Return where this machine keeps its sources, keys, credentials and programs for apt."""
     kinds = {
         "sourcelist": "f",
         "sourceparts": "d",
@@ -238,6 +241,7 @@ def _machine_places() -> dict[str, str]:
         "netrcparts": "d",
     }
     words = [word for key, kind in kinds.items() for word in (f"place_{key}", f"Dir::Etc::{key}/{kind}")]
+    words += ["place_methods", "Dir::Bin::methods/d"]
     out = process.run(["apt-config", "shell", *words])
     return dict(re.findall(r"^place_(\w+)='(.*)'$", out, re.MULTILINE))
 

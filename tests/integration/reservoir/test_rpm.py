@@ -22,7 +22,7 @@ from reservoir.settings import Settings
 from tests.integration.reservoir.conftest import penstock
 from tests.integration.reservoir.guarded import WRITTEN, guarded, telling
 from tests.integration.reservoir.rpms import PORT, Dnf, Package, Upstream, Vendor, call
-from tests.unit.reservoir.parts import flip_bit
+from tests.unit.reservoir.parts import flip_bit, wheel
 
 # web-a would do for app, and plug would come with it, were there no conflict; the choices are dnf's own
 AWKWARD = [
@@ -367,6 +367,29 @@ def test_a_source_may_ask_for_a_user_and_a_password_that_nobody_is_told(source: 
     origins = {a.name: a.origin for a in locked.of_kind("rpm")}
     assert origins["tool"] == f"http://127.0.0.1:{port}/Packages/tool-1.0-1.noarch.rpm"
     assert telling(workshop.lock_path, built.folder, workshop.settings.cache) == []
+
+
+def test_a_machine_of_any_distribution_builds_what_is_not_debians(workshop: Workshop, tmp_path: Path) -> None:
+    (tmp_path / "programs").mkdir()
+    environment = workshop.environment | {"PATH": str(tmp_path / "programs")}
+    workshop.content["targets"][0] |= {"python": "3.11", "glibc": "2.34"}
+    workshop.content["python"] = {"requirements": ["own"]}
+    wheel(tmp_path / "programs", "own", "1.0")
+    environment |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "programs")}
+    workshop.save()
+    penstock("lock", workshop.manifest, environment=environment)
+    built = json.loads(
+        penstock("build", workshop.manifest, "-o", tmp_path / "out", "--json", environment=environment).stdout
+    )
+    penstock("verify", built["bundle"], environment=environment)
+    listed = json.loads((Path(built["bundle"]) / "bundle.json").read_text())
+    assert {a["name"] for a in listed["artifacts"] if a["kind"] in ("rpm", "python")} == {"tool", "part", "own"}
+    workshop.content["targets"].append({"name": "debian12", "release": "bookworm"})
+    workshop.content["debian"] = {"tools": ["hostname"]}
+    workshop.save()
+    said = " ".join(penstock("lock", workshop.manifest, code=5, environment=environment).stderr.split())
+    assert "the program apt-get is not installed" in said
+    assert "build the Debian targets in a container of Debian" in said
 
 
 def test_a_package_must_be_signed_by_a_key_of_its_own_source(

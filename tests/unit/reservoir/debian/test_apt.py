@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ class Machine:
             places = {"sourcelist": "sources.list", "sourceparts": "sources.list.d/"}
             keys = [word.removeprefix("place_") for word in command[2::2]]
             return "".join(f"place_{key}='{self.folder}/{places.get(key, key)}'\n" for key in keys)
-        answer = self.answers[command[0] + " " + command[1]]
+        answer = self.answers[f"{command[0]} {command[1]}"]
         if isinstance(answer, ProcessError):
             raise answer
         return answer
@@ -48,7 +49,7 @@ class Machine:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     found = Machine(tmp_path / "etc")
     monkeypatch.setattr(process, "run", found.run)
-    monkeypatch.setattr(process, "require", lambda program, package: program)
+    monkeypatch.setattr(process, "require", lambda program, *_: program)
     (found.folder / "sources.list.d/debian.sources").write_text(OURS)
     return found
 
@@ -171,6 +172,25 @@ def test_a_closure_is_read_from_what_apt_says(machine: Machine, tmp_path: Path) 
     ]
     assert found[0].stanza == "Package: g++\nVersion: 1:2.0-3\nDescription: a\n longer\n"
     assert credentials.public(found[0].uri) == "http://mirror.example/pool/g%2b%2b_1%3a2.0-3_amd64.deb"
+
+
+def test_packages_are_fetched_by_the_program_beside_apts_methods_wherever_these_lie(
+    machine: Machine, tmp_path: Path
+) -> None:
+    asked = private(tmp_path)
+    with pytest.raises(KeyError, match=f"{machine.folder}/apt-helper download-file"):
+        asked.download([("http://mirror.example/a.deb", "a" * 64, tmp_path / "a.deb")])
+    machine.answers[f"{machine.folder}/apt-helper download-file"] = ""
+    asked.download([("http://mirror.example/a.deb", "a" * 64, tmp_path / "a.deb")])
+
+
+def test_a_machine_without_apt_is_told_what_helps(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    with pytest.raises(UnavailableError, match=r"apt-get is not installed.*container of Debian"):
+        private(tmp_path)
 
 
 def test_unknown_packages_are_listed_together(machine: Machine, tmp_path: Path) -> None:

@@ -9,11 +9,14 @@ import threading
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
 from api import __main__ as program
 from api import settings
 from api.database import Database
+from api.nodes.models import Node
+from api.nodes.schemas import NodeView
 from api.users import service as users
 from reservoir.errors import InputError, PenstockError, UnavailableError
 
@@ -71,6 +74,22 @@ def test_images_of_a_publication(run: CliRunner, tmp_path: Path) -> None:
     assert changed(run, *words, "reservoir:5000")
     assert not changed(run, *words, "reservoir:5000")
     assert changed(run, *words, "reservoir:5001"), "another registry is another reference"
+
+
+def test_nodes_are_listed_as_the_api_lists_them(run: CliRunner, database_url: str) -> None:
+    changed(run, "migrate")
+    assert json.loads(run.invoke(program.app, ["list-nodes"], catch_exceptions=False).stdout) == []
+
+    async def add() -> None:
+        database = Database(database_url)
+        async with database.transaction() as db:
+            db.add(Node(name="worker1", address="10.0.0.3", port=6001))
+        await database.close()
+
+    asyncio.run(add())
+    answer = run.invoke(program.app, ["list-nodes"], catch_exceptions=False).stdout
+    [node] = TypeAdapter(list[NodeView]).validate_json(answer)
+    assert (node.name, node.endpoint, node.groups) == ("worker1", "tcp://10.0.0.3:6001", [])
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def _await(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
 
 
 @schema.parametrize()
-@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_no_operation_fails(case: Case[Any], server: httpx.Client) -> None:
     answer = case.call(base_url=str(server.base_url), headers={"Authorization": server.headers["Authorization"]})
     assert answer.status_code < 500, answer.text

@@ -108,7 +108,7 @@ fields = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(body=st.dictionaries(fields, values, max_size=8), path=st.sampled_from(["sessions", "projects", "images"]))
 async def test_no_body_makes_the_api_fail(cluster: Cluster, body: object, path: str) -> None:
     response = await cluster.admin.post(f"{V1}/{path}", content=json.dumps(body).encode(), headers=JSON)

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reservoir import signing
@@ -61,7 +61,6 @@ def test_the_installer_checks_signatures_as_the_standard_says(public: str, messa
 
 
 # a machine with much to do may take long for any one of them
-@settings(deadline=None)
 @given(seed=st.binary(min_size=32, max_size=32), message=st.binary(max_size=200), bit=st.integers(0, 64 * 8 - 1))
 def test_the_installer_agrees_with_the_library(seed: bytes, message: bytes, bit: int) -> None:
     key = Ed25519PrivateKey.from_private_bytes(seed)

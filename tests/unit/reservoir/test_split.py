@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reservoir import bundle as bundles
@@ -257,7 +257,6 @@ def test_the_installer_finds_its_wheels_on_the_first_volume(tmp_path: Path, key:
         split.split(bundle, 1_800_000, key, tmp_path / "volumes")
 
 
-@settings(deadline=None)
 @given(sizes=st.dictionaries(st.text("abcdef", min_size=1), st.integers(0, 10**6), max_size=30))
 def test_everything_is_put_somewhere_and_nothing_overflows(sizes: dict[str, int]) -> None:
     plan = split._Plan(room=split.cost(10**6))

@@ -97,7 +97,7 @@ def run_of(rows: list[tuple[str, int, int, bool]]) -> list[Workload]:
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     count=st.integers(1, 3),
     rows=others_of,
@@ -139,7 +139,7 @@ def test_who_passes_the_line_may_be_the_first_that_the_search_takes() -> None:
     assert {reclaim.victim for reclaim in decide(snapshot).reclaims} == {"big", "whole"}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(count=st.integers(1, 3), rows=others_of, milli=shares_of, weights=st.tuples(*[st.integers(1, 4)] * 3))
 def test_a_fair_share_is_taken_back_with_the_smallest_set(
     count: int, rows: list[tuple[str, int, int, bool]], milli: int, weights: tuple[int, int, int]

@@ -96,7 +96,7 @@ claims_of = st.lists(
 ).map(lambda rows: [claim(f"p{i}", q, d, weight=w, over_quota=o) for i, (q, d, w, o) in enumerate(rows)])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(capacity=st.integers(0, 2000).map(lambda step: step * 50), claims=claims_of)
 def test_what_holds_for_every_cluster(capacity: int, claims: list[Claim]) -> None:
     shares = fair_shares(capacity, claims)

@@ -27,7 +27,7 @@ CYCLE = Snapshot(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(snapshot=snapshots())
 def test_what_is_saved_is_what_is_read(snapshot: Snapshot) -> None:
     decision = decide(snapshot)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reservoir.scan.versions import Compare, comparison
@@ -85,7 +85,6 @@ WORDS = {
 def test_an_order_contradicts_itself_never(ecosystem: str) -> None:
     compare: Compare = comparison(ecosystem)
 
-    @settings(deadline=None)
     @given(st.tuples(*[WORDS[ecosystem]] * 3))
     def check(versions: tuple[str, str, str]) -> None:
         one, two, three = versions

@@ -23,6 +23,7 @@ declare -A purpose=(
   [npm]="front-end files"
   [procps]="pgrep in the tests"
   [gcc-aarch64-linux-gnu]="the library that holds GPU shares, for arm64"
+  [libc6-dev-arm64-cross]="the library that holds GPU shares, for arm64"
   [musl-tools]="programs of another C library in the tests"
   [qemu-user-static]="programs of arm64 in the tests"
   [chromium]="a browser for the tests"

@@ -29,7 +29,7 @@ def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.write_text(MANIFEST)
     plain = wheels.Indexes(None, [], [], False, None)
     rich = wheels.Wheel("rich", "13.9", "rich-13.9-py3-none-any.whl", "https://x.example/rich", "e" * 64)
-    monkeypatch.setattr(process, "require", lambda program, package: program)
+    monkeypatch.setattr(process, "require", lambda program, *_: program)
     monkeypatch.setattr(wheels, "machine_indexes", lambda: plain)
     monkeypatch.setattr(wheels, "closure", lambda *_: [rich])
     monkeypatch.setattr(fetch, "size_of", lambda http, url: 77)

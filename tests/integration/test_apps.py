@@ -49,6 +49,8 @@ class Site:
         self.environment = environment
         self.log = log
         self.trust = ssl.create_default_context(cafile=str(authority.ca))
+        # the WebSockets of these tests have threads: see the context of an agent's tests
+        self.trust.maximum_version = ssl.TLSVersion.TLSv1_2
         self.admin = self.client()
 
     def client(self, **headers: str) -> httpx.Client:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -249,18 +250,25 @@ def test_a_container_reaches_one_on_another_node_and_is_reached_from_there(
 
 
 @pytest.fixture
-def other_engine(other_node: OtherNode, tmp_path: Path, engine: docker.DockerClient, image: str) -> Iterator[Path]:
+def short_path() -> Iterator[Path]:
+    """A folder whose name leaves room for those of an engine's sockets: they have 104 characters."""
+    with tempfile.TemporaryDirectory(prefix="penstock-gang-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def other_engine(other_node: OtherNode, short_path: Path, engine: docker.DockerClient, image: str) -> Iterator[Path]:
     """The socket of the other node's own Docker Engine, which has the image."""
-    socket = tmp_path / "docker.sock"
+    socket = short_path / "docker.sock"
     command = ["nsenter", f"--net=/run/netns/{other_node.name}", "dockerd", "--host", f"unix://{socket}"]
-    command += ["--data-root", str(tmp_path / "data"), "--exec-root", str(tmp_path / "exec")]
-    command += ["--pidfile", str(tmp_path / "pid"), "--storage-driver", "vfs"]
-    with (tmp_path / "dockerd.log").open("wb") as log:
+    command += ["--data-root", str(short_path / "data"), "--exec-root", str(short_path / "exec")]
+    command += ["--pidfile", str(short_path / "pid"), "--storage-driver", "vfs"]
+    with (short_path / "dockerd.log").open("wb") as log:
         daemon = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         deadline = time.monotonic() + 60
         while not socket.exists() or not _answers(socket):
-            assert daemon.poll() is None, (tmp_path / "dockerd.log").read_text()
+            assert daemon.poll() is None, (short_path / "dockerd.log").read_text()
             assert time.monotonic() < deadline
             time.sleep(0.2)
         with closing(docker.DockerClient(base_url=f"unix://{socket}")) as client:

@@ -1,12 +1,12 @@
-"""What the bodies of all resources share: the base of requests, and the rules of names."""
+"""What the bodies of all resources share: the bases of requests and answers, and the rules of names."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Path, Query
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, field_validator
 
 SPECIALS = "~!@#$%^&*<>?"
 USER_NAME_LENGTH = (3, 20)
@@ -18,6 +18,17 @@ class Request(BaseModel):
     """Base of every body that a client sends: unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class Change(Request):
+    """Base of what to change of a thing: a key that is left out stays as it is, and none may be null."""
+
+    @field_validator("*")
+    @classmethod
+    def _not_null(cls, value: Any) -> Any:
+        if value is None:
+            raise ValueError("null is no value here; leave the key out to keep what is")
+        return value
 
 
 class View(BaseModel):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from api.groups.models import ResourceGroup
-from api.model import Name, Request, Text, UserName, View
+from api.model import Change, Name, Request, Text, UserName, View
 
 Words = Annotated[Text, Field(max_length=200)]
 Model = Annotated[Text, Field(max_length=200, pattern=r"^$|[A-Za-z0-9]")]
@@ -42,7 +42,7 @@ class GroupRequest(Request):
     domain: Name | None = None
 
 
-class GroupChange(Request):
+class GroupChange(Change):
     """What to change of a resource group; what is left out stays. Lists replace those that are."""
 
     description: Description | None = None
@@ -54,13 +54,6 @@ class GroupChange(Request):
     open: bool | None = None
     users: Users | None = None
     projects: Projects | None = None
-
-    @field_validator("*")
-    @classmethod
-    def _not_null(cls, value: Any) -> Any:
-        if value is None:
-            raise ValueError("null is no value here; leave the key out to keep what is")
-        return value
 
 
 class GroupView(View):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from api.model import Name, Request, Text, View
+from api.model import Change, Name, Request, Text, View
 from appliance.gpu.kinds import Enforcement
 
 MAX_CPU_MILLI = 4_096_000
@@ -38,7 +38,7 @@ class PresetRequest(Request):
     enforcement: Enforcement = Enforcement.NONE
 
 
-class PresetChange(Request):
+class PresetChange(Change):
     """What to change of a preset; what is left out stays, and so do the sessions that were submitted with it."""
 
     description: Description | None = None
@@ -47,13 +47,6 @@ class PresetChange(Request):
     shm_mib: ShmMib | None = None
     gpu_milli: GpuMilli | None = None
     enforcement: Enforcement | None = None
-
-    @field_validator("*")
-    @classmethod
-    def _not_null(cls, value: Any) -> Any:
-        if value is None:
-            raise ValueError("null is no value here; leave the key out to keep what is")
-        return value
 
 
 class PresetView(View):

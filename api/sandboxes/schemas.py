@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from api.model import Name, Request, Text, View
+from api.model import Change, Name, Request, Text, View
 from api.sandboxes.models import Sandbox
 from appliance.sandbox import MAX_RULES, SandboxRule
 
@@ -33,7 +33,7 @@ class SandboxRequest(Request):
     images: Images = Field(default_factory=list)
 
 
-class SandboxChange(Request):
+class SandboxChange(Change):
     """What to change of a sandbox; what is left out stays, and lists replace those that are.
 
     It holds for sessions that are submitted from now on.
@@ -44,13 +44,6 @@ class SandboxChange(Request):
     site_wide: bool | None = None
     projects: Projects | None = None
     images: Images | None = None
-
-    @field_validator("*")
-    @classmethod
-    def _not_null(cls, value: Any) -> Any:
-        if value is None:
-            raise ValueError("null is no value here; leave the key out to keep what is")
-        return value
 
 
 class SandboxView(View):

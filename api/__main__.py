@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from api import settings as environment
 from api.database import Database
 from api.settings import Settings
-from reservoir.errors import InputError, PenstockError, Problem
+from common.errors import InputError, PenstockError, Problem
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from api.database import Database, now
 from api.identity import Identity, refusal
 from api.policy import Action
 from api.settings import Settings
-from reservoir.errors import ForbiddenError, PenstockError, UnauthenticatedError
+from common.errors import ForbiddenError, PenstockError, UnauthenticatedError
 
 COOKIE = "penstock_session"
 CSRF_HEADER = "X-CSRF-Token"

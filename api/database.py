@@ -15,7 +15,7 @@ from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute
 from sqlalchemy.types import TypeDecorator
 from starlette.requests import HTTPConnection
 
-from reservoir.errors import InputError, UnavailableError
+from common.errors import InputError, UnavailableError
 
 V = TypeVar("V")
 

@@ -16,8 +16,8 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 
-from reservoir.document import dotted
-from reservoir.errors import (
+from common.document import dotted
+from common.errors import (
     ConflictError,
     ForbiddenError,
     InputError,

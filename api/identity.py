@@ -8,7 +8,7 @@ from typing import Protocol
 from uuid import UUID
 
 from api.policy import Action, Party, Role, Scope, parties_of, scope_of
-from reservoir.errors import ForbiddenError
+from common.errors import ForbiddenError
 
 
 class Within(Protocol):

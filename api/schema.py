@@ -32,7 +32,7 @@ import api.use.models
 import api.user_policies.models
 import api.users.models  # noqa: F401
 from api.database import Base, Database
-from reservoir.errors import UnavailableError
+from common.errors import UnavailableError
 
 metadata = Base.metadata
 MIGRATIONS = Path(__file__).parent / "migrations"

@@ -22,7 +22,7 @@ from api.app import create_app
 from api.database import Database
 from api.engine.direct import DirectEngine, client_context
 from api.settings import Settings
-from reservoir.errors import InputError, UnavailableError
+from common.errors import InputError, UnavailableError
 
 SHUTDOWN_S = 5
 log = structlog.get_logger()

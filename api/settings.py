@@ -11,8 +11,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from api import gang_networks
-from appliance.gpu.share import Split
-from reservoir.errors import InputError, Problem
+from common.errors import InputError, Problem
+from common.gpu.share import Split
 
 PREFIX = "PENSTOCK_API_"
 

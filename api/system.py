@@ -11,7 +11,7 @@ from api.access import SettingsOf, action, public
 from api.database import Reading
 from api.model import View
 from api.policy import Action
-from appliance.gpu.share import MAX_GPUS, MILLI
+from common.gpu.share import MAX_GPUS, MILLI
 
 VERSION = version("penstock")
 health = APIRouter(tags=["system"])

@@ -19,12 +19,13 @@ from typing import Any
 
 from appliance import inventory, pki, playbook
 from appliance.site import Site
+from common import files
+from common.errors import ConflictError, InputError, NotFoundError, Problem, UnavailableError
+from common.progress import Progress
 from reservoir import bundle as bundles
-from reservoir import files, intake, publication
+from reservoir import intake, publication
 from reservoir import verify as verification
-from reservoir.errors import ConflictError, InputError, NotFoundError, Problem, UnavailableError
 from reservoir.model import Bundle
-from reservoir.progress import Progress
 from reservoir.store import Store
 
 STATE = Path(inventory.STATE)

@@ -16,11 +16,12 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
-from appliance import lab_node, process
+from appliance import lab_node
 from appliance.inventory import aliases
 from appliance.site import ExternalStorage, NfsStorage, Node, Role, Site
+from common import process
+from common.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
 from reservoir import bundle as bundles
-from reservoir.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
 from reservoir.images import archive
 
 LABEL = "io.penstock.lab"

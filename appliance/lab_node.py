@@ -6,8 +6,8 @@ import json
 import time
 from collections.abc import Mapping
 
-from appliance import process
-from reservoir.errors import ProcessError, UnavailableError
+from common import process
+from common.errors import ProcessError, UnavailableError
 
 BOOT_S = 90.0
 POLL_S = 0.3

@@ -18,8 +18,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from appliance.inventory import aliases
 from appliance.site import Site
-from reservoir import files
-from reservoir.errors import UnavailableError
+from common import files
+from common.errors import UnavailableError
 
 CA_DAYS = 3650
 NODE_DAYS = 825

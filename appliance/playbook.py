@@ -20,7 +20,7 @@ from typing import Any
 import ansible_runner
 
 from appliance import settings
-from reservoir.errors import Problem, ProcessError, UnavailableError
+from common.errors import Problem, ProcessError, UnavailableError
 
 RUNS_KEPT = 20
 TAIL_LINES = 15

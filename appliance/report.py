@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from appliance.site import Site
 from appliance.verify import Verdict
-from reservoir.errors import UnavailableError
+from common.errors import UnavailableError
 
 DEPLOYS_SHOWN = 5
 NAMES = ("report.md", "report.html")

@@ -13,11 +13,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from appliance.gpu.share import MAX_GPUS
 from appliance.site_gpu import Order, SharedGpus, order_findings
 from appliance.site_kubernetes import Cluster, cluster_findings
-from reservoir.document import Document, Path, check
-from reservoir.errors import InputError
+from common.document import Document, Path, check
+from common.errors import InputError
+from common.gpu.share import MAX_GPUS
 
 NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 PLACE = r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$"

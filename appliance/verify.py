@@ -12,8 +12,8 @@ from typing import Any
 from appliance import inventory, playbook
 from appliance.deploy import ROOT, STATE, require_controller
 from appliance.site import Node, Role, Site
+from common.errors import UnavailableError
 from reservoir import publication
-from reservoir.errors import UnavailableError
 from reservoir.store import Store
 
 EVIDENCE = "penstock_evidence"

@@ -16,17 +16,17 @@ from typing import TypeVar
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from packaging.utils import parse_wheel_filename
 
+from common.errors import InputError, IntegrityError, PenstockError
+from common.progress import Progress, silent
 from reservoir import bundle as bundles
 from reservoir import credentials, documents, fetch, keychain, lock, signing
 from reservoir.cache import WORK, Cache, digest
 from reservoir.debian.apt import PrivateApt
 from reservoir.debian.lock import private_apt
-from reservoir.errors import InputError, IntegrityError, PenstockError
 from reservoir.images import external
 from reservoir.images import recipe as recipes
 from reservoir.manifest import Manifest, Target
 from reservoir.model import Artifact, Bundle, Lock, LockedProject, TargetRecord
-from reservoir.progress import Progress, silent
 from reservoir.pypi import wheels
 from reservoir.rpm import signature as rpm_signature
 from reservoir.rpm import source as rpm_source

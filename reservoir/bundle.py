@@ -14,9 +14,9 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from pydantic import ValidationError
 
+from common.errors import InputError, IntegrityError, NotFoundError
 from reservoir import keychain, signing
 from reservoir.cache import flush, room_on
-from reservoir.errors import InputError, IntegrityError, NotFoundError
 from reservoir.model import Bundle
 
 LIST = "bundle.json"

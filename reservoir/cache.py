@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from reservoir import files
-from reservoir.errors import IntegrityError, UnavailableError
+from common import files
+from common.errors import IntegrityError, UnavailableError
 
 CHUNK = 1 << 20
 # how the names of folders begin that last no longer than one build

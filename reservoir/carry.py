@@ -7,11 +7,11 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from common.errors import ConflictError
 from reservoir import bundle as bundles
 from reservoir import keychain, signing, volume
 from reservoir.bundle import BLOBS
 from reservoir.cache import CHUNK, flush
-from reservoir.errors import ConflictError
 from reservoir.verify import Verified
 
 

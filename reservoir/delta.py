@@ -9,12 +9,12 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from common.progress import Progress, silent
 from reservoir import bundle as bundles
 from reservoir import carry, signing, verify, volume
 from reservoir.build import Built
 from reservoir.build import make as make_bundle
 from reservoir.cache import room_on
-from reservoir.progress import Progress, silent
 from reservoir.receipt import Receipt
 from reservoir.settings import Settings
 from reservoir.sites import Sites

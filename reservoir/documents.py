@@ -6,9 +6,10 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from reservoir import files, sbom
+from common import files
+from common.errors import ForbiddenError
+from reservoir import sbom
 from reservoir.cache import Cache
-from reservoir.errors import ForbiddenError
 from reservoir.manifest import Security
 from reservoir.model import Bundle, LockedImage
 from reservoir.scan import facts, licences

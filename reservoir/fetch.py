@@ -12,9 +12,9 @@ from urllib.parse import unquote, urlsplit
 
 import httpx
 
+from common.errors import UnavailableError
 from reservoir import credentials
 from reservoir.cache import Cache, room_on
-from reservoir.errors import UnavailableError
 
 TRIES = 4
 PAUSE_S = 0.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 
-from reservoir.errors import ConflictError, InputError
+from common.errors import ConflictError, InputError
 from reservoir.manifest import Hold, Manifest, Target
 from reservoir.model import Artifact, Bundle, HeldVersions
 

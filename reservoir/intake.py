@@ -8,12 +8,13 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from common import files
+from common.errors import ConflictError, IntegrityError, PenstockError, UnavailableError
+from common.progress import Progress, silent
 from reservoir import bundle as bundles
-from reservoir import files, keychain, settings, signing, verify
+from reservoir import keychain, settings, signing, verify
 from reservoir.cache import flush, reads_as, room_on
-from reservoir.errors import ConflictError, IntegrityError, PenstockError, UnavailableError
 from reservoir.model import Bundle
-from reservoir.progress import Progress, silent
 from reservoir.store import Store, age
 from reservoir.verify import Verified
 from reservoir.waiting import Waiting

@@ -15,8 +15,9 @@ from typing import Annotated, Literal
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from pydantic import Field, StringConstraints, ValidationError
 
-from reservoir import files, signing
-from reservoir.errors import ConflictError, IntegrityError
+from common import files
+from common.errors import ConflictError, IntegrityError
+from reservoir import signing
 from reservoir.model import Model
 
 CURE = "do not use this bundle; ask its maker which key is theirs and give it with --key"

@@ -7,15 +7,16 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from reservoir import credentials, fetch, files, reading
+from common import files
+from common.document import check, parse
+from common.errors import ConflictError, InputError, UnavailableError
+from common.progress import Progress, silent
+from reservoir import credentials, fetch, reading
 from reservoir.cache import Cache, room_on
 from reservoir.debian import lock as debian_lock
-from reservoir.document import check, parse
-from reservoir.errors import ConflictError, InputError, UnavailableError
 from reservoir.images import external
 from reservoir.manifest import Manifest
 from reservoir.model import Artifact, HeldVersions, Lock, LockedImage, LockedProject
-from reservoir.progress import Progress, silent
 from reservoir.pypi import lock as pypi_lock
 from reservoir.pypi import wheels
 from reservoir.scope import Resolved, Scope

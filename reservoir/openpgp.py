@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pysequoia import Cert, Sig, Tsk
 from pysequoia import verify as sequoia_verify
 
+from common.errors import InputError, IntegrityError
 from reservoir import openpgp_key
-from reservoir.errors import InputError, IntegrityError
 
 USER_ID = "Penstock package archive"
 

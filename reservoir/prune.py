@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from reservoir import files, publication
-from reservoir.errors import InputError, NotFoundError
+from common import files
+from common.errors import InputError, NotFoundError
+from reservoir import publication
 from reservoir.store import Store
 
 KEEP = 3

@@ -10,13 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from reservoir import openpgp, process
+from common import process
+from common.errors import ConflictError, IntegrityError, NotFoundError
+from common.progress import Progress, silent
+from reservoir import openpgp
 from reservoir.cache import flush, room_on
 from reservoir.debian import tree as apt_tree
-from reservoir.errors import ConflictError, IntegrityError, NotFoundError
 from reservoir.images import tree as image_tree
 from reservoir.model import Artifact, Bundle
-from reservoir.progress import Progress, silent
 from reservoir.pypi import tree as pypi_tree
 from reservoir.scan import gate
 from reservoir.store import Store

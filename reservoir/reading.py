@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from reservoir.document import check, parse
-from reservoir.errors import InputError
+from common.document import check, parse
+from common.errors import InputError
 from reservoir.manifest import GLIBC, MACHINE, DebianGroup, Manifest, PythonGroup, RpmGroup, Target
 
 # where it stands, what is wrong with it, what to do

@@ -12,12 +12,13 @@ from typing import Annotated, Literal
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from pydantic import ConfigDict, Field, ValidationError
 
-from reservoir import files, keychain, signing
+from common import files
+from common.errors import InputError, IntegrityError, NotFoundError
+from common.progress import Progress, silent
+from reservoir import keychain, signing
 from reservoir.cache import flush, reads_as
-from reservoir.errors import InputError, IntegrityError, NotFoundError
 from reservoir.manifest import Sha256
 from reservoir.model import Model
-from reservoir.progress import Progress, silent
 from reservoir.store import Store
 from reservoir.verify import in_threads
 

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from common import files
+from common.errors import ConflictError, NotFoundError
 from reservoir import bundle as bundles
-from reservoir import files, publication
+from reservoir import publication
 from reservoir.cache import flush
-from reservoir.errors import ConflictError, NotFoundError
 from reservoir.model import Bundle
 from reservoir.store import Store
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from common.progress import Progress
 from reservoir.cache import Cache
 from reservoir.manifest import Manifest, Target
 from reservoir.model import Artifact, HeldVersions, LockedImage
-from reservoir.progress import Progress
 from reservoir.pypi.wheels import Indexes
 
 

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from reservoir import files
-from reservoir.errors import ConflictError, InputError, IntegrityError, NotFoundError
+from common import files
+from common.errors import ConflictError, InputError, IntegrityError, NotFoundError
 
 CURE = "do not use this bundle; get it again from its maker, or check which key is theirs"
 

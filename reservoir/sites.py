@@ -6,8 +6,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from reservoir import files, receipt
-from reservoir.errors import ConflictError, ForbiddenError, InputError, IntegrityError
+from common import files
+from common.errors import ConflictError, ForbiddenError, InputError, IntegrityError
+from reservoir import receipt
 from reservoir.manifest import Sha256
 from reservoir.model import Model
 from reservoir.receipt import Receipt

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from common.errors import InputError
+from common.progress import Progress, silent
 from reservoir import bundle as bundles
 from reservoir import carry, volume
 from reservoir.bundle import BLOBS
 from reservoir.cache import CHUNK, room_on
-from reservoir.errors import InputError
-from reservoir.progress import Progress, silent
 from reservoir.pypi import needed
 from reservoir.verify import Verified, verify
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from reservoir import files, publication
-from reservoir.errors import NotFoundError
+from common import files
+from common.errors import NotFoundError
+from reservoir import publication
 from reservoir.model import Bundle
 from reservoir.prune import unneeded
 from reservoir.store import Store

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from common import files
+from common.errors import ConflictError, ForbiddenError, IntegrityError
 from reservoir import bundle as bundles
-from reservoir import files, openpgp
+from reservoir import openpgp
 from reservoir.cache import flush
-from reservoir.errors import ConflictError, ForbiddenError, IntegrityError
 from reservoir.model import Bundle
 
 

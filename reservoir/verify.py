@@ -14,13 +14,13 @@ from typing import TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from common.errors import IntegrityError, Problem
+from common.progress import Progress, silent
 from reservoir import bundle as bundles
 from reservoir import keychain, signing, volume
 from reservoir.bundle import BLOBS, CURE, KEYS, LIST, PUBLIC_KEY, SIGNATURE
 from reservoir.cache import digest, pieces
-from reservoir.errors import IntegrityError, Problem
 from reservoir.model import Bundle
-from reservoir.progress import Progress, silent
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -13,8 +13,8 @@ from typing import Annotated, Literal
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import ConfigDict, Field, ValidationError
 
+from common.errors import IntegrityError
 from reservoir import signing
-from reservoir.errors import IntegrityError
 from reservoir.manifest import Sha256
 from reservoir.model import Bundle, Model
 

@@ -9,11 +9,12 @@ import threading
 from collections.abc import Collection
 from pathlib import Path
 
+from common import files
+from common.errors import IntegrityError, Problem
+from common.progress import Progress
 from reservoir import bundle as bundles
-from reservoir import files, signing, volume
+from reservoir import signing, volume
 from reservoir.cache import flush, reads_as
-from reservoir.errors import IntegrityError, Problem
-from reservoir.progress import Progress
 from reservoir.store import Store
 from reservoir.verify import Verified, carried_digest, carried_pieces, check_blobs, in_threads
 

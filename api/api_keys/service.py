@@ -13,7 +13,7 @@ from api.api_keys import repository
 from api.api_keys.models import ApiKey
 from api.api_keys.schemas import ApiKeyRequest
 from api.database import now
-from reservoir.errors import NotFoundError
+from common.errors import NotFoundError
 
 PREFIX_LENGTH = 10
 

@@ -17,7 +17,7 @@ from api.apps import service
 from api.apps.service import Directory
 from api.database import Reading
 from api.policy import Action
-from reservoir.errors import ForbiddenError, NotFoundError, UnauthenticatedError, UnavailableError
+from common.errors import ForbiddenError, NotFoundError, UnauthenticatedError, UnavailableError
 
 ORIGINAL_URI = "X-Original-URI"
 

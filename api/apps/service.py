@@ -14,7 +14,7 @@ from api.apps import repository
 from api.identity import Identity
 from api.policy import Action
 from api.sessions.models import Service, Session, State
-from reservoir.errors import ForbiddenError, NotFoundError, UnavailableError
+from common.errors import ForbiddenError, NotFoundError, UnavailableError
 
 KEEP_S = 1.0
 """How long what was found at a path is believed, in seconds: a page of an app asks for many things at once."""

@@ -11,7 +11,7 @@ from api.denials.schemas import DenialsView
 from api.model import NamePath, NameQuery
 from api.policy import Action
 from api.sessions import service as sessions
-from appliance.agent.protocol import DENIALS_PATH, DenialReport
+from common.protocol import DENIALS_PATH, DenialReport
 
 router = APIRouter(prefix="/sessions", tags=["sessions"])
 agents = APIRouter(tags=["agents"])

@@ -16,7 +16,7 @@ from api.identity import Identity
 from api.policy import Action
 from api.sessions.models import Session
 from api.use import service as use
-from appliance.agent.protocol import Denial, DenialReport
+from common.protocol import Denial, DenialReport
 
 MAX_SERIES = 2000
 """Series of one session; calls beyond them are counted and not described."""

@@ -12,7 +12,7 @@ from api.domains.models import Domain
 from api.domains.schemas import DomainChange, DomainRequest
 from api.identity import Identity
 from api.policy import Action
-from reservoir.errors import ConflictError, NotFoundError
+from common.errors import ConflictError, NotFoundError
 
 
 async def visible(db: AsyncSession, caller: Identity) -> Sequence[Domain]:

@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from appliance.agent.protocol import ContainerSpec, ContainerState, GpuShares, ImageState
-from reservoir.errors import UnavailableError
+from common.errors import UnavailableError
+from common.protocol import ContainerSpec, ContainerState, GpuShares, ImageState
 
 
 @dataclass(frozen=True)

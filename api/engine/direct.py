@@ -16,16 +16,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from api.engine.base import Target, UnreachableError
-from appliance.agent.protocol import (
-    CONTAINERS_PATH,
-    IMAGES_PATH,
-    ContainerSpec,
-    ContainerState,
-    GpuShares,
-    ImageState,
-    Message,
-)
-from reservoir.errors import ConflictError, InputError, NotFoundError, PenstockError, Problem
+from common.errors import ConflictError, InputError, NotFoundError, PenstockError, Problem
+from common.protocol import CONTAINERS_PATH, IMAGES_PATH, ContainerSpec, ContainerState, GpuShares, ImageState, Message
 
 CONNECT_S = 3.0
 ANSWER_S = 30.0

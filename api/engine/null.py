@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from api.engine.base import Target
-from appliance.agent.protocol import (
+from common.errors import NotFoundError, PenstockError
+from common.protocol import (
     ContainerSpec,
     ContainerState,
     ContainerStatus,
@@ -16,7 +17,6 @@ from appliance.agent.protocol import (
     ImageState,
     ImageStatus,
 )
-from reservoir.errors import NotFoundError, PenstockError
 
 
 class EchoTerminal:

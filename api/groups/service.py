@@ -19,7 +19,7 @@ from api.projects.models import Project
 from api.sessions.models import Kind
 from api.users import service as users
 from api.users.models import User
-from reservoir.errors import ConflictError, InputError, NotFoundError, Problem
+from common.errors import ConflictError, InputError, NotFoundError, Problem
 
 PEOPLE = {"description", "purpose", "open", "users", "projects"}
 """What the administrators of a group's domain may change of it; the rest is about the site's hardware."""

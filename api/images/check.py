@@ -18,8 +18,8 @@ from api.images import repository
 from api.images.models import UNSETTLED, Image, Status
 from api.nodes import service as nodes
 from api.nodes.models import NodeMode, NodeState
-from appliance.agent.protocol import ImageState, ImageStatus
-from reservoir.errors import PenstockError
+from common.errors import PenstockError
+from common.protocol import ImageState, ImageStatus
 
 log = structlog.get_logger()
 

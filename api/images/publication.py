@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError
 
 from api.images.schemas import ImageRequest
-from reservoir.document import dotted
-from reservoir.errors import InputError, Problem
+from common.document import dotted
+from common.errors import InputError, Problem
 
 
 class PublishedImage(BaseModel):

@@ -18,7 +18,7 @@ from api.images.versions import newest
 from api.policy import Action
 from api.projects import service as projects
 from api.projects.models import Project
-from reservoir.errors import ConflictError, ForbiddenError, InputError, NotFoundError
+from common.errors import ConflictError, ForbiddenError, InputError, NotFoundError
 
 SHOWN = 20
 """How many images an error names at most."""

@@ -16,7 +16,7 @@ from ldap3.utils.dn import escape_rdn
 
 from api.policy import Role
 from api.settings import Settings
-from reservoir.errors import UnavailableError
+from common.errors import UnavailableError
 
 TIMEOUT_S = 5
 _DENIED = (32, 34, 48, 49, 53)

@@ -17,7 +17,7 @@ from api.model import Done
 from api.policy import Action
 from api.users import service as users
 from api.users.schemas import UserView
-from reservoir.errors import ConflictError, UnavailableError
+from common.errors import ConflictError, UnavailableError
 
 router = APIRouter(prefix="/auth", tags=["auth"])
 

@@ -13,7 +13,7 @@ from api.database import now
 from api.logins import repository
 from api.logins.models import Login
 from api.users.models import User
-from reservoir.errors import NotFoundError
+from common.errors import NotFoundError
 
 
 async def begin(db: AsyncSession, user: User, lifetime_s: int, *, address: str, agent: str) -> str:

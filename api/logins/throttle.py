@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.logins import repository
 from api.logins.models import LoginTries
-from reservoir.errors import ThrottledError
+from common.errors import ThrottledError
 
 FREE = 10
 """How many failures in a row cost nothing, for a name."""

@@ -21,7 +21,7 @@ from api.sessions import service as sessions
 from api.sessions import upkeep
 from api.sessions.models import HOLDING
 from api.sessions.relay import target_of
-from reservoir.errors import ConflictError
+from common.errors import ConflictError
 
 log = structlog.get_logger()
 

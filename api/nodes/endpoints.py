@@ -19,7 +19,7 @@ from api.nodes.models import NodeMode, NodeState
 from api.nodes.schemas import ModeRequest, NodeView
 from api.policy import Action
 from api.reconcilers.manager import WakeAfterwards
-from appliance.agent.protocol import HEARTBEAT_PATH, Heartbeat, HeartbeatReply
+from common.protocol import HEARTBEAT_PATH, Heartbeat, HeartbeatReply
 
 router = APIRouter(prefix="/nodes", tags=["nodes"])
 agents = APIRouter(tags=["agents"])

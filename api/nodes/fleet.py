@@ -15,7 +15,7 @@ from api.nodes.models import Gpu, Node, NodeMode
 from api.nodes.models import NodeState as Readiness
 from api.scheduler.cluster import Cluster
 from api.scheduler.snapshot import GpuState, NodeState, Workload
-from appliance.gpu.kinds import Enforcement
+from common.gpu.kinds import Enforcement
 
 READ_ANYWAY_S = 60
 """The nodes are read again after so long, whatever their mark says."""

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from appliance.agent.protocol import Heartbeat
+from common.protocol import Heartbeat
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from api.nodes.models import Gpu, Node, NodeMode, NodeState
 from api.nodes.schemas import GpuView, NodeView
 from api.sessions import upkeep
 from api.sessions.models import HOLDING, Container, Grant, Session
-from reservoir.errors import NotFoundError
+from common.errors import NotFoundError
 
 GROUPS_S = 5.0
 """For so long the groups of nodes are remembered: they change seldom, and reading them means to look at every GPU."""

@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, Enum, ForeignKey, String, Text, UniqueConstra
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from api.database import Base, now
-from appliance.gpu.share import MILLI
+from common.gpu.share import MILLI
 
 
 class NodeState(StrEnum):

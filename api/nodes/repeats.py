@@ -12,8 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.access import agent_of_certificate
 from api.database import now
 from api.nodes.heartbeats import Heartbeats
-from appliance.agent.protocol import HEARTBEAT_PATH
-from reservoir.errors import PenstockError
+from common.errors import PenstockError
+from common.protocol import HEARTBEAT_PATH
 
 NUMBER = b'"sequence":'
 AS_BEFORE: Message = {"type": "http.response.start", "status": 204, "headers": []}

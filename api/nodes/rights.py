@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.groups import service as groups
 from api.identity import Identity
 from api.policy import Action
-from reservoir.errors import NotFoundError
+from common.errors import NotFoundError
 
 
 async def within(db: AsyncSession, caller: Identity) -> frozenset[str] | None:

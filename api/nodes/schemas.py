@@ -9,7 +9,7 @@ from pydantic import Field
 
 from api.model import Request, View
 from api.nodes.models import NodeMode, NodeState
-from appliance.gpu.kinds import Enforcement
+from common.gpu.kinds import Enforcement
 
 
 class ModeRequest(Request):

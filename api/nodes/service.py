@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.nodes import repository
 from api.nodes.heartbeats import Report
 from api.nodes.models import Gpu, Node, NodeMode, NodeState
-from appliance.agent.protocol import Inventory
-from reservoir.errors import NotFoundError
+from common.errors import NotFoundError
+from common.protocol import Inventory
 
 note_alive = repository.note_alive
 draining = repository.draining

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from api.model import Change, Name, Request, Text, View
-from appliance.gpu.kinds import Enforcement
+from common.gpu.kinds import Enforcement
 
 MAX_CPU_MILLI = 4_096_000
 MAX_MEMORY_MIB = 64 * 1024 * 1024

@@ -8,8 +8,8 @@ from api.presets import repository
 from api.presets.models import Preset
 from api.presets.schemas import PresetChange, PresetRequest
 from api.settings import Settings
-from appliance.gpu.share import check_share
-from reservoir.errors import ConflictError, InputError, NotFoundError
+from common.errors import ConflictError, InputError, NotFoundError
+from common.gpu.share import check_share
 
 every = repository.every
 

@@ -16,8 +16,8 @@ from api.projects.models import Membership, Part, Project
 from api.projects.schemas import Period, ProjectChange, ProjectRequest
 from api.users import service as users
 from api.users.models import User
-from appliance.gpu.share import format_gpus
-from reservoir.errors import ConflictError, InputError, NotFoundError, Problem
+from common.errors import ConflictError, InputError, NotFoundError, Problem
+from common.gpu.share import format_gpus
 
 NO_NODE = "no node is known yet: nothing says whether the quotas fit the cluster"
 

@@ -19,7 +19,7 @@ from api.reconcilers.change import Change
 from api.sessions import upkeep
 from api.sessions.models import Session, State
 from api.settings import Settings
-from appliance.agent.protocol import ContainerStatus
+from common.protocol import ContainerStatus
 
 
 class Phase(StrEnum):

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from api.sessions.models import Kind, Session, State
-from appliance.agent.protocol import ContainerState, ContainerStatus
+from common.protocol import ContainerState, ContainerStatus
 
 WATCHED = (State.SCHEDULED, State.PREPARING, State.RUNNING)
 BEGUN = (ContainerStatus.RUNNING, ContainerStatus.EXITED)

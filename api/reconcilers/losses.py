@@ -19,7 +19,7 @@ from api.reconcilers.follow import WATCHED, beginning
 from api.sessions import service as sessions
 from api.sessions import upkeep
 from api.sessions.models import Kind, Session, State
-from appliance.agent.protocol import ContainerState, ContainerStatus
+from common.protocol import ContainerState, ContainerStatus
 
 LOST_NODE = "lost-node"
 

@@ -28,7 +28,7 @@ from api.scheduler.loop import Loop
 from api.sessions import upkeep
 from api.sessions.models import State
 from api.settings import Settings
-from reservoir.errors import PenstockError
+from common.errors import PenstockError
 
 log = structlog.get_logger()
 

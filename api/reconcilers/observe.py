@@ -31,7 +31,7 @@ from api.sessions import networks, resizing
 from api.sessions import service as sessions
 from api.sessions.models import Session, State
 from api.settings import Settings
-from appliance.agent.protocol import ContainerState, ContainerStatus
+from common.protocol import ContainerState, ContainerStatus
 
 log = structlog.get_logger()
 

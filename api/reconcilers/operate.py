@@ -25,8 +25,8 @@ from api.sessions import service as sessions
 from api.sessions.models import Container, Session, State
 from api.sessions.relay import target_of
 from api.settings import Settings
-from appliance.agent.protocol import ContainerState
-from reservoir.errors import ConflictError, InputError, PenstockError
+from common.errors import ConflictError, InputError, PenstockError
+from common.protocol import ContainerState
 
 log = structlog.get_logger()
 

@@ -11,8 +11,8 @@ from api.engine.base import Engine, UnreachableError
 from api.sessions import resizing
 from api.sessions.models import Container, Session
 from api.sessions.relay import target_of
-from appliance.gpu.share import format_gpus
-from reservoir.errors import NotFoundError, PenstockError
+from common.errors import NotFoundError, PenstockError
+from common.gpu.share import format_gpus
 
 log = structlog.get_logger()
 

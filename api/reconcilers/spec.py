@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from api.sessions import networks
 from api.sessions.models import Container, Kind, Session
-from appliance.agent.protocol import ContainerSpec, GangNetwork, GpuGrant, Mount, Pull
-from appliance.sandbox import Sandbox
+from common.protocol import ContainerSpec, GangNetwork, GpuGrant, Mount, Pull
+from common.sandbox import Sandbox
 
 MASTER_PORT = "29500"
 """Where the first container listens for the others, if its user names no other port: what torch.distributed uses."""

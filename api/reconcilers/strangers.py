@@ -23,7 +23,7 @@ from api.reconcilers import losses
 from api.sessions import service as sessions
 from api.sessions.models import ENDED, Session, State
 from api.sessions.relay import target_of
-from appliance.agent.protocol import ContainerState
+from common.protocol import ContainerState
 
 log = structlog.get_logger()
 

@@ -30,7 +30,7 @@ _site_wide = text("site_wide")
 
 
 class Sandbox(Base):
-    """Rules on system calls, in the form of `appliance.sandbox`, for the sessions of projects and images.
+    """Rules on system calls, in the form of `common.sandbox`, for the sessions of projects and images.
 
     A `site_wide` one, and there is one at most, is for every session that no other is for.
     """

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from api.model import Change, Name, Request, Text, View
 from api.sandboxes.models import Sandbox
-from appliance.sandbox import MAX_RULES, SandboxRule
+from common.sandbox import MAX_RULES, SandboxRule
 
 Description = Annotated[Text, Field(max_length=2000)]
 Rules = Annotated[list[SandboxRule], Field(max_length=MAX_RULES)]

@@ -15,9 +15,9 @@ from api.projects import service as projects
 from api.sandboxes import repository
 from api.sandboxes.models import Sandbox
 from api.sandboxes.schemas import SandboxChange, SandboxRequest
-from appliance.sandbox import SandboxRule
-from appliance.syscalls import is_known
-from reservoir.errors import ConflictError, InputError, NotFoundError, Problem
+from common.errors import ConflictError, InputError, NotFoundError, Problem
+from common.sandbox import SandboxRule
+from common.syscalls import is_known
 
 every = repository.every
 

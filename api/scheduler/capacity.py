@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, UNLIMITED, NodeState, Workload
-from appliance.gpu.kinds import ALONE, Enforcement
-from appliance.gpu.share import MILLI
+from common.gpu.kinds import ALONE, Enforcement
+from common.gpu.share import MILLI
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]

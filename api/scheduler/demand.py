@@ -13,7 +13,7 @@ import numpy as np
 
 from api.scheduler.capacity import PLENTY, Flags, Ints, Layout
 from api.scheduler.snapshot import Workload
-from appliance.gpu.share import MILLI
+from common.gpu.share import MILLI
 
 TYPICAL = 48
 """So many of the most frequent kinds stand for all; the rest of a real trace is a few per cent."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from api.scheduler.snapshot import ProjectState
-from appliance.gpu.share import MILLI
+from common.gpu.share import MILLI
 
 EXACT = 64
 """Bits behind the point that keep fractions of milli-GPU and weights apart, whatever their size in a cluster."""

@@ -13,7 +13,7 @@ import numpy as np
 from api.scheduler.capacity import PLENTY, Flags, Free, Ints, Layout
 from api.scheduler.demand import WEIGHT, Demand, Typical
 from api.scheduler.snapshot import Workload
-from appliance.gpu.share import MILLI
+from common.gpu.share import MILLI
 
 CANDIDATES = 256
 """So many of the fullest nodes that fit are looked at closely."""

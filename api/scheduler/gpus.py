@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from appliance.gpu.share import MILLI
+from common.gpu.share import MILLI
 
 Parts = tuple[tuple[int, int], ...]
 """What one container takes: columns of GPUs, each with its milli-GPU."""

@@ -30,7 +30,7 @@ from api.sessions import service as sessions
 from api.sessions.models import State
 from api.sessions.scheduling import Asked, Placed, Remark
 from api.settings import Settings
-from appliance.gpu.kinds import Enforcement
+from common.gpu.kinds import Enforcement
 
 log = structlog.get_logger()
 

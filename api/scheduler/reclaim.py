@@ -17,7 +17,7 @@ from api.scheduler.residents import Residents
 from api.scheduler.snapshot import Running, Within, Workload
 from api.scheduler.topology import allowed, pools
 from api.scheduler.victims import Pool, Rank, rank
-from appliance.gpu.share import MILLI
+from common.gpu.share import MILLI
 
 LOOKS = 32
 """So many more nodes are looked at, the most promising first, once there is a set."""

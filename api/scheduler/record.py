@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from api.scheduler.snapshot import Decision, Placement, Reclaim, Snapshot, Wait
-from reservoir.errors import InputError, Problem
+from common.errors import InputError, Problem
 
 FORMAT = 1
 """Raised when a document of an older version would be read wrongly."""

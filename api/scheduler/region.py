@@ -15,7 +15,7 @@ from api.scheduler.cluster import Cluster
 from api.scheduler.limits import Limits
 from api.scheduler.snapshot import Running, Within, Workload
 from api.scheduler.victims import Pool, Rank, order, rank
-from appliance.gpu.share import MILLI
+from common.gpu.share import MILLI
 
 STEPS = 4000
 """Steps after which a search is content with the best set found so far."""

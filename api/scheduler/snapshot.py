@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from appliance.gpu.kinds import Enforcement
-from appliance.gpu.share import MILLI
+from common.gpu.kinds import Enforcement
+from common.gpu.share import MILLI
 
 MAX_CONTAINERS_PER_NODE = 100
 UNLIMITED = 0

@@ -8,8 +8,8 @@ from api.scheduler.capacity import PLENTY, Flags, Free, Ints, Layout, bare_room,
 from api.scheduler.placement import Search
 from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, Within, Workload
 from api.scheduler.topology import allowed
-from appliance.gpu.kinds import ALONE, KINDS, Enforcement
-from appliance.gpu.share import MAX_GPUS, MILLI, format_gpus
+from common.gpu.kinds import ALONE, KINDS, Enforcement
+from common.gpu.share import MAX_GPUS, MILLI, format_gpus
 
 
 def never_fits(layout: Layout, workload: Workload) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from reservoir.errors import ConflictError
+from common.errors import ConflictError
 
 MAX_BASE_PATH = 255
 

@@ -32,7 +32,7 @@ from api.sessions.schemas import BatchRequest, Extension, SessionChange, Session
 from api.sessions.submission import Site
 from api.sessions.views import SessionView
 from api.settings import Settings
-from reservoir.errors import InputError, PenstockError
+from common.errors import InputError, PenstockError
 
 router = APIRouter(prefix="/sessions", tags=["sessions"])
 

@@ -24,7 +24,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 from api.database import Base, now
 from api.nodes.models import Node
 from api.projects.models import Project
-from appliance.agent.protocol import ContainerStatus
+from common.protocol import ContainerStatus
 
 
 class Kind(StrEnum):

@@ -8,7 +8,7 @@ from typing import Any
 
 from api.sessions.schemas import HostMountRequest, SessionRequest
 from api.settings import Settings
-from reservoir.errors import InputError
+from common.errors import InputError
 
 
 def mounts(request: SessionRequest, settings: Settings) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from api.nodes.models import Gpu, Node
 from api.projects.models import Project
 from api.sessions.models import Container, Grant, Service, Session, State
 from api.sessions.views import ContainerView, SessionView, WaitingView
-from appliance.gpu.share import memory_limit
+from common.gpu.share import memory_limit
 
 _MADE = {"project", "user", "node", "gpus", "containers", "services", "url", "urls"}
 _PLAIN = [getattr(Session, name) for name in SessionView.model_fields if name not in _MADE]

@@ -22,7 +22,7 @@ from api.nodes.models import Gpu, Node
 from api.policy import Action
 from api.projects.models import Project
 from api.sessions.models import LISTED, Container, Grant, Service, Session, State
-from reservoir.errors import InputError
+from common.errors import InputError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

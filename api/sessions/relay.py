@@ -17,8 +17,8 @@ from api.engine.base import Engine, Target, Terminal
 from api.nodes.models import Node
 from api.sessions import service
 from api.sessions.models import ENDED, Session, State
-from appliance.agent.protocol import ExecControl
-from reservoir.errors import ConflictError, NotFoundError, PenstockError
+from common.errors import ConflictError, NotFoundError, PenstockError
+from common.protocol import ExecControl
 
 logger = structlog.get_logger()
 

@@ -14,7 +14,7 @@ from api.projects.models import Project
 from api.sessions.addresses import Taken
 from api.sessions.models import ENDED, HOLDING, Container, Grant, Service, Session, SessionLog, State
 from api.users.models import User
-from appliance.gpu.share import MILLI
+from common.gpu.share import MILLI
 
 
 async def listed(

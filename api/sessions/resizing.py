@@ -28,10 +28,10 @@ from api.settings import Settings
 from api.usage import service as usage
 from api.user_policies import service as user_policies
 from api.user_policies.service import Extra
-from appliance.agent.protocol import GpuGrant, GpuShares
-from appliance.gpu.kinds import Enforcement
-from appliance.gpu.share import MILLI, check_share, format_gpus
-from reservoir.errors import ConflictError, InputError, PenstockError, Problem
+from common.errors import ConflictError, InputError, PenstockError, Problem
+from common.gpu.kinds import Enforcement
+from common.gpu.share import MILLI, check_share, format_gpus
+from common.protocol import GpuGrant, GpuShares
 
 log = structlog.get_logger()
 

@@ -10,8 +10,8 @@ from api.model import Moment, Name, Request, Text
 from api.presets.schemas import CpuMilli, MemoryMib, ShmMib
 from api.scheduler.snapshot import Within
 from api.sessions.models import MAX_CONTAINERS, Kind
-from appliance.agent.protocol import SYSTEM_FOLDERS, belongs_to_system
-from appliance.gpu.kinds import Enforcement
+from common.gpu.kinds import Enforcement
+from common.protocol import SYSTEM_FOLDERS, belongs_to_system
 
 MAX_BATCH = 100
 """Most sessions of one request."""

@@ -18,7 +18,7 @@ from api.sessions import repository
 from api.sessions.models import Kind, Session, State
 from api.usage import service as usage
 from api.users.models import User
-from reservoir.errors import ConflictError, ForbiddenError, InputError, NotFoundError
+from common.errors import ConflictError, ForbiddenError, InputError, NotFoundError
 
 TRIES = 5
 """How often a change is tried while others change the session, too."""

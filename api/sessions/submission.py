@@ -34,9 +34,9 @@ from api.sessions.service import PRIORITY, check_priority
 from api.settings import Settings
 from api.user_policies import service as user_policies
 from api.user_policies.service import Extra
-from appliance.gpu.kinds import Enforcement
-from appliance.gpu.share import check_share
-from reservoir.errors import ConflictError, InputError
+from common.errors import ConflictError, InputError
+from common.gpu.kinds import Enforcement
+from common.gpu.share import check_share
 
 SHM_MIB = 64
 WAITS = "waits for the scheduler"

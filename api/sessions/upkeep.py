@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.database import among
 from api.sessions import networks, repository, service
 from api.sessions.models import HOLDING, Container, Grant, Session, State
-from appliance.agent.protocol import ContainerState
-from appliance.gpu.kinds import Enforcement
+from common.gpu.kinds import Enforcement
+from common.protocol import ContainerState
 
 IN_PREPARATION = (State.SCHEDULED, State.PREPARING)
 

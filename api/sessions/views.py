@@ -8,8 +8,8 @@ from uuid import UUID
 from api.model import View
 from api.scheduler.snapshot import Within
 from api.sessions.models import Kind, State
-from appliance.agent.protocol import ContainerStatus
-from appliance.gpu.kinds import Enforcement
+from common.gpu.kinds import Enforcement
+from common.protocol import ContainerStatus
 
 
 class GrantView(View):

@@ -18,7 +18,7 @@ from api.sessions.models import ENDED, Session, State
 from api.usage import repository
 from api.usage.models import Span
 from api.usage.schemas import By, UsageRow, UsageView
-from reservoir.errors import InputError
+from common.errors import InputError
 
 LONGEST = timedelta(days=366)
 

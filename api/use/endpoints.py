@@ -13,7 +13,7 @@ from api.policy import Action
 from api.sessions import service as sessions
 from api.use import service
 from api.use.schemas import UseView
-from appliance.agent.protocol import USE_PATH, UseReport
+from common.protocol import USE_PATH, UseReport
 
 router = APIRouter(prefix="/sessions", tags=["sessions"])
 agents = APIRouter(tags=["agents"])

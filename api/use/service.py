@@ -15,8 +15,8 @@ from api.database import now
 from api.sessions.models import Session
 from api.use import repository
 from api.use.schemas import UsePoint, UseSeries, UseView
-from appliance.agent.protocol import GpuUse, UseReport
-from reservoir.errors import InputError
+from common.errors import InputError
+from common.protocol import GpuUse, UseReport
 
 DEFAULT = timedelta(hours=1)
 LONGEST = timedelta(days=366)

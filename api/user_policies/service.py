@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.user_policies import repository
 from api.user_policies.models import UserPolicy
 from api.user_policies.schemas import PolicyChange, PolicyRequest
-from appliance.gpu.share import format_gpus
-from reservoir.errors import ConflictError, NotFoundError, Problem, UnauthenticatedError
+from common.errors import ConflictError, NotFoundError, Problem, UnauthenticatedError
+from common.gpu.share import format_gpus
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,7 @@ from api.policy import Action, Role
 from api.users import repository
 from api.users.models import Source, User
 from api.users.schemas import UserChange, UserRequest
-from reservoir.errors import (
-    ConflictError,
-    ForbiddenError,
-    InputError,
-    NotFoundError,
-    Problem,
-    UnauthenticatedError,
-)
+from common.errors import ConflictError, ForbiddenError, InputError, NotFoundError, Problem, UnauthenticatedError
 
 OWN_STAYS = ("role", "disabled", "domain")
 """What nobody changes of themselves: a slip would lock them out."""

@@ -7,7 +7,7 @@ import time
 
 from appliance.agent import server, settings
 from appliance.agent.settle import settle
-from reservoir.errors import PenstockError
+from common.errors import PenstockError
 
 try:
     if sys.argv[1:] == ["settle"]:

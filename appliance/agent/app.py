@@ -26,7 +26,18 @@ from pydantic import TypeAdapter, ValidationError
 
 from appliance.agent.heartbeat import Reporter
 from appliance.agent.parts import Parts, Shell
-from appliance.agent.protocol import (
+from appliance.agent.settings import Settings
+from appliance.agent.watchdog import Watchdog
+from common.errors import (
+    ConflictError,
+    ForbiddenError,
+    InputError,
+    NotFoundError,
+    PenstockError,
+    Problem,
+    UnavailableError,
+)
+from common.protocol import (
     CONTAINERS_PATH,
     HEALTH_PATH,
     IMAGES_PATH,
@@ -38,17 +49,6 @@ from appliance.agent.protocol import (
     ImageRequest,
     ImageState,
     Inventory,
-)
-from appliance.agent.settings import Settings
-from appliance.agent.watchdog import Watchdog
-from reservoir.errors import (
-    ConflictError,
-    ForbiddenError,
-    InputError,
-    NotFoundError,
-    PenstockError,
-    Problem,
-    UnavailableError,
 )
 
 CONTAINER_PATH = CONTAINERS_PATH + "/{identity}"
@@ -215,7 +215,7 @@ async def _refused(_: Request, error: Exception) -> JSONResponse:
 async def _invalid(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class only
     problems = [
-        Problem(".".join(str(part) for part in detail["loc"][1:]), detail["msg"], "see appliance/agent/protocol.py")
+        Problem(".".join(str(part) for part in detail["loc"][1:]), detail["msg"], "see common/protocol.py")
         for detail in error.errors()
     ]
     return _problems(422, problems)

@@ -18,11 +18,11 @@ from anyio import to_thread
 
 from appliance.agent.shares import Shares
 from appliance.gpu import timetable
-from appliance.gpu.kinds import Compute
 from appliance.gpu.layout import Total
 from appliance.gpu.preload import Preload
 from appliance.gpu.timetable import Tenant, Window
-from reservoir.errors import PenstockError
+from common.errors import PenstockError
+from common.gpu.kinds import Compute
 
 log = structlog.get_logger()
 

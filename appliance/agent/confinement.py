@@ -7,11 +7,11 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from appliance import syscalls
 from appliance.agent import profile
-from appliance.agent.protocol import ContainerSpec
-from appliance.sandbox import Sandbox, SandboxRule
-from reservoir.errors import InputError, Problem
+from common import syscalls
+from common.errors import InputError, Problem
+from common.protocol import ContainerSpec
+from common.sandbox import Sandbox, SandboxRule
 
 
 class Confinement(BaseModel):

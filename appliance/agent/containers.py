@@ -19,7 +19,11 @@ from pydantic import TypeAdapter
 from appliance.agent import cores, folders, gang, runtime
 from appliance.agent.confinement import Confinement
 from appliance.agent.cores import NO_CORES, CoreGrant
-from appliance.agent.protocol import (
+from appliance.gpu.devices import Needs
+from common.errors import ConflictError, InputError, Problem
+from common.gpu.kinds import Enforcement
+from common.gpu.share import MILLI, format_gpus
+from common.protocol import (
     ContainerSpec,
     ContainerState,
     ContainerStatus,
@@ -28,10 +32,6 @@ from appliance.agent.protocol import (
     GpuGrant,
     belongs_to_system,
 )
-from appliance.gpu.devices import Needs
-from appliance.gpu.kinds import Enforcement
-from appliance.gpu.share import MILLI, format_gpus
-from reservoir.errors import ConflictError, InputError, Problem
 
 API_VERSION = "1.41"
 """Docker's API of Engine 20.10, the oldest that we support."""

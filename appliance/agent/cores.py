@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from reservoir.errors import InputError, UnavailableError
+from common.errors import InputError, UnavailableError
 
 MILLI = 1000
 ONLINE = "/sys/devices/system/cpu/online"

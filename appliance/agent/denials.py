@@ -8,9 +8,9 @@ import httpx
 import structlog
 
 from appliance.agent.peer import api_client
-from appliance.agent.protocol import DENIALS_PATH, DenialReport
 from appliance.agent.sandboxes import Gatekeeper
 from appliance.agent.settings import Settings
+from common.protocol import DENIALS_PATH, DenialReport
 
 log = structlog.get_logger()
 

@@ -17,9 +17,9 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from appliance.agent import confinement, containers, cores, folders, gang, runtime
 from appliance.agent.containers import Limits
 from appliance.agent.cores import CoreGrant
-from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus
 from appliance.agent.shares import Part
-from reservoir.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
+from common.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from reservoir.errors import InputError, UnavailableError
+from common.errors import InputError, UnavailableError
 
 MODE = 0o770
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from appliance.agent.peer import common_name
-from reservoir.errors import UnavailableError
+from common.errors import UnavailableError
 
 log = structlog.get_logger()
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from docker.types import IPAMConfig, IPAMPool
 
-from appliance.agent.protocol import GangNetwork
-from reservoir.errors import InputError, Problem
+from common.errors import InputError, Problem
+from common.protocol import GangNetwork
 
 LABEL = "io.penstock.gang"
 INTERFACE = "eth1"

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 import structlog
 
-from appliance import process
 from appliance.agent import containers, gang
 from appliance.agent.gang import Command
-from appliance.agent.protocol import GangNetwork
-from reservoir.errors import ConflictError, PenstockError, ProcessError
+from common import process
+from common.errors import ConflictError, PenstockError, ProcessError
+from common.protocol import GangNetwork
 
 log = structlog.get_logger()
 

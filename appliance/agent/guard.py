@@ -14,8 +14,8 @@ from anyio import to_thread
 
 from appliance.agent.gauge import Gauge, Reading
 from appliance.agent.shares import Shares
-from appliance.gpu.kinds import Enforcement
-from reservoir.errors import PenstockError
+from common.errors import PenstockError
+from common.gpu.kinds import Enforcement
 
 log = structlog.get_logger()
 

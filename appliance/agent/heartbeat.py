@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from appliance.agent.parts import Containers
 from appliance.agent.peer import api_client
-from appliance.agent.protocol import HEARTBEAT_PATH, Heartbeat, HeartbeatReply, Inventory
 from appliance.agent.settings import Settings
+from common.protocol import HEARTBEAT_PATH, Heartbeat, HeartbeatReply, Inventory
 
 log = structlog.get_logger()
 

@@ -12,8 +12,8 @@ import structlog
 from anyio import to_thread
 
 from appliance.agent.engine import Image, ImageMissingError
-from appliance.agent.protocol import ImageState, ImageStatus
-from reservoir.errors import NotFoundError, PenstockError, UnavailableError
+from common.errors import NotFoundError, PenstockError, UnavailableError
+from common.protocol import ImageState, ImageStatus
 
 log = structlog.get_logger()
 

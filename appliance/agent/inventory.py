@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
-from appliance.agent.protocol import Inventory
 from appliance.agent.settings import Settings
 from appliance.gpu import accelerators
 from appliance.gpu.accelerators import Accelerator, Simulated
 from appliance.gpu.devices import Gpus
+from common.protocol import Inventory
 
 
 def kinds(settings: Settings) -> list[Accelerator]:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from appliance.agent import containers
 from appliance.agent.cores import NO_CORES, CoreGrant
-from appliance.agent.protocol import ContainerState
+from common.protocol import ContainerState
 
 
 @dataclass

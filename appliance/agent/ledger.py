@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from appliance.agent.protocol import Denial
+from common.protocol import Denial
 
 MAX_SERIES = 64
 """Series of one container; what comes on top is put together."""

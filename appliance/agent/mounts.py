@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from appliance.agent.protocol import Mount
-from reservoir.errors import UnavailableError
+from common.errors import UnavailableError
+from common.protocol import Mount
 
 PROC = Path("/proc")
 _ENDED = (errno.ENOENT, errno.ESRCH, errno.EINVAL)

@@ -14,7 +14,7 @@ import struct
 from dataclasses import dataclass
 from functools import cache
 
-from reservoir.errors import UnavailableError
+from common.errors import UnavailableError
 
 _SECCOMP = 317 if os.uname().machine == "x86_64" else 277
 _GET_NOTIF_SIZES = 3

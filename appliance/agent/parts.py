@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from appliance.agent.protocol import ContainerSpec, ContainerState, GpuGrant, ImageState, Inventory
+from common.protocol import ContainerSpec, ContainerState, GpuGrant, ImageState, Inventory
 
 
 class Containers(Protocol):

@@ -24,12 +24,12 @@ from typing import Any
 
 import structlog
 
-from appliance import syscalls
 from appliance.agent import notify
 from appliance.agent.confinement import Confinement, rule_for
 from appliance.agent.ledger import Attempt, Ledger
 from appliance.agent.notify import Call
-from appliance.agent.protocol import Denial
+from common import syscalls
+from common.protocol import Denial
 
 log = structlog.get_logger()
 

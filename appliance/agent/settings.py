@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from appliance.gpu.kinds import Compute, Enforcement
-from appliance.gpu.share import MAX_GPUS
-from reservoir.errors import InputError, Problem
+from common.errors import InputError, Problem
+from common.gpu.kinds import Compute, Enforcement
+from common.gpu.share import MAX_GPUS
 
 PREFIX = "PENSTOCK_AGENT_"
 _OF_SYSTEMD = ("NOTIFY_SOCKET", "WATCHDOG_USEC")

@@ -12,10 +12,10 @@ import structlog
 
 from appliance.gpu import timetable
 from appliance.gpu.files import LimitsFile
-from appliance.gpu.kinds import Compute
 from appliance.gpu.layout import Limit
 from appliance.gpu.timetable import LEAD, Tenant, current
-from reservoir.errors import PenstockError
+from common.errors import PenstockError
+from common.gpu.kinds import Compute
 
 log = structlog.get_logger()
 

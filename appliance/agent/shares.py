@@ -16,15 +16,15 @@ import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from appliance.agent import mounts
-from appliance.agent.protocol import ContainerState, ContainerStatus, GpuDevice, GpuGrant, Inventory
 from appliance.gpu import enforcement, files, rooms
 from appliance.gpu.accelerators import Accelerator
 from appliance.gpu.devices import Gpus, Needs, Share
 from appliance.gpu.enforcement import Choice, Enforcer
-from appliance.gpu.kinds import Enforcement
 from appliance.gpu.mps import Mps
-from appliance.gpu.share import MILLI, format_gpus
-from reservoir.errors import ConflictError, InputError
+from common.errors import ConflictError, InputError
+from common.gpu.kinds import Enforcement
+from common.gpu.share import MILLI, format_gpus
+from common.protocol import ContainerState, ContainerStatus, GpuDevice, GpuGrant, Inventory
 
 log = structlog.get_logger()
 

@@ -26,10 +26,10 @@ from appliance.agent.forward import Forwarder
 from appliance.agent.gangs import Gangs
 from appliance.agent.images import Images, not_here
 from appliance.agent.known import Known
-from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GangNetwork, GpuGrant, Pull
 from appliance.agent.shares import Shares
 from appliance.agent.threads import blocking
-from reservoir.errors import ConflictError, NotFoundError, PenstockError
+from common.errors import ConflictError, NotFoundError, PenstockError
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GangNetwork, GpuGrant, Pull
 
 log = structlog.get_logger()
 

@@ -19,7 +19,7 @@ from anyio import to_thread
 
 from appliance.agent.containers import API_VERSION
 from appliance.agent.engine import Engine
-from reservoir.errors import PenstockError, UnavailableError
+from common.errors import PenstockError, UnavailableError
 
 CHUNK = 1 << 16
 _TRIES = 40

@@ -18,11 +18,11 @@ from appliance.gpu.accelerators import Accelerator
 from appliance.gpu.devices import Gpus
 from appliance.gpu.driver import Driver
 from appliance.gpu.enforcement import Accounting, Enforcer
-from appliance.gpu.kinds import Enforcement
 from appliance.gpu.mig import Mig
 from appliance.gpu.mps import Mps
 from appliance.gpu.preload import Preload
 from appliance.gpu.telemetry import Telemetry
+from common.gpu.kinds import Enforcement
 
 
 @dataclass(frozen=True)

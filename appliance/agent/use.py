@@ -14,13 +14,13 @@ from anyio import to_thread
 
 from appliance.agent.gauge import Gauge, Reading
 from appliance.agent.peer import api_client
-from appliance.agent.protocol import USE_PATH, GpuUse, UseReport
 from appliance.agent.settings import Settings
 from appliance.agent.shares import Shares
-from appliance.gpu.kinds import Compute
 from appliance.gpu.layout import Total
 from appliance.gpu.preload import Preload
-from reservoir.errors import PenstockError
+from common.errors import PenstockError
+from common.gpu.kinds import Compute
+from common.protocol import USE_PATH, GpuUse, UseReport
 
 log = structlog.get_logger()
 

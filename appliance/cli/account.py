@@ -13,7 +13,7 @@ import typer
 from appliance.cli import config
 from appliance.cli.files import read_text
 from appliance.client import Client
-from reservoir.errors import InputError, NotFoundError, PenstockError, UnauthenticatedError
+from common.errors import InputError, NotFoundError, PenstockError, UnauthenticatedError
 
 PasswordStdin = Annotated[bool, typer.Option("--password-stdin", help="Read the password from standard input.")]
 

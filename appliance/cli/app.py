@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from appliance.cli.options import HELP
-from reservoir.errors import PenstockError, UnavailableError
+from common.errors import PenstockError, UnavailableError
 
 COMMANDS = {
     # name: (module:attribute, one line of help)

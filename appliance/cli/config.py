@@ -9,8 +9,8 @@ from pathlib import Path
 from appliance.client import Client
 from appliance.client.transport import ANSWER_S
 from appliance.settings import config_folder
-from reservoir import files
-from reservoir.errors import InputError, UnauthenticatedError, UnavailableError
+from common import files
+from common.errors import InputError, UnauthenticatedError, UnavailableError
 
 
 @dataclass(frozen=True)

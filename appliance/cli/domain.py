@@ -11,7 +11,7 @@ from appliance.cli.options import given, group
 from appliance.cli.output import Format, FormatOption
 from appliance.client.requests import DomainChange
 from appliance.client.views import Domain
-from appliance.gpu.units import format_gpus, parse_gpus
+from common.gpu.units import format_gpus, parse_gpus
 
 app = group("Domains: users and projects with administrators of their own.")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from appliance.site import Site, load
-from reservoir.document import parse
-from reservoir.errors import InputError
+from common.document import parse
+from common.errors import InputError
 
 
 def read_site(path: Path) -> Site:

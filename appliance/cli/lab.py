@@ -12,7 +12,7 @@ from appliance import lab, settings
 from appliance.cli.files import read_site
 from appliance.cli.output import Format, FormatOption, print_json, print_table
 from appliance.site import NAME, Site
-from reservoir.errors import InputError
+from common.errors import InputError
 
 app = typer.Typer(no_args_is_help=True, help="Rehearse a site in containers: up, down, status.")
 

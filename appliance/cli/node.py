@@ -11,7 +11,7 @@ from appliance.cli.options import complete_groups, complete_nodes, given, group
 from appliance.cli.output import Format, FormatOption
 from appliance.client.views import Gpu, Node
 from appliance.client.words import NodeMode, NodeState
-from appliance.gpu.units import MILLI, format_gpus
+from common.gpu.units import MILLI, format_gpus
 
 app = group("Nodes and their GPUs: look, drain, maintenance.")
 

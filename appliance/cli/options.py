@@ -9,7 +9,7 @@ import typer
 
 from appliance.cli import config
 from appliance.client import Client
-from reservoir.errors import PenstockError
+from common.errors import PenstockError
 
 HELP = {"help_option_names": ["-h", "--help"]}
 COMPLETE_S = 1.0

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
-from reservoir.errors import InputError
+from common.errors import InputError
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 MIB = {"m": 1, "g": 1024, "t": 1024 * 1024}

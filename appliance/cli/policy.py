@@ -11,8 +11,8 @@ from appliance.cli import config, output, parse
 from appliance.cli.options import group
 from appliance.cli.output import Format, FormatOption
 from appliance.client.views import Policy
-from appliance.gpu.units import MILLI, format_gpus, parse_gpus
-from reservoir.errors import InputError
+from common.errors import InputError
+from common.gpu.units import MILLI, format_gpus, parse_gpus
 
 app = group("User policies: what a user's live sessions may hold together.")
 

@@ -11,7 +11,7 @@ from appliance.cli.options import complete_presets, given, group
 from appliance.cli.output import Format, FormatOption
 from appliance.client.views import Preset
 from appliance.client.words import Enforcement
-from appliance.gpu.units import MILLI, format_gpus, parse_gpus
+from common.gpu.units import MILLI, format_gpus, parse_gpus
 
 app = group("Presets: sizes of sessions by name.")
 

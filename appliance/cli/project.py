@@ -13,7 +13,7 @@ from appliance.cli.options import complete_projects, given, group
 from appliance.cli.output import Format, FormatOption
 from appliance.client.views import Project
 from appliance.client.words import Expiry
-from appliance.gpu.units import format_gpus, parse_gpus
+from common.gpu.units import format_gpus, parse_gpus
 
 app = group("Projects: list, show, create, update, delete, set the current one.")
 

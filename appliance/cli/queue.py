@@ -8,7 +8,7 @@ from appliance.cli import config, output
 from appliance.cli.options import ProjectOption
 from appliance.cli.output import Format, FormatOption
 from appliance.client.views import Session, Waiting
-from appliance.gpu.units import format_gpus
+from common.gpu.units import format_gpus
 
 LAST = 10**9
 

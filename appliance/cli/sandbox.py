@@ -11,7 +11,7 @@ from appliance.cli import config, output
 from appliance.cli.options import complete_sandboxes, given, group
 from appliance.cli.output import Format, FormatOption
 from appliance.client.views import Sandbox, SandboxRule
-from reservoir.errors import InputError
+from common.errors import InputError
 
 app = group("Sandboxes: what programs of sessions may not ask of the kernel.")
 

@@ -11,7 +11,7 @@ from appliance.cli import config, output
 from appliance.cli.options import group
 from appliance.cli.output import Format, FormatOption
 from appliance.cli.queue import print_queue
-from reservoir import files
+from common import files
 
 app = group("The scheduler's decisions (administrators, auditors).")
 

@@ -14,8 +14,8 @@ from appliance.cli.options import ProjectOption, complete_sessions
 from appliance.cli.output import Format, FormatOption
 from appliance.cli.share import FgpuOption, GpusOption
 from appliance.client.views import Container, Grant, Session
-from appliance.gpu.units import MILLI, format_gpus
-from reservoir.errors import ConflictError, PenstockError
+from common.errors import ConflictError, PenstockError
+from common.gpu.units import MILLI, format_gpus
 
 WAIT_STEP_S = 0.5
 STATES = {"PREPARING": "ContainerCreating"}

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from appliance.client import Client
-from appliance.gpu.units import MILLI, format_gpus, parse_gpus
-from reservoir.errors import InputError
+from common.errors import InputError
+from common.gpu.units import MILLI, format_gpus, parse_gpus
 
 GpusOption = Annotated[str | None, typer.Option("-g", "--gpus", metavar="N", help="GPUs, such as 0.5, 1 or 2.5.")]
 FgpuOption = Annotated[str | None, typer.Option("--fgpu", metavar="N", help="The same in units of fGPU.")]

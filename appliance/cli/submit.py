@@ -19,8 +19,8 @@ from appliance.client import Client
 from appliance.client.requests import HostMountRequest, VolumeRequest
 from appliance.client.views import Session
 from appliance.client.words import Enforcement, Kind
-from appliance.gpu.units import format_gpus
-from reservoir.errors import InputError, Problem
+from common.errors import InputError, Problem
+from common.gpu.units import format_gpus
 
 WAIT_STEP_S = 0.5
 UNDER_WAY = ("PENDING", "SCHEDULED", "PREPARING")

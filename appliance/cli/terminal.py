@@ -19,7 +19,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 
 from appliance.client import Client
 from appliance.client.transport import CONNECT_S
-from reservoir.errors import PenstockError, UnavailableError
+from common.errors import PenstockError, UnavailableError
 
 SHELL = ["sh", "-c", "if command -v bash >/dev/null; then exec bash; else exec sh; fi"]
 _CHUNK = 1 << 16

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from reservoir.errors import (
+from common.errors import (
     ConflictError,
     ForbiddenError,
     InputError,

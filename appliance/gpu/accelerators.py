@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 from typing import Protocol, runtime_checkable
 
-from appliance.agent.protocol import GpuDevice
 from appliance.gpu import nvml
 from appliance.gpu.devices import Gpus, Needs
-from appliance.gpu.kinds import Enforcement
-from reservoir.errors import InputError
+from common.errors import InputError
+from common.gpu.kinds import Enforcement
+from common.protocol import GpuDevice
 
 GROUP = "penstock.accelerators"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from reservoir.errors import UnavailableError
+from common.errors import UnavailableError
 
 PROC = Path("/proc")
 ROOT = Path("/sys/fs/cgroup")

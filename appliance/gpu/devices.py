@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from appliance.agent.protocol import GpuDevice, Mount
-from appliance.gpu.share import MILLI, memory_limit
+from common.gpu.share import MILLI, memory_limit
+from common.protocol import GpuDevice, Mount
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ from pathlib import Path
 import pynvml
 import structlog
 
-from appliance.agent.protocol import GpuDevice
 from appliance.gpu import cgroups
 from appliance.gpu.devices import Needs, Share
 from appliance.gpu.enforcement import Accounting, Probe
-from appliance.gpu.kinds import Compute, Enforcement
 from appliance.gpu.preload import Preload
 from appliance.gpu.telemetry import Telemetry
-from reservoir.errors import UnavailableError
+from common.errors import UnavailableError
+from common.gpu.kinds import Compute, Enforcement
+from common.protocol import GpuDevice
 
 log = structlog.get_logger()
 

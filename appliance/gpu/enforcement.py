@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from appliance.agent.protocol import GpuDevice
 from appliance.gpu.devices import Needs, Share
-from appliance.gpu.kinds import Enforcement
+from common.gpu.kinds import Enforcement
+from common.protocol import GpuDevice
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from appliance.gpu import layout
 from appliance.gpu.layout import FirstLimitsRecord, Limit, LimitsRecord, Total
 from appliance.gpu.timetable import Window, current
-from reservoir.errors import UnavailableError
+from common.errors import UnavailableError
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 

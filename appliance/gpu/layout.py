@@ -8,8 +8,8 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
-from appliance.gpu.kinds import Compute
 from appliance.gpu.timetable import Window
+from common.gpu.kinds import Compute
 
 LIMITS_MAGIC = b"PSGPULIM"
 ACCOUNT_MAGIC = b"PSGPUACC"

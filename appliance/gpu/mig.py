@@ -6,10 +6,10 @@ from typing import Any
 
 import pynvml
 
-from appliance.agent.protocol import GpuDevice
 from appliance.gpu.enforcement import Accounting
-from appliance.gpu.kinds import Enforcement
-from appliance.gpu.share import MILLI
+from common.gpu.kinds import Enforcement
+from common.gpu.share import MILLI
+from common.protocol import GpuDevice
 
 _NAME = "MIG "
 """What stands before the profile in NVML's name of a MIG device: `NVIDIA A100-SXM4-40GB MIG 1g.5gb`."""

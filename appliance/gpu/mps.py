@@ -15,13 +15,13 @@ from pathlib import Path
 import pynvml
 import structlog
 
-from appliance import process
-from appliance.agent.protocol import GpuDevice, Mount
 from appliance.gpu.devices import Needs, Share
 from appliance.gpu.enforcement import Accounting, Probe
-from appliance.gpu.kinds import Compute, Enforcement
 from appliance.gpu.telemetry import Telemetry
-from reservoir.errors import InputError
+from common import process
+from common.errors import InputError
+from common.gpu.kinds import Compute, Enforcement
+from common.protocol import GpuDevice, Mount
 
 log = structlog.get_logger()
 

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 import pynvml
 import structlog
 
-from appliance.agent.protocol import GpuDevice
 from appliance.gpu import mig
 from appliance.gpu.devices import Gpus
-from appliance.gpu.share import MAX_GPUS
-from reservoir.errors import InputError, UnavailableError
+from common.errors import InputError, UnavailableError
+from common.gpu.share import MAX_GPUS
+from common.protocol import GpuDevice
 
 log = structlog.get_logger()
 

@@ -12,13 +12,13 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from appliance.agent.protocol import GpuDevice, Mount
 from appliance.gpu import files, rooms
 from appliance.gpu.devices import Needs, Share
 from appliance.gpu.enforcement import Accounting, Probe
 from appliance.gpu.files import LimitsFile
-from appliance.gpu.kinds import Compute, Enforcement
 from appliance.gpu.layout import Limit, Total
+from common.gpu.kinds import Compute, Enforcement
+from common.protocol import GpuDevice, Mount
 
 FRAME_TARGET = "/run/penstock"
 LIMITS_TARGET = "/run/penstock/limits"

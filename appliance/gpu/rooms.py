@@ -7,8 +7,8 @@ from pathlib import Path
 
 import structlog
 
-from appliance import process
-from reservoir.errors import PenstockError
+from common import process
+from common.errors import PenstockError
 
 log = structlog.get_logger()
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from appliance.gpu.kinds import Compute
-from appliance.gpu.share import MILLI
+from common.gpu.kinds import Compute
+from common.gpu.share import MILLI
 
 IDLE_PERIODS = 3
 """Periods after its last launch, or its last wait for one, after which a tenant counts as idle."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from appliance import pki
 from appliance.inventory import build
 from appliance.site import load
-from reservoir.document import parse
+from common.document import parse
 
 ROOT = Path(__file__).parents[2]
 STATE = ROOT / "build/molecule"

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote
 
-from reservoir import credentials, files, process, settings
+from common import files, process
+from common.errors import InputError, IntegrityError, PenstockError, ProcessError, UnavailableError
+from reservoir import credentials, settings
 from reservoir.debian import sources
-from reservoir.errors import InputError, IntegrityError, PenstockError, ProcessError, UnavailableError
 from reservoir.manifest import Manifest, Target
 
 # distributions without apt of their own often have it as a package; a container of Debian always does

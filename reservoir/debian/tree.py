@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
+from common.errors import ConflictError, IntegrityError
 from reservoir import holds, openpgp
-from reservoir.errors import ConflictError, IntegrityError
 from reservoir.model import Artifact, Bundle
 
 KEYRING = "apt.asc"

@@ -7,8 +7,8 @@ import json
 import tarfile
 from pathlib import Path
 
+from common.errors import IntegrityError
 from reservoir.cache import digest
-from reservoir.errors import IntegrityError
 from reservoir.images import oci
 
 CURE = "do not use this image; get its bundle again from its maker"

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reservoir import process
+from common import process
+from common.errors import ConflictError, InputError, IntegrityError, ProcessError, UnavailableError
+from common.progress import Progress
 from reservoir.cache import Cache
-from reservoir.errors import ConflictError, InputError, IntegrityError, ProcessError, UnavailableError
 from reservoir.images import oci
 from reservoir.manifest import ExternalImage, Manifest
 from reservoir.model import Artifact, Lock
-from reservoir.progress import Progress
 
 REGISTRY = "docker://"
 # these say no digest of their own: the first conversion decides, and it gives the same bits every time

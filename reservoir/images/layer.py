@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from reservoir import process
+from common import process
 from reservoir.cache import digest
 from reservoir.images.oci import Layer
 

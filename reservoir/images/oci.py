@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from reservoir.errors import IntegrityError
+from common.errors import IntegrityError
 from reservoir.model import Artifact
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"

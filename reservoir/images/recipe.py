@@ -13,17 +13,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from reservoir import files, openpgp, process, settings
+from common import files, process
+from common.errors import UnavailableError
+from common.progress import Progress
+from reservoir import openpgp, settings
 from reservoir.bundle import link_or_copy
 from reservoir.cache import WORK, Cache, room_on
 from reservoir.debian import tree as apt_tree
-from reservoir.errors import UnavailableError
 from reservoir.images import oci
 from reservoir.images.layer import changes, pack, remove, snapshot, unpack
 from reservoir.images.oci import Layer
 from reservoir.manifest import Image, Target, Units
 from reservoir.model import Artifact, LockedImage
-from reservoir.progress import Progress
 from reservoir.pypi import wheels
 
 # counts up when this module makes something else of the same parts

@@ -11,10 +11,10 @@ from typing import Any
 
 import httpx
 
-from reservoir import process
-from reservoir.errors import NotFoundError, UnavailableError
+from common import process
+from common.errors import NotFoundError, UnavailableError
+from common.progress import Progress, silent
 from reservoir.images import oci, tree
-from reservoir.progress import Progress, silent
 
 ACCEPT = ", ".join(oci.MEDIA_TYPES)
 

@@ -10,19 +10,19 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from common.document import check, parse
+from common.errors import ConflictError, InputError, NotFoundError
+from common.progress import Progress, silent
 from reservoir import bundle as bundles
 from reservoir import intake, publication, signing
 from reservoir.bundle import link_or_copy
 from reservoir.cache import WORK, Cache
 from reservoir.debian import lock as debian_lock
 from reservoir.debian import tree as apt_tree
-from reservoir.document import check, parse
-from reservoir.errors import ConflictError, InputError, NotFoundError
 from reservoir.images.recipe import Builder
 from reservoir.intake import Imported
 from reservoir.manifest import Image, Manifest, Source, Target
 from reservoir.model import Artifact, Bundle, LockedImage, TargetRecord
-from reservoir.progress import Progress, silent
 from reservoir.pypi import lock as pypi_lock
 from reservoir.pypi.wheels import Indexes
 from reservoir.scope import Scope

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from reservoir.errors import ConflictError, IntegrityError
+from common.errors import ConflictError, IntegrityError
 from reservoir.images import oci
 from reservoir.model import Artifact
 

@@ -11,8 +11,8 @@ from packaging.metadata import parse_email
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from common.errors import IntegrityError
 from reservoir.bundle import BLOBS
-from reservoir.errors import IntegrityError
 from reservoir.model import Artifact, TargetRecord
 from reservoir.verify import Verified
 

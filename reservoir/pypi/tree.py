@@ -13,7 +13,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from reservoir.errors import ConflictError, IntegrityError
+from common.errors import ConflictError, IntegrityError
 from reservoir.model import Artifact
 
 META = {"api-version": "1.1"}

@@ -18,8 +18,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from reservoir import credentials, process, settings
-from reservoir.errors import InputError, ProcessError, UnavailableError
+from common import process
+from common.errors import InputError, ProcessError, UnavailableError
+from reservoir import credentials, settings
 from reservoir.manifest import Project, Target
 
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}

@@ -5,8 +5,8 @@ Machines that build bundles or serve them have no rpm, and those that have it mu
 
 from pathlib import Path
 
+from common.errors import UnavailableError
 from reservoir import settings
-from reservoir.errors import UnavailableError
 
 with settings.variable("RPM_CONFIGDIR", str(Path(__file__).with_name("config"))):
     try:

@@ -11,8 +11,8 @@ from urllib.parse import urljoin
 import httpx
 from pydantic import ValidationError
 
+from common.errors import IntegrityError
 from reservoir import fetch, holds
-from reservoir.errors import IntegrityError
 from reservoir.manifest import Hold
 from reservoir.model import Artifact
 from reservoir.pypi import wheels

@@ -13,9 +13,10 @@ from urllib.parse import urljoin
 
 import httpx
 
-from reservoir import fetch, files, openpgp
+from common import files
+from common.errors import IntegrityError, UnavailableError
+from reservoir import fetch, openpgp
 from reservoir.cache import Cache, pieces, room_on
-from reservoir.errors import IntegrityError, UnavailableError
 from reservoir.rpm.createrepo import createrepo_c
 from reservoir.rpm.source import Repository
 

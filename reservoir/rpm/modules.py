@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from reservoir.errors import InputError, IntegrityError
+from common.errors import InputError, IntegrityError
 
 # of each repository, and says for which distribution a module was made, not what it needs
 PLATFORM = "platform"

@@ -17,9 +17,9 @@ from typing import BinaryIO
 
 from pysequoia import Cert
 
+from common.errors import IntegrityError, Problem
 from reservoir import openpgp
 from reservoir.cache import CHUNK, Cache
-from reservoir.errors import IntegrityError, Problem
 from reservoir.model import Artifact, Lock
 
 LEAD = 96

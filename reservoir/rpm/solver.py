@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 
 import solv
 
-from reservoir.errors import InputError, IntegrityError
+from common.errors import InputError, IntegrityError
 from reservoir.rpm.metadata import Part, Sum
 from reservoir.rpm.source import Repository
 

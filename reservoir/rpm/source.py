@@ -11,8 +11,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 from pysequoia import Cert
 
+from common.errors import InputError, UnavailableError
 from reservoir import credentials, openpgp
-from reservoir.errors import InputError, UnavailableError
 from reservoir.manifest import Source, Target
 from reservoir.scope import Scope
 

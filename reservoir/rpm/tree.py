@@ -9,8 +9,8 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 
+from common.errors import ConflictError
 from reservoir import holds, openpgp
-from reservoir.errors import ConflictError
 from reservoir.model import Artifact, Bundle
 from reservoir.rpm.createrepo import createrepo_c
 from reservoir.rpm.source import MACHINES

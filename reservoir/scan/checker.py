@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from reservoir.errors import InputError, Problem
+from common.errors import InputError, Problem
 from reservoir.model import Artifact, Bundle
 from reservoir.scan import osv
 from reservoir.scan.facts import Facts

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from reservoir import process
-from reservoir.errors import InputError, NotFoundError
+from common import process
+from common.errors import InputError, NotFoundError
 from reservoir.model import Bundle
 from reservoir.scan.report import Infected, Malware
 

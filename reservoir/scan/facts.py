@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reservoir.errors import IntegrityError
+from common.errors import IntegrityError
 
 SBOM = "sbom.cdx.json"
 SOURCE = "penstock:licence-source"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from reservoir import files
-from reservoir.errors import ForbiddenError, IntegrityError, Problem
+from common import files
+from common.errors import ForbiddenError, IntegrityError, Problem
 from reservoir.scan import policy as policies
 from reservoir.scan.report import Report
 from reservoir.scan.verdict import judge

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from license_expression import ExpressionError, ExpressionParseError, Licensing, get_spdx_licensing
 from packaging.metadata import parse_email
 
-from reservoir import files
+from common import files
 from reservoir.cache import Cache
 from reservoir.model import Artifact
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
-from reservoir.errors import InputError, NotFoundError
+from common.errors import InputError, NotFoundError
 
 # the longest advisories of the world have a few megabytes; more than this is no advisory
 LARGEST = 64 << 20

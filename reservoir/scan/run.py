@@ -10,10 +10,10 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from common.errors import ForbiddenError, InputError, IntegrityError, NotFoundError
+from common.progress import Progress, silent
 from reservoir import bundle as bundles
-from reservoir.errors import ForbiddenError, InputError, IntegrityError, NotFoundError
 from reservoir.model import Bundle
-from reservoir.progress import Progress, silent
 from reservoir.scan import facts, gate
 from reservoir.scan import policy as policies
 from reservoir.scan.checker import scan

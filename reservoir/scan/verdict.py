@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 
 from license_expression import AND, OR, LicenseWithExceptionSymbol, get_spdx_licensing
 
-from reservoir.errors import Problem
+from common.errors import Problem
 from reservoir.scan.checker import CLOSED, require_fresh
 from reservoir.scan.policy import Exemption, Policy
 from reservoir.scan.report import Finding, Licence, Report

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from packaging.utils import InvalidName, canonicalize_name
 
-from reservoir import files
-from reservoir.errors import InputError, IntegrityError, NotFoundError, UnavailableError
+from common import files
+from common.errors import InputError, IntegrityError, NotFoundError, UnavailableError
 
 
 class Names:

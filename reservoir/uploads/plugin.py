@@ -14,8 +14,8 @@ from pluggy import HookimplMarker
 from pyramid.request import Request
 from pyramid.response import Response
 
+from common.errors import InputError, IntegrityError, UnavailableError
 from reservoir import settings
-from reservoir.errors import InputError, IntegrityError, UnavailableError
 from reservoir.uploads.names import Names
 
 hookimpl = HookimplMarker("devpiserver")

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from reservoir.errors import ConflictError, InputError, NotFoundError, UnauthenticatedError, UnavailableError
+from common.errors import ConflictError, InputError, NotFoundError, UnauthenticatedError, UnavailableError
 
 ADMIN = "root"
 OWNER = "site"

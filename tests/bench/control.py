@@ -30,7 +30,7 @@ from api.database import Database, now
 from api.nodes.models import Gpu, Node
 from api.projects.models import Project
 from api.sessions.models import Container, Grant, Kind, Session, State
-from appliance.agent.protocol import ContainerState, ContainerStatus, GpuGrant
+from common.protocol import ContainerState, ContainerStatus, GpuGrant
 from tests.fakes.agents import Behaviour, FleetOfAgents, Way
 from tests.integration.agent.conftest import Authority, make_authority
 from tests.integration.api_postgresql import new_database, running_server

@@ -18,7 +18,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PENSTOCK = Path(sys.executable).with_name("penstock")
-PARTS = ("reservoir", "appliance", "api", "roles", "playbooks", "inventory")
+PARTS = ("common", "reservoir", "appliance", "api", "roles", "playbooks", "inventory")
 FILES = ("manifest.yml", "pyproject.toml", "ansible.cfg", "README.md", "LICENSE")
 
 

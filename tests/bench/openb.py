@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from api.scheduler.cluster import Cluster
 from api.scheduler.snapshot import GpuState, NodeState, Workload
-from appliance.gpu.share import MILLI
+from common.gpu.share import MILLI
 
 ARRIVALS_PERCENT = 130
 

@@ -16,7 +16,7 @@ from statistics import median
 
 import docker
 
-from appliance.agent.protocol import ContainerSpec, GpuGrant
+from common.protocol import ContainerSpec, GpuGrant
 from tests.fakes.cuda.clients import gpu_uuid
 from tests.integration.agent import gpus
 from tests.integration.agent.calls import launch

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import GpuState, NodeState, ProjectState, Running, Workload
-from appliance.gpu.share import MILLI, format_gpus, memory_limit
+from common.gpu.share import MILLI, format_gpus, memory_limit
 
 JOBS = 50
 GPUS = 8

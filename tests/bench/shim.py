@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from appliance.gpu.kinds import Compute
 from appliance.gpu.timetable import Window
+from common.gpu.kinds import Compute
 from tests.fakes.cuda.clients import GIB, Bench, Tenant, build_clock, crowd, gpu_uuid
 from tests.fakes.cuda.sharing import PERIOD_NS, shares
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from appliance.deploy import new_password
-from reservoir import files
-from reservoir.errors import ConflictError
+from common import files
+from common.errors import ConflictError
 
 ROOT = Path(__file__).parents[2]
 PENSTOCK = Path(sys.executable).with_name("penstock")

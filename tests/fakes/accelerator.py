@@ -12,10 +12,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from appliance.agent.protocol import GpuDevice, Mount
 from appliance.gpu import nvml
 from appliance.gpu.devices import Gpus, Needs
-from appliance.gpu.kinds import Enforcement
+from common.gpu.kinds import Enforcement
+from common.protocol import GpuDevice, Mount
 
 NAME = "fake"
 ENTRY = f"{NAME} = tests.fakes.accelerator:Fake"

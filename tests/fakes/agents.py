@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from api.database import now
-from appliance.agent.protocol import (
+from common.protocol import (
     HEARTBEAT_PATH,
     ContainerSpec,
     ContainerState,

@@ -9,7 +9,7 @@ from typing import Any
 from appliance.agent import gang
 from appliance.agent.gang import Command
 from appliance.agent.gangs import Gangs
-from reservoir.errors import ConflictError, PenstockError, ProcessError
+from common.errors import ConflictError, PenstockError, ProcessError
 
 
 class NodeNetworks:

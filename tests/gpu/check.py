@@ -24,9 +24,9 @@ import pynvml
 
 from appliance.gpu import cgroups
 from appliance.gpu.files import LimitsFile, create_account
-from appliance.gpu.kinds import Compute
 from appliance.gpu.layout import Limit
 from appliance.gpu.timetable import Tenant, plan
+from common.gpu.kinds import Compute
 from tests.fakes.cuda.clients import build_shim
 
 MIB = 1 << 20

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from api import __main__ as program
 from api.database import Database
-from reservoir.errors import UnavailableError
+from common.errors import UnavailableError
 from tests.integration.api_postgresql import new_database
 from tests.unit.api.conftest import _cheap_hashes, anyio_backend, cluster  # noqa: F401
 from tests.unit.api.test_domains import *  # noqa: F403

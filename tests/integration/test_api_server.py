@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from appliance.agent.protocol import HEARTBEAT_PATH
+from common.protocol import HEARTBEAT_PATH
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
 from tests.unit.api.conftest import inventory
 

@@ -17,7 +17,7 @@ import httpx
 import pexpect
 import pytest
 
-from appliance.agent.protocol import HEARTBEAT_PATH
+from common.protocol import HEARTBEAT_PATH
 from tests.integration.agent.conftest import Authority, authority, free_port  # noqa: F401
 from tests.unit.api.conftest import inventory
 

@@ -18,7 +18,7 @@ from ldap3.core.exceptions import LDAPException
 from api.logins import directory, throttle
 from api.policy import Role
 from api.settings import Settings
-from reservoir.errors import UnavailableError
+from common.errors import UnavailableError
 from tests.integration.agent.conftest import Authority, authority, free_port, make_authority  # noqa: F401
 from tests.unit.api.conftest import (  # noqa: F401
     PASSWORD,

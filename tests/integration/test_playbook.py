@@ -9,7 +9,7 @@ import pytest
 
 from appliance import playbook, settings
 from appliance.playbook import Counts, Event, Outcome
-from reservoir.errors import ProcessError
+from common.errors import ProcessError
 
 ROOT = Path(__file__).parents[2]
 SECRET = "0f3c5e-not-for-logs"

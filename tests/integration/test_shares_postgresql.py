@@ -10,7 +10,7 @@ import pytest
 from api.database import now
 from api.nodes import service as nodes
 from api.reconcilers import resizes
-from appliance.agent.protocol import USE_PATH, GpuUse, UseReport
+from common.protocol import USE_PATH, GpuUse, UseReport
 from tests.unit.api.conftest import V1, Cluster, ok
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ import pytest
 from importlinter.cli import lint_imports
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("reservoir", "appliance", "api")
+PACKAGES = ("common", "reservoir", "appliance", "api")
 # no modules: the installer runs by itself where nothing is installed yet, the hook where the library's wheel is built
 MODULES = sorted(
     path
@@ -25,9 +25,9 @@ PURE = (
     "appliance/site_gpu.py",
     "appliance/site_kubernetes.py",
     "appliance/inventory.py",
-    "appliance/gpu/kinds.py",
+    "common/gpu/kinds.py",
     "appliance/gpu/layout.py",
-    "appliance/gpu/share.py",
+    "common/gpu/share.py",
     "appliance/gpu/timetable.py",
 )
 IO = {
@@ -78,9 +78,9 @@ def test_pure_modules_import_no_io(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "api").rglob("*.py")), ids=name)
 def test_api_and_agent_share_the_protocol_and_nothing_else(path: Path) -> None:
-    shared = {"appliance.agent.protocol", "appliance.gpu.kinds", "appliance.gpu.share"}
+    shared = {"common.protocol", "common.gpu.kinds", "common.gpu.share"}
     # what a sandbox is, and the names of system calls, stand in messages of the protocol
-    shared |= {"appliance.sandbox", "appliance.syscalls"}
+    shared |= {"common.sandbox", "common.syscalls"}
     assert {imported for imported in imports(path.read_text()) if imported.startswith("appliance")} <= shared
 
 

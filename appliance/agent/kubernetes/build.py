@@ -17,7 +17,7 @@ from appliance.agent.kubernetes.terminal import Terminal
 from appliance.agent.parts import Parts
 from appliance.agent.peer import server_context
 from appliance.agent.settings import Settings
-from reservoir.errors import InputError
+from common.errors import InputError
 
 
 def build(settings: Settings) -> Parts:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from appliance.agent.kubernetes import quantity
-from appliance.agent.protocol import GpuDevice
-from appliance.gpu.share import MAX_DEVICES
+from common.gpu.share import MAX_DEVICES
+from common.protocol import GpuDevice
 
 Object = Mapping[str, Any]
 """An object of Kubernetes as its interface writes it."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from reservoir.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
+from common.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
 
 ANSWER_S = 15.0
 CONNECT_S = 5.0

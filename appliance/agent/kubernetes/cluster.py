@@ -36,8 +36,8 @@ from appliance.agent.kubernetes.client import Client
 from appliance.agent.kubernetes.doors import Doors
 from appliance.agent.kubernetes.mirror import Mirror
 from appliance.agent.kubernetes.pods import Rules
-from appliance.agent.protocol import ContainerSpec, ContainerState, GpuGrant, Inventory
-from reservoir.errors import ConflictError, InputError, NotFoundError, UnavailableError
+from common.errors import ConflictError, InputError, NotFoundError, UnavailableError
+from common.protocol import ContainerSpec, ContainerState, GpuGrant, Inventory
 
 log = structlog.get_logger()
 

@@ -9,8 +9,8 @@ import structlog
 
 from appliance.agent.kubernetes import pods
 from appliance.agent.kubernetes.capacity import Object
-from appliance.agent.protocol import ContainerState, ContainerStatus
-from reservoir.errors import PenstockError
+from common.errors import PenstockError
+from common.protocol import ContainerState, ContainerStatus
 
 log = structlog.get_logger()
 

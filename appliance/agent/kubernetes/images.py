@@ -8,8 +8,8 @@ from typing import Any
 from appliance.agent.kubernetes.capacity import Object
 from appliance.agent.kubernetes.client import Client
 from appliance.agent.kubernetes.pods import LABEL_NODE, Rules
-from appliance.agent.protocol import ImageState, ImageStatus
-from reservoir.errors import ConflictError, NotFoundError
+from common.errors import ConflictError, NotFoundError
+from common.protocol import ImageState, ImageStatus
 
 _CONTAINER = "image"
 # no image has it: the pod ends as soon as its image is there

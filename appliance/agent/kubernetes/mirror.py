@@ -12,7 +12,7 @@ import structlog
 
 from appliance.agent.kubernetes.capacity import Object
 from appliance.agent.kubernetes.client import Client, ClusterAwayError, GoneError
-from reservoir.errors import PenstockError
+from common.errors import PenstockError
 
 log = structlog.get_logger()
 

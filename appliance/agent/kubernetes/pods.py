@@ -28,17 +28,9 @@ from appliance.agent.containers import (
     name_of,
 )
 from appliance.agent.kubernetes.capacity import FINAL_PHASES, Object
-from appliance.agent.protocol import (
-    ContainerSpec,
-    ContainerState,
-    ContainerStatus,
-    GpuGrant,
-    Mount,
-    Pull,
-    belongs_to_system,
-)
-from appliance.gpu.kinds import Enforcement
-from reservoir.errors import InputError, Problem
+from common.errors import InputError, Problem
+from common.gpu.kinds import Enforcement
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant, Mount, Pull, belongs_to_system
 
 LABEL_NODE = "io.penstock.node"
 """Which Penstock node a pod belongs to: several may stand for parts of one cluster."""

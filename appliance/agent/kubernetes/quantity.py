@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
-from reservoir.errors import InputError
+from common.errors import InputError
 
 _FORM = re.compile(r"([+-]?[0-9.]+)(?:([eE][+-]?[0-9]+)|([numkMGTPE]|[KMGTPE]i)?)")
 _UNITS = {

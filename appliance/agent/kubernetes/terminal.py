@@ -14,7 +14,7 @@ from websockets.typing import Subprotocol
 from appliance.agent.containers import name_of
 from appliance.agent.kubernetes.client import ANSWER_S, Client, refusal
 from appliance.agent.kubernetes.pods import CONTAINER
-from reservoir.errors import UnavailableError
+from common.errors import UnavailableError
 
 HALF_CLOSING = Subprotocol("v5.channel.k8s.io")
 """The protocol that can end the input alone; clusters before 1.30 may not know it."""

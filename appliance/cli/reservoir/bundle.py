@@ -19,7 +19,7 @@ from appliance.cli.reservoir.common import (
     public_key,
     show,
 )
-from reservoir.errors import InputError, IntegrityError
+from common.errors import InputError, IntegrityError
 from reservoir.settings import load
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def build_command(
 
 def verify_command(bundles: BundlePaths, key: Key = None, as_json: AsJson = False) -> None:
     """Check a bundle, a delta or volumes: signatures and every hash; nothing may be missing or extra."""
-    from reservoir.errors import PenstockError, Problem
+    from common.errors import PenstockError, Problem
     from reservoir.verify import fingerprint, missing_volumes, verify
 
     parts: list[Verified] = []

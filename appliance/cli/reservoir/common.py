@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from reservoir.errors import NotFoundError
-from reservoir.progress import Progress
+from common.errors import NotFoundError
+from common.progress import Progress
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey

@@ -17,7 +17,8 @@ def receipt_command(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The file; default: standard output.")] = None,
 ) -> None:
     """Write a signed receipt of what the site holds, for `build --since`; shows the site's fingerprint."""
-    from reservoir import files, receipt
+    from common import files
+    from reservoir import receipt
 
     with progress_bars() as progress:
         written = receipt.write(root, load().timestamp, progress)

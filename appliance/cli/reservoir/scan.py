@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from appliance.cli.reservoir.common import Key, progress_bars, public_key
-from reservoir.errors import InputError
+from common.errors import InputError
 
 Bundle = Annotated[Path | None, typer.Argument(help="The folder of a bundle.", metavar="[BUNDLE]")]
 Site = Annotated[

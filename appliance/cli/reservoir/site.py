@@ -27,8 +27,8 @@ def import_command(
     as_json: AsJson = False,
 ) -> None:
     """Take a bundle into the site, all of it or nothing; volumes in any order, together or one after another."""
+    from common.errors import IntegrityError, Problem
     from reservoir import intake
-    from reservoir.errors import IntegrityError, Problem
 
     problems: list[Problem] = []
     answers: dict[str, intake.Imported] = {}

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from appliance.cli.reservoir.common import AsJson, Root, show
-from reservoir.errors import PenstockError
+from common.errors import PenstockError
 from reservoir.settings import DEFAULT_ROOT
 
 SOCKET = Path("/run/penstock-index/index.sock")

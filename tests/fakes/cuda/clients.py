@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 
 from appliance.gpu.files import LimitsFile, create_account, read_account
-from appliance.gpu.kinds import Compute
 from appliance.gpu.layout import Limit, Total
+from common.gpu.kinds import Compute
 from tests.fakes.cuda.build import SOURCES, build, headers
 from tests.fakes.cuda.machine import Machine
 

@@ -6,9 +6,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from appliance.gpu.kinds import Compute
 from appliance.gpu.timetable import Tenant as Claim
 from appliance.gpu.timetable import plan, plan_for_all
+from common.gpu.kinds import Compute
 from tests.fakes.cuda.clients import Answer, Bench, Tenant, feed, gpu_uuid, start
 
 PERIOD_NS = 200_000_000

@@ -6,7 +6,7 @@ import time
 
 import httpx
 
-from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus
 
 
 def put(client: httpx.Client, spec: ContainerSpec) -> httpx.Response:

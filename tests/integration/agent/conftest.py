@@ -28,7 +28,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from appliance.agent.protocol import (
+from appliance.gpu import rooms
+from common.protocol import (
     DENIALS_PATH,
     HEARTBEAT_PATH,
     USE_PATH,
@@ -39,7 +40,6 @@ from appliance.agent.protocol import (
     Heartbeat,
     UseReport,
 )
-from appliance.gpu import rooms
 from tests.fakes import cuda
 
 BUSYBOX = Path("/bin/busybox")

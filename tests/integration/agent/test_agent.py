@@ -17,7 +17,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from appliance.agent.protocol import ContainerSpec, ContainerStatus, ExecControl, Inventory
+from common.protocol import ContainerSpec, ContainerStatus, ExecControl, Inventory
 from tests.integration.agent.calls import launch, put, states, wait_for
 from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_authority
 

@@ -16,12 +16,12 @@ from typing import Any
 import docker
 import pytest
 
-from appliance import process
 from appliance.agent import containers, gang
 from appliance.agent.containers import Limits
 from appliance.agent.engine import Engine
 from appliance.agent.gangs import Gangs
-from appliance.agent.protocol import ContainerSpec, ContainerStatus, GangNetwork
+from common import process
+from common.protocol import ContainerSpec, ContainerStatus, GangNetwork
 from tests.integration.agent.calls import launch as launched
 from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_agent
 

@@ -13,8 +13,8 @@ import docker
 import pytest
 from pydantic import TypeAdapter
 
-from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, Inventory
 from appliance.gpu.devices import Gpus
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, Inventory
 from tests.integration.agent.conftest import Agent
 
 DISCOVER = """

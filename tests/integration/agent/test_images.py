@@ -8,7 +8,7 @@ from collections.abc import Callable
 import docker
 import httpx
 
-from appliance.agent.protocol import ContainerSpec, ContainerStatus, ImageState, ImageStatus
+from common.protocol import ContainerSpec, ContainerStatus, ImageState, ImageStatus
 from tests.integration.agent.calls import launch, wait_for
 from tests.integration.agent.conftest import Agent
 

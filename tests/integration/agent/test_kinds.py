@@ -13,8 +13,8 @@ from typing import Any
 import docker
 import pytest
 
-from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, Inventory
-from appliance.gpu.kinds import Enforcement
+from common.gpu.kinds import Enforcement
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, Inventory
 from tests.fakes import cuda
 from tests.fakes.cuda import Limit, Machine
 from tests.fakes.cuda.clients import MIB, gpu_uuid
@@ -24,13 +24,13 @@ from tests.integration.agent.conftest import Agent
 START = """
 import json, os, sys
 from pathlib import Path
-from appliance.agent.protocol import GpuDevice
+from common.protocol import GpuDevice
 from appliance.gpu.devices import Share
 from appliance.gpu.driver import Driver
-from appliance.gpu.kinds import Compute
+from common.gpu.kinds import Compute
 from appliance.gpu.mps import Mps
 from appliance.gpu.telemetry import Telemetry
-from reservoir.errors import PenstockError
+from common.errors import PenstockError
 folder, telemetry = Path(sys.argv[1]), Telemetry()
 gpus = [GpuDevice(index=n, uuid=f"GPU-00000000-0000-0000-0000-{n:012}", model="", memory_mib=8192) for n in range(2)]
 driver = Driver(telemetry, proc=folder / "proc", root=folder / "cgroup")

@@ -11,7 +11,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from appliance.agent.protocol import ContainerSpec, ContainerStatus, Mount
+from common.protocol import ContainerSpec, ContainerStatus, Mount
 from tests.integration.agent.calls import launch, log_of, put, states, wait_for
 from tests.integration.agent.conftest import Agent
 

@@ -12,7 +12,7 @@ import docker
 import httpx
 import pytest
 
-from appliance.agent.protocol import ContainerSpec, ContainerState
+from common.protocol import ContainerSpec, ContainerState
 from tests.integration.agent.calls import launch, states
 from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_authority
 

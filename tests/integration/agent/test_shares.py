@@ -17,10 +17,10 @@ import docker
 import httpx
 import pytest
 
-from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant, Inventory
 from appliance.gpu import rooms
-from appliance.gpu.kinds import Enforcement
 from appliance.gpu.timetable import Window, current
+from common.gpu.kinds import Enforcement
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant, Inventory
 from tests.fakes.cuda import Machine
 from tests.fakes.cuda.clients import MIB, OUT_OF_MEMORY, gpu_uuid
 from tests.integration.agent import gpus

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.gpu.kinds import Compute
+from common.gpu.kinds import Compute
 from tests.fakes.cuda.clients import Bench, build_clock
 from tests.fakes.cuda.sharing import shares
 

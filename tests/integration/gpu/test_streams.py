@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from appliance.gpu.kinds import Compute
 from appliance.gpu.timetable import Tenant as Claim
 from appliance.gpu.timetable import plan
+from common.gpu.kinds import Compute
 from tests.fakes.cuda.clients import GIB, MIB, OUT_OF_MEMORY, Client, Tenant, gpu_uuid
 
 Make = Callable[..., Tenant]

@@ -12,8 +12,8 @@ from zipfile import ZipFile
 
 import pytest
 
+from common.errors import ProcessError
 from reservoir.build import WHEEL_TIME
-from reservoir.errors import ProcessError
 from reservoir.lock import read_manifest
 from reservoir.pypi import wheels
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
+from common.errors import InputError, IntegrityError, UnavailableError
 from reservoir import build, lock
 from reservoir.cache import Cache
-from reservoir.errors import InputError, IntegrityError, UnavailableError
 from reservoir.model import Lock
 from reservoir.settings import Settings
 from tests.integration.reservoir.conftest import penstock

@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from common import process
+from common.errors import InputError, NotFoundError, ProcessError
 from reservoir import bundle as bundles
-from reservoir import process
-from reservoir.errors import InputError, NotFoundError, ProcessError
 from reservoir.model import Bundle
 from reservoir.scan.clamav import Clamav
 from reservoir.scan.versions import debian, rpm

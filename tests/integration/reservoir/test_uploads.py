@@ -23,8 +23,8 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from common.errors import UnauthenticatedError
 from reservoir import settings
-from reservoir.errors import UnauthenticatedError
 from reservoir.intake import take
 from reservoir.publication import publish
 from reservoir.uploads.names import Names

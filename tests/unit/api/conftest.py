@@ -26,14 +26,7 @@ from api.reconcilers.manager import Manager
 from api.settings import Settings
 from api.users import service as users
 from api.users.schemas import UserRequest
-from appliance.agent.protocol import (
-    HEARTBEAT_PATH,
-    ContainerState,
-    ContainerStatus,
-    GpuDevice,
-    Heartbeat,
-    Inventory,
-)
+from common.protocol import HEARTBEAT_PATH, ContainerState, ContainerStatus, GpuDevice, Heartbeat, Inventory
 
 PASSWORD = "Correct1horse!"
 V1 = "/api/v1"

@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 
 from api.database import now
 from api.logins.models import Login
-from appliance.agent.protocol import HEARTBEAT_PATH
+from common.protocol import HEARTBEAT_PATH
 from tests.unit.api.conftest import PASSWORD, V1, Cluster, ok, refused, sign_in
 
 pytestmark = pytest.mark.anyio

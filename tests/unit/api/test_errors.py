@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from api.errors import status_of
-from reservoir.errors import (
+from common.errors import (
     ConflictError,
     ForbiddenError,
     InputError,

@@ -15,7 +15,7 @@ from api.projects import service as projects
 from api.projects.models import Project
 from api.sessions.models import Kind, Session
 from api.users import service as users
-from reservoir.errors import InputError
+from common.errors import InputError
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio

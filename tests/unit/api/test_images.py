@@ -17,8 +17,8 @@ from api.images import references, service
 from api.images.versions import key, newest
 from api.projects import service as projects
 from api.projects.models import Project
-from appliance.agent.protocol import ImageState, ImageStatus
-from reservoir.errors import InputError
+from common.errors import InputError
+from common.protocol import ImageState, ImageStatus
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio

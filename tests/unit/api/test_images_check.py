@@ -11,8 +11,8 @@ from api.database import now
 from api.engine.base import UnreachableError
 from api.images import check, service
 from api.images.check import Checker
-from appliance.agent.protocol import ImageState, ImageStatus
-from reservoir.errors import InputError
+from common.errors import InputError
+from common.protocol import ImageState, ImageStatus
 from tests.unit.api.conftest import V1, Cluster, ok
 
 pytestmark = pytest.mark.anyio

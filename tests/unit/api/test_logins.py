@@ -16,7 +16,7 @@ from api.logins import directory, throttle
 from api.logins.models import Login, LoginTries
 from api.policy import Role
 from api.users.models import Source, User
-from reservoir.errors import ThrottledError, UnavailableError
+from common.errors import ThrottledError, UnavailableError
 from tests.unit.api.conftest import PASSWORD, V1, Cluster, ok, refused, sign_in
 from tests.unit.api.test_routes import open_websocket
 

@@ -18,7 +18,7 @@ from api.database import Database
 from api.nodes.models import Node
 from api.nodes.schemas import NodeView
 from api.users import service as users
-from reservoir.errors import InputError, PenstockError, UnavailableError
+from common.errors import InputError, PenstockError, UnavailableError
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from api.database import now
 from api.nodes.heartbeats import Heartbeats
-from appliance.agent.protocol import HEARTBEAT_PATH, ContainerState, ContainerStatus, Heartbeat
+from common.protocol import HEARTBEAT_PATH, ContainerState, ContainerStatus, Heartbeat
 from tests.unit.api.conftest import V1, Cluster, inventory, ok, refused
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ import pytest
 
 from api.identity import Identity
 from api.policy import TABLE, Action, Party, Role, Scope, parties_of, scope_of
-from reservoir.errors import ForbiddenError
+from common.errors import ForbiddenError
 
 ME, OTHER = uuid4(), uuid4()
 

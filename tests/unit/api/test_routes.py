@@ -21,8 +21,8 @@ from api.access import check_routes
 from api.policy import Role
 from api.users import service as users
 from api.users.schemas import UserRequest
-from appliance.agent.protocol import DENIALS_PATH, HEARTBEAT_PATH, USE_PATH
-from reservoir.errors import PenstockError
+from common.errors import PenstockError
+from common.protocol import DENIALS_PATH, HEARTBEAT_PATH, USE_PATH
 from tests.unit.api.conftest import PASSWORD, V1, Cluster, ok, sign_in
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ from api.database import Database
 from api.projects.models import Membership, Part
 from api.sessions.models import Kind, Session, SessionLog, State
 from api.users.models import User
-from appliance.agent.protocol import ContainerStatus
+from common.protocol import ContainerStatus
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from api.sessions.models import Kind, Session, State
 from api.user_policies import service
 from api.user_policies.service import Extra
 from api.users import service as users
-from reservoir.errors import ConflictError
+from common.errors import ConflictError
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio

@@ -14,11 +14,11 @@ import pytest
 
 from appliance import deploy, pki, playbook
 from appliance.site import Site, load
+from common.document import parse
+from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, PenstockError, ProcessError
 from reservoir import bundle as bundles
 from reservoir import intake, publication
 from reservoir import verify as verification
-from reservoir.document import parse
-from reservoir.errors import ConflictError, InputError, IntegrityError, NotFoundError, PenstockError, ProcessError
 
 EXAMPLE = Path(__file__).parents[3] / "inventory/example/site.yml"
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from appliance import lab, lab_node, process
+from appliance import lab, lab_node
 from appliance.site import Site, load
+from common import process
+from common.document import parse
+from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, ProcessError, UnavailableError
 from reservoir import bundle as bundles
-from reservoir.document import parse
-from reservoir.errors import ConflictError, InputError, IntegrityError, NotFoundError, ProcessError, UnavailableError
 from reservoir.model import TargetRecord
 from tests.unit.reservoir.parts import image_blobs
 

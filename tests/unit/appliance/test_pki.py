@@ -16,7 +16,7 @@ from cryptography.x509.verification import PolicyBuilder, Store
 
 from appliance import pki
 from appliance.site import Site
-from reservoir.errors import UnavailableError
+from common.errors import UnavailableError
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -12,7 +12,7 @@ import pytest
 
 from appliance import playbook
 from appliance.playbook import Event, Outcome
-from reservoir.errors import ProcessError
+from common.errors import ProcessError
 
 Script = list[dict[str, Any]]
 

@@ -12,8 +12,8 @@ import pytest
 from appliance import report
 from appliance.site import load
 from appliance.verify import Check, NodeVerdict, Verdict
-from reservoir.document import parse
-from reservoir.errors import UnavailableError
+from common.document import parse
+from common.errors import UnavailableError
 
 SITE = load(parse((Path(__file__).parents[3] / "inventory/example/site.yml").read_text(), "site.yml"))
 FACTS = {"os": "Debian 12", "kernel": "6.1.0", "machine": "x86_64", "versions": {"chrony": "4.3-2"}}

@@ -8,8 +8,8 @@ from textwrap import dedent
 import pytest
 
 from appliance.site import Role, Site, load, worker_path
-from reservoir.document import parse
-from reservoir.errors import InputError
+from common.document import parse
+from common.errors import InputError
 
 EXAMPLE = (Path(__file__).parents[3] / "inventory/example/site.yml").read_text()
 

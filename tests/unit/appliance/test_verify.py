@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from appliance.site import Site, load
 from appliance.verify import Verdict, judge, published
-from reservoir.document import parse
+from common.document import parse
 from reservoir.intake import take
 from reservoir.publication import publish
 from reservoir.store import Store

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from common.errors import ConflictError, IntegrityError
 from reservoir import bundle as bundles
 from reservoir import cache, delta, prune, receipt, signing, split, volume
 from reservoir.cache import digest
-from reservoir.errors import ConflictError, IntegrityError
 from reservoir.intake import take
 from reservoir.publication import publish
 from reservoir.store import Store

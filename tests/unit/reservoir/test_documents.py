@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from common.errors import ForbiddenError
 from reservoir import documents, sbom
 from reservoir.cache import Cache
-from reservoir.errors import ForbiddenError
 from reservoir.manifest import Security
 from reservoir.model import Bundle
 from tests.unit.reservoir.parts import artifact, wheel

@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from common.errors import IntegrityError, UnavailableError
 from reservoir import fetch
 from reservoir.cache import Cache
-from reservoir.errors import IntegrityError, UnavailableError
 
 CONTENT = bytes(range(256)) * 1000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

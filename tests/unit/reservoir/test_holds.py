@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from common.errors import ConflictError, InputError
 from reservoir import holds
-from reservoir.errors import ConflictError, InputError
 from reservoir.manifest import Hold
 from reservoir.model import Bundle, HeldVersions, TargetRecord
 

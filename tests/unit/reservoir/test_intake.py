@@ -9,11 +9,11 @@ from typing import NamedTuple
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from common.errors import ConflictError, IntegrityError, Problem, UnavailableError
 from reservoir import bundle as bundles
 from reservoir import intake, receipt, signing, split, verify, waiting
 from reservoir import store as stores
 from reservoir.cache import flush
-from reservoir.errors import ConflictError, IntegrityError, Problem, UnavailableError
 from reservoir.intake import take
 from reservoir.store import Store
 from reservoir.verify import Verified

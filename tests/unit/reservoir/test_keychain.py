@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from common.errors import ConflictError, IntegrityError, NotFoundError
 from reservoir import keychain, signing
-from reservoir.errors import ConflictError, IntegrityError, NotFoundError
 from reservoir.intake import take
 from reservoir.keychain import Keychain, Rotation, raw
 from reservoir.store import Store

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from reservoir import build, fetch, lock, process
+from common import process
+from common.errors import ConflictError, InputError
+from reservoir import build, fetch, lock
 from reservoir.cache import Cache
 from reservoir.debian.apt import Deb, PrivateApt
-from reservoir.errors import ConflictError, InputError
 from reservoir.model import Artifact
 from reservoir.pypi import wheels
 from reservoir.settings import Settings

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from pysequoia import Cert, Sig, Tsk, verify
 
+from common.errors import InputError, IntegrityError
 from reservoir import openpgp
-from reservoir.errors import InputError, IntegrityError
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from common import files
+from common.errors import InputError, IntegrityError, NotFoundError
 from reservoir import bundle as bundles
-from reservoir import files, prune
+from reservoir import prune
 from reservoir.bundle import decode
-from reservoir.errors import InputError, IntegrityError, NotFoundError
 from reservoir.intake import take
 from reservoir.publication import publish, rollback
 from reservoir.store import Store

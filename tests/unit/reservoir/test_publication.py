@@ -10,9 +10,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pysequoia import Cert, verify
 
+from common.errors import ConflictError, IntegrityError, NotFoundError
 from reservoir.bundle import decode
 from reservoir.debian.tree import pool_path
-from reservoir.errors import ConflictError, IntegrityError, NotFoundError
 from reservoir.images import oci
 from reservoir.intake import take
 from reservoir.publication import publish

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from reservoir.errors import InputError
+from common.errors import InputError
 from reservoir.reading import load
 from tests.unit.reservoir.parts import MANIFEST
 

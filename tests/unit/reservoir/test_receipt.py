@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from common.errors import ConflictError, ForbiddenError, InputError, IntegrityError, NotFoundError
 from reservoir import cache, receipt, signing
 from reservoir.cache import digest
-from reservoir.errors import ConflictError, ForbiddenError, InputError, IntegrityError, NotFoundError
 from reservoir.intake import take
 from reservoir.sites import Sites
 from reservoir.store import Store

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from common import files
+from common.errors import ConflictError, NotFoundError
 from reservoir import bundle as bundles
-from reservoir import files, prune, removal
-from reservoir.errors import ConflictError, NotFoundError
+from reservoir import prune, removal
 from reservoir.intake import take
 from reservoir.publication import publish
 from reservoir.store import Store

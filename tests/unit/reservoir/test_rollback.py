@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from reservoir.errors import ConflictError, IntegrityError, NotFoundError
+from common.errors import ConflictError, IntegrityError, NotFoundError
 from reservoir.intake import take
 from reservoir.publication import publish, rollback
 from reservoir.store import Store

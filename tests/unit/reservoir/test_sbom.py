@@ -7,8 +7,8 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
+from common.errors import IntegrityError
 from reservoir import sbom
-from reservoir.errors import IntegrityError
 from reservoir.model import Artifact, LockedImage
 from reservoir.scan import facts
 from reservoir.scan.licences import Found

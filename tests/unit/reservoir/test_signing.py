@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import ConflictError, InputError, IntegrityError, NotFoundError
 from reservoir import signing
-from reservoir.errors import ConflictError, InputError, IntegrityError, NotFoundError
 
 
 def load_bootstrap() -> ModuleType:

@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import ConflictError, InputError, IntegrityError, UnavailableError
 from reservoir import bundle as bundles
 from reservoir import signing, split, verify
-from reservoir.errors import ConflictError, InputError, IntegrityError, UnavailableError
 from reservoir.intake import take
 from reservoir.store import Store
 from reservoir.verify import missing_volumes

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from common.errors import NotFoundError
 from reservoir import prune
-from reservoir.errors import NotFoundError
 from reservoir.intake import take
 from reservoir.publication import publish, rollback
 from reservoir.status import status

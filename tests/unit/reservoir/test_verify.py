@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from common.errors import IntegrityError, NotFoundError
 from reservoir import bundle as bundles
 from reservoir import signing
 from reservoir import verify as verification
 from reservoir.cache import digest
-from reservoir.errors import IntegrityError, NotFoundError
 from reservoir.verify import verify
 from tests.unit.reservoir.parts import flip_bit, make_bundle
 

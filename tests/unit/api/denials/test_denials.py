@@ -11,7 +11,7 @@ import pytest
 from api.database import now
 from api.denials import service
 from api.policy import Role
-from appliance.agent.protocol import DENIALS_PATH, Denial, DenialReport
+from common.protocol import DENIALS_PATH, Denial, DenialReport
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio

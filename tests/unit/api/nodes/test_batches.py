@@ -16,7 +16,7 @@ from api.database import now
 from api.nodes import service as nodes
 from api.nodes.heartbeats import Heartbeats, Report
 from api.reconcilers import observe
-from appliance.agent.protocol import ContainerStatus
+from common.protocol import ContainerStatus
 from tests.unit.api.conftest import V1, Cluster, ok
 from tests.unit.api.test_nodes import beat
 

@@ -6,7 +6,7 @@ import pytest
 
 from api.nodes import endpoints
 from api.nodes.listing import Listing
-from appliance.agent.protocol import HEARTBEAT_PATH
+from common.protocol import HEARTBEAT_PATH
 from tests.unit.api.conftest import V1, Cluster, inventory, ok, refused
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from api.nodes.heartbeats import Heartbeats
-from appliance.agent.protocol import HEARTBEAT_PATH, ContainerStatus
+from common.protocol import HEARTBEAT_PATH, ContainerStatus
 from tests.unit.api.conftest import Cluster
 from tests.unit.api.test_nodes import beat
 

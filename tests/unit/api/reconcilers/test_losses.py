@@ -11,7 +11,7 @@ from api.engine.base import UnreachableError
 from api.nodes import service as nodes
 from api.sessions import service
 from api.sessions.models import Session, State
-from appliance.agent.protocol import ContainerState, ContainerStatus
+from common.protocol import ContainerState, ContainerStatus
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 from tests.unit.api.reconcilers.conftest import delete, lose, pass_time, run
 

@@ -6,7 +6,7 @@ import pytest
 
 from api.engine.base import UnreachableError
 from api.reconcilers.reach import CANNOT_BE_CALLED
-from reservoir.errors import ConflictError
+from common.errors import ConflictError
 from tests.unit.api.conftest import V1, Cluster, ok
 from tests.unit.api.reconcilers.conftest import delete, lose, run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from api.reconcilers.strangers import Strangers
-from appliance.agent.protocol import ContainerState, ContainerStatus
+from common.protocol import ContainerState, ContainerStatus
 from tests.unit.api.conftest import V1, Cluster, ok
 from tests.unit.api.reconcilers.conftest import run
 

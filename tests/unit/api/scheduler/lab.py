@@ -8,7 +8,7 @@ from typing import Any
 
 from api.scheduler.cluster import Cluster
 from api.scheduler.snapshot import GpuState, NodeState, Placement, Share, Workload
-from appliance.gpu.share import MILLI
+from common.gpu.share import MILLI
 
 Used = tuple[NodeState, tuple[int, ...]]
 

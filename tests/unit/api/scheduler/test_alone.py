@@ -8,7 +8,7 @@ import pytest
 
 from api.scheduler.decide import decide
 from api.scheduler.snapshot import Cause, NodeState, Running, Snapshot, Wait
-from appliance.gpu.kinds import Enforcement
+from common.gpu.kinds import Enforcement
 from tests.unit.api.scheduler.world import SECOND, node, on, project, runs, work
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from api.scheduler.cluster import Cluster
 from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, GpuState, NodeState, Placement, Within, Workload
-from appliance.gpu.share import MILLI
+from common.gpu.share import MILLI
 
 MODELS = ("V100", "P100")
 GROUPS = ("red", "blue")

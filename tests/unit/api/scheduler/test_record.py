@@ -14,7 +14,7 @@ from api import __main__ as program
 from api.scheduler import record
 from api.scheduler.decide import decide
 from api.scheduler.snapshot import Snapshot
-from reservoir.errors import InputError
+from common.errors import InputError
 from tests.unit.api.scheduler.test_properties import snapshots
 from tests.unit.api.scheduler.world import node, on, project, runs, work
 

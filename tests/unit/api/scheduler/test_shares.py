@@ -6,7 +6,7 @@ import pytest
 
 from api.scheduler.decide import decide
 from api.scheduler.snapshot import Cause, Snapshot
-from appliance.gpu.share import MILLI
+from common.gpu.share import MILLI
 from tests.bench.shares import P100, SHARE, V100, Card, duration_s, makespan_s
 from tests.unit.api.scheduler.world import SECOND, check, node, project, work
 

@@ -24,7 +24,7 @@ from api.scheduler.snapshot import (
     Workload,
     taking,
 )
-from appliance.gpu.kinds import Enforcement
+from common.gpu.kinds import Enforcement
 from tests.unit.api.scheduler.world import SECOND, node, on, project, runs, work
 
 NOW = 1000

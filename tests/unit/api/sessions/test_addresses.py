@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from api.sessions.addresses import Taken, addresses, base_path
-from reservoir.errors import ConflictError
+from common.errors import ConflictError
 
 
 def test_the_path_is_name_and_port() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from api.nodes import fleet
-from appliance.agent.protocol import HEARTBEAT_PATH, ContainerState, GpuDevice, Heartbeat, Inventory
-from appliance.gpu.kinds import Enforcement
+from common.gpu.kinds import Enforcement
+from common.protocol import HEARTBEAT_PATH, ContainerState, GpuDevice, Heartbeat, Inventory
 from tests.unit.api.conftest import V1, Cluster, inventory, ok, refused
 
 pytestmark = pytest.mark.anyio

@@ -8,8 +8,8 @@ from api.app import create_app
 from api.engine.base import UnreachableError
 from api.sessions import service
 from api.sessions.models import State
-from appliance.agent.protocol import ContainerState, ContainerStatus
-from reservoir.errors import ConflictError, InputError
+from common.errors import ConflictError, InputError
+from common.protocol import ContainerState, ContainerStatus
 from tests.unit.api.conftest import V1, Cluster, ok
 from tests.unit.api.sessions.conftest import delete, pass_time, run
 

@@ -20,8 +20,8 @@ from api.reconcilers import manager as managing
 from api.sessions import networks, service
 from api.sessions.models import GangNetwork, GangNode, Session, State
 from api.settings import load
-from appliance.agent.protocol import ContainerSpec
-from reservoir.errors import InputError
+from common.errors import InputError
+from common.protocol import ContainerSpec
 from tests.unit.api.conftest import V1, Cluster, ok, running_cluster
 from tests.unit.api.reconcilers.conftest import lose
 from tests.unit.api.sessions.conftest import delete, run

@@ -17,8 +17,8 @@ from api.sessions import resizing
 from api.sessions import service as sessions
 from api.sessions.models import Session, State
 from api.usage.models import Span
-from appliance.agent.protocol import GpuGrant
-from reservoir.errors import ConflictError
+from common.errors import ConflictError
+from common.protocol import GpuGrant
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio

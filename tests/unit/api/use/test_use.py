@@ -13,7 +13,7 @@ from api.database import now
 from api.policy import Role
 from api.use import service
 from api.use.models import GpuSample
-from appliance.agent.protocol import USE_PATH, GpuUse, UseReport
+from common.protocol import USE_PATH, GpuUse, UseReport
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio

@@ -10,17 +10,17 @@ import pytest
 from structlog.testing import capture_logs
 
 from appliance.agent.arbiter import Arbiter
-from appliance.agent.protocol import GpuGrant
 from appliance.agent.settle import settle
 from appliance.agent.shares import Shares
 from appliance.gpu import layout, timetable
 from appliance.gpu.accelerators import Accelerator
 from appliance.gpu.devices import Gpus
 from appliance.gpu.files import LimitsFile
-from appliance.gpu.kinds import Compute, Enforcement
 from appliance.gpu.preload import Preload
 from appliance.gpu.timetable import Window, current
-from reservoir.errors import UnavailableError
+from common.errors import UnavailableError
+from common.gpu.kinds import Compute, Enforcement
+from common.protocol import GpuGrant
 from tests.unit.appliance.agent.test_shares import Accelerated, grant
 from tests.unit.appliance.gpu.samples import GPU, SECOND
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from appliance.agent.confinement import confinement_of, rule_for
-from appliance.agent.protocol import ContainerSpec
-from appliance.sandbox import Sandbox, SandboxRule
-from reservoir.errors import InputError
+from common.errors import InputError
+from common.protocol import ContainerSpec
+from common.sandbox import Sandbox, SandboxRule
 
 
 def rules(*made: dict[str, Any]) -> list[SandboxRule]:

@@ -12,11 +12,11 @@ import pytest
 
 from appliance.agent import containers
 from appliance.agent.cores import NO_CORES, CoreGrant
-from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuDevice, GpuGrant, Mount
 from appliance.gpu.accelerators import Nvidia
 from appliance.gpu.devices import Needs
-from appliance.gpu.kinds import Enforcement
-from reservoir.errors import ConflictError, InputError
+from common.errors import ConflictError, InputError
+from common.gpu.kinds import Enforcement
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuDevice, GpuGrant, Mount
 
 DEVICES = {
     "GPU-real": GpuDevice(index=0, uuid="GPU-real", model="H", memory_mib=1),

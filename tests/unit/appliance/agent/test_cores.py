@@ -9,7 +9,7 @@ import pytest
 
 from appliance.agent import cores
 from appliance.agent.cores import NO_CORES, CoreGrant
-from reservoir.errors import InputError, UnavailableError
+from common.errors import InputError, UnavailableError
 
 FOUR = (0, 1, 2, 3)
 

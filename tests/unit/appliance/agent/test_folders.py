@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from appliance.agent import folders
-from reservoir.errors import InputError, UnavailableError
+from common.errors import InputError, UnavailableError
 
 
 @pytest.fixture

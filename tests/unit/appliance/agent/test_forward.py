@@ -7,7 +7,7 @@ import ssl
 import pytest
 
 from appliance.agent.forward import Forwarder
-from reservoir.errors import UnavailableError
+from common.errors import UnavailableError
 
 
 @pytest.mark.anyio

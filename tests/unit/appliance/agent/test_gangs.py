@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from appliance.agent import containers, gang
 from appliance.agent.gangs import Gangs
-from appliance.agent.protocol import ContainerSpec, GangNetwork
-from reservoir.errors import ConflictError, InputError, PenstockError, UnavailableError
+from common.errors import ConflictError, InputError, PenstockError, UnavailableError
+from common.protocol import ContainerSpec, GangNetwork
 from tests.fakes.node_networks import NodeNetworks, gangs
 
 SUBNET = IPv4Network("100.96.0.32/27")

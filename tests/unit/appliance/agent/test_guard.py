@@ -8,11 +8,11 @@ import pytest
 
 from appliance.agent.gauge import Gauge, Reading
 from appliance.agent.guard import PATIENCE, Guard
-from appliance.agent.protocol import GpuDevice
 from appliance.agent.shares import Shares
-from appliance.gpu.kinds import Enforcement
 from appliance.gpu.telemetry import Telemetry
-from reservoir.errors import UnavailableError
+from common.errors import UnavailableError
+from common.gpu.kinds import Enforcement
+from common.protocol import GpuDevice
 from tests.unit.appliance.agent.test_shares import Node, grant
 from tests.unit.appliance.gpu.samples import GPU, SECOND, SIMULATED
 

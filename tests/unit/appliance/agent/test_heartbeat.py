@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from appliance.agent.heartbeat import MAX_DELAY_S, Reporter, delay_after
-from appliance.agent.protocol import HeartbeatReply, Inventory
 from appliance.agent.settings import Settings
 from appliance.agent.supervisor import Supervisor
+from common.protocol import HeartbeatReply, Inventory
 
 pytestmark = pytest.mark.anyio
 

@@ -14,10 +14,10 @@ from appliance.agent import containers
 from appliance.agent.engine import Engine
 from appliance.agent.forward import Forwarder
 from appliance.agent.images import Images
-from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant
 from appliance.agent.shares import Part
 from appliance.agent.supervisor import Supervisor
-from reservoir.errors import ConflictError, InputError, NotFoundError, UnavailableError
+from common.errors import ConflictError, InputError, NotFoundError, UnavailableError
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant
 from tests.fakes.node_networks import gangs
 from tests.unit.appliance.agent.test_shares import Node, grant
 from tests.unit.appliance.gpu.samples import GPU, SECOND

@@ -10,8 +10,8 @@ import pytest
 
 from appliance.agent.engine import Image
 from appliance.agent.images import MAX_PULLS, Images
-from appliance.agent.protocol import ImageStatus
-from reservoir.errors import PenstockError, UnavailableError
+from common.errors import PenstockError, UnavailableError
+from common.protocol import ImageStatus
 
 pytestmark = pytest.mark.anyio
 

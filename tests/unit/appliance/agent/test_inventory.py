@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from appliance.agent import inventory
-from appliance.agent.protocol import Inventory
 from appliance.agent.settings import Settings
 from appliance.gpu import accelerators, nvml
+from common.protocol import Inventory
 
 ENGINE = {"ServerVersion": "20.10.24", "OperatingSystem": "Debian GNU/Linux 12", "NCPU": 64, "MemTotal": 4 << 30}
 

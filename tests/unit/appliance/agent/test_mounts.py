@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from appliance.agent.mounts import read, verify
-from appliance.agent.protocol import Mount
-from reservoir.errors import UnavailableError
+from common.errors import UnavailableError
+from common.protocol import Mount
 
 HERE = """\
 20 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw

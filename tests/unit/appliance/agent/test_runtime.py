@@ -10,7 +10,7 @@ import pytest
 
 from appliance.agent import runtime
 from appliance.agent.confinement import Confinement
-from appliance.sandbox import Sandbox, SandboxRule
+from common.sandbox import Sandbox, SandboxRule
 
 CONFINED = Confinement(
     id="c1",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from appliance.agent.settings import load
-from reservoir.errors import InputError
+from common.errors import InputError
 
 
 @pytest.fixture

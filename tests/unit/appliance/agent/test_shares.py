@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from appliance.agent.protocol import ContainerState, ContainerStatus, GpuDevice, GpuGrant, Inventory
 from appliance.agent.shares import Shares
 from appliance.gpu.devices import Gpus, Needs, Share
 from appliance.gpu.enforcement import Accounting, Probe
-from appliance.gpu.kinds import Compute, Enforcement
 from appliance.gpu.mig import Mig
 from appliance.gpu.mps import Mps
 from appliance.gpu.telemetry import Telemetry
-from reservoir.errors import ConflictError, InputError, UnavailableError
+from common.errors import ConflictError, InputError, UnavailableError
+from common.gpu.kinds import Compute, Enforcement
+from common.protocol import ContainerState, ContainerStatus, GpuDevice, GpuGrant, Inventory
 from tests.unit.appliance.gpu.samples import GPU, SECOND, SIMULATED, SLICE
 
 ALL = tuple(Enforcement)

@@ -16,10 +16,10 @@ from appliance.agent.containers import LABEL_ID
 from appliance.agent.engine import Engine
 from appliance.agent.forward import Forwarder
 from appliance.agent.images import Images
-from appliance.agent.protocol import ContainerSpec, ContainerState, ContainerStatus, Mount
 from appliance.agent.shares import Shares
 from appliance.agent.supervisor import Supervisor
 from appliance.gpu.devices import Gpus
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, Mount
 from tests.fakes.node_networks import gangs
 
 pytestmark = pytest.mark.anyio

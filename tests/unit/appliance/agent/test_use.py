@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from appliance.agent.gauge import Gauge
-from appliance.agent.protocol import USE_PATH, GpuUse, UseReport
 from appliance.agent.use import MAX_SAMPLES, Outbox, Sampler
 from appliance.gpu import layout
-from appliance.gpu.kinds import Compute
+from common.gpu.kinds import Compute
+from common.protocol import USE_PATH, GpuUse, UseReport
 from tests.unit.appliance.agent.test_arbiter import Node
 from tests.unit.appliance.agent.test_guard import Processes, gauge
 from tests.unit.appliance.agent.test_inventory import settings

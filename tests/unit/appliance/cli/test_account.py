@@ -14,7 +14,7 @@ import pytest
 from appliance.cli import config
 from appliance.client import Client
 from appliance.client.transport import NO_NAMES, Query
-from reservoir.errors import InputError, UnauthenticatedError
+from common.errors import InputError, UnauthenticatedError
 from tests.unit.appliance.cli import samples
 from tests.unit.appliance.cli.conftest import URL, FakeApi, Run
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from appliance.cli import output, parse
-from reservoir.errors import InputError
+from common.errors import InputError
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from appliance.cli import output
 from appliance.cli.sandbox import format_rule, parse_rule
 from appliance.client.views import Denials, Sandbox
-from reservoir.errors import InputError
+from common.errors import InputError
 from tests.unit.appliance.cli.conftest import FakeApi, Run
 from tests.unit.appliance.cli.samples import session
 

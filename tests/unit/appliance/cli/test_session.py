@@ -8,7 +8,7 @@ from http.client import IncompleteRead
 import pytest
 
 from appliance.cli import config, output
-from reservoir.errors import ConflictError, InputError
+from common.errors import ConflictError, InputError
 from tests.unit.appliance.cli.conftest import URL, Answer, FakeApi, Run
 from tests.unit.appliance.cli.samples import container, grant, session, waiting
 

@@ -14,7 +14,7 @@ from appliance.cli.lab import app as lab_app
 from appliance.cli.site import app as site_app
 from appliance.playbook import Counts
 from appliance.verify import Check, NodeVerdict, Verdict
-from reservoir.errors import InputError
+from common.errors import InputError
 
 EXAMPLE = Path(__file__).parents[4] / "inventory/example/site.yml"
 

@@ -9,7 +9,7 @@ import pytest
 
 from appliance.cli import output, parse
 from appliance.client.views import Use
-from reservoir.errors import InputError
+from common.errors import InputError
 from tests.unit.appliance.cli.conftest import FakeApi, Run
 
 SHOWN: Use = {

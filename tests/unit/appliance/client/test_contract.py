@@ -23,7 +23,7 @@ from api.access import PREFIX
 from api.errors import STATUS
 from appliance.client import Client
 from appliance.client.transport import KINDS, Query, Resource
-from reservoir.errors import InputError, PenstockError
+from common.errors import InputError, PenstockError
 from tools.client_types import document
 
 NOT_FOR_CLIENTS = {

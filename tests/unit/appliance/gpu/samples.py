@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from appliance.agent.protocol import GpuDevice
 from appliance.gpu.devices import Share
-from appliance.gpu.kinds import Enforcement
+from common.gpu.kinds import Enforcement
+from common.protocol import GpuDevice
 
 GPU = GpuDevice(index=0, uuid="GPU-1", model="H", memory_mib=8192)
 SECOND = GpuDevice(index=1, uuid="GPU-2", model="H", memory_mib=8192)

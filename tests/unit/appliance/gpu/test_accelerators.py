@@ -9,8 +9,8 @@ import pytest
 from appliance.gpu import accelerators
 from appliance.gpu.accelerators import Nvidia, Simulated
 from appliance.gpu.devices import Gpus, Needs
-from appliance.gpu.kinds import Enforcement
-from reservoir.errors import InputError
+from common.errors import InputError
+from common.gpu.kinds import Enforcement
 from tests.fakes import accelerator
 from tests.unit.appliance.gpu.samples import GPU
 

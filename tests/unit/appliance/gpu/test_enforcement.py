@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from appliance.agent.protocol import GpuDevice
 from appliance.gpu import enforcement
 from appliance.gpu.cgroups import container_in, container_of, folder_of, is_unified
 from appliance.gpu.devices import Needs, Share
 from appliance.gpu.driver import Driver
 from appliance.gpu.enforcement import Accounting, Choice, Probe
-from appliance.gpu.kinds import Compute, Enforcement
 from appliance.gpu.layout import Limit, Total
 from appliance.gpu.mps import Mps
 from appliance.gpu.preload import Preload
 from appliance.gpu.telemetry import Telemetry
 from appliance.gpu.timetable import Window
-from reservoir.errors import InputError, UnavailableError
+from common.errors import InputError, UnavailableError
+from common.gpu.kinds import Compute, Enforcement
+from common.protocol import GpuDevice
 from tests.unit.appliance.gpu.samples import GPU, QUARTER, SECOND, SLICE, WHOLE
 
 ORDER = tuple(Enforcement)

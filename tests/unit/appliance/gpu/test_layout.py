@@ -13,10 +13,10 @@ import pytest
 
 from appliance.gpu import files, layout
 from appliance.gpu.files import LimitsFile
-from appliance.gpu.kinds import Compute
 from appliance.gpu.layout import Limit, Total
 from appliance.gpu.timetable import Window
-from reservoir.errors import UnavailableError
+from common.errors import UnavailableError
+from common.gpu.kinds import Compute
 
 HEADER = Path(layout.__file__).parent / "shim/layout.h"
 RECORDS = {

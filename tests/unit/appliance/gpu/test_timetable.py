@@ -7,9 +7,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.gpu.kinds import Compute
-from appliance.gpu.share import MILLI
 from appliance.gpu.timetable import IDLE_PERIODS, Tenant, Window, boundary, current, is_active, plan
+from common.gpu.kinds import Compute
+from common.gpu.share import MILLI
 
 PERIOD = 200_000_000
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from reservoir import credentials, process
+from common import process
+from common.errors import InputError, IntegrityError, ProcessError, UnavailableError
+from reservoir import credentials
 from reservoir.debian import apt
-from reservoir.errors import InputError, IntegrityError, ProcessError, UnavailableError
 from reservoir.manifest import Hold, Manifest, Source, Target
 
 TARGET = Target(name="debian12", release="bookworm", python="3.11", bootstrap=True)

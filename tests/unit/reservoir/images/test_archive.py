@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reservoir.errors import IntegrityError
+from common.errors import IntegrityError
 from reservoir.images import archive, oci
 from tests.unit.reservoir.parts import image_blobs
 

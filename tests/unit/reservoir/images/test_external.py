@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from reservoir import process
+from common import process
+from common.errors import InputError
+from common.progress import silent
 from reservoir.cache import Cache
-from reservoir.errors import InputError
 from reservoir.images import oci
 from reservoir.images.external import Puller
 from reservoir.manifest import ExternalImage
 from reservoir.model import Artifact
-from reservoir.progress import silent
 from tests.unit.reservoir.parts import image_blobs
 
 SOURCE = "docker://registry:5000/team/tool:1"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reservoir.errors import IntegrityError
+from common.errors import IntegrityError
 from reservoir.images import oci
 from reservoir.images.external import repository
 from reservoir.model import Artifact

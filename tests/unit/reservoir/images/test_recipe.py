@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from common.errors import InputError, UnavailableError
+from common.progress import silent
 from reservoir import reading
 from reservoir.cache import WORK, Cache
-from reservoir.errors import InputError, UnavailableError
 from reservoir.images.recipe import Builder
 from reservoir.model import LockedImage
-from reservoir.progress import silent
 
 TEXT = """\
 schema: 1

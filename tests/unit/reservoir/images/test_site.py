@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from common.errors import ConflictError
 from reservoir.cache import Cache
 from reservoir.debian import lock as debian_lock
-from reservoir.errors import ConflictError
 from reservoir.images import site
 from reservoir.images.recipe import Builder
 from reservoir.intake import take

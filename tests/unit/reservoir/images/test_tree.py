@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reservoir.errors import ConflictError, IntegrityError
+from common.errors import ConflictError, IntegrityError
 from reservoir.images import tree
 from reservoir.model import Artifact
 from tests.unit.reservoir.parts import image_blobs, image_parts

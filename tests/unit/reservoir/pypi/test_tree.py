@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reservoir.errors import ConflictError, IntegrityError
+from common.errors import ConflictError, IntegrityError
 from reservoir.model import Artifact
 from reservoir.pypi import tree
 from tests.unit.reservoir.parts import artifact, wheel

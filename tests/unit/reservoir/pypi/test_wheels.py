@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from reservoir import process
-from reservoir.errors import InputError, ProcessError
+from common import process
+from common.errors import InputError, ProcessError
 from reservoir.manifest import Project, Target
 from reservoir.pypi import wheels
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from reservoir.errors import InputError, IntegrityError
+from common.errors import InputError, IntegrityError
 from reservoir.rpm import modules
 
 WHERE = "manifest.yml: rpm.tools.modules"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pysequoia import SignatureMode, Tsk, sign
 
+from common.errors import IntegrityError
 from reservoir import openpgp
 from reservoir.cache import Cache
-from reservoir.errors import IntegrityError
 from reservoir.model import Artifact, Lock
 from reservoir.rpm import signature
 

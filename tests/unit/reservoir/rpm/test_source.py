@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from common.errors import InputError, UnavailableError
+from common.progress import silent
 from reservoir import credentials, openpgp, reading
 from reservoir.cache import Cache
-from reservoir.errors import InputError, UnavailableError
-from reservoir.progress import silent
 from reservoir.rpm.source import addresses, of_target
 from reservoir.scope import Scope
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from common.errors import ConflictError
 from reservoir import openpgp
-from reservoir.errors import ConflictError
 from reservoir.model import Artifact, Bundle, HeldVersions, TargetRecord
 from reservoir.rpm import tree
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reservoir.errors import InputError, NotFoundError, PenstockError
+from common.errors import InputError, NotFoundError, PenstockError
 from reservoir.scan.checker import scan
 from reservoir.scan.facts import Facts
 from reservoir.scan.policy import Policy

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from reservoir.errors import ForbiddenError, InputError, IntegrityError, NotFoundError
+from common.errors import ForbiddenError, InputError, IntegrityError, NotFoundError
 from reservoir.intake import take
 from reservoir.publication import publish
 from reservoir.scan import run

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reservoir.errors import InputError
+from common.errors import InputError
 from reservoir.scan.checker import scan
 from reservoir.scan.facts import Facts
 from reservoir.scan.page import render

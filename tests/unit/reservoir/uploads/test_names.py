@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reservoir.errors import InputError, IntegrityError, NotFoundError, UnavailableError
+from common.errors import InputError, IntegrityError, NotFoundError, UnavailableError
 from reservoir.intake import take
 from reservoir.publication import publish
 from reservoir.uploads.names import Names

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from reservoir.errors import InputError, NotFoundError, PenstockError, UnauthenticatedError, UnavailableError
+from common.errors import InputError, NotFoundError, PenstockError, UnauthenticatedError, UnavailableError
 from reservoir.uploads.server import Server, connect
 
 

@@ -16,8 +16,8 @@ from appliance.agent.kubernetes.client import Client
 from appliance.agent.kubernetes.cluster import Cluster, base_inventory
 from appliance.agent.kubernetes.doors import Doors
 from appliance.agent.kubernetes.pods import Rules
-from appliance.agent.protocol import ContainerSpec
-from reservoir.errors import UnavailableError
+from common.errors import UnavailableError
+from common.protocol import ContainerSpec
 from tests.fakes.kubernetes import RESOURCE, FakeKubernetes
 
 RULES = Rules(node="k8s1", resource=RESOURCE)

@@ -12,8 +12,8 @@ from appliance.agent.kubernetes import cluster as module
 from appliance.agent.kubernetes import pods
 from appliance.agent.kubernetes.client import Client, ClusterAwayError
 from appliance.agent.kubernetes.cluster import Cluster
-from appliance.agent.protocol import ContainerState, ContainerStatus, GpuGrant
-from reservoir.errors import ConflictError, InputError, NotFoundError, UnavailableError
+from common.errors import ConflictError, InputError, NotFoundError, UnavailableError
+from common.protocol import ContainerState, ContainerStatus, GpuGrant
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.unit.appliance.agent.kubernetes.conftest import RULES, Gate, make, make_cluster, until
 

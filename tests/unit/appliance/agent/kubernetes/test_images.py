@@ -8,7 +8,7 @@ import pytest
 
 from appliance.agent.kubernetes.client import Client
 from appliance.agent.kubernetes.images import Images
-from appliance.agent.protocol import ImageStatus
+from common.protocol import ImageStatus
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.unit.appliance.agent.kubernetes.conftest import RULES
 

@@ -11,9 +11,9 @@ import pytest
 
 from appliance.agent.kubernetes import pods
 from appliance.agent.kubernetes.pods import Claim
-from appliance.agent.protocol import ContainerStatus, Pull
-from appliance.gpu.kinds import Enforcement
-from reservoir.errors import InputError
+from common.errors import InputError
+from common.gpu.kinds import Enforcement
+from common.protocol import ContainerStatus, Pull
 from tests.unit.appliance.agent.kubernetes.conftest import RULES, make
 
 STARTED = "2026-01-02T03:04:05Z"

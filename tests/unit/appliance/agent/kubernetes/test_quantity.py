@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from appliance.agent.kubernetes import quantity
-from reservoir.errors import InputError
+from common.errors import InputError
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from appliance.gpu.share import MAX_GPUS, MILLI, Split, check_share, divide, memory_limit
-from appliance.gpu.units import format_gpus, parse_gpus
-from reservoir.errors import InputError
+from common.errors import InputError
+from common.gpu.share import MAX_GPUS, MILLI, Split, check_share, divide, memory_limit
+from common.gpu.units import format_gpus, parse_gpus
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The one module of this package that starts programs."""
+"""The one module that starts programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from reservoir.errors import ProcessError, UnavailableError
+from common.errors import ProcessError, UnavailableError
 
 TAIL_LINES = 15
 CHUNK = 1 << 20
@@ -69,6 +69,26 @@ def stream(command: Sequence[str | Path], *, cwd: Path | None = None) -> Iterato
         said = process.stderr.read().decode(errors="replace")
     if process.returncode != 0:
         raise failure(words, process.returncode, said, "")
+
+
+def attach(command: Sequence[str | Path], *, cure: str = "") -> None:
+    """Run a program whose output goes straight to ours, as it comes; raises ProcessError when it fails."""
+    words = [str(word) for word in command]
+    try:
+        code = subprocess.run(words, stdin=subprocess.DEVNULL, check=False).returncode
+    except OSError as error:
+        raise UnavailableError(f"cannot start {words[0]}: {error.strerror}", where=words[0], cure=cure) from error
+    if code != 0:
+        raise ProcessError(f"{Path(words[0]).name} ended with code {code}", where=" ".join(words), cure=cure)
+
+
+def succeeds(command: Sequence[str | Path]) -> bool:
+    """Say whether a program ends with code 0; what it prints is of no interest."""
+    try:
+        run(command)
+    except ProcessError:
+        return False
+    return True
 
 
 def _tied(words: list[str]) -> list[str]:

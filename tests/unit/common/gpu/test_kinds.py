@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from appliance.gpu.kinds import Enforcement
+from common.gpu.kinds import Enforcement
 
 
 def test_kinds_are_compared_by_how_well_they_hold() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from appliance import syscalls
-from reservoir.errors import UnavailableError
+from common import syscalls
+from common.errors import UnavailableError
 
 X86_64, X86, AARCH64 = 0xC000003E, 0x40000003, 0xC00000B7
 

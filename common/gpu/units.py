@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
 
-from reservoir.errors import InputError
+from common.errors import InputError
 
 MILLI = 1000
 _BEYOND = 10**12

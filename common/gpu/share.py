@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from appliance.gpu.units import MILLI, format_gpus, parse_gpus
-from reservoir.errors import InputError
+from common.errors import InputError
+from common.gpu.units import MILLI, format_gpus, parse_gpus
 
 __all__ = [
     "MAX_DEVICES",

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from reservoir.errors import InputError, Problem
+from common.errors import InputError, Problem
 
 Path = tuple[int | str, ...]
 ModelT = TypeVar("ModelT", bound=BaseModel)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reservoir import files
+from common import files
 
 
 def test_a_file_is_written_with_its_mode_and_nothing_beside(tmp_path: Path) -> None:

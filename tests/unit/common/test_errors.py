@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from reservoir.errors import Problem, UnavailableError
+from common.errors import Problem, UnavailableError
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from appliance.gpu.kinds import Enforcement
-from appliance.gpu.share import MAX_DEVICES, MAX_GPUS, MILLI
-from appliance.sandbox import Sandbox
+from common.gpu.kinds import Enforcement
+from common.gpu.share import MAX_DEVICES, MAX_GPUS, MILLI
+from common.sandbox import Sandbox
 
 HEARTBEAT_PATH = "/agent/v1/heartbeat"
 """POST Heartbeat → HeartbeatReply, or 204 where heartbeat and reply are as they were the last time."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
-from reservoir.errors import UnavailableError
+from common.errors import UnavailableError
 
 LIBRARY = "libseccomp.so.2"
 _UNKNOWN = -1

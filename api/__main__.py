@@ -26,7 +26,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=N
 @app.command()
 def serve() -> None:
     """Serve the API until SIGTERM."""
-    from api.server import serve as run
+    from api.endpoints.server import serve as run
 
     run(environment.load())
 
@@ -34,7 +34,7 @@ def serve() -> None:
 @app.command()
 def migrate() -> None:
     """Bring the database schema to this version."""
-    from api import schema
+    from api.migrations import schema
 
     _change(schema.migrate, prepare=False)
 
@@ -48,9 +48,9 @@ def create_admin(
     ] = False,
 ) -> None:
     """Create an administrator; the password is read from standard input. An existing user is left as it is."""
-    from api.policy import Role
-    from api.users import service
-    from api.users.schemas import UserRequest
+    from api.auth.policy import Role
+    from api.resources.users import service
+    from api.resources.users.schemas import UserRequest
 
     password = sys.stdin.readline().rstrip("\n")
 
@@ -79,7 +79,7 @@ def register_images(
     registry: Annotated[str, typer.Option(help="Registry that the nodes pull from, as HOST:PORT.")],
 ) -> None:
     """Register the images of a publication that sessions may use."""
-    from api.images import service
+    from api.resources.images import service
 
     try:
         published = json.loads(index.read_text("utf-8"))
@@ -119,11 +119,11 @@ def replay(file: Annotated[Path, typer.Argument(help="A cycle of the scheduler t
 @app.command()
 def list_nodes() -> None:
     """Print the nodes as the API lists them; whoever may read the database needs no password for it."""
-    from api import lists
-    from api.groups import service as groups
-    from api.lists import Texts
-    from api.nodes.endpoints import MAX_PAGE
-    from api.nodes.listing import Filters, look, texts
+    from api.endpoints.nodes import MAX_PAGE
+    from api.lists import texts as lists
+    from api.lists.nodes import Filters, look, texts
+    from api.lists.texts import Texts
+    from api.resources.groups import service as groups
 
     async def read(database: Database) -> str:
         async with database.reading() as db:
@@ -142,7 +142,7 @@ def _change(action: Callable[[Database], Awaitable[bool]], *, prepare: bool = Tr
 
 def _with_database(action: Callable[[Database], Awaitable[T]], *, prepare: bool = True) -> T:
     """Return what an action on the database returns; `prepare` brings an empty database to its schema first."""
-    from api import schema
+    from api.migrations import schema
 
     loaded: Settings = environment.load()
     # Standard output has the answer and nothing else.

@@ -1,31 +1,20 @@
-"""The database: one engine, transactions, and the types that every table shares."""
+"""The database: one engine, its transactions, and the locks that are held in it."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import UTC, datetime
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
-from fastapi import Depends
-from sqlalchemy import ARRAY, ColumnElement, DateTime, Dialect, MetaData, any_, event, literal, text
+from sqlalchemy import ARRAY, ColumnElement, any_, event, literal, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_sessionmaker, create_async_engine
-from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute
-from sqlalchemy.types import TypeDecorator
-from starlette.requests import HTTPConnection
+from sqlalchemy.orm import InstrumentedAttribute
 
 from common.errors import InputError, UnavailableError
 
 V = TypeVar("V")
 
-NAMING = {
-    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    "ck": "ck_%(table_name)s_%(constraint_name)s",
-    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
-    "pk": "pk_%(table_name)s",
-}
 LEADER_LOCK = 0x50454E53
 """Key of the advisory lock that the process with the reconcilers holds."""
 IMAGES_LOCK = 0x50454E55
@@ -43,27 +32,6 @@ Begin = Callable[[], AbstractAsyncContextManager[AsyncSession]]
 """What gives a transaction: `Database.transaction`, or the leader's."""
 
 
-class UtcDateTime(TypeDecorator[datetime]):
-    """A moment in UTC, aware of it in Python even where the database forgets time zones."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Refuse a moment without a time zone; store UTC."""
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            raise ValueError(f"{value} has no time zone")
-        return value.astimezone(UTC)
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Return the moment in UTC."""
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
 def among(db: AsyncSession, column: InstrumentedAttribute[V], values: Iterable[V]) -> ColumnElement[bool]:
     """Return the condition that a column has one of many values.
 
@@ -73,18 +41,6 @@ def among(db: AsyncSession, column: InstrumentedAttribute[V], values: Iterable[V
     if db.get_bind().dialect.name == "postgresql":
         return column == any_(literal(list(values), ARRAY(column.type)))
     return column.in_(list(values))
-
-
-class Base(DeclarativeBase):
-    """Base of every table; constraints are named by one convention, so that migrations can find them."""
-
-    metadata = MetaData(naming_convention=NAMING)
-    type_annotation_map = {datetime: UtcDateTime}  # noqa: RUF012 -- SQLAlchemy reads it from the class
-
-
-def now() -> datetime:
-    """Return this moment in UTC."""
-    return datetime.now(UTC)
 
 
 class Database:
@@ -190,29 +146,6 @@ async def exclusively(db: AsyncSession, key: int) -> None:
     """
     if db.get_bind().dialect.name == "postgresql":
         await db.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
-
-
-# What requests depend on is made by coroutines, however short: FastAPI hands all else to threads, where it waits.
-async def database_of(connection: HTTPConnection) -> Database:
-    """Return the application's database."""
-    database: Database = connection.app.state.database
-    return database
-
-
-async def _transaction(database: Annotated[Database, Depends(database_of)]) -> AsyncIterator[AsyncSession]:
-    async with database.transaction() as db:
-        yield db
-
-
-async def _reading(database: Annotated[Database, Depends(database_of)]) -> AsyncIterator[AsyncSession]:
-    async with database.reading() as db:
-        yield db
-
-
-DatabaseOf = Annotated[Database, Depends(database_of)]
-# The scope ends a transaction before the answer is sent: what a client was told is in the database.
-Transaction = Annotated[AsyncSession, Depends(_transaction, scope="function")]
-Reading = Annotated[AsyncSession, Depends(_reading, scope="function")]
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

@@ -14,9 +14,9 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
-from api.access import PREFIX
-from api.app import create_app
 from api.database import Database
+from api.endpoints.access import PREFIX
+from api.endpoints.app import create_app
 from api.engine.null import NullEngine
 from api.settings import Settings
 

@@ -1,10 +1,10 @@
-"""Runs the steps on the connection that `api.schema` hands over."""
+"""Runs the steps on the connection that `api.migrations.schema` hands over."""
 
 from __future__ import annotations
 
 from alembic import context
 
-from api.schema import metadata
+from api.migrations.schema import metadata
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata, render_as_batch=True)
 with context.begin_transaction():

@@ -26,10 +26,11 @@ from uuid import UUID, uuid4
 import httpx
 from sqlalchemy import insert, select
 
-from api.database import Database, now
-from api.nodes.models import Gpu, Node
-from api.projects.models import Project
-from api.sessions.models import Container, Grant, Kind, Session, State
+from api.clock import now
+from api.database import Database
+from api.tables.nodes import Gpu, Node
+from api.tables.projects import Project
+from api.tables.sessions import Container, Grant, Kind, Session, State
 from common.protocol import ContainerState, ContainerStatus, GpuGrant
 from tests.fakes.agents import Behaviour, FleetOfAgents, Way
 from tests.integration.agent.conftest import Authority, make_authority

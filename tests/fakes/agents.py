@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from api.database import now
+from api.clock import now
 from common.protocol import (
     HEARTBEAT_PATH,
     ContainerSpec,

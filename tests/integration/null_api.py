@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from api import server, settings
+from api import settings
+from api.endpoints import server
 from api.engine.null import NullEngine
 
 

@@ -15,8 +15,9 @@ import pytest
 from ldap3 import Connection, Server
 from ldap3.core.exceptions import LDAPException
 
-from api.logins import directory, throttle
-from api.policy import Role
+from api.auth import directory
+from api.auth.policy import Role
+from api.resources.logins import throttle
 from api.settings import Settings
 from common.errors import UnavailableError
 from tests.integration.agent.conftest import Authority, authority, free_port, make_authority  # noqa: F401

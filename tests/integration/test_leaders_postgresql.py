@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
+from api.control.loop import Loop
 from api.database import LEADER_LOCK, Database, Leadership
-from api.scheduler.loop import Loop
-from api.sessions import scheduling, submission
+from api.resources.sessions import scheduling, submission
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 from tests.unit.api.sessions.conftest import body
 

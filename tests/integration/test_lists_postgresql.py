@@ -12,12 +12,12 @@ import pytest
 from pydantic import TypeAdapter
 from sqlalchemy import text, update
 
-from api.nodes import endpoints
-from api.nodes.listing import Listing
-from api.nodes.models import Node
-from api.nodes.schemas import NodeView
-from api.sessions.models import Container
-from api.sessions.views import SessionView
+from api.endpoints import nodes as endpoints
+from api.lists.nodes import Listing
+from api.resources.nodes.schemas import NodeView
+from api.resources.sessions.views import SessionView
+from api.tables.nodes import Node
+from api.tables.sessions import Container
 from tests.integration.api_postgresql import as_server_user, new_database, programs, running_server
 from tests.unit.api.conftest import V1, Cluster, ok, running_cluster
 from tests.unit.api.nodes.test_listing import *  # noqa: F403
@@ -31,7 +31,7 @@ Change = Callable[[], Awaitable[Any]]
 @pytest.fixture
 async def cluster(postgresql_server: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
     monkeypatch.setattr(endpoints, "_listing", Listing())
-    monkeypatch.setattr("api.nodes.listing.GROUPS_S", -1)
+    monkeypatch.setattr("api.lists.nodes.GROUPS_S", -1)
     async with running_cluster(new_database(postgresql_server), apps_url="https://edge:8443") as running:
         yield running
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from api.groups import service as groups
-from api.policy import Role
+from api.auth.policy import Role
+from api.resources.groups import service as groups
 from tests.integration.api_postgresql import new_database
 from tests.unit.api.conftest import V1, Cluster, _cheap_hashes, anyio_backend, cluster, ok, refused  # noqa: F401
 from tests.unit.api.test_domains import person, two_companies

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 from sqlalchemy import func, select
 
-from api.nodes.models import Node
+from api.resources.sessions import networks, scheduling, service
+from api.resources.sessions.scheduling import Placed
 from api.scheduler.snapshot import Placement
-from api.sessions import networks, scheduling, service
-from api.sessions.models import GangNetwork, GangNode, Session, State
-from api.sessions.scheduling import Placed
+from api.tables.nodes import Node
+from api.tables.sessions import GangNetwork, GangNode, Session, State
 from tests.unit.api.conftest import Cluster
 
 pytestmark = pytest.mark.anyio

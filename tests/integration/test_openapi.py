@@ -18,10 +18,10 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis import Case
 
-from api.app import create_app
 from api.database import Database
+from api.endpoints.app import create_app
+from api.endpoints.errors import ErrorBody
 from api.engine.null import NullEngine
-from api.errors import ErrorBody
 from api.settings import Settings
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from api.database import now
-from api.denials import service
+from api.clock import now
+from api.resources.denials import service
 from tests.unit.api.conftest import V1, Cluster, ok
 from tests.unit.api.denials.test_denials import denial, report, shown
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from api.sessions.models import Container
+from api.tables.sessions import Container
 from tests.integration.api_postgresql import new_database
 from tests.unit.api.conftest import V1, Cluster, ok, running_cluster
 from tests.unit.api.sessions.conftest import body

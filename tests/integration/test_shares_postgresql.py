@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from api.database import now
-from api.nodes import service as nodes
-from api.reconcilers import resizes
+from api.clock import now
+from api.control.reconcilers import resizes
+from api.resources.nodes import service as nodes
 from common.protocol import USE_PATH, GpuUse, UseReport
 from tests.unit.api.conftest import V1, Cluster, ok
 

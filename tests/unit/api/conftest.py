@@ -17,15 +17,16 @@ import structlog
 from argon2.profiles import CHEAPEST
 from fastapi import FastAPI
 
-from api import passwords, schema
-from api.app import create_app, set_up
+from api.auth import passwords
+from api.auth.policy import Role
+from api.control.manager import Manager
 from api.database import Database
+from api.endpoints.app import create_app, set_up
 from api.engine.null import NullEngine
-from api.policy import Role
-from api.reconcilers.manager import Manager
+from api.migrations import schema
+from api.resources.users import service as users
+from api.resources.users.schemas import UserRequest
 from api.settings import Settings
-from api.users import service as users
-from api.users.schemas import UserRequest
 from common.protocol import HEARTBEAT_PATH, ContainerState, ContainerStatus, GpuDevice, Heartbeat, Inventory
 
 PASSWORD = "Correct1horse!"

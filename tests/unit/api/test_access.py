@@ -10,8 +10,8 @@ import pytest
 from fastapi.routing import iter_route_contexts
 from sqlalchemy import select, update
 
-from api.database import now
-from api.logins.models import Login
+from api.clock import now
+from api.tables.logins import Login
 from common.protocol import HEARTBEAT_PATH
 from tests.unit.api.conftest import PASSWORD, V1, Cluster, ok, refused, sign_in
 

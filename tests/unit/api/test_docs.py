@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from api import docs
+from api.endpoints import docs
 from tests.unit.api.conftest import V1, Cluster, ok
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from api.policy import Role
+from api.auth.policy import Role
 from tests.unit.api.conftest import PASSWORD, V1, Cluster, ok, refused, sign_in
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from api.errors import status_of
+from api.endpoints.errors import status_of
 from common.errors import (
     ConflictError,
     ForbiddenError,

@@ -8,13 +8,13 @@ from uuid import UUID
 import pytest
 from sqlalchemy import update
 
-from api.groups import service
-from api.nodes.models import Gpu, Node
-from api.policy import Role
-from api.projects import service as projects
-from api.projects.models import Project
-from api.sessions.models import Kind, Session
-from api.users import service as users
+from api.auth.policy import Role
+from api.resources.groups import service
+from api.resources.projects import service as projects
+from api.resources.users import service as users
+from api.tables.nodes import Gpu, Node
+from api.tables.projects import Project
+from api.tables.sessions import Kind, Session
 from common.errors import InputError
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 

@@ -7,9 +7,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from api.groups.permissions import Group, Permissions
-from api.groups.selection import Selectors, Traits, is_model
-from api.sessions.models import Kind
+from api.resources.groups.permissions import Group, Permissions
+from api.resources.groups.selection import Selectors, Traits, is_model
+from api.tables.sessions import Kind
 
 USER1, USER2, SOMEBODY = uuid4(), uuid4(), uuid4()
 

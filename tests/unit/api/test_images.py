@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.images import references, service
-from api.images.versions import key, newest
-from api.projects import service as projects
-from api.projects.models import Project
+from api.resources.images import references, service
+from api.resources.images.versions import key, newest
+from api.resources.projects import service as projects
+from api.tables.projects import Project
 from common.errors import InputError
 from common.protocol import ImageState, ImageStatus
 from tests.unit.api.conftest import V1, Cluster, ok, refused

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from api.database import now
+from api.clock import now
+from api.control import image_check as check
+from api.control.image_check import Checker
 from api.engine.base import UnreachableError
-from api.images import check, service
-from api.images.check import Checker
+from api.resources.images import service
 from common.errors import InputError
 from common.protocol import ImageState, ImageStatus
 from tests.unit.api.conftest import V1, Cluster, ok

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import iter_route_contexts
 
-from api.lists import Entry, Look, Texts, answer
+from api.lists.texts import Entry, Look, Texts, answer
 from tests.unit.api.conftest import Cluster
 
 pytestmark = pytest.mark.anyio

@@ -10,12 +10,12 @@ import httpx
 import pytest
 from sqlalchemy import select, update
 
-from api import callers
-from api.database import now
-from api.logins import directory, throttle
-from api.logins.models import Login, LoginTries
-from api.policy import Role
-from api.users.models import Source, User
+from api.auth import directory
+from api.auth.policy import Role
+from api.clock import now
+from api.resources.logins import callers, throttle
+from api.tables.logins import Login, LoginTries
+from api.tables.users import Source, User
 from common.errors import ThrottledError, UnavailableError
 from tests.unit.api.conftest import PASSWORD, V1, Cluster, ok, refused, sign_in
 from tests.unit.api.test_routes import open_websocket

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from api import __main__ as program
 from api import settings
 from api.database import Database
-from api.nodes.models import Node
-from api.nodes.schemas import NodeView
-from api.users import service as users
+from api.resources.nodes.schemas import NodeView
+from api.resources.users import service as users
+from api.tables.nodes import Node
 from common.errors import InputError, PenstockError, UnavailableError
 
 

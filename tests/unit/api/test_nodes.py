@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from api.database import now
-from api.nodes.heartbeats import Heartbeats
+from api.clock import now
+from api.resources.nodes.heartbeats import Heartbeats
 from common.protocol import HEARTBEAT_PATH, ContainerState, ContainerStatus, Heartbeat
 from tests.unit.api.conftest import V1, Cluster, inventory, ok, refused
 

@@ -7,8 +7,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from api.identity import Identity
-from api.policy import TABLE, Action, Party, Role, Scope, parties_of, scope_of
+from api.auth.identity import Identity
+from api.auth.policy import TABLE, Action, Party, Role, Scope, parties_of, scope_of
 from common.errors import ForbiddenError
 
 ME, OTHER = uuid4(), uuid4()
@@ -35,7 +35,7 @@ def test_every_action_has_a_row() -> None:
 
 
 def test_what_is_not_in_the_table_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.policy.TABLE", {})
+    monkeypatch.setattr("api.auth.policy.TABLE", {})
     assert scope_of(Action.USER_READ, Party.ADMIN) is None
     assert not ADMIN.allows(Action.USER_READ)
     assert not ADMIN.may(Action.USER_READ)

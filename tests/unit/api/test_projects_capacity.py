@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.projects.capacity import Claim, Step, covers, excess, overfull, steps
+from api.resources.projects.capacity import Claim, Step, covers, excess, overfull, steps
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -6,8 +6,8 @@ import httpx
 import pytest
 from sqlalchemy import update
 
-from api.policy import Role
-from api.users.models import User
+from api.auth.policy import Role
+from api.tables.users import User
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.policy import Role
+from api.auth.policy import Role
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from api import database
-from api.projects import service
-from api.projects.models import Expiry, Project
+from api.clock import now
+from api.resources.projects import service
+from api.tables.projects import Expiry, Project
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio
@@ -36,9 +36,12 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    frozen, real = Clock(), database.now
+    frozen, real = Clock(), now
     for name, module in list(sys.modules.items()):
-        if name.startswith(("api.projects", "api.sessions")) and getattr(module, "now", None) is real:
+        if (
+            name.startswith(("api.resources.projects", "api.resources.sessions"))
+            and getattr(module, "now", None) is real
+        ):
             monkeypatch.setattr(module, "now", frozen)
     return frozen
 

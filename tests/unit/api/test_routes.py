@@ -17,10 +17,10 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.routing import Mount
 
-from api.access import check_routes
-from api.policy import Role
-from api.users import service as users
-from api.users.schemas import UserRequest
+from api.auth.policy import Role
+from api.endpoints.access import check_routes
+from api.resources.users import service as users
+from api.resources.users.schemas import UserRequest
 from common.errors import PenstockError
 from common.protocol import DENIALS_PATH, HEARTBEAT_PATH, USE_PATH
 from tests.unit.api.conftest import PASSWORD, V1, Cluster, ok, sign_in

@@ -10,8 +10,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, inspect
 
-from api import schema
 from api.database import Database
+from api.migrations import schema
 
 pytestmark = pytest.mark.anyio
 

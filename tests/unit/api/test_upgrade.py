@@ -10,11 +10,11 @@ import pytest
 from alembic import command
 from sqlalchemy import Connection, MetaData, Table, select
 
-from api import schema
 from api.database import Database
-from api.projects.models import Membership, Part
-from api.sessions.models import Kind, Session, SessionLog, State
-from api.users.models import User
+from api.migrations import schema
+from api.tables.projects import Membership, Part
+from api.tables.sessions import Kind, Session, SessionLog, State
+from api.tables.users import User
 from common.protocol import ContainerStatus
 
 pytestmark = pytest.mark.anyio

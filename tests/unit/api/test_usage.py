@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from api.sessions.models import Session
-from api.usage import service
+from api.resources.usage import service
+from api.tables.sessions import Session
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import structlog
 
-from api.policy import Role
+from api.auth.policy import Role
 from tests.unit.api.conftest import PASSWORD, V1, Cluster, ok, refused, sign_in
 
 pytestmark = pytest.mark.anyio

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from api.database import now
-from api.projects.models import Project
-from api.sessions.models import Kind, Session, State
-from api.user_policies import service
-from api.user_policies.service import Extra
-from api.users import service as users
+from api.clock import now
+from api.resources.user_policies import service
+from api.resources.user_policies.service import Extra
+from api.resources.users import service as users
+from api.tables.projects import Project
+from api.tables.sessions import Kind, Session, State
 from common.errors import ConflictError
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import QueuePool
 
-from api import passwords
-from api.policy import Role
-from api.users.models import User
+from api.auth import passwords
+from api.auth.policy import Role
+from api.tables.users import User
 from tests.unit.api.conftest import PASSWORD, V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio

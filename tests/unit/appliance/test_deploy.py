@@ -253,7 +253,7 @@ def test_only_the_reservoir_node_is_the_controller(site: Site, monkeypatch: pyte
 def test_a_password_fits_the_rule_of_the_api_and_differs_each_time() -> None:
     from pydantic import TypeAdapter
 
-    from api.model import Password
+    from api.resources.schemas import Password
 
     passwords = {deploy.new_password() for _ in range(200)}
     assert len(passwords) == 200

@@ -9,9 +9,9 @@ import httpx
 import pytest
 from sqlalchemy import update
 
-from api.apps import service
-from api.policy import Role
-from api.sessions.models import Container, Service
+from api.auth.policy import Role
+from api.resources.apps import service
+from api.tables.sessions import Container, Service
 from tests.unit.api.conftest import V1, Cluster, ok, sign_in
 
 pytestmark = pytest.mark.anyio

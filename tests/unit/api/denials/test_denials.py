@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from api.database import now
-from api.denials import service
-from api.policy import Role
+from api.auth.policy import Role
+from api.clock import now
+from api.resources.denials import service
 from common.protocol import DENIALS_PATH, Denial, DenialReport
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 

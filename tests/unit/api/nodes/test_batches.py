@@ -12,10 +12,10 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.database import now
-from api.nodes import service as nodes
-from api.nodes.heartbeats import Heartbeats, Report
-from api.reconcilers import observe
+from api.clock import now
+from api.control.reconcilers import observe
+from api.resources.nodes import service as nodes
+from api.resources.nodes.heartbeats import Heartbeats, Report
 from common.protocol import ContainerStatus
 from tests.unit.api.conftest import V1, Cluster, ok
 from tests.unit.api.test_nodes import beat

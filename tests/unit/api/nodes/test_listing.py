@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from api.nodes import endpoints
-from api.nodes.listing import Listing
+from api.endpoints import nodes as endpoints
+from api.lists.nodes import Listing
 from common.protocol import HEARTBEAT_PATH
 from tests.unit.api.conftest import V1, Cluster, inventory, ok, refused
 
@@ -65,8 +65,8 @@ async def test_a_node_is_told_with_the_groups_by_which_it_was_found(
     async def by_node(_: object) -> dict[str, tuple[str, ...]]:
         return known.pop(0)
 
-    monkeypatch.setattr("api.groups.service.by_node", by_node)
-    monkeypatch.setattr("api.nodes.listing.GROUPS_S", -1)
+    monkeypatch.setattr("api.resources.groups.service.by_node", by_node)
+    monkeypatch.setattr("api.lists.nodes.GROUPS_S", -1)
     [found] = await ok(cluster.admin.get(f"{V1}/nodes", params={"group": "vision"}))
     assert found["groups"] == ["vision"]
 

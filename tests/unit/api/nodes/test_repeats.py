@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from api.nodes.heartbeats import Heartbeats
+from api.resources.nodes.heartbeats import Heartbeats
 from common.protocol import HEARTBEAT_PATH, ContainerStatus
 from tests.unit.api.conftest import Cluster
 from tests.unit.api.test_nodes import beat

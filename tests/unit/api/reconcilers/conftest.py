@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.database import now
+from api.clock import now
 from tests.unit.api.conftest import V1, Cluster, ok
 from tests.unit.api.sessions.conftest import delete, impatient, pass_time, ready, run
 
@@ -13,7 +13,7 @@ async def lose(cluster: Cluster, name: str = "worker1") -> None:
     """Let a node be silent for too long, as far as the database knows."""
     from datetime import timedelta
 
-    from api.nodes import service as nodes
+    from api.resources.nodes import service as nodes
 
     async with cluster.database.transaction() as db:
         (await nodes.get(db, name)).last_seen = now() - timedelta(seconds=16)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from api.database import now
-from api.sessions import service
-from api.sessions.models import State
+from api.clock import now
+from api.resources.sessions import service
+from api.tables.sessions import State
 from tests.unit.api.conftest import V1, Cluster, ok
 from tests.unit.api.reconcilers.conftest import pass_time, run
 

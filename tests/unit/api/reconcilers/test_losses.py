@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import update
 
 from api.engine.base import UnreachableError
-from api.nodes import service as nodes
-from api.sessions import service
-from api.sessions.models import Session, State
+from api.resources.nodes import service as nodes
+from api.resources.sessions import service
+from api.tables.sessions import Session, State
 from common.protocol import ContainerState, ContainerStatus
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 from tests.unit.api.reconcilers.conftest import delete, lose, pass_time, run
@@ -123,8 +123,8 @@ async def test_a_deletion_on_a_lost_node_ends_when_the_node_is_given_up(ready: C
 async def _gone(cluster: Cluster) -> None:
     from datetime import timedelta
 
-    from api.database import now
-    from api.nodes import service as nodes
+    from api.clock import now
+    from api.resources.nodes import service as nodes
 
     async with cluster.database.transaction() as db:
         (await nodes.get(db, "worker1")).last_seen = now() - timedelta(seconds=601)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.reconcilers import manager as managing
+from api.control import manager as managing
 from tests.unit.api.conftest import V1, Cluster, ok
 from tests.unit.api.reconcilers.conftest import delete, run
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from api.control.reconcilers.reach import CANNOT_BE_CALLED
 from api.engine.base import UnreachableError
-from api.reconcilers.reach import CANNOT_BE_CALLED
 from common.errors import ConflictError
 from tests.unit.api.conftest import V1, Cluster, ok
 from tests.unit.api.reconcilers.conftest import delete, lose, run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.reconcilers.strangers import Strangers
+from api.control.reconcilers.strangers import Strangers
 from common.protocol import ContainerState, ContainerStatus
 from tests.unit.api.conftest import V1, Cluster, ok
 from tests.unit.api.reconcilers.conftest import run

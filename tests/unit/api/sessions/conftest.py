@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from api.database import now
-from api.reconcilers import manager as managing
+from api.clock import now
+from api.control import manager as managing
 from tests.unit.api.conftest import V1, Cluster, ok
 
 

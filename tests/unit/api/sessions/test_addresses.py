@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.sessions.addresses import Taken, addresses, base_path
+from api.resources.sessions.addresses import Taken, addresses, base_path
 from common.errors import ConflictError
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.nodes import fleet
+from api.resources.nodes import fleet
 from common.gpu.kinds import Enforcement
 from common.protocol import HEARTBEAT_PATH, ContainerState, GpuDevice, Heartbeat, Inventory
 from tests.unit.api.conftest import V1, Cluster, inventory, ok, refused

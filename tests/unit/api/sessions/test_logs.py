@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from api.endpoints import sessions as endpoints
 from api.engine.base import Target, UnreachableError
-from api.sessions import endpoints, service
-from api.sessions.models import State
+from api.resources.sessions import service
+from api.tables.sessions import State
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 from tests.unit.api.sessions.conftest import delete, run
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from api.database import now
-from api.policy import Role
-from api.scheduler.loop import Loop, micros
+from api.auth.policy import Role
+from api.clock import now
+from api.control.loop import Loop, micros
+from api.resources.sessions import scheduling, service
 from api.scheduler.planner import Planner
 from api.scheduler.record import load
-from api.sessions import scheduling, service
-from api.sessions.models import State
+from api.tables.sessions import State
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 from tests.unit.api.sessions.conftest import body, delete, run
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from api.app import create_app
+from api.endpoints.app import create_app
 from api.engine.base import UnreachableError
-from api.sessions import service
-from api.sessions.models import State
+from api.resources.sessions import service
+from api.tables.sessions import State
 from common.errors import ConflictError, InputError
 from common.protocol import ContainerState, ContainerStatus
 from tests.unit.api.conftest import V1, Cluster, ok

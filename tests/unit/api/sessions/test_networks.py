@@ -13,13 +13,13 @@ import pytest
 from sqlalchemy import delete as deleted
 from sqlalchemy import select
 
+from api.control import manager as managing
 from api.engine.base import UnreachableError
 from api.gang_networks import PRIVATE
-from api.nodes.models import Node
-from api.reconcilers import manager as managing
-from api.sessions import networks, service
-from api.sessions.models import GangNetwork, GangNode, Session, State
+from api.resources.sessions import networks, service
 from api.settings import load
+from api.tables.nodes import Node
+from api.tables.sessions import GangNetwork, GangNode, Session, State
 from common.errors import InputError
 from common.protocol import ContainerSpec
 from tests.unit.api.conftest import V1, Cluster, ok, running_cluster

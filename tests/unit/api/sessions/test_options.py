@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from api.database import now
-from api.scheduler import loop
-from api.sessions.models import State
+from api.clock import now
+from api.control import loop
+from api.tables.sessions import State
 from tests.unit.api.conftest import V1, Cluster, ok, refused, running_cluster
 from tests.unit.api.sessions.conftest import body, delete, run
 
@@ -191,7 +191,7 @@ async def test_managers_extend_as_they_like_and_owners_as_far_as_the_project_let
 async def test_a_session_that_is_being_taken_back_can_be_deleted(ready: Cluster) -> None:
     session = await run(ready)
     async with ready.database.transaction() as db:
-        from api.sessions import service
+        from api.resources.sessions import service
 
         (row,) = await service.in_states(db, [State.RUNNING])
         assert await service.take_back(db, row.id, row.revision, "taken back for team-b/x")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, event
 
-from api.sessions import submission
-from api.users.models import User
+from api.resources.sessions import submission
+from api.tables.users import User
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 from tests.unit.api.sessions.conftest import body
 

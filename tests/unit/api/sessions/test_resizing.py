@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from api.database import now
+from api.auth.policy import Role
+from api.clock import now
+from api.control.loop import Loop
 from api.engine.base import UnreachableError
-from api.nodes.models import Node, NodeState
-from api.policy import Role
-from api.scheduler.loop import Loop
-from api.sessions import resizing
-from api.sessions import service as sessions
-from api.sessions.models import Session, State
-from api.usage.models import Span
+from api.resources.sessions import resizing
+from api.resources.sessions import service as sessions
+from api.tables.nodes import Node, NodeState
+from api.tables.sessions import Session, State
+from api.tables.usage import Span
 from common.errors import ConflictError
 from common.protocol import GpuGrant
 from tests.unit.api.conftest import V1, Cluster, ok, refused

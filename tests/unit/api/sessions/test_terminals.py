@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import pytest
 
 from api.engine.base import UnreachableError
-from api.sessions import relay
+from api.resources.sessions import relay
 from tests.unit.api.conftest import V1, Cluster, ok
 
 pytestmark = pytest.mark.anyio

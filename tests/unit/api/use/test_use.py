@@ -9,10 +9,10 @@ import httpx
 import pytest
 from sqlalchemy import func, select
 
-from api.database import now
-from api.policy import Role
-from api.use import service
-from api.use.models import GpuSample
+from api.auth.policy import Role
+from api.clock import now
+from api.resources.use import service
+from api.tables.use import GpuSample
 from common.protocol import USE_PATH, GpuUse, UseReport
 from tests.unit.api.conftest import V1, Cluster, ok, refused
 

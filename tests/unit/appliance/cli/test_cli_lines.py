@@ -13,7 +13,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from argon2.profiles import CHEAPEST
 
 import appliance.client.transport
-from api import passwords
+from api.auth import passwords
 from appliance.cli import config, terminal
 from appliance.client import Client
 from appliance.client.transport import Transport

@@ -19,8 +19,8 @@ from typing import (
 
 import pytest
 
-from api.access import PREFIX
-from api.errors import STATUS
+from api.endpoints.access import PREFIX
+from api.endpoints.errors import STATUS
 from appliance.client import Client
 from appliance.client.transport import KINDS, Query, Resource
 from common.errors import InputError, PenstockError

@@ -1,0 +1,172 @@
+"""Who may do what: one table of action and party, and how far each may reach. What is not in it is refused.
+
+This module is pure: it knows neither rows nor requests. `api.auth.identity` applies it to a caller,
+`api.endpoints.access` to routes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """What a user is everywhere: an admin changes, an auditor reads, a member does what the projects allow."""
+
+    ADMIN = "admin"
+    AUDITOR = "auditor"
+    MEMBER = "member"
+
+
+class Party(StrEnum):
+    """A column of the table: a user's role, with the domain and the projects taken into account."""
+
+    ADMIN = "admin"
+    DOMAIN_ADMIN = "domain admin"
+    AUDITOR = "auditor"
+    MANAGER = "manager"
+    MEMBER = "member"
+
+
+class Scope(StrEnum):
+    """How far a right reaches, widest first.
+
+    SITE is everything. DOMAIN is what belongs to the caller's domain; for a caller without one it is everything.
+    PROJECT is what belongs to a project that the caller manages (as a manager) or is in (as a member). OWN is what
+    belongs to the caller.
+    """
+
+    SITE = "site"
+    DOMAIN = "domain"
+    PROJECT = "project"
+    OWN = "own"
+
+
+class Action(StrEnum):
+    """What somebody may want to do; every endpoint names one."""
+
+    ACCOUNT_READ = "see one's own account, logins and keys"
+    ACCOUNT_LOGOUT = "sign out"
+    ACCOUNT_PASSWORD = "replace the password that one was given"  # noqa: S105 -- it names an action
+    ACCOUNT_CHANGE = "end one's own logins, make and revoke one's own keys"
+    USER_READ = "see users"
+    USER_CREATE = "create users"
+    USER_CHANGE = "change users, their passwords, logins and keys"
+    USER_DELETE = "delete users"
+    DOMAIN_READ = "see domains"
+    DOMAIN_MANAGE = "create and delete domains"
+    POLICY_READ = "see user policies"
+    POLICY_MANAGE = "create, change and delete user policies"
+    USAGE_READ = "see who used how much"
+    PROJECT_READ = "see projects"
+    PROJECT_CREATE = "create projects"
+    PROJECT_MEMBERS = "change the members of projects"
+    PROJECT_CHANGE = "change projects"
+    PROJECT_DELETE = "delete projects"
+    GROUP_READ = "see resource groups"
+    GROUP_OVERSEE = "see the resource groups that others use, and who may use them"
+    GROUP_ALLOW = "say who may use resource groups"
+    GROUP_MANAGE = "create, change and delete resource groups"
+    IMAGE_READ = "see images"
+    IMAGE_REGISTER = "register images"
+    IMAGE_MANAGE = "check and delete images"
+    NODE_READ = "see nodes"
+    NODE_CHANGE = "take nodes out of service and back"
+    NODE_DELETE = "delete nodes"
+    SESSION_READ = "see sessions and their logs"
+    SESSION_SUBMIT = "submit sessions"
+    SESSION_END = "end sessions"
+    SESSION_EXTEND = "extend the time limit of sessions"
+    SESSION_CHANGE = "change the priority of sessions"
+    SESSION_RESIZE = "change the GPU share of running sessions"
+    SESSION_RAISE = "give sessions a higher priority than is usual"
+    SESSION_ENTER = "run commands in sessions"
+    APP_OPEN = "open the apps of sessions"
+    PRESET_READ = "see presets"
+    PRESET_MANAGE = "create, change and delete presets"
+    SANDBOX_READ = "see sandboxes"
+    SANDBOX_MANAGE = "create, change and delete sandboxes, and say for whom they are"
+    DENIAL_READ = "see which system calls sandboxes denied"
+    SCHEDULER_READ = "see the scheduler's decisions"
+    SETTINGS_READ = "see the site's settings"
+
+
+Row = Mapping[Party, Scope]
+
+
+def _row(
+    admin: Scope | None,
+    domain_admin: Scope | None,
+    auditor: Scope | None,
+    manager: Scope | None,
+    member: Scope | None,
+) -> Row:
+    scopes = zip(Party, (admin, domain_admin, auditor, manager, member), strict=True)
+    return {party: scope for party, scope in scopes if scope}
+
+
+_S, _D, _P, _O = Scope.SITE, Scope.DOMAIN, Scope.PROJECT, Scope.OWN
+
+# fmt: off
+TABLE: Mapping[Action, Row] = {
+    #                             admin  domain admin  auditor  manager  member
+    Action.ACCOUNT_READ:     _row(_O,    _O,           _O,      _O,      _O),
+    Action.ACCOUNT_LOGOUT:   _row(_O,    _O,           _O,      _O,      _O),
+    Action.ACCOUNT_PASSWORD: _row(_O,    _O,           _O,      _O,      _O),
+    Action.ACCOUNT_CHANGE:   _row(_O,    _O,           _O,      _O,      _O),
+    Action.USER_READ:        _row(_S,    _D,           _D,      None,    None),
+    Action.USER_CREATE:      _row(_S,    _D,           None,    None,    None),
+    Action.USER_CHANGE:      _row(_S,    _D,           None,    None,    None),
+    Action.USER_DELETE:      _row(_S,    _D,           None,    None,    None),
+    Action.DOMAIN_READ:      _row(_S,    _D,           _D,      None,    None),
+    Action.DOMAIN_MANAGE:    _row(_S,    None,         None,    None,    None),
+    Action.POLICY_READ:      _row(_S,    _S,           _S,      None,    None),
+    Action.POLICY_MANAGE:    _row(_S,    None,         None,    None,    None),
+    Action.USAGE_READ:       _row(_S,    _D,           _D,      _P,      _O),
+    Action.PROJECT_READ:     _row(_S,    _D,           _D,      _P,      _P),
+    Action.PROJECT_CREATE:   _row(_S,    _D,           None,    None,    None),
+    Action.PROJECT_MEMBERS:  _row(_S,    _D,           None,    _P,      None),
+    Action.PROJECT_CHANGE:   _row(_S,    _D,           None,    None,    None),
+    Action.PROJECT_DELETE:   _row(_S,    _D,           None,    None,    None),
+    Action.GROUP_READ:       _row(_S,    _S,           _S,      _S,      _S),
+    Action.GROUP_OVERSEE:    _row(_S,    _D,           _D,      None,    None),
+    Action.GROUP_ALLOW:      _row(_S,    _D,           None,    None,    None),
+    Action.GROUP_MANAGE:     _row(_S,    None,         None,    None,    None),
+    Action.IMAGE_READ:       _row(_S,    _S,           _S,      _S,      _S),
+    Action.IMAGE_REGISTER:   _row(_S,    _D,           None,    _P,      _P),
+    Action.IMAGE_MANAGE:     _row(_S,    _D,           None,    _P,      _O),
+    Action.NODE_READ:        _row(_S,    _D,           _D,      _D,      _D),
+    Action.NODE_CHANGE:      _row(_S,    _D,           None,    None,    None),
+    Action.NODE_DELETE:      _row(_S,    None,         None,    None,    None),
+    Action.SESSION_READ:     _row(_S,    _D,           _D,      _P,      _P),
+    Action.SESSION_SUBMIT:   _row(_S,    _D,           None,    _P,      _P),
+    Action.SESSION_END:      _row(_S,    _D,           None,    _P,      _O),
+    Action.SESSION_EXTEND:   _row(_S,    _D,           None,    _P,      _O),
+    Action.SESSION_CHANGE:   _row(_S,    _D,           None,    _P,      _O),
+    Action.SESSION_RESIZE:   _row(_S,    _D,           None,    _P,      _O),
+    Action.SESSION_RAISE:    _row(_S,    _D,           None,    _P,      None),
+    Action.SESSION_ENTER:    _row(_S,    _D,           None,    _O,      _O),
+    Action.APP_OPEN:         _row(_S,    _D,           None,    _O,      _O),
+    Action.PRESET_READ:      _row(_S,    _S,           _S,      _S,      _S),
+    Action.PRESET_MANAGE:    _row(_S,    None,         None,    None,    None),
+    Action.SANDBOX_READ:     _row(_S,    _S,           _S,      _S,      _S),
+    Action.SANDBOX_MANAGE:   _row(_S,    None,         None,    None,    None),
+    Action.DENIAL_READ:      _row(_S,    _D,           _D,      _P,      None),
+    Action.SCHEDULER_READ:   _row(_S,    None,         _S,      None,    None),
+    Action.SETTINGS_READ:    _row(_S,    _S,           _S,      _S,      _S),
+}
+# fmt: on
+
+
+def scope_of(action: Action, party: Party) -> Scope | None:
+    """Return how far a party may reach with an action; None where it may not at all."""
+    return TABLE.get(action, {}).get(party)
+
+
+def parties_of(role: Role, *, domain: bool, manages: bool) -> tuple[Party, ...]:
+    """Return the columns that hold for a user with a role, `domain`: of a domain, `manages`: a project or more."""
+    if role is Role.ADMIN:
+        return (Party.DOMAIN_ADMIN if domain else Party.ADMIN,)
+    if role is Role.AUDITOR:
+        return (Party.AUDITOR,)
+    return (Party.MANAGER, Party.MEMBER) if manages else (Party.MEMBER,)

@@ -1,0 +1,86 @@
+"""What administrators do with nodes: take them out of service and back, delete them, end what nobody knows on them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.auth.identity import Identity
+from api.auth.policy import Action
+from api.clock import now
+from api.control.reconcilers import drains, losses
+from api.database import Database
+from api.engine.base import Engine
+from api.resources.nodes import rights, service
+from api.resources.nodes.heartbeats import Heartbeats
+from api.resources.nodes.schemas import ModeRequest
+from api.resources.sessions import service as sessions
+from api.resources.sessions import upkeep
+from api.resources.sessions.relay import target_of
+from api.tables.nodes import Node, NodeMode, NodeState
+from api.tables.sessions import HOLDING
+from common.errors import ConflictError
+
+log = structlog.get_logger()
+
+GRACE_S = 5
+
+
+async def set_mode(db: AsyncSession, name: str, request: ModeRequest, caller: Identity) -> Node:
+    """Change what is wanted of a node; the reconcilers do the rest of a drain."""
+    await rights.check(db, name, caller, Action.NODE_CHANGE)
+    until = now() + timedelta(seconds=request.drain_timeout_s) if request.mode is NodeMode.DRAINING else None
+    node = await service.set_mode(db, name, request.mode, until)
+    if request.mode is not NodeMode.DRAINING:
+        await drains.call_off(db, node)
+    log.info("mode", node=name, mode=str(request.mode), by=caller.name)
+    return node
+
+
+async def remove(db: AsyncSession, name: str, caller: Identity) -> None:
+    """Delete a node that is lost, or in maintenance and empty; raises ConflictError for any other.
+
+    Its sessions are dealt with as those of a lost node, but nothing is kept for its return. If its agent reports again,
+    it comes back as a new node.
+    """
+    caller.check(Action.NODE_DELETE)
+    # What the scheduler has given places there is seen now, and nothing more is given any.
+    node = await service.get(db, name, lock=True)
+    live = await sessions.of_nodes(db, [node.id], HOLDING)
+    if node.state is not NodeState.LOST and (node.mode is not NodeMode.MAINTENANCE or live):
+        raise ConflictError(
+            f"{name} is {node.state} and {node.mode}, with {len(live)} live sessions",
+            where="name",
+            cure="drain it first; it can be deleted when it is in maintenance and empty, or lost",
+        )
+    await losses.after_removal(db, node)
+    await upkeep.forget_places(db, node.id)
+    await service.remove(db, node)
+    log.info("removed", node=name, by=caller.name)
+
+
+async def end_unknown(database: Database, engine: Engine, heartbeats: Heartbeats, name: str, caller: Identity) -> int:
+    """End the containers of a node whose sessions the database does not know; returns how many there were."""
+    async with database.reading() as db:
+        await rights.check(db, name, caller, Action.NODE_CHANGE)
+        node = await service.get(db, name)
+        reported = heartbeats.latest(name)
+        if reported is None:
+            raise ConflictError(f"{name} has not reported yet", where="name", cure="try again in some seconds")
+        ids = {container.id: _uuid(container.session_id) for container in reported.containers}
+        known = await sessions.by_ids(db, [id_ for id_ in ids.values() if id_])
+    unknown = [container for container, id_ in ids.items() if id_ not in known]
+    for container in unknown:
+        log.warning("unknown container ended", node=name, container=container, by=caller.name)
+        await engine.terminate(target_of(node), container, GRACE_S)
+    return len(unknown)
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

@@ -1,0 +1,100 @@
+"""Whether images are there: a node is asked to pull each one, and what it says becomes the image's status."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.clock import now
+from api.database import Database
+from api.engine.base import Engine, Target, UnreachableError
+from api.resources.images import repository
+from api.resources.nodes import service as nodes
+from api.tables.images import UNSETTLED, Image, Status
+from api.tables.nodes import NodeMode, NodeState
+from common.errors import PenstockError
+from common.protocol import ImageState, ImageStatus
+
+log = structlog.get_logger()
+
+POLL_S = 2.0
+"""How long after an answer that settles nothing, or none, a node is asked again."""
+
+PULL_LIMIT = timedelta(hours=1)
+"""A pull that takes longer has failed."""
+
+AT_ONCE = 4
+"""How many images are looked for at the same time; a site registers dozens of many GiB each at once."""
+
+
+class Checker:
+    """Finds the images to look for; remembers when to ask for each again."""
+
+    def __init__(self, database: Database, engine: Engine) -> None:
+        """Start with every image that is not settled."""
+        self._database = database
+        self._engine = engine
+        self._next: dict[UUID, float] = {}
+
+    async def due(self, db: AsyncSession) -> list[UUID]:
+        """Return the ids of the images to look for now."""
+        waiting = (await repository.unsettled(db))[:AT_ONCE]
+        self._next = {image_id: self._next[image_id] for image_id in waiting if image_id in self._next}
+        return [image_id for image_id in waiting if self._next.get(image_id, 0.0) <= time.monotonic()]
+
+    async def check(self, image_id: UUID) -> None:
+        """Ask a node for an image and write down what it says."""
+        self._next[image_id] = time.monotonic() + POLL_S
+        async with self._database.reading() as db:
+            image = await repository.by_id(db, image_id)
+            targets = await _targets(db, image_id)
+        if image is None or image.status not in UNSETTLED:
+            return
+        values = _after(image, await self._pull(image, targets))
+        if not values:
+            return
+        async with self._database.transaction() as db:
+            if await repository.note(db, image, values) and "status" in values:
+                log.info("image", image=image.title, status=str(values["status"]), error=values.get("error", ""))
+
+    async def _pull(self, image: Image, targets: Sequence[Target]) -> ImageState | None:
+        """Return what the first node that answers says; None where none does."""
+        for target in targets:
+            try:
+                return await self._engine.pull(target, image.reference)
+            except UnreachableError as error:
+                log.info("image", image=image.title, node=target.name, reason=str(error))
+            except PenstockError as error:
+                reason = f"{target.name} refused it: {error.problems[0].reason}"
+                return ImageState(reference=image.reference, status=ImageStatus.FAILED, error=reason)
+        return None
+
+
+def _after(image: Image, state: ImageState | None) -> dict[str, Any]:
+    """Return what changes of an image by what a node says of it."""
+    if state is None or state.status is ImageStatus.PULLING:
+        if image.status is Status.PULLING and now() - image.since > PULL_LIMIT:
+            return _failed(f"it was not there after {PULL_LIMIT.total_seconds() / 60:g} minutes")
+        begun = state is not None and image.status is not Status.PULLING
+        return {"status": Status.PULLING, "since": now(), "error": ""} if begun else {}
+    if state.status is ImageStatus.FAILED:
+        return _failed(state.error or "it cannot be pulled")
+    return {"status": Status.READY, "since": now(), "error": "", "digest": state.digest, "size": state.size}
+
+
+def _failed(error: str) -> dict[str, Any]:
+    return {"status": Status.FAILED, "since": now(), "error": error}
+
+
+async def _targets(db: AsyncSession, image_id: UUID) -> list[Target]:
+    """Return the nodes that may be asked: of an image always the same one first, of many images many."""
+    ready = [node for node in await nodes.every(db) if node.state is NodeState.READY and node.mode is NodeMode.ACTIVE]
+    ready.sort(key=lambda node: sha256(f"{image_id}/{node.name}".encode()).digest())
+    return [Target(node.name, node.address, node.port) for node in ready]

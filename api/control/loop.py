@@ -1,0 +1,282 @@
+"""The scheduler's loop: reads a snapshot from the database, lets it be decided, and writes the decision back.
+
+A cycle is left out where nothing has changed since the last one, so that an idle cluster and a full one cost little.
+What does not change is not read again either: the nodes, and the sessions that run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.clock import now
+from api.database import Begin, Database
+from api.gang_networks import capacity
+from api.resources.groups import service as groups
+from api.resources.groups.permissions import Permissions
+from api.resources.nodes.fleet import Fleet
+from api.resources.projects import service as projects
+from api.resources.sessions import networks, scheduling
+from api.resources.sessions import service as sessions
+from api.resources.sessions.scheduling import Asked, Placed, Remark
+from api.scheduler.decide import decide
+from api.scheduler.planner import Planner
+from api.scheduler.snapshot import Decision, Placement, ProjectState, Rules, Running, Snapshot, Within, Workload
+from api.settings import Settings
+from api.tables.projects import Project
+from api.tables.sessions import State
+from common.gpu.kinds import Enforcement
+
+log = structlog.get_logger()
+
+SECOND = 1_000_000
+NOT_ACTIVE = "not-active"
+"""Why a session waits whose project is outside its period; the decision knows nothing of it."""
+NO_NETWORK = "no-network"
+"""Why a session of several containers waits for which there are places, but no network; the decision knows of none."""
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """What was seen and what was decided."""
+
+    snapshot: Snapshot
+    decision: Decision
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A snapshot, and the rows that it was made from."""
+
+    snapshot: Snapshot
+    queue: Sequence[Asked]
+    outside: Sequence[Remark]
+    names: dict[UUID, str]
+
+
+class Loop:
+    """Keeps what it has read between the cycles; only the leader runs it."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        """Start with nothing read."""
+        self._database = database
+        self._gang_networks = settings.gang_networks
+        self._rules = Rules(min_runtime_s=settings.min_runtime_s, reserve_after_s=settings.reserve_after_s)
+        self._fleet = Fleet()
+        self._planner = Planner()
+        self._running: dict[UUID, tuple[int, Running]] = {}
+        self._mark: object = None
+        self._due = 0
+        self._short = False
+        self._said: frozenset[str] = frozenset()
+        self.last: Cycle | None = None
+        self.kept: Mapping[UUID, Sequence[Placement]] | None = None
+        """The places that are kept for sessions that wait, by session; None until this process has looked."""
+
+    async def run(self, begin: Begin | None = None) -> int:
+        """Serve the queue once, where there is anything new to it; returns how many sessions got their places.
+
+        `begin` gives the transaction in which that is written: a leader's own fails where it was deposed meanwhile.
+        """
+        moment = now()
+        async with self._database.reading() as db:
+            mark = await self._look(db, moment)
+            if mark is None:
+                self.kept = {}
+            if mark is None or (mark == self._mark and micros(moment) < self._due):
+                return 0
+            read = await self._read(db, moment)
+        decision = await asyncio.to_thread(self._decide, read.snapshot)
+        placed = await self._apply(read, decision, begin or self._database.transaction)
+        self._say(decision)
+        self.kept = {UUID(id_): places for id_, places in decision.kept.items()}
+        # nothing that is read says when a network is free again
+        self._mark, self._due = None if self._short else mark, self._next(read.snapshot)
+        self.last = Cycle(read.snapshot, decision)
+        return placed
+
+    async def look(self) -> Cycle:
+        """Return the last cycle; where this process has run none, what it would decide now, which changes nothing."""
+        if self.last:
+            return self.last
+        moment = now()
+        async with self._database.reading() as db:
+            await self._fleet.refresh(db)
+            snapshot = (await self._read(db, moment)).snapshot
+        return Cycle(snapshot, await asyncio.to_thread(decide, snapshot))
+
+    async def _look(self, db: AsyncSession, moment: datetime) -> object:
+        """Return what is another value whenever a decision may come out differently; None where nothing waits."""
+        sessions_mark = await scheduling.mark(db, moment)
+        if sessions_mark is None:
+            return None
+        every = tuple(
+            (_project(project, moment), projects.is_active(project, moment), *_affinity(project))
+            for project in await projects.every(db)
+        )
+        return sessions_mark, every, await self._fleet.refresh(db)
+
+    async def _read(self, db: AsyncSession, moment: datetime) -> _Read:
+        waiting = await scheduling.pending(db, moment)
+        holding = await scheduling.holding(db)
+        # The projects are read last, so that none of these sessions is of one that came later.
+        known = {project.id: project for project in await projects.every(db)}
+        permissions = await groups.permissions(db)
+        pending = [row for row in waiting if row.project_id in known]
+        active = [row for row in pending if projects.is_active(known[row.project_id], moment)]
+        outside = list(_outside(pending, known, moment))
+        await self._read_running(db, holding, known, permissions)
+        snapshot = Snapshot(
+            now=micros(moment),
+            nodes=self._fleet.nodes,
+            projects=tuple(_project(project, moment) for project in known.values()),
+            running=tuple(running for _, running in self._running.values()),
+            queue=tuple(self._workload(row, known[row.project_id], permissions) for row in active),
+            rules=self._rules,
+        )
+        return _Read(snapshot, active, outside, {id_: project.name for id_, project in known.items()})
+
+    async def _read_running(
+        self, db: AsyncSession, holding: Mapping[UUID, int], known: Mapping[UUID, Project], permissions: Permissions
+    ) -> None:
+        """Read those of the sessions that hold places which have changed since they were read."""
+        kept = {id_: self._running[id_] for id_ in holding if self._running.get(id_, (-1,))[0] == holding[id_]}
+        changed = holding.keys() - kept.keys()
+        rows = [row for row in await scheduling.asked(db, changed) if row.project_id in known]
+        # Read after the revisions: a change in between is noticed by the next cycle.
+        places = await scheduling.places(db, changed)
+        for row in rows:
+            workload = self._workload(row, known[row.project_id], permissions)
+            since = row.started_at or row.scheduled_at or row.created_at
+            leaving = row.state is State.TERMINATING
+            kept[row.id] = row.revision, Running(workload, places.get(row.id, ()), micros(since), leaving)
+        self._running = dict(sorted(kept.items()))
+
+    def _workload(self, row: Asked, project: Project, permissions: Permissions) -> Workload:
+        allowed, grouped_only = permissions.allowed(row.user_id, project, row.kind, row.group or None)
+        return Workload(
+            id=str(row.id),
+            project=project.name,
+            submitted_at=micros(max(row.created_at, row.starts_at or row.created_at)),
+            name=row.name,
+            containers=row.size,
+            gpu_milli=row.gpu_milli,
+            cpu_milli=row.cpu_milli,
+            memory_mib=row.memory_mib,
+            preemptible=row.preemptible,
+            priority=row.priority,
+            groups=allowed,
+            grouped_only=grouped_only,
+            models=self._fleet.models_of(row.models) if row.models else (),
+            within=Within(row.within),
+            within_required=row.within_required,
+            enforcement=Enforcement(row.enforcement),
+            held_milli=row.held_milli,
+        )
+
+    def _decide(self, snapshot: Snapshot) -> Decision:
+        self._planner.sync(snapshot)
+        return self._planner.decide(snapshot.queue, snapshot.now, snapshot.rules)
+
+    async def _apply(self, read: _Read, decision: Decision, begin: Begin) -> int:
+        """Write what was decided; whatever has changed since it was read is left to the next cycle."""
+        placed = {
+            row.id: Placed(row.revision, decision.placements[str(row.id)])
+            for row in read.queue
+            if str(row.id) in decision.placements
+        }
+        remarks = [*self._waits(read.queue, decision), *read.outside]
+        self._short = False
+        if not (placed or remarks or decision.reclaims):
+            return 0
+        async with begin() as db:
+            # The nodes before the sessions, as who deletes a node locks them.
+            possible = await self._on_known_nodes(db, placed)
+            await self._take_back(db, read, decision)
+            gangs = [id_ for id_, each in possible.items() if len(each.placements) > 1]
+            free = await networks.free(db, len(gangs), self._gang_networks) if gangs else []
+            short = [(id_, possible.pop(id_)) for id_ in gangs[len(free) :]]
+            remarks += _without_network(read.queue, dict(short), capacity(self._gang_networks))
+            self._short = bool(short)
+            await scheduling.remark(db, remarks)
+            return await scheduling.start(db, possible, self._fleet.ids, dict(zip(gangs, free, strict=False)))
+
+    async def _on_known_nodes(self, db: AsyncSession, placed: Mapping[UUID, Placed]) -> dict[UUID, Placed]:
+        """Leave out what would come to a node that has been deleted; the others stay until the transaction ends."""
+        ids = self._fleet.ids
+        wanted = {id_: {ids[place.node] for place in each.placements} for id_, each in placed.items()}
+        there = await scheduling.hold_nodes(db, set[UUID]().union(*wanted.values()))
+        return {id_: each for id_, each in placed.items() if wanted[id_] <= there}
+
+    async def _take_back(self, db: AsyncSession, read: _Read, decision: Decision) -> None:
+        names = {str(row.id): f"{read.names[row.project_id]}/{row.name}" for row in read.queue}
+        for reclaim in sorted(decision.reclaims, key=lambda item: item.victim):
+            victim = UUID(reclaim.victim)
+            reason = f"taken back for {names[reclaim.beneficiary]}: {reclaim.reason}"
+            await sessions.take_back(db, victim, self._running[victim][0], reason)
+
+    def _waits(self, queue: Sequence[Asked], decision: Decision) -> Iterable[Remark]:
+        """Yield what is new of those who wait."""
+        for row in queue:
+            wait = decision.waits.get(str(row.id))
+            if wait and (wait.reason, wait.cause, wait.position) != (row.reason, row.cause, row.position):
+                yield Remark(row.id, row.revision, wait.reason, str(wait.cause), wait.position)
+
+    def _say(self, decision: Decision) -> None:
+        """Log each decision once, not again while it stays the same."""
+        for line in decision.log:
+            if line not in self._said:
+                log.info("decision", decision=line)
+        self._said = frozenset(decision.log)
+
+    def _next(self, snapshot: Snapshot) -> int:
+        """Return when time alone may change the decision: somebody has run, or has waited, for long enough."""
+        ran = [item.since + snapshot.rules.min_runtime_s * SECOND for item in snapshot.running if not item.leaving]
+        waited = [item.submitted_at + snapshot.rules.reserve_after_s * SECOND for item in snapshot.queue]
+        return min((moment for moment in (*ran, *waited) if moment > snapshot.now), default=snapshot.now + 2**60)
+
+
+def micros(moment: datetime) -> int:
+    """Return a moment as whole microseconds."""
+    return round(moment.timestamp() * SECOND)
+
+
+def _project(project: Project, moment: datetime) -> ProjectState:
+    """Return a project as it is now: outside its period nothing is guaranteed to it."""
+    return ProjectState(
+        name=project.name,
+        quota_milli=projects.held_milli(project, moment),
+        over_quota=project.over_quota,
+        weight=project.over_quota_weight,
+    )
+
+
+def _affinity(project: Project) -> tuple[str | None, str | None]:
+    return project.training_group, project.interactive_group
+
+
+def _outside(rows: Iterable[Asked], known: Mapping[UUID, Project], moment: datetime) -> Iterable[Remark]:
+    """Yield what is new of those whose project is outside its period."""
+    for row in rows:
+        project = known[row.project_id]
+        if projects.is_active(project, moment):
+            continue
+        ended = project.ends_at if project.ends_at and project.ends_at <= moment else None
+        what = f"ended at {ended:%Y-%m-%d %H:%M}" if ended else f"begins at {project.starts_at:%Y-%m-%d %H:%M}"
+        reason = f"the period of {project.name} {what} UTC; an administrator may change that"
+        if (row.reason, row.cause) != (reason, NOT_ACTIVE):
+            yield Remark(row.id, row.revision, reason, NOT_ACTIVE, 0)
+
+
+def _without_network(rows: Iterable[Asked], short: Mapping[UUID, Placed], capacity: int) -> Iterable[Remark]:
+    """Yield what is new of those who have places and no network between their containers."""
+    reason = f"all {capacity} networks between containers of a session are taken; an administrator may give more room"
+    for row in rows:
+        if row.id in short and (row.reason, row.cause) != (reason, NO_NETWORK):
+            yield Remark(row.id, row.revision, reason, NO_NETWORK, 0)

@@ -1,0 +1,209 @@
+"""Runs the reconcilers: every process writes the heartbeats it hears, one leader schedules, launches and terminates."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+import structlog
+from fastapi import Depends
+from starlette.requests import HTTPConnection
+
+from api.clock import now
+from api.control.image_check import Checker
+from api.control.loop import Loop
+from api.control.reconcilers import resizes
+from api.control.reconcilers.observe import Observer
+from api.control.reconcilers.operate import Operator
+from api.control.reconcilers.rules import Rules
+from api.control.reconcilers.strangers import Ghost
+from api.database import Begin, Database
+from api.engine.base import Engine
+from api.resources.nodes.heartbeats import Heartbeats
+from api.resources.sessions import upkeep
+from api.settings import Settings
+from api.tables.sessions import State
+from common.errors import PenstockError
+
+log = structlog.get_logger()
+
+TICK_S = 1.0
+RETRY_S = (0.5, 1.0, 2.0, 4.0, 8.0)
+GHOST_GRACE_S = 5
+MAX_STARTS = 200
+MAX_STOPS = 200
+MAX_CHANGES = 200
+"""So many sessions are started, stopped and given other shares at once, each with places of their own: a thousand that
+are stopped, or whose nodes hang, keep nobody from starting. The others wait for their turn."""
+
+
+@dataclass
+class _Retry:
+    """When an operation is tried again; a session that has come to another state since then is not made to wait."""
+
+    state: State
+    due: float
+    tries: int
+
+
+class Manager:
+    """Runs until it is cancelled; `wake` makes the leader look at once. `clock` says what time it is."""
+
+    def __init__(
+        self,
+        database: Database,
+        engine: Engine,
+        heartbeats: Heartbeats,
+        settings: Settings,
+        clock: Callable[[], datetime] = now,
+    ) -> None:
+        """Prepare the reconcilers."""
+        self._database = database
+        self._engine = engine
+        self._heartbeats = heartbeats
+        self._observer = Observer(database, heartbeats, settings)
+        self._operator = Operator(database, engine, settings, self._observer.look_at)
+        self._rules = Rules(database, settings, clock)
+        self._checker = Checker(database, engine)
+        self.loop = Loop(database, settings)
+        self._woken = asyncio.Event()
+        self._busy: dict[str, asyncio.Task[None]] = {}
+        self._starts: set[str] = set()
+        self._stops: set[str] = set()
+        self._changes: set[str] = set()
+        self._retries: dict[UUID, _Retry] = {}
+
+    def wake(self) -> None:
+        """Let the leader look now instead of at its next tick."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Run for ever."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._observe())
+                group.create_task(self._lead())
+        finally:
+            for task in self._busy.values():
+                task.cancel()
+            await asyncio.gather(*self._busy.values(), return_exceptions=True)
+
+    async def settle(self) -> None:
+        """Run every reconciler until nothing is left to do at once; for tests and tools that want no loop."""
+        for ghost in await self._observer.apply():
+            self._remove(ghost)
+        while await self._pass() or self._busy:
+            await asyncio.gather(*self._busy.values())
+
+    async def _observe(self) -> None:
+        while True:
+            await _wait(self._heartbeats.news, TICK_S)
+            urgent = self._heartbeats.news.is_set()
+            try:
+                for ghost in await self._observer.apply():
+                    self._remove(ghost)
+                if urgent:
+                    self.wake()
+            except Exception as error:
+                log.exception("observe", error=str(error))
+                await asyncio.sleep(TICK_S)
+
+    async def _lead(self) -> None:
+        while True:
+            try:
+                async with self._database.leadership() as leadership:
+                    while True:
+                        if await leadership.hold():
+                            await self._pass(leadership.transaction)
+                        await _wait(self._woken, TICK_S)
+                        self._woken.clear()
+            except Exception as error:
+                log.exception("lead", error=str(error))
+                await asyncio.sleep(TICK_S)
+
+    async def _pass(self, begin: Begin | None = None) -> bool:
+        """Do everything that can be done now; returns whether anything was begun.
+
+        `begin` gives the transactions of a leader, in which alone places are given away.
+        """
+        await self._rules.apply()
+        if self.loop.kept is not None:
+            await resizes.take_room(self._database, self.loop.kept, begin)
+        await self.loop.run(begin)
+        async with self._database.reading() as db:
+            waiting = await upkeep.in_operation(db)
+            images = await self._checker.due(db)
+        for gone in self._retries.keys() - waiting.keys():
+            del self._retries[gone]
+        due = [id_ for id_, state in waiting.items() if str(id_) not in self._busy and self._is_due(id_, state)]
+        stops = [id_ for id_ in due if waiting[id_] is State.TERMINATING][: MAX_STOPS - len(self._stops)]
+        changes = [id_ for id_ in due if waiting[id_] is State.RUNNING][: MAX_CHANGES - len(self._changes)]
+        others = [id_ for id_ in due if waiting[id_] not in (State.TERMINATING, State.RUNNING)]
+        starts = others[: MAX_STARTS - len(self._starts)]
+        for chosen, at_work in ((starts, self._starts), (stops, self._stops), (changes, self._changes)):
+            at_work.update(map(str, chosen))
+            for session_id in chosen:
+                self._begin(str(session_id), self._operate(session_id))
+        unseen = [image_id for image_id in images if f"image/{image_id}" not in self._busy]
+        for image_id in unseen:
+            self._begin(f"image/{image_id}", self._checker.check(image_id))
+        return bool(starts or stops or changes or unseen)
+
+    async def _operate(self, session_id: UUID) -> None:
+        known = self._retries.get(session_id)
+        unfinished = await self._operator.operate(session_id, known.tries if known else 0)
+        self._retries.pop(session_id, None)
+        if unfinished:
+            tries = known.tries if known and known.state is unfinished else 0
+            wait_s = RETRY_S[min(tries, len(RETRY_S) - 1)]
+            self._retries[session_id] = _Retry(unfinished, time.monotonic() + wait_s, tries + 1)
+
+    def _is_due(self, session_id: UUID, state: State) -> bool:
+        retry = self._retries.get(session_id)
+        return retry is None or retry.state is not state or retry.due <= time.monotonic()
+
+    def _remove(self, ghost: Ghost) -> None:
+        key = f"{ghost.target.name}/{ghost.container_id}"
+        if key not in self._busy and ghost.session_id not in self._busy:
+            log.info("ghost", node=ghost.target.name, container=ghost.container_id)
+            self._begin(key, self._engine.terminate(ghost.target, ghost.container_id, GHOST_GRACE_S))
+
+    def _begin(self, key: str, work: Coroutine[Any, Any, None]) -> None:
+        task = self._busy[key] = asyncio.create_task(self._finish(key, work))
+        task.set_name(key)
+
+    async def _finish(self, key: str, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except PenstockError as error:
+            log.warning("operation", key=key, reason=str(error))
+        except Exception as error:
+            log.exception("operation", key=key, error=str(error))
+            await asyncio.sleep(TICK_S)
+        finally:
+            self._busy.pop(key, None)
+            self._starts.discard(key)
+            self._stops.discard(key)
+            self._changes.discard(key)
+            self.wake()
+
+
+async def _wait(event: asyncio.Event, timeout_s: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), timeout_s)
+
+
+async def _wake_afterwards(connection: HTTPConnection) -> AsyncIterator[None]:
+    yield
+    manager: Manager = connection.app.state.manager
+    manager.wake()
+
+
+# Ends with the request, after the transaction: the leader finds what the client was told.
+WakeAfterwards = Annotated[None, Depends(_wake_afterwards)]

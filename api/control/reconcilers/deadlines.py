@@ -1,0 +1,71 @@
+"""How long a session may be on its way, and what happens then: the one table of it.
+
+PENDING waits for the scheduler, which always says why. RUNNING ends by its command, its time limit (`limits`), its node
+(`losses`, `drains`) or a user. TERMINATING goes on until every container is known to be gone (`operate`): a node that
+is ready is asked again and again, a lost one is given up after `node_gone_s`, at once where the session only goes back
+into the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.control.reconcilers.change import Change
+from api.resources.sessions import upkeep
+from api.settings import Settings
+from api.tables.sessions import Session, State
+from common.protocol import ContainerStatus
+
+
+class Phase(StrEnum):
+    """What a session that has its places is waiting for."""
+
+    LAUNCH = "an agent that takes it"
+    PULL = "its image"
+    START = "its containers"
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """After `limit_s` without a step forward the session is ended, and comes to the state `ending`."""
+
+    limit_s: float
+    ending: State
+    reason: str
+
+
+def table(settings: Settings) -> Mapping[Phase, Deadline]:
+    """Return what the administrator has set."""
+    launch, pull, start = settings.launch_limit_s, settings.pull_limit_s, settings.start_limit_s
+    return {
+        Phase.LAUNCH: Deadline(launch, State.PENDING, f"no agent took it within {launch:g} s, so it waits again"),
+        Phase.PULL: Deadline(pull, State.FAILED, f"its image was not there after {pull:g} s"),
+        Phase.START: Deadline(start, State.FAILED, f"its container did not start within {start:g} s"),
+    }
+
+
+def phase_of(session: Session) -> Phase:
+    """Return what a session in SCHEDULED or PREPARING waits for."""
+    statuses = [container.status for container in session.containers]
+    if None in statuses:
+        return Phase.LAUNCH
+    return Phase.PULL if ContainerStatus.PULLING in statuses else Phase.START
+
+
+async def due(db: AsyncSession, settings: Settings, at: datetime) -> Sequence[Change]:
+    """Return what ends the sessions whose time is over."""
+    deadlines = table(settings)
+    shortest = min(deadline.limit_s for deadline in deadlines.values())
+    changes = []
+    for session in await upkeep.unstarted(db, at - timedelta(seconds=shortest)):
+        deadline = deadlines[phase_of(session)]
+        if session.since + timedelta(seconds=deadline.limit_s) <= at:
+            detail = f" ({session.reason})" if deadline.ending is State.PENDING and session.reason else ""
+            values = {"state": State.TERMINATING, "ending": deadline.ending, "reason": deadline.reason + detail}
+            changes.append(Change(session, values))
+    return changes

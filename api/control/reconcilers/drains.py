@@ -1,0 +1,53 @@
+"""What happens on a node that is drained: trainings move, people are warned, and at its time the rest is ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.control.reconcilers.change import Change
+from api.control.reconcilers.follow import WATCHED
+from api.control.reconcilers.limits import moment
+from api.control.reconcilers.losses import starts_again
+from api.resources.sessions import service as sessions
+from api.tables.nodes import Node
+from api.tables.sessions import Kind, Session, State
+
+DRAINING = "draining"
+
+
+async def due(db: AsyncSession, draining: Sequence[Node], at: datetime) -> Sequence[Change]:
+    """Return what the sessions of draining nodes have to be told, or come to."""
+    ids = {node.id for node in draining}
+    changes = []
+    for session in await sessions.of_nodes(db, ids, WATCHED):
+        node = next(node for node in session.nodes if node.id in ids)
+        values = _after(session, node, at)
+        if values and any(getattr(session, name) != value for name, value in values.items()):
+            changes.append(Change(session, values))
+    return changes
+
+
+async def call_off(db: AsyncSession, node: Node) -> None:
+    """Take the warning from the sessions of a node that is not drained any more."""
+    for session in await sessions.of_nodes(db, [node.id], [State.RUNNING]):
+        if session.cause == DRAINING:
+            await sessions.change(db, session, reason="", cause="")
+
+
+def _after(session: Session, node: Node, at: datetime) -> dict[str, Any]:
+    until = node.drain_until or at
+    if starts_again(session):
+        return _end(State.PENDING, f"{node.name} is drained; it starts again elsewhere")
+    if at < until:
+        return {"reason": f"{node.name} is drained and ends it at {moment(until)}; save your work", "cause": DRAINING}
+    if session.kind is Kind.SERVICE:
+        return _end(State.PENDING, f"{node.name} was drained; it starts again elsewhere")
+    return _end(State.TERMINATED, f"{node.name} was drained")
+
+
+def _end(ending: State, reason: str) -> dict[str, Any]:
+    return {"state": State.TERMINATING, "ending": ending, "reason": reason, "cause": DRAINING}

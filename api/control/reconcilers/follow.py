@@ -1,0 +1,99 @@
+"""What changes of a session when its containers are seen in a state. Pure: it reads rows and answers with values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from api.tables.sessions import Kind, Session, State
+from common.protocol import ContainerState, ContainerStatus
+
+WATCHED = (State.SCHEDULED, State.PREPARING, State.RUNNING)
+BEGUN = (ContainerStatus.RUNNING, ContainerStatus.EXITED)
+UNDER_WAY = (ContainerStatus.PULLING, ContainerStatus.CREATING)
+
+Noted = dict[int, dict[str, Any]]
+
+
+def after(session: Session, seen: Mapping[int, ContainerState], at: datetime) -> tuple[dict[str, Any], Noted]:
+    """Return what changes of a session and of its containers when some of these are seen in a state, by rank.
+
+    They start and end together: the first that fails ends the session, the last that ends well does.
+    """
+    if session.state not in WATCHED:
+        return {}, {}
+    noted = {rank: _news(session, rank, container) for rank, container in seen.items()}
+    statuses = {container.rank: container.status for container in session.containers}
+    statuses |= {rank: values["status"] for rank, values in noted.items() if "status" in values}
+    for rank, container in sorted(seen.items()):
+        if container.status is ContainerStatus.FAILED or container.exit_code:
+            return _failure(session, rank, container), noted
+    if statuses and all(status is ContainerStatus.EXITED for status in statuses.values()):
+        started = session.started_at or _started(seen, at)
+        ended = {"state": State.TERMINATING, "ending": State.TERMINATED, "reason": "", "cause": "", "exit_code": 0}
+        return {**ended, "started_at": started}, noted
+    # A container starts once: what would set a running session back was written before it ran, and comes late.
+    if session.state is State.RUNNING:
+        return {}, noted
+    if statuses and all(status in BEGUN for status in statuses.values()):
+        return beginning(session, _started(seen, at)), noted
+    return _progress(session, statuses, at), noted
+
+
+def beginning(session: Session, started: datetime) -> dict[str, Any]:
+    """Return what changes when all containers run: an interactive session's time begins to count."""
+    started = session.started_at or started
+    values: dict[str, Any] = {"state": State.RUNNING, "reason": "", "cause": "", "started_at": started}
+    limit_s = session.project.interactive_limit_s
+    if session.kind is Kind.INTERACTIVE and limit_s and session.expires_at is None:
+        values["expires_at"] = started + timedelta(seconds=limit_s)
+    return values
+
+
+def _news(session: Session, rank: int, container: ContainerState) -> dict[str, Any]:
+    """Return what is new of one container; what would set it back was written before, and comes late."""
+    known = next(item for item in session.containers if item.rank == rank)
+    if known.status is ContainerStatus.EXITED:
+        return {}
+    if known.status is ContainerStatus.RUNNING and container.status in UNDER_WAY:
+        return {}
+    seen = {
+        "status": container.status,
+        "error": container.error,
+        "exit_code": container.exit_code,
+        "started_at": container.started_at,
+        "ports": {str(port): at for port, at in container.ports.items()},
+        "enforcement": container.enforcement,
+        "warning": container.warning,
+    }
+    return {name: value for name, value in seen.items() if getattr(known, name) != value}
+
+
+def _started(seen: Mapping[int, ContainerState], at: datetime) -> datetime:
+    return max((container.started_at for container in seen.values() if container.started_at), default=at)
+
+
+def _progress(session: Session, statuses: Mapping[int, ContainerStatus | None], at: datetime) -> dict[str, Any]:
+    reason = "pulls the image" if ContainerStatus.PULLING in statuses.values() else "starts the container"
+    if len(statuses) > 1:
+        begun = sum(status in BEGUN for status in statuses.values())
+        reason = f"{reason.replace('the container', 'the containers')}; {begun} of {len(statuses)} run"
+    if session.state is State.PREPARING and session.reason == reason:
+        return {}
+    # every step forward is given its own time
+    return {"state": State.PREPARING, "reason": reason, "since": at}
+
+
+def _failure(session: Session, rank: int, container: ContainerState) -> dict[str, Any]:
+    exited = container.status is ContainerStatus.EXITED
+    reason = f"its command ended with exit code {container.exit_code}" if exited else "its container did not start"
+    which = f"container {rank} of {session.size}: " if session.size > 1 else ""
+    return {
+        "state": State.TERMINATING,
+        "ending": State.FAILED,
+        "reason": which + (container.error or reason),
+        "cause": "",
+        "exit_code": container.exit_code,
+        "started_at": session.started_at or container.started_at,
+    }

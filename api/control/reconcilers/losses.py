@@ -1,0 +1,111 @@
+"""What becomes of sessions when a node is lost, removed, or comes back.
+
+A training starts again elsewhere, and so does whatever did not run yet. An interactive session or a service is marked
+and kept, for its container may well go on: whoever uses it decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.control.reconcilers.change import log_change
+from api.control.reconcilers.follow import WATCHED, beginning
+from api.resources.nodes import service as nodes
+from api.resources.sessions import service as sessions
+from api.resources.sessions import upkeep
+from api.tables.nodes import Node, NodeState
+from api.tables.sessions import Kind, Session, State
+from common.protocol import ContainerState, ContainerStatus
+
+LOST_NODE = "lost-node"
+
+
+async def after_loss(db: AsyncSession, node: Node, after_s: float) -> None:
+    """Apply the policy to the sessions of a node that was just marked as lost."""
+    reason = f"{node.name} is lost: nothing heard from it for {after_s:g} s"
+    for session in await sessions.of_nodes(db, [node.id], WATCHED):
+        if starts_again(session):
+            await start_again(db, session, f"{reason}; it starts again")
+        elif await sessions.change(db, session, reason=reason, cause=LOST_NODE):
+            log_change(session, {"reason": reason})
+
+
+async def left_over(db: AsyncSession) -> Sequence[Node]:
+    """Return lost nodes with sessions that start again and were spared, as somebody else changed them just then."""
+    lost = await nodes.lost(db)
+    if not lost:
+        return ()
+    waiting = {
+        node.id
+        for session in await sessions.of_nodes(db, [node.id for node in lost], WATCHED)
+        if starts_again(session)
+        for node in session.nodes
+    }
+    return [node for node in lost if node.id in waiting]
+
+
+async def after_removal(db: AsyncSession, node: Node) -> None:
+    """Apply the policy to the sessions of a node that is taken away: it never comes back as the same one."""
+    reason = f"{node.name} was removed"
+    for session in await sessions.of_nodes(db, [node.id], (*WATCHED, State.TERMINATING)):
+        again = session.ending is State.PENDING if session.state is State.TERMINATING else starts_again(session)
+        if again:
+            await start_again(db, session, f"{reason}; it starts again", without=node)
+        elif _others(session, node):
+            ending = session.ending or State.FAILED
+            await sessions.change(db, session, state=State.TERMINATING, ending=ending, reason=reason)
+        else:
+            ending = session.ending if session.state is State.TERMINATING and session.ending else State.FAILED
+            await sessions.end(db, session, state=ending, reason=reason, cause="")
+
+
+async def after_return(db: AsyncSession, returned: Collection[Node]) -> None:
+    """Take the mark from the sessions of nodes that report again, where all their nodes do."""
+    if not returned:
+        return
+    for session in await sessions.of_nodes(db, [node.id for node in returned], [State.RUNNING]):
+        if session.cause == LOST_NODE and all(node.state is NodeState.READY for node in session.nodes):
+            await sessions.change(db, session, reason="", cause="")
+
+
+def starts_again(session: Session) -> bool:
+    """Return whether the policy puts a session back into the queue rather than to keep it."""
+    return session.kind is Kind.TRAINING or session.state is not State.RUNNING
+
+
+async def start_again(db: AsyncSession, session: Session, reason: str, *, without: Node | None = None) -> None:
+    """Put a session back into the queue; its containers on nodes that still answer are removed first."""
+    reachable = [node for node in session.nodes if node is not without and node.state is NodeState.READY]
+    if reachable:
+        values = {"state": State.TERMINATING, "ending": State.PENDING, "reason": reason, "cause": ""}
+        done = await sessions.change(db, session, **values)
+    else:
+        values = {"state": State.PENDING, "reason": reason}
+        done = await sessions.requeue(db, session, reason)
+    if done:
+        log_change(session, values)
+
+
+def left_running(session: Session, containers: Sequence[ContainerState]) -> dict[int, ContainerState]:
+    """Return the containers of a waiting session's attempt before, by rank, if all of them still run."""
+    ids = {f"session-{session.id}-{session.attempt - 1}-{rank}": rank for rank in range(session.size)}
+    found = {ids[item.id]: item for item in containers if item.id in ids and item.status is ContainerStatus.RUNNING}
+    return found if session.attempt and len(found) == session.size else {}
+
+
+async def adopt(db: AsyncSession, session: Session, node: Node, found: dict[int, ContainerState], at: datetime) -> bool:
+    """Let a waiting session have its containers back that still run on a node that came back."""
+    started = min((item.started_at for item in found.values() if item.started_at), default=at)
+    values: dict[str, Any] = beginning(session, started)
+    adopted = await upkeep.adopt(db, session, node.id, found, values)
+    if adopted:
+        log_change(session, {"state": State.RUNNING, "reason": f"{node.name} came back with it"})
+    return adopted
+
+
+def _others(session: Session, node: Node) -> bool:
+    return any(other is not node and other.state is NodeState.READY for other in session.nodes)

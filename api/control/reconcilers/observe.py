@@ -1,0 +1,244 @@
+"""What heartbeats say becomes what the database says: nodes, and the states of the sessions on them.
+
+A heartbeat that says nothing new only moves `last_seen`, many nodes in one statement. What it says is looked at in full
+when it is new, when the last look left something open, and once a minute whatever was missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import structlog
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.clock import now
+from api.control.reconcilers import losses
+from api.control.reconcilers.change import log_change
+from api.control.reconcilers.follow import WATCHED, after
+from api.control.reconcilers.strangers import Ghost, Strangers
+from api.database import Database
+from api.resources.nodes import service as nodes
+from api.resources.nodes.heartbeats import Heartbeats, Report
+from api.resources.sessions import networks, resizing
+from api.resources.sessions import service as sessions
+from api.settings import Settings
+from api.tables.nodes import Node
+from api.tables.sessions import Session, State
+from common.protocol import ContainerState, ContainerStatus
+
+log = structlog.get_logger()
+
+MISSING_LIMIT = 2
+"""So many heartbeats in a row must lack a container: one may have been written before it started."""
+LOOK_AGAIN_S = 60
+"""A node is looked at in full after so long, even if it says nothing new."""
+LOOKS_AGAIN = 50
+"""So many nodes at once are looked at in full for that reason: all of a large site began at the same time."""
+CHUNK = 200
+"""So many nodes are written in one transaction."""
+
+OUTAGES = (OperationalError, InterfaceError, PoolTimeoutError, asyncio.CancelledError)
+"""What a heartbeat is not to blame for: it is written as soon as the database answers again."""
+
+Missing = tuple[UUID, int, int]
+
+
+TOGETHER = timedelta(seconds=2)
+"""Heartbeats that came within so long are written as one, with the time of the first."""
+
+
+class Observer:
+    """Applies heartbeats in batches."""
+
+    def __init__(self, database: Database, heartbeats: Heartbeats, settings: Settings) -> None:
+        """Start with nothing missing and nothing open."""
+        self._database = database
+        self._heartbeats = heartbeats
+        self._missing: dict[Missing, frozenset[datetime]] = {}
+        self._open: set[str] = set()
+        self._looked: dict[str, float] = {}
+        self._strangers = Strangers(settings.unknown_containers_keep_s)
+
+    def look_at(self, name: str) -> None:
+        """Look at a node's next heartbeat in full: something was begun there of which the last one could not tell."""
+        self._open.add(name)
+
+    async def apply(self) -> list[Ghost]:
+        """Write what has come in since the last call; returns the containers that nobody wants.
+
+        What could not be written because of an outage of the database is kept for the next call.
+        """
+        left = self._heartbeats.take()
+        if not left:
+            return []
+        ghosts: list[Ghost] = []
+        try:
+            due = [report.heartbeat.name for report in left if self._is_due(report)][:LOOKS_AGAIN]
+            plain = [report for report in left if not self._is_news(report) and report.heartbeat.name not in due]
+            known = await self._note_alive(plain)
+            left = [report for report in left if report.heartbeat.name not in known]
+            while left:
+                ghosts += await self._look_at_all(left[:CHUNK])
+                left = left[CHUNK:]
+        except OUTAGES:
+            self._heartbeats.give_back(left)
+            raise
+        return ghosts
+
+    async def _look_at_all(self, reports: Sequence[Report]) -> list[Ghost]:
+        try:
+            return await self._look(reports)
+        except OUTAGES:
+            raise
+        except DBAPIError:
+            return await self._look_singly(reports)
+
+    def _is_news(self, report: Report) -> bool:
+        name = report.heartbeat.name
+        return report.news or name in self._open or name not in self._looked
+
+    def _is_due(self, report: Report) -> bool:
+        looked = self._looked.get(report.heartbeat.name)
+        return looked is not None and looked + LOOK_AGAIN_S < time.monotonic()
+
+    async def _note_alive(self, reports: Sequence[Report]) -> Collection[str]:
+        """Return the nodes of which no more needs to be written; a lost or deleted one is not among them."""
+        if not reports:
+            return ()
+        alive: set[str] = set()
+        async with self._database.transaction() as db:
+            for part in _together(reports):
+                names = [report.heartbeat.name for report in part]
+                alive |= await nodes.note_alive(db, names, part[0].received_at)
+        return alive
+
+    async def _look(self, reports: Sequence[Report]) -> list[Ghost]:
+        async with self._database.transaction() as db:
+            ghosts, still_open = await self._apply(db, reports)
+        names = {report.heartbeat.name for report in reports}
+        self._open = self._open - names | still_open
+        self._looked |= dict.fromkeys(names, time.monotonic())
+        return ghosts
+
+    async def _look_singly(self, reports: Sequence[Report]) -> list[Ghost]:
+        """Leave out the heartbeat that the database cannot take, so that one agent does not silence all others."""
+        ghosts: list[Ghost] = []
+        for report in reports:
+            try:
+                ghosts += await self._look([report])
+            except OUTAGES:
+                raise
+            except DBAPIError as error:
+                log.warning("heartbeat refused", node=report.heartbeat.name, reason=str(error.orig))
+        return ghosts
+
+    async def _apply(self, db: AsyncSession, reports: Sequence[Report]) -> tuple[list[Ghost], set[str]]:
+        """Return the ghosts, and the names of the nodes that have to be looked at again."""
+        known, returned = await nodes.record(db, reports)
+        watched = await sessions.of_nodes(db, {node.id for node in known.values()}, WATCHED)
+        live = _by_node(watched)
+        strange = await self._strangers.sort(db, known, reports, frozenset(returned), watched)
+        still_open = {ghost.target.name for ghost in strange.ghosts}
+        for report in reports:
+            node = known[report.heartbeat.name]
+            containers = {container.id: container for container in report.heartbeat.containers}
+            for session in live.get(node.id, ()):
+                if not await self._follow(db, session, node, containers, report):
+                    still_open.add(node.name)
+        for session, node, found in strange.left_running:
+            await losses.adopt(db, session, node, found, now())
+        await losses.after_return(db, [known[name] for name in returned])
+        await _free_networks(db, {known[report.heartbeat.name].id: report for report in reports})
+        return strange.ghosts, still_open
+
+    async def _follow(
+        self, db: AsyncSession, session: Session, node: Node, containers: dict[str, ContainerState], report: Report
+    ) -> bool:
+        """Write what a node says of one of its sessions; returns whether that is all there is to it."""
+        ranks = [container.rank for container in session.containers if container.node_id == node.id]
+        found = {rank: containers.get(session.container_id(rank)) for rank in ranks}
+        seen = {rank: container for rank, container in found.items() if container is not None}
+        missing = [rank for rank, container in found.items() if container is None]
+        for rank in seen:
+            self._missing.pop((session.id, session.attempt, rank), None)
+        values, noted = after(session, seen, report.received_at)
+        gone = [rank for rank in missing if self._is_gone(session, rank, report)]
+        if gone and session.state is State.RUNNING and not values:
+            reason = f"its container is gone from {node.name}"
+            values = {"state": State.TERMINATING, "ending": State.FAILED, "reason": reason, "cause": ""}
+        elif gone and session.state is State.PREPARING:
+            # an agent that was restarted knows nothing of a launch that Docker had no container for yet
+            noted |= {rank: {"status": None} for rank in gone}
+        if not values:
+            parts = [(item, seen[item.rank].gpus) for item in session.containers if item.rank in seen]
+            await resizing.notice(db, session, parts)
+        return await self._note(db, session, values, noted) and not missing
+
+    def _is_gone(self, session: Session, rank: int, report: Report) -> bool:
+        """Return whether a container that was there is not any more."""
+        container = next(item for item in session.containers if item.rank == rank)
+        there_since = session.since if session.state is State.PREPARING else session.started_at
+        if container.status in (None, ContainerStatus.EXITED) or there_since is None:
+            return False
+        if report.received_at <= there_since:
+            return False
+        key = (session.id, session.attempt, rank)
+        # A heartbeat that could not be written is looked at again: it counts once all the same.
+        heard = self._missing[key] = self._missing.get(key, frozenset()) | {report.received_at}
+        if len(heard) < MISSING_LIMIT:
+            return False
+        del self._missing[key]
+        return True
+
+    async def _note(
+        self, db: AsyncSession, session: Session, values: dict[str, Any], noted: dict[int, dict[str, Any]]
+    ) -> bool:
+        """Write what is new; returns whether it is written, which it is not if somebody else was faster."""
+        if values and not await sessions.change(db, session, **values):
+            return False
+        if any(noted.values()):
+            await sessions.note_containers(db, session, noted)
+        if values:
+            log_change(session, values)
+        if values or any(noted.values()):
+            await db.refresh(session)
+        return True
+
+
+async def _free_networks(db: AsyncSession, reports: Mapping[UUID, Report]) -> None:
+    """Let go of the networks of attempts that are over, where their nodes say that no container is left."""
+    for left in await networks.left(db, reports):
+        report = reports[left.node_id]
+        is_later = left.since is None or report.received_at > left.since
+        if is_later and not any(left.is_of(container.id) for container in report.heartbeat.containers):
+            await networks.leave(db, left.number, [left.node_id])
+
+
+def _together(reports: Iterable[Report]) -> Iterator[list[Report]]:
+    """Yield heartbeats that came within `TOGETHER`, each part and its items by time.
+
+    After a pause some are older than others, and say nothing of a moment as late.
+    """
+    part: list[Report] = []
+    for report in sorted(reports, key=lambda item: item.received_at):
+        if part and report.received_at - part[0].received_at > TOGETHER:
+            yield part
+            part = []
+        part.append(report)
+    yield part
+
+
+def _by_node(live: Iterable[Session]) -> dict[UUID, list[Session]]:
+    found: defaultdict[UUID, list[Session]] = defaultdict(list)
+    for session in live:
+        for node in session.nodes:
+            found[node.id].append(session)
+    return found

@@ -1,0 +1,217 @@
+"""What the database wants becomes what the machines do: containers are launched, terminated, given other shares.
+
+Each operation loads a session, calls the agents with no transaction open, and writes the outcome only if the session is
+still as it was loaded. One session has at most one operation at a time; its containers are called for at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from api.clock import now
+from api.control.reconcilers import reach, resizes
+from api.control.reconcilers.follow import Noted, after
+from api.control.reconcilers.spec import spec_of
+from api.database import Database
+from api.engine.base import Engine, UnreachableError
+from api.resources.sessions import networks
+from api.resources.sessions import service as sessions
+from api.resources.sessions.relay import target_of
+from api.settings import Settings
+from api.tables.nodes import NodeState
+from api.tables.sessions import Container, Session, State
+from common.errors import ConflictError, InputError, PenstockError
+from common.protocol import ContainerState
+
+log = structlog.get_logger()
+
+FREED_LATER = "its GPUs are freed when its container is gone"
+LOG_TRIES = 3
+LOG_TAIL_BYTES = 256 * 1024
+LOG_TAIL_LINES = 20_000
+
+
+class Operator:
+    """Launches and terminates; remembers which containers certainly never reached their agents."""
+
+    def __init__(self, database: Database, engine: Engine, settings: Settings, launched: Callable[[str], None]) -> None:
+        """Start with nothing known: after a restart any container may exist. `launched` is told the node's name."""
+        self._database = database
+        self._engine = engine
+        self._settings = settings
+        self._launched = launched
+        self._unsent: set[str] = set()
+
+    async def operate(self, session_id: UUID, tries: int = 0) -> State | None:
+        """Do what a session needs now; returns the state in which it should be tried again later, if any.
+
+        `tries` is how often that was found before, in the same state.
+        """
+        session = await self._load(session_id)
+        if session is not None and session.state is State.SCHEDULED:
+            session = await self._prepare(session)
+        if session is not None and session.state is State.PREPARING:
+            return None if await self._launch(session) else State.PREPARING
+        if session is not None and session.state is State.RUNNING:
+            return None if await resizes.tell(self._database, self._engine, session) else State.RUNNING
+        if session is not None and session.state is State.TERMINATING:
+            return None if await self._terminate(session, tries) else State.TERMINATING
+        return None
+
+    async def _prepare(self, session: Session) -> Session | None:
+        """Say that the agents are about to be called: from here on a container may exist."""
+        self._unsent |= {session.container_id(container.rank) for container in session.containers}
+        return await self._change(session, {}, state=State.PREPARING, reason="starts the container")
+
+    async def _launch(self, session: Session) -> bool:
+        """Ask the agents for the containers that they have not confirmed; returns whether that is settled."""
+        asked = [container for container in session.containers if container.status is None]
+        answers = await asyncio.gather(*(self._launch_one(session, container) for container in asked))
+        outcome = dict(zip((container.rank for container in asked), answers, strict=True))
+        states = {rank: answer for rank, answer in outcome.items() if isinstance(answer, ContainerState)}
+        errors = [answer for answer in answers if isinstance(answer, PenstockError)]
+        values, noted = after(session, states, now())
+        ending = values.get("state") is State.TERMINATING
+        refusals = [error for error in errors if not isinstance(error, UnreachableError | ConflictError)]
+        if refusals and not ending:
+            values = {"state": State.TERMINATING, "ending": State.FAILED, "reason": refusals[0].problems[0].reason}
+        elif errors and not ending:
+            reason = f"{errors[0].problems[0].reason}; it is tried again"
+            values = {} if session.reason == reason else {"reason": reason}
+        if not (values or noted):
+            return not errors
+        changed = await self._change(session, noted, **values)
+        return changed is not None and (changed.state is not State.PREPARING or not errors)
+
+    async def _launch_one(self, session: Session, container: Container) -> ContainerState | PenstockError:
+        spec, target = spec_of(session, container), target_of(container.node)
+        try:
+            state = await self._engine.launch(target, spec)
+        except UnreachableError as error:
+            await reach.note(self._database, container.node, error)
+            if error.delivered:
+                self._unsent.discard(spec.id)
+            return error
+        except PenstockError as error:
+            log.info("refused", session=session.name, node=target.name, reason=str(error))
+            self._unsent.discard(spec.id)
+            return _refusal(target.name, error)
+        self._unsent.discard(spec.id)
+        self._launched(target.name)
+        await reach.note(self._database, container.node, None)
+        return state
+
+    async def _terminate(self, session: Session, tries: int) -> bool:
+        """Keep the logs, remove the containers, free the GPUs; returns whether that is settled."""
+        present = [container for container in session.containers if not self._is_given_up(session, container)]
+        try:
+            tail = await self._log_tail(session, present, tries)
+            await self._remove(session, present)
+        except PenstockError as error:
+            reason = f"{error.problems[0].reason}; {FREED_LATER}"
+            if session.reason != reason and session.ending is State.TERMINATED and not session.cause:
+                await self._change(session, {}, reason=reason)
+            return False
+        ending = session.ending or State.TERMINATED
+        async with self._database.transaction() as db:
+            if ending is State.PENDING:
+                ended = await sessions.requeue(db, session, session.reason)
+            else:
+                ended = await sessions.end(db, session, state=ending, reason=_last_reason(session), cause="")
+            if ended and tail:
+                kept = await sessions.log_tail(db, session.id) + tail
+                await sessions.keep_log(db, session.id, kept[-LOG_TAIL_BYTES:])
+            if ended and session.network is not None:
+                await networks.leave(db, session.network, self._left(session, present))
+        if ended:
+            self._unsent -= {session.container_id(container.rank) for container in session.containers}
+            log.info("ended", session=session.name, project=session.project.name, state=str(ending))
+        return ended
+
+    async def _remove(self, session: Session, present: Sequence[Container]) -> None:
+        """Remove containers at once; raises what hindered one of them when all have been tried."""
+        grace_s = self._settings.reclaim_grace_s if session.ending is State.PENDING else self._settings.stop_grace_s
+        calls = (
+            self._engine.terminate(target_of(container.node), session.container_id(container.rank), grace_s)
+            for container in present
+        )
+        outcome = await asyncio.gather(*calls, return_exceptions=True)
+        for container, error in zip(present, outcome, strict=True):
+            await reach.note(self._database, container.node, error)
+        if errors := [error for error in outcome if error is not None]:
+            raise errors[0]
+
+    def _left(self, session: Session, present: Collection[Container]) -> set[UUID]:
+        """Return the nodes on which no container of a session is any more, of which `present` have been removed."""
+        given_up = [container for container in session.containers if container not in present]
+        unknown = {item.node_id for item in given_up if session.container_id(item.rank) not in self._unsent}
+        return {container.node_id for container in session.containers} - unknown
+
+    def _is_given_up(self, session: Session, container: Container) -> bool:
+        """Return whether a container needs no call: it never came to be, or its node is lost for good."""
+        node = container.node
+        if container.status is None and session.container_id(container.rank) in self._unsent:
+            return True
+        if node.state is not NodeState.LOST:
+            return False
+        gone_since = now() - timedelta(seconds=self._settings.node_gone_s)
+        return session.ending is State.PENDING or node.last_seen is None or node.last_seen < gone_since
+
+    async def _log_tail(self, session: Session, present: Sequence[Container], tries: int) -> bytes:
+        """Return the ends of the containers' logs; one that cannot be read does not keep the session for ever."""
+        limit = LOG_TAIL_BYTES // max(len(present), 1)
+        parts = []
+        for container in present:
+            try:
+                tail = await self._container_log(session, container, limit)
+            except UnreachableError:
+                if tries < LOG_TRIES:
+                    raise
+                continue
+            head = f"==> container {container.rank} <==\n".encode() if session.size > 1 and tail else b""
+            parts.append(head + tail)
+        return b"".join(parts)
+
+    async def _container_log(self, session: Session, container: Container, limit: int) -> bytes:
+        tail = bytearray()
+        target, container_id = target_of(container.node), session.container_id(container.rank)
+        try:
+            async for chunk in self._engine.logs(target, container_id, follow=False, tail=LOG_TAIL_LINES):
+                tail += chunk
+                del tail[:-limit]
+        except UnreachableError as error:
+            await reach.note(self._database, container.node, error)
+            raise
+        except PenstockError as error:
+            # There is no container, or it never had a log: that is no reason to keep the session.
+            log.info("no log", session=session.name, reason=str(error))
+        return bytes(tail)
+
+    async def _load(self, session_id: UUID) -> Session | None:
+        async with self._database.reading() as db:
+            return (await sessions.by_ids(db, [session_id])).get(session_id)
+
+    async def _change(self, session: Session, noted: Noted | Mapping[int, Any], **values: Any) -> Session | None:
+        """Write what is new of a session and its containers; None where somebody else was faster."""
+        async with self._database.transaction() as db:
+            if values and not await sessions.change(db, session, **values):
+                return None
+            await sessions.note_containers(db, session, noted)
+            return (await sessions.by_ids(db, [session.id])).get(session.id)
+
+
+def _refusal(node: str, error: PenstockError) -> PenstockError:
+    """Return what an agent said with its name; ConflictError where it may say something else later."""
+    reason = f"{node} refused it: {error.problems[0].reason}"
+    return ConflictError(reason) if isinstance(error, ConflictError) else InputError(reason)
+
+
+def _last_reason(session: Session) -> str:
+    """Why it came to its end stays, but not what held that up."""
+    return "deleted" if session.reason.endswith(FREED_LATER) else session.reason

@@ -1,0 +1,96 @@
+"""The leader's rules that the clock drives: lost nodes, deadlines, time limits, periods and drains, in that order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import structlog
+
+from api.control.reconcilers import change, deadlines, drains, limits, losses
+from api.database import Database
+from api.resources.denials import service as denials
+from api.resources.nodes import service as nodes
+from api.resources.sessions import service as sessions
+from api.resources.use import service as use
+from api.settings import Settings
+from api.tables.sessions import HOLDING
+
+log = structlog.get_logger()
+
+STALL_S = 5.0
+"""A longer pause between two looks, and longer than half of `node_lost_s`, is ours or the database's: nothing that
+an agent reported was written in it."""
+SLACK_S = 10.0
+"""So much longer than `node_lost_s` every agent has after a start or a stall to be heard again."""
+TIDY_S = 600.0
+"""So often the samples of use and the denials that are too old are deleted."""
+
+
+class Rules:
+    """Looks for what is due, and opens a transaction only where there is something."""
+
+    def __init__(self, database: Database, settings: Settings, clock: Callable[[], datetime]) -> None:
+        """Begin now: every agent gets the time to report before it counts as lost."""
+        self._database = database
+        self._settings = settings
+        self._clock = clock
+        self._began = self._looked = time.monotonic()
+        self._tidied = float("-inf")
+
+    async def apply(self) -> None:
+        """Do what is due."""
+        at = self._clock()
+        await self._mark_lost(at)
+        await self._forget_old(at)
+        async with self._database.reading() as db:
+            draining = await nodes.draining(db)
+            changes = [*await deadlines.due(db, self._settings, at), *await limits.due(db, self._settings, at)]
+            if draining:
+                changes += await drains.due(db, draining, at)
+                holding = await sessions.of_nodes(db, [node.id for node in draining], HOLDING)
+                used = {node.id for session in holding for node in session.nodes}
+                draining = [node for node in draining if node.id not in used]
+        if changes or draining:
+            async with self._database.transaction() as db:
+                await change.write(db, changes)
+                for node in draining:
+                    log.info("drained", node=node.name)
+                    await nodes.finish_drain(db, node.name)
+
+    async def _mark_lost(self, at: datetime) -> None:
+        since = at - timedelta(seconds=self._settings.node_lost_s)
+        async with self._database.reading() as db:
+            silent = await nodes.any_silent(db, since)
+            unfinished = await losses.left_over(db)
+        if not self._may_judge():
+            return
+        if silent or unfinished:
+            async with self._database.transaction() as db:
+                for node in await nodes.mark_lost(db, since):
+                    log.warning("lost", node=node.name)
+                    await losses.after_loss(db, node, self._settings.node_lost_s)
+                for node in unfinished:
+                    await losses.after_loss(db, node, self._settings.node_lost_s)
+
+    async def _forget_old(self, at: datetime) -> None:
+        """Delete samples of use and denials that are no longer kept; one look in a while is enough."""
+        if self._tidied + TIDY_S > time.monotonic():
+            return
+        self._tidied = time.monotonic()
+        use_s, denials_s = self._settings.use_keep_s, self._settings.denial_keep_s
+        async with self._database.reading() as db:
+            old = await use.any_old(db, at, use_s) or await denials.any_old(db, at, denials_s)
+        if old:
+            async with self._database.transaction() as db:
+                await use.forget(db, at, use_s)
+                await denials.forget(db, at, denials_s)
+
+    def _may_judge(self) -> bool:
+        """Return whether silence means anything: after a start and after a stall every agent has time to be heard."""
+        moment = time.monotonic()
+        if moment - self._looked > max(STALL_S, self._settings.node_lost_s / 2):
+            self._began = moment
+        self._looked = moment
+        return moment - self._began >= self._settings.node_lost_s + SLACK_S

@@ -1,0 +1,89 @@
+"""The container that an agent is asked for. Pure: always the same for the same attempt of the same session."""
+
+from __future__ import annotations
+
+from api.resources.sessions import networks
+from api.tables.sessions import Container, Kind, Session
+from common.protocol import ContainerSpec, GangNetwork, GpuGrant, Mount, Pull
+from common.sandbox import Sandbox
+
+MASTER_PORT = "29500"
+"""Where the first container listens for the others, if its user names no other port: what torch.distributed uses."""
+
+
+def spec_of(session: Session, container: Container) -> ContainerSpec:
+    """Return one of the containers that a session wants."""
+    return ContainerSpec(
+        id=session.container_id(container.rank),
+        session_id=str(session.id),
+        session_name=session.name,
+        project=session.project.name,
+        user=session.user_name,
+        image=session.reference,
+        command=session.command,
+        args=session.args,
+        environment={**_meeting(session, container), **session.environment, **_gang(session, container)},
+        gpus=[GpuGrant(uuid=grant.uuid, index=grant.index, milli=grant.milli) for grant in container.grants],
+        cpu_milli=session.cpu_milli,
+        memory_mib=session.memory_mib,
+        shm_mib=session.shm_mib,
+        interactive=session.kind is Kind.INTERACTIVE,
+        mounts=[Mount(**mount) for mount in session.mounts],
+        ports=[service.port for service in session.services],
+        pull=Pull.NEVER if session.local_image else Pull.MISSING,
+        network=_network(session, container),
+        sandbox=_sandbox(session),
+    )
+
+
+def _sandbox(session: Session) -> Sandbox | None:
+    """Return the sandbox of a session; one without rules is none to the agent."""
+    if not session.sandbox_rules:
+        return None
+    return Sandbox.model_validate({"name": session.sandbox, "rules": session.sandbox_rules})
+
+
+def _network(session: Session, container: Container) -> GangNetwork | None:
+    """Return the network on which a container meets the others; None where it is the only one."""
+    if session.network is None:
+        return None
+    number = session.network
+    others = {item.node.address for item in session.containers if item.node_id != container.node_id}
+    return GangNetwork(
+        number=networks.vxlan(number),
+        subnet=networks.subnet(number),
+        address=networks.address(number, container.rank),
+        name=_host(session, container.rank),
+        hosts={_host(session, rank): networks.address(number, rank) for rank in range(session.size)},
+        peers=sorted(others),
+    )
+
+
+def _meeting(session: Session, container: Container) -> dict[str, str]:
+    """Return what programs that run in several containers read, such as torch.distributed and torchrun."""
+    if session.network is None:
+        return {}
+    first = str(networks.address(session.network, 0))
+    size, rank = str(session.size), str(container.rank)
+    return {
+        "MASTER_ADDR": first,
+        "MASTER_PORT": MASTER_PORT,
+        "WORLD_SIZE": size,
+        "RANK": rank,
+        "PET_NNODES": size,
+        "PET_NODE_RANK": rank,
+        "PET_MASTER_ADDR": first,
+        "PET_MASTER_PORT": MASTER_PORT,
+    }
+
+
+def _gang(session: Session, container: Container) -> dict[str, str]:
+    """Return what the containers of one session need to know of each other."""
+    if session.size == 1:
+        return {}
+    hosts = ",".join(_host(session, rank) for rank in range(session.size))
+    return {"PENSTOCK_RANK": str(container.rank), "PENSTOCK_SIZE": str(session.size), "PENSTOCK_HOSTS": hosts}
+
+
+def _host(session: Session, rank: int) -> str:
+    return f"{session.name}-{rank}"

@@ -1,0 +1,139 @@
+"""Containers that a node reports and no session has there.
+
+One of a session that the database knows is a ghost: the session has ended, moved, or started again, so the container is
+removed. One of a session that the database does not know is a stranger. A database that was restored from a backup, or
+is not the right one, knows less than the machines, and must not stop people's work: strangers are left alone and
+reported, and their node takes nothing new, until an administrator removes them or they have been there for long.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.control.reconcilers import losses
+from api.engine.base import Target
+from api.resources.nodes.heartbeats import Report
+from api.resources.sessions import service as sessions
+from api.resources.sessions.relay import target_of
+from api.tables.nodes import Node
+from api.tables.sessions import ENDED, Session, State
+from common.protocol import ContainerState
+
+log = structlog.get_logger()
+
+SHOWN = 3
+"""So many strangers are named in a node's message."""
+
+
+@dataclass(frozen=True)
+class Ghost:
+    """A container that runs somewhere and that no session wants."""
+
+    target: Target
+    container_id: str
+    session_id: str
+
+
+@dataclass
+class Sorted:
+    """What some nodes run beside what they should; `left_running` may be given back to their sessions, by rank."""
+
+    ghosts: list[Ghost] = field(default_factory=list)
+    left_running: list[tuple[Session, Node, dict[int, ContainerState]]] = field(default_factory=list)
+
+
+class Strangers:
+    """Remembers since when each stranger is known; `keep_s` is for how long they are left alone."""
+
+    def __init__(self, keep_s: float) -> None:
+        """Start with none."""
+        self._keep_s = keep_s
+        self._since: dict[tuple[str, str], float] = {}
+
+    async def sort(
+        self,
+        db: AsyncSession,
+        known: Mapping[str, Node],
+        reports: Sequence[Report],
+        returned: Collection[str],
+        watched: Iterable[Session],
+    ) -> Sorted:
+        """Sort out what is not where it should be; `returned` are the nodes that were lost until now.
+
+        `watched` are sessions that have been read already.
+        """
+        by_id = {session.id: session for session in watched}
+        named = {id_ for report in reports for item in report.heartbeat.containers if (id_ := _uuid(item.session_id))}
+        if others := named - by_id.keys():
+            by_id |= await sessions.by_ids(db, others)
+        result = Sorted()
+        for report in reports:
+            node = known[report.heartbeat.name]
+            self._sort_node(node, report.heartbeat.containers, by_id, result, back=node.name in returned)
+        return result
+
+    def _sort_node(
+        self,
+        node: Node,
+        containers: Sequence[ContainerState],
+        by_id: Mapping[UUID, Session],
+        result: Sorted,
+        *,
+        back: bool,
+    ) -> None:
+        kept: set[str] = set()
+        if back:
+            waiting = {item.session_id: by_id.get(_uuid(item.session_id) or UUID(int=0)) for item in containers}
+            for session in waiting.values():
+                if session and session.state is State.PENDING and (found := losses.left_running(session, containers)):
+                    result.left_running.append((session, node, found))
+                    kept |= {item.id for item in found.values()}
+        strangers = []
+        for container in containers:
+            id_ = _uuid(container.session_id)
+            session = by_id.get(id_) if id_ else None
+            if session is None:
+                strangers.append(container)
+            elif container.id not in kept and not _belongs(session, container.id, node):
+                result.ghosts.append(Ghost(target_of(node), container.id, container.session_id))
+        result.ghosts += self._note_strangers(node, strangers)
+
+    def _note_strangers(self, node: Node, strangers: Sequence[ContainerState]) -> list[Ghost]:
+        """Say on the node what strangers it has; returns those that have been left alone for long enough."""
+        moment = time.monotonic()
+        known = {(node.name, container.id) for container in strangers}
+        self._since = {key: since for key, since in self._since.items() if key[0] != node.name or key in known}
+        for key in known - self._since.keys():
+            log.warning("a container of a session that the database does not know", node=key[0], container=key[1])
+            self._since[key] = moment
+        over = [item for item in strangers if self._since[node.name, item.id] + self._keep_s <= moment]
+        _say(node, [item.id for item in strangers if item not in over])
+        return [Ghost(target_of(node), item.id, item.session_id) for item in over]
+
+
+def _say(node: Node, ids: Sequence[str]) -> None:
+    if len(ids) == node.unknown_containers:
+        return
+    node.unknown_containers = len(ids)
+    more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
+    which = ", ".join(ids[:SHOWN]) + more
+    node.message = f"it runs containers of sessions that the database does not know: {which}" if ids else ""
+
+
+def _belongs(session: Session, container_id: str, node: Node) -> bool:
+    if session.state in ENDED or session.state is State.PENDING:
+        return False
+    return container_id in {session.container_id(item.rank) for item in session.containers if item.node_id == node.id}
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

@@ -1,0 +1,228 @@
+"""Who calls, and whether the endpoint is for the caller at all. What is marked with nothing is refused to everybody."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, FastAPI
+from fastapi.routing import iter_route_contexts
+from starlette.requests import HTTPConnection
+from starlette.routing import Mount
+
+from api.auth import passwords
+from api.auth.identity import Identity, refusal
+from api.auth.policy import Action
+from api.clock import now
+from api.database import Database
+from api.resources.logins import callers
+from api.resources.logins.callers import Known
+from api.settings import Settings
+from common.errors import ForbiddenError, PenstockError, UnauthenticatedError
+
+COOKIE = "penstock_session"
+CSRF_HEADER = "X-CSRF-Token"
+PREFIX = "/api/v1"
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
+_BEFORE_NEW_PASSWORD = (Action.ACCOUNT_READ, Action.ACCOUNT_PASSWORD, Action.ACCOUNT_LOGOUT)
+"""What a user may do who has to change the password first."""
+
+EndpointT = TypeVar("EndpointT", bound=Callable[..., Any])
+_public: set[Callable[..., Any]] = set()
+_for_agents: set[Callable[..., Any]] = set()
+_for_the_edge: set[Callable[..., Any]] = set()
+_actions: dict[Callable[..., Any], Action] = {}
+
+
+def public(endpoint: EndpointT) -> EndpointT:
+    """Let anybody call this endpoint."""
+    _public.add(endpoint)
+    return endpoint
+
+
+def for_agents(endpoint: EndpointT) -> EndpointT:
+    """Let only node agents call this endpoint, by their certificates."""
+    _for_agents.add(endpoint)
+    return endpoint
+
+
+def action(wanted: Action, *, for_the_edge: bool = False) -> Callable[[EndpointT], EndpointT]:
+    """Let those call this endpoint for whom the policy has a rule; the service checks how far the rule reaches.
+
+    With `for_the_edge` the edge asks for a browser that is on its way to an app, so pages of other origins may use the
+    login here. Such an endpoint must change nothing and tell the page nothing.
+    """
+
+    def mark(endpoint: EndpointT) -> EndpointT:
+        _actions[endpoint] = wanted
+        if for_the_edge:
+            _for_the_edge.add(endpoint)
+        return endpoint
+
+    return mark
+
+
+def action_of(endpoint: Callable[..., Any] | None) -> Action | None:
+    """Return the action that an endpoint is marked with."""
+    return _actions.get(endpoint) if endpoint else None
+
+
+def check_routes(app: FastAPI) -> None:
+    """Refuse to start with a route that nobody has decided on; raises PenstockError that names them."""
+    marked = _public | _for_agents | _actions.keys()
+    undecided = [
+        str(context.path)
+        for context in iter_route_contexts(app.routes)
+        if not isinstance(context.original_route, Mount) and context.endpoint not in marked
+    ]
+    if undecided:
+        raise PenstockError(
+            "nobody has decided who may call this", where=", ".join(undecided), cure="mark the endpoint with @action"
+        )
+
+
+async def guard(connection: HTTPConnection) -> None:
+    """Let nobody pass who is not known, or for whom the policy has no rule; a dependency of the whole application."""
+    endpoint = connection.scope.get("endpoint")
+    if endpoint in _public:
+        return
+    if endpoint in _for_agents:
+        connection.state.agent = agent_of_certificate(connection)
+        return
+    known = await _identify(connection)
+    wanted = action_of(endpoint)
+    if wanted is None or not known.identity.allows(wanted):
+        raise refusal(wanted) if wanted else ForbiddenError("nobody may call this")
+    if known.must_change_password and wanted not in _BEFORE_NEW_PASSWORD:
+        raise ForbiddenError(
+            "you have to change your password first", where="password", cure="change it: POST /api/v1/auth/password"
+        )
+    connection.state.known = known
+
+
+async def settings_of(connection: HTTPConnection) -> Settings:
+    """Return the application's settings."""
+    return _settings(connection)
+
+
+async def known_of(connection: HTTPConnection) -> Known:
+    """Return what `guard` has found of the caller, with the login or key used."""
+    known: Known = connection.state.known
+    return known
+
+
+async def caller_of(connection: HTTPConnection) -> Identity:
+    """Return the caller that `guard` has identified."""
+    return (await known_of(connection)).identity
+
+
+async def agent_of(connection: HTTPConnection) -> str:
+    """Return the name of the node whose agent calls, as `guard` has found it."""
+    agent: str = connection.state.agent
+    return agent
+
+
+def check_speaks_for(agent: str, name: str) -> None:
+    """Refuse what an agent says of another node than that of its certificate; raises ForbiddenError."""
+    if name != agent:
+        raise ForbiddenError(
+            f"the certificate of {agent} cannot speak for {name}",
+            where="name",
+            cure="set PENSTOCK_AGENT_NAME to the name in the certificate",
+        )
+
+
+KnownOf = Annotated[Known, Depends(known_of)]
+Caller = Annotated[Identity, Depends(caller_of)]
+Agent = Annotated[str, Depends(agent_of)]
+SettingsOf = Annotated[Settings, Depends(settings_of)]
+
+
+async def require_admin(caller: Caller) -> Identity:
+    """Return the caller; raises ForbiddenError unless it is an administrator of the whole site."""
+    if not caller.is_admin:
+        raise ForbiddenError("only an administrator may do this", cure="ask an administrator")
+    return caller
+
+
+Admin = Annotated[Identity, Depends(require_admin)]
+
+
+def csrf_token(secret: str) -> str:
+    """Return the token that a page of ours sends with a login's cookie when it changes something.
+
+    It is made from the cookie, which no script can read, so it holds for this login only and nobody keeps it.
+    """
+    return hmac.new(secret.encode(), b"csrf", hashlib.sha256).hexdigest()
+
+
+def _settings(connection: HTTPConnection) -> Settings:
+    settings: Settings = connection.app.state.settings
+    return settings
+
+
+async def _identify(connection: HTTPConnection) -> Known:
+    database: Database = connection.app.state.database
+    scheme, _, key = connection.headers.get("authorization", "").partition(" ")
+    cookie = connection.cookies.get(COOKIE)
+    known: Known | None = None
+    at = now()
+    if scheme.lower() == "bearer" and key:
+        async with database.reading() as db:
+            known = await callers.by_key(db, passwords.fingerprint(key.strip()), at)
+    elif cookie:
+        if connection.scope.get("endpoint") not in _for_the_edge:
+            _check_page(connection, cookie)
+        async with database.reading() as db:
+            idle_s = _settings(connection).login_idle_s
+            known = await callers.by_cookie(db, passwords.fingerprint(cookie), at, idle_s)
+    if known is None:
+        raise UnauthenticatedError("the caller is not signed in", cure="sign in, or send a valid API key")
+    if not known.is_noted(at):
+        async with database.transaction() as db:
+            await callers.note_use(db, known, at)
+    return known
+
+
+def _check_page(connection: HTTPConnection, cookie: str) -> None:
+    """Let only pages of our own origin use the cookie: the apps of sessions have the same host, another port."""
+    origin = connection.headers.get("origin")
+    fetched_by = connection.headers.get("sec-fetch-site", "same-origin")
+    is_websocket = connection.scope["type"] == "websocket"
+    if origin is None and is_websocket:
+        raise ForbiddenError("a login's cookie is for browsers, which send an Origin", cure="send an API key")
+    if origin is not None and origin != _own_origin(connection):
+        raise ForbiddenError(f"a page of {origin} may not use this login", cure="use the site's own pages")
+    if fetched_by not in ("same-origin", "none"):
+        raise ForbiddenError("a page of another origin may not use this login", cure="use the site's own pages")
+    if is_websocket or connection.scope["method"] in SAFE_METHODS:
+        return
+    token = connection.headers.get(CSRF_HEADER, "")
+    if not hmac.compare_digest(token.encode(), csrf_token(cookie).encode()):
+        raise ForbiddenError(
+            "the request does not show that a page of ours makes it",
+            where=CSRF_HEADER,
+            cure="send the csrf_token of the login, which GET /api/v1/auth/csrf shows too",
+        )
+
+
+def _own_origin(connection: HTTPConnection) -> str:
+    """Return the origin of our own pages, as the browser that calls knows it."""
+    scheme = "https" if connection.url.scheme in ("https", "wss") else "http"
+    return f"{scheme}://{connection.headers.get('host', '')}"
+
+
+def agent_of_certificate(connection: HTTPConnection) -> str:
+    """Return the name in an agent's certificate; raises UnauthenticatedError where there is none."""
+    name = getattr(connection.state, "certificate_name", "")
+    headers = connection.headers
+    if not name and _settings(connection).trusts_client_headers and headers.get("x-client-verify") == "SUCCESS":
+        name = headers.get("x-client-name", "")
+    if not name:
+        raise UnauthenticatedError(
+            "this is for node agents with a certificate of the site", cure="call with the node's certificate"
+        )
+    return str(name)

@@ -1,0 +1,39 @@
+"""Endpoints of the caller's own API keys."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from fastapi import APIRouter
+
+from api.auth.policy import Action
+from api.endpoints.access import Caller, action
+from api.endpoints.transactions import Reading, Transaction
+from api.resources.api_keys import service
+from api.resources.api_keys.schemas import ApiKeyRequest, ApiKeyView, NewApiKeyView
+from api.resources.schemas import Done
+
+router = APIRouter(prefix="/api-keys", tags=["API keys"])
+
+
+@router.get("")
+@action(Action.ACCOUNT_READ)
+async def list_api_keys(caller: Caller, db: Reading) -> list[ApiKeyView]:
+    """List the caller's keys."""
+    return [ApiKeyView.model_validate(key) for key in await service.of_user(db, caller.id)]
+
+
+@router.post("", status_code=201)
+@action(Action.ACCOUNT_CHANGE)
+async def create_api_key(request: ApiKeyRequest, caller: Caller, db: Transaction) -> NewApiKeyView:
+    """Make a key; the answer shows it this once."""
+    key, secret = await service.create(db, caller.id, request)
+    return NewApiKeyView(**ApiKeyView.model_validate(key).model_dump(), key=secret)
+
+
+@router.delete("/{key_id}")
+@action(Action.ACCOUNT_CHANGE)
+async def delete_api_key(key_id: UUID, caller: Caller, db: Transaction) -> Done:
+    """Delete one of the caller's keys; it is worth nothing afterwards."""
+    await service.revoke(db, caller.id, key_id)
+    return Done()

@@ -1,0 +1,120 @@
+"""The application: routes, errors, and what runs beside them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from fastapi import Depends, FastAPI
+
+from api.control.manager import Manager
+from api.database import Database
+from api.endpoints import (
+    api_keys,
+    apps,
+    denials,
+    docs,
+    domains,
+    errors,
+    groups,
+    images,
+    logins,
+    nodes,
+    presets,
+    projects,
+    sandboxes,
+    scheduler,
+    sessions,
+    system,
+    usage,
+    use,
+    user_policies,
+    users,
+)
+from api.endpoints.access import PREFIX, check_routes, guard
+from api.endpoints.repeats import Repeats
+from api.engine.base import Engine
+from api.lists.texts import Texts
+from api.resources.apps.service import Directory
+from api.resources.nodes.fleet import Fleet
+from api.resources.nodes.heartbeats import Heartbeats
+from api.settings import Settings
+
+DESCRIPTION = (
+    "Users, projects, nodes, images and sessions of a Penstock site. Shares are in milli-GPU: 1,000 are one GPU."
+)
+
+
+def create_app(settings: Settings, database: Database, engine: Engine, *, reconcile: bool = True) -> FastAPI:
+    """Return the application; with `reconcile` False nothing runs beside the requests."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        manager: Manager = app.state.manager
+        running = asyncio.create_task(manager.run()) if reconcile else None
+        yield
+        if running:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+        await app.state.engine.close()
+        await app.state.database.close()
+
+    app = FastAPI(
+        title="Penstock control API",
+        description=DESCRIPTION,
+        version=system.VERSION,
+        lifespan=lifespan,
+        dependencies=[Depends(guard)],
+        responses=errors.RESPONSES,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+    )
+    set_up(app, settings, database, engine)
+    errors.install(app)
+    app.add_middleware(Repeats)
+    _include_routes(app)
+    docs.mount_static(app)
+    check_routes(app)
+    return app
+
+
+def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine) -> None:
+    """Give an application what it works with, and nothing that it may have remembered from before."""
+    app.state.settings = settings
+    app.state.database = database
+    app.state.engine = engine
+    app.state.heartbeats = Heartbeats()
+    app.state.fleet = Fleet()
+    app.state.apps = Directory()
+    app.state.texts = Texts()
+    app.state.manager = Manager(database, engine, app.state.heartbeats, settings)
+
+
+def _include_routes(app: FastAPI) -> None:
+    for router in (
+        logins.router,
+        api_keys.router,
+        users.router,
+        user_policies.router,
+        domains.router,
+        usage.router,
+        projects.router,
+        nodes.router,
+        groups.router,
+        images.router,
+        presets.router,
+        sandboxes.router,
+        sessions.router,
+        use.router,
+        denials.router,
+        scheduler.router,
+        apps.router,
+        system.router,
+        system.health,
+    ):
+        app.include_router(router, prefix=PREFIX)
+    for router in (system.health, nodes.agents, use.agents, denials.agents, docs.router):
+        app.include_router(router)

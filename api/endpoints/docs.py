@@ -1,0 +1,48 @@
+"""The documentation page of the API: Swagger UI from our own files, with nothing from outside the site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
+from starlette.staticfiles import StaticFiles
+
+from api.endpoints.access import public
+
+STATIC = Path(__file__).parents[1] / "static"
+VENDOR = STATIC / "vendor" / "swagger-ui"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
+
+router = APIRouter()
+
+
+@router.get("/", include_in_schema=False)
+@public
+async def lead_to_docs() -> RedirectResponse:
+    """Lead a browser to the documentation, the one page that there is."""
+    return RedirectResponse("/docs")
+
+
+@router.get("/docs", include_in_schema=False, response_class=HTMLResponse)
+@public
+async def show_docs() -> FileResponse:
+    """Show the interactive documentation; a checkout without the files of Swagger UI shows how to get them."""
+    page = "docs.html" if (VENDOR / "swagger-ui-bundle.js").is_file() else "docs-unbuilt.html"
+    return FileResponse(STATIC / page, media_type="text/html", headers=HEADERS)
+
+
+@router.get("/openapi.json", include_in_schema=False)
+@public
+async def show_openapi(request: Request) -> JSONResponse:
+    """Describe the API by the OpenAPI standard."""
+    return JSONResponse(request.app.openapi())
+
+
+def mount_static(app: FastAPI) -> None:
+    """Serve the files that our own pages load."""
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")

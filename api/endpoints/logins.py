@@ -1,0 +1,125 @@
+"""Endpoints to sign in and out, and of the caller's own logins."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from fastapi import APIRouter, Request, Response
+
+from api.auth.policy import Action
+from api.clock import now
+from api.endpoints.access import COOKIE, Caller, KnownOf, SettingsOf, action, csrf_token, public
+from api.endpoints.transactions import DatabaseOf, Reading, Transaction
+from api.resources.api_keys import service as api_keys
+from api.resources.logins import check, service, throttle
+from api.resources.logins.callers import Known
+from api.resources.logins.schemas import CsrfView, LoginRequest, LoginView, NewPasswordRequest, SignedInView
+from api.resources.schemas import Done
+from api.resources.users import service as users
+from api.resources.users.schemas import UserView
+from api.tables.logins import Login
+from common.errors import ConflictError, UnavailableError
+
+router = APIRouter(prefix="/auth", tags=["auth"])
+
+
+@router.post("/login")
+@public
+async def login(
+    body: LoginRequest, request: Request, response: Response, database: DatabaseOf, settings: SettingsOf
+) -> SignedInView:
+    """Sign in with name and password; the answer sets a cookie, and has the token for changes with it."""
+    address = request.client.host if request.client else ""
+    attempt = throttle.Try(body.name, address)
+    began = now()
+    async with database.transaction() as db:
+        before = await throttle.begin(db, attempt, began)
+    try:
+        user = await check.check(database, settings, body.name, body.password)
+    except UnavailableError:
+        async with database.transaction() as db:
+            await throttle.withdraw(db, attempt, began, before)
+        raise
+    async with database.transaction() as db:
+        await throttle.succeed(db, attempt, now())
+        agent = request.headers.get("user-agent", "")
+        secret = await service.begin(db, user, settings.login_lifetime_s, address=address, agent=agent)
+    response.set_cookie(
+        COOKIE,
+        secret,
+        max_age=settings.login_lifetime_s,
+        path="/",
+        secure=settings.serves_tls,
+        httponly=True,
+        samesite="lax",
+    )
+    return SignedInView(**UserView.model_validate(user).model_dump(), csrf_token=csrf_token(secret))
+
+
+@router.post("/logout")
+@action(Action.ACCOUNT_LOGOUT)
+async def logout(known: KnownOf, response: Response, db: Transaction) -> Done:
+    """Sign out: the cookie is worth nothing afterwards. A key stays as it is."""
+    if known.table is Login:
+        await service.end(db, known.identity.id, known.row_id)
+    response.delete_cookie(COOKIE, path="/")
+    return Done()
+
+
+@router.get("/me")
+@action(Action.ACCOUNT_READ)
+async def me(caller: Caller, db: Reading) -> UserView:
+    """Say who the caller is."""
+    return UserView.model_validate(await users.get(db, caller.name))
+
+
+@router.get("/csrf")
+@action(Action.ACCOUNT_READ)
+async def show_csrf_token(known: KnownOf, request: Request) -> CsrfView:
+    """Show the token that a page sends as X-CSRF-Token whenever it changes something with the cookie."""
+    if known.table is not Login:
+        raise ConflictError("an API key needs no token", cure="leave the header out")
+    return CsrfView(csrf_token=csrf_token(request.cookies[COOKIE]))
+
+
+@router.post("/password")
+@action(Action.ACCOUNT_PASSWORD)
+async def replace_given_password(body: NewPasswordRequest, known: KnownOf, db: Transaction) -> UserView:
+    """Replace the password that an administrator has made; other logins end, and keys are revoked."""
+    user = await users.get(db, known.identity.name)
+    await users.replace_given_password(user, body.password, known.identity)
+    await service.end_all(db, user.id, but=_login_of(known))
+    await api_keys.revoke_all(db, user.id)
+    return UserView.model_validate(user)
+
+
+@router.get("/logins")
+@action(Action.ACCOUNT_READ)
+async def list_logins(known: KnownOf, db: Reading) -> list[LoginView]:
+    """List the browsers in which the caller is signed in."""
+    return [_view(login, known) for login in await service.of_user(db, known.identity.id)]
+
+
+@router.delete("/logins/{login_id}")
+@action(Action.ACCOUNT_CHANGE)
+async def end_login(login_id: UUID, caller: Caller, db: Transaction) -> Done:
+    """Sign out in one browser."""
+    await service.end(db, caller.id, login_id)
+    return Done()
+
+
+@router.delete("/logins")
+@action(Action.ACCOUNT_CHANGE)
+async def end_logins(caller: Caller, db: Transaction) -> Done:
+    """Sign out everywhere; keys stay."""
+    await service.end_all(db, caller.id)
+    return Done()
+
+
+def _login_of(known: Known) -> UUID | None:
+    return known.row_id if known.table is Login else None
+
+
+def _view(login: Login, known: Known) -> LoginView:
+    fields = {name: getattr(login, name) for name in LoginView.model_fields if name != "current"}
+    return LoginView(**fields, current=login.id == _login_of(known))

@@ -1,0 +1,108 @@
+"""Endpoints of nodes, and the one where their agents report."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request, Response
+
+from api.auth.policy import Action
+from api.clock import now
+from api.control import administration
+from api.control.manager import WakeAfterwards
+from api.endpoints.access import Agent, Caller, SettingsOf, action, check_speaks_for, for_agents
+from api.endpoints.transactions import DatabaseOf, Reading, Transaction
+from api.engine.base import Engine
+from api.lists import nodes as listing
+from api.lists import texts as lists
+from api.lists.nodes import Filters, Listing
+from api.lists.texts import TextsOf
+from api.resources.nodes import rights
+from api.resources.nodes.heartbeats import Heartbeats
+from api.resources.nodes.schemas import ModeRequest, NodeView
+from api.resources.schemas import Done, NamePath, NameQuery
+from api.tables.nodes import NodeMode, NodeState
+from common.protocol import HEARTBEAT_PATH, Heartbeat, HeartbeatReply
+
+router = APIRouter(prefix="/nodes", tags=["nodes"])
+agents = APIRouter(tags=["agents"])
+
+MAX_PAGE = 2000
+"""Most nodes of one answer, and of one site."""
+
+_listing = Listing()
+
+
+@router.get("", response_model=list[NodeView], responses=lists.RESPONSES)
+@action(Action.NODE_READ)
+async def list_nodes(
+    *,
+    caller: Caller,
+    db: Reading,
+    kept: TextsOf,
+    state: NodeState | None = None,
+    mode: NodeMode | None = None,
+    group: NameQuery | None = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = MAX_PAGE,
+    after: Annotated[str | None, Query(max_length=63, pattern=r"^[A-Za-z0-9._-]+$")] = None,
+    if_none_match: Annotated[str | None, Header(max_length=256)] = None,
+) -> Response:
+    """List the nodes by name, and what of their GPUs is in use.
+
+    Where there are more than `limit`, `X-Next` is what to send as `after` to get those that follow. An answer that is
+    as it was is a 304 for who sends its `ETag` as `If-None-Match`.
+    """
+    filters = Filters(state, mode, group, await rights.within(db, caller))
+    groups = await _listing.groups(db)
+    look = await listing.look(db, filters, groups, limit=limit, after=after)
+    return await lists.answer(look, kept, lambda ids: listing.texts(db, ids, groups), if_none_match)
+
+
+@router.get("/{name}")
+@action(Action.NODE_READ)
+async def get_node(name: NamePath, caller: Caller, db: Reading) -> NodeView:
+    """Show one node."""
+    await rights.check(db, name, caller, Action.NODE_READ)
+    return NodeView.model_validate(await listing.one(db, name))
+
+
+@router.patch("/{name}/mode")
+@action(Action.NODE_CHANGE)
+async def set_mode(
+    name: NamePath, request: ModeRequest, caller: Caller, db: Transaction, _wake: WakeAfterwards
+) -> NodeView:
+    """Take a node out of service or back.
+
+    In `maintenance` it takes nothing new and what runs stays. `draining` moves trainings elsewhere at once, warns
+    people and ends their sessions after `drain_timeout_s`; then the node is in maintenance.
+    """
+    await administration.set_mode(db, name, request, caller)
+    return NodeView.model_validate(await listing.one(db, name))
+
+
+@router.delete("/{name}")
+@action(Action.NODE_DELETE)
+async def delete_node(name: NamePath, caller: Caller, db: Transaction, _wake: WakeAfterwards) -> Done:
+    """Delete a node that is lost, or in maintenance and empty."""
+    await administration.remove(db, name, caller)
+    return Done()
+
+
+@router.delete("/{name}/unknown-containers")
+@action(Action.NODE_CHANGE)
+async def end_unknown_containers(name: NamePath, caller: Caller, database: DatabaseOf, request: Request) -> Done:
+    """End the containers of a node that belong to sessions which the database does not know."""
+    engine: Engine = request.app.state.engine
+    heartbeats: Heartbeats = request.app.state.heartbeats
+    await administration.end_unknown(database, engine, heartbeats, name, caller)
+    return Done()
+
+
+@agents.post(HEARTBEAT_PATH, responses={204: {"description": "Heartbeat and answer are as they were the last time"}})
+@for_agents
+async def heartbeat(message: Heartbeat, agent: Agent, request: Request, settings: SettingsOf) -> HeartbeatReply:
+    """Take an agent's heartbeat; the certificate must be that of the node it speaks of."""
+    check_speaks_for(agent, message.name)
+    heartbeats: Heartbeats = request.app.state.heartbeats
+    heartbeats.receive(message, now())
+    return HeartbeatReply(interval_s=settings.heartbeat_interval_s)

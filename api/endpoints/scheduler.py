@@ -1,0 +1,46 @@
+"""Endpoints of the scheduler: what it decided last, and why each waiting session waits."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Response
+from starlette.requests import HTTPConnection
+
+from api.auth.policy import Action
+from api.control.loop import Loop
+from api.endpoints.access import action
+from api.endpoints.transactions import Reading
+from api.lists import overview
+from api.resources.sessions.views import WaitingView
+from api.scheduler.record import save
+
+router = APIRouter(prefix="/scheduler", tags=["scheduler"])
+
+
+async def loop_of(connection: HTTPConnection) -> Loop:
+    """Return the application's scheduler."""
+    loop: Loop = connection.app.state.manager.loop
+    return loop
+
+
+@router.get("/queue")
+@action(Action.SCHEDULER_READ)
+async def list_queue(db: Reading) -> list[WaitingView]:
+    """List the sessions that wait, in the order in which they were served last, with the reason of each."""
+    return await overview.waiting(db)
+
+
+@router.get("/cycle", response_class=Response, responses={200: {"content": {"application/json": {}}}})
+@action(Action.SCHEDULER_READ)
+async def download_cycle(loop: Annotated[Loop, Depends(loop_of)]) -> Response:
+    """Download the last cycle: what the scheduler saw and what it decided, to be looked at or decided again.
+
+    A process that does not schedule answers with what it would decide now.
+    """
+    cycle = await loop.look()
+    return Response(
+        save(cycle.snapshot, cycle.decision),
+        media_type="application/json",
+        headers={"Content-Disposition": 'attachment; filename="cycle.json"'},
+    )

@@ -1,0 +1,127 @@
+"""The server: uvicorn on a unix socket behind the edge, or on a TCP port of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+import ssl
+from asyncio import Transport
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import structlog
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from api.database import Database
+from api.endpoints.app import create_app
+from api.engine.direct import DirectEngine, client_context
+from api.migrations import schema
+from api.settings import Settings
+from common.errors import InputError, UnavailableError
+
+SHUTDOWN_S = 5
+log = structlog.get_logger()
+
+
+class CertificateProtocol(HttpToolsProtocol):
+    """HTTP that tells the application whose certificate the client showed, as `state.certificate_name`."""
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        """Read the common name of a client whose certificate TLS has verified."""
+        super().connection_made(transport)
+        peer = transport.get_extra_info("peercert") or {}
+        names = [value for part in peer.get("subject", ()) for key, value in part if key == "commonName"]
+        self.app_state = {**self.app_state, "certificate_name": names[0] if len(names) == 1 else ""}
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGTERM; raises PenstockError where the settings or the database do not allow it."""
+    _log_as_lines()
+    if settings.agent_ca is None or settings.agent_cert is None or settings.agent_key is None:
+        raise InputError(
+            "the API has no certificate towards the node agents",
+            where="PENSTOCK_API_AGENT_CA, _CERT, _KEY",
+            cure="name the PEM files of the site's authority and of this node",
+        )
+    engine = DirectEngine(client_context(settings.agent_ca, settings.agent_cert, settings.agent_key))
+    asyncio.run(_prepare(settings))
+    app = create_app(settings, Database(settings.database_url), engine)
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        http=CertificateProtocol,
+        loop="uvloop",
+        ws="websockets-sansio",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=settings.socket is not None,
+        forwarded_allow_ips="*",
+        timeout_graceful_shutdown=SHUTDOWN_S,
+        # Longer than the edge keeps its idle connections, so that it never calls on one that we have just closed.
+        timeout_keep_alive=75,
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=str(settings.tls_key) if settings.tls_key else None,
+        ssl_ca_certs=str(settings.agent_ca) if settings.tls_cert else None,
+        ssl_cert_reqs=ssl.CERT_OPTIONAL if settings.tls_cert else ssl.CERT_NONE,
+    )
+    server = uvicorn.Server(config)
+    # Modules and routes live as long as the process: to look through them again and again for what nobody needs any
+    # more would hold up every request meanwhile.
+    gc.collect()
+    gc.freeze()
+    # uvicorn ends in order at this signal and then raises it once more; for us the work is done by then.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    if settings.socket is None:
+        log.info("serving", host=settings.host, port=settings.port, tls=settings.tls_cert is not None)
+        server.run()
+    else:
+        with _listening(settings.socket, settings.socket_mode) as listener:
+            log.info("serving", socket=str(settings.socket))
+            server.run(sockets=[listener])
+
+
+async def _prepare(settings: Settings) -> None:
+    database = Database(settings.database_url)
+    try:
+        await schema.prepare(database)
+    finally:
+        await database.close()
+
+
+@contextmanager
+def _listening(path: Path, mode: int) -> Iterator[socket.socket]:
+    """Listen on a unix socket that only owner and group may open, whatever the umask says."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        path.unlink(missing_ok=True)
+        listener.bind(str(path))
+        path.chmod(mode)
+        yield listener
+    except OSError as error:
+        raise UnavailableError(
+            f"the socket cannot be made: {error}", where=str(path), cure="make its folder, writable for this user"
+        ) from error
+    finally:
+        listener.close()
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _log_as_lines() -> None:
+    """Write one line an event; the service manager adds the time."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            structlog.processors.LogfmtRenderer(key_order=["level", "event"], bool_as_flag=False),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(),
+    )
+    logging.basicConfig(level=logging.WARNING, format="level=%(levelname)s event=%(name)s message=%(message)s")

@@ -1,0 +1,256 @@
+"""Endpoints of sessions. Members of a project see its sessions; what they may do to them says the policy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Header, Query, Response, WebSocket
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy.ext.asyncio import AsyncSession
+from starlette.requests import HTTPConnection
+
+from api.auth.identity import Identity
+from api.auth.policy import Action
+from api.control.manager import WakeAfterwards
+from api.database import Database
+from api.endpoints.access import Caller, SettingsOf, action, caller_of, guard
+from api.endpoints.transactions import DatabaseOf, Reading, Transaction
+from api.engine.base import Engine
+from api.lists import overview
+from api.lists import sessions as pages
+from api.lists import texts as lists
+from api.lists.sessions import Filters
+from api.lists.texts import TextsOf
+from api.resources.projects import service as projects
+from api.resources.schemas import NamePath, NameQuery, Text
+from api.resources.sessions import relay, resizing, service, submission
+from api.resources.sessions.relay import LogStream
+from api.resources.sessions.schemas import BatchRequest, Extension, SessionChange, SessionRequest
+from api.resources.sessions.submission import Site
+from api.resources.sessions.views import SessionView
+from api.settings import Settings
+from api.tables.sessions import Session, State
+from common.errors import InputError, PenstockError
+
+router = APIRouter(prefix="/sessions", tags=["sessions"])
+
+FIRST_PART_S = 2.0
+PAGE = 200
+MAX_PAGE = 1000
+"""How many sessions an answer has unless it is said, and at most."""
+
+_command = TypeAdapter(list[Text])
+
+
+async def site_of(connection: HTTPConnection) -> Site:
+    """Return what submissions are checked against."""
+    return Site(connection.app.state.settings, connection.app.state.fleet)
+
+
+SiteOf = Annotated[Site, Depends(site_of)]
+
+
+@router.post("", status_code=201)
+@action(Action.SESSION_SUBMIT)
+async def submit_session(
+    request: SessionRequest, caller: Caller, db: Transaction, site: SiteOf, _wake: WakeAfterwards
+) -> SessionView:
+    """Put a session into the queue."""
+    return await _view(db, await submission.submit(db, request, caller, site), site.settings)
+
+
+@router.post("/batch", status_code=201)
+@action(Action.SESSION_SUBMIT)
+async def submit_sessions(
+    request: BatchRequest, caller: Caller, db: Transaction, site: SiteOf, _wake: WakeAfterwards
+) -> list[SessionView]:
+    """Put several equal sessions into the queue, all or none: `count` 3 makes NAME-1, NAME-2 and NAME-3."""
+    ids = await submission.submit_batch(db, request, caller, site)
+    return await overview.views(db, ids, site.settings.apps_url)
+
+
+@router.get("", response_model=list[SessionView], responses=lists.RESPONSES)
+@action(Action.SESSION_READ)
+async def list_sessions(
+    *,
+    caller: Caller,
+    db: Reading,
+    settings: SettingsOf,
+    kept: TextsOf,
+    project: NameQuery | None = None,
+    user: NameQuery | None = None,
+    node: Annotated[str | None, Query(min_length=1, max_length=63, pattern=r"^[a-z0-9.-]+$")] = None,
+    state: Annotated[list[State] | None, Query(max_length=len(State))] = None,
+    all_: Annotated[bool, Query(alias="all")] = False,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = PAGE,
+    after: Annotated[str | None, Query(max_length=64, pattern=r"^[0-9]{1,16}\.[0-9a-f]{32}$")] = None,
+    if_none_match: Annotated[str | None, Header(max_length=256)] = None,
+) -> Response:
+    """List sessions, oldest first: of a project, or of all projects that the caller may see.
+
+    Of a `user`, on a `node`, in any `state` that is named; `all` shows terminated ones too. Where there are more than
+    `limit`, `X-Next` is what to send as `after` to get those that follow. An answer that is as it was is a 304 for who
+    sends its `ETag` as `If-None-Match`.
+    """
+    filters = Filters(project=project, user=user, node=node, states=state or (), ended=all_)
+    apps_url = settings.apps_url
+    look = await pages.look(db, caller, filters, limit=limit, after=after, apps_url=apps_url)
+    if project is not None and not look.entries:
+        # Who may see sessions of a project may see the project: only where there are none it is asked for.
+        await projects.get(db, project, caller)
+    return await lists.answer(look, kept, lambda ids: overview.texts(db, ids, apps_url), if_none_match)
+
+
+@router.get("/{name}")
+@action(Action.SESSION_READ)
+async def get_session(
+    name: NamePath, project: NameQuery, caller: Caller, db: Reading, settings: SettingsOf
+) -> SessionView:
+    """Show the live session of a name, else the newest that has ended."""
+    return await _view(db, (await service.get(db, project, name, caller)).id, settings)
+
+
+@router.patch("/{name}")
+@action(Action.SESSION_CHANGE)
+async def change_session(
+    *,
+    name: NamePath,
+    project: NameQuery,
+    request: SessionChange,
+    caller: Caller,
+    db: Transaction,
+    settings: SettingsOf,
+    _wake: WakeAfterwards,
+) -> SessionView:
+    """Change the priority of a session that waits, or the share of a part of a GPU that a running one has.
+
+    A priority above what is usual for its kind only the project's managers give. A share changes on the GPUs that the
+    session has: `resize_milli` is there until its agents have taken it, and `reason` says why one was not taken.
+    """
+    if request.gpu_milli is not None:
+        session_id = await resizing.ask(db, project, name, request.gpu_milli, caller, settings=settings)
+    else:
+        session_id = await service.give_priority(db, project, name, request.priority or 0, caller)
+    return await _view(db, session_id, settings)
+
+
+@router.post("/{name}/extend")
+@action(Action.SESSION_EXTEND)
+async def extend_session(
+    *, name: NamePath, project: NameQuery, request: Extension, caller: Caller, db: Transaction, settings: SettingsOf
+) -> SessionView:
+    """Put off the end of a session that has a time limit; owners as far as the project lets them."""
+    return await _view(db, await service.extend(db, project, name, request.seconds, caller), settings)
+
+
+@router.delete("/{name}", status_code=202)
+@action(Action.SESSION_END)
+async def delete_session(
+    *, name: NamePath, project: NameQuery, caller: Caller, db: Transaction, settings: SettingsOf, _wake: WakeAfterwards
+) -> SessionView:
+    """End a session, or take an ended one off the lists."""
+    return await _view(db, await service.delete(db, project, name, caller), settings)
+
+
+@router.get("/{name}/logs", response_class=LogStream, responses={200: {"content": {"text/plain": {}}}})
+@action(Action.SESSION_READ)
+async def session_log(
+    *,
+    connection: HTTPConnection,
+    name: NamePath,
+    project: NameQuery,
+    caller: Caller,
+    database: DatabaseOf,
+    follow: bool = False,
+    tail: Annotated[int | None, Query(ge=0, le=1_000_000)] = None,
+) -> LogStream:
+    """Stream a session's log; it can be read after the session has ended. One that breaks off has no proper end."""
+    async with database.reading() as db:
+        session = await service.get(db, project, name, caller)
+    stream = relay.log(database, _engine(connection), session.id, follow=follow, tail=tail)
+    # The first part is awaited before the answer begins, so that an agent that is away becomes a proper error. Where
+    # nothing comes the answer begins all the same: only then is it noticed that the client has gone away.
+    first = asyncio.ensure_future(_first(stream))
+    await asyncio.wait([first], timeout=FIRST_PART_S)
+    if first.done():
+        first.result()
+    return LogStream(
+        _from(first, stream),
+        media_type="text/plain; charset=utf-8",
+        headers={"X-Accel-Buffering": "no", "Cache-Control": "no-store"},
+    )
+
+
+@router.websocket("/{name}/exec")
+@action(Action.SESSION_ENTER)
+async def session_exec(
+    *,
+    websocket: WebSocket,
+    name: NamePath,
+    project: NameQuery,
+    command: Annotated[str, Query(max_length=65_536)],
+    caller: Caller,
+    database: DatabaseOf,
+    rows: Annotated[int, Query(ge=0, le=10_000)] = 24,
+    cols: Annotated[int, Query(ge=0, le=10_000)] = 80,
+    tty: bool = True,
+) -> None:
+    """Run a command in a session with a terminal on it; the frames are those of the agent's protocol."""
+    await websocket.accept()
+    try:
+        words = _words(command)
+        session = await _enter(database, project, name, caller)
+        target = relay.running_on(session)
+
+        async def may_stay() -> None:
+            await guard(websocket)
+            await _enter(database, project, name, await caller_of(websocket))
+
+        terminal = _engine(websocket).terminal(target, session.container_id(0), words, tty=tty, rows=rows, cols=cols)
+        async with terminal as joined:
+            await relay.join(websocket, joined, may_stay)
+    except PenstockError as error:
+        await relay.say_error(websocket, str(error))
+    with suppress(RuntimeError):
+        await websocket.close()
+
+
+def _engine(connection: HTTPConnection) -> Engine:
+    engine: Engine = connection.app.state.engine
+    return engine
+
+
+def _words(command: str) -> list[str]:
+    try:
+        words = _command.validate_python(json.loads(command))
+    except (ValueError, ValidationError, RecursionError):
+        words = []
+    if not words:
+        raise InputError(
+            "the command is not a JSON list of words", where="command", cure='write it like ["bash", "-l"]'
+        )
+    return words
+
+
+async def _first(stream: AsyncIterator[bytes]) -> bytes:
+    return await anext(stream, b"")
+
+
+async def _from(first: asyncio.Future[bytes], stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield await first
+    async for chunk in stream:
+        yield chunk
+
+
+async def _enter(database: Database, project: str, name: str, caller: Identity) -> Session:
+    async with database.reading() as db:
+        return await service.get_for(db, project, name, caller, Action.SESSION_ENTER)
+
+
+async def _view(db: AsyncSession, session_id: UUID, settings: Settings) -> SessionView:
+    return (await overview.views(db, [session_id], settings.apps_url))[0]

@@ -1,0 +1,58 @@
+"""What the API says of itself: whether it is well, and the settings that clients need."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from fastapi import APIRouter
+from sqlalchemy import text
+
+from api.auth.policy import Action
+from api.endpoints.access import SettingsOf, action, public
+from api.endpoints.transactions import Reading
+from api.resources.schemas import View
+from common.gpu.share import MAX_GPUS, MILLI
+
+VERSION = version("penstock")
+health = APIRouter(tags=["system"])
+router = APIRouter(tags=["system"])
+
+
+class HealthView(View):
+    """The API answers and so does its database."""
+
+    status: str = "healthy"
+    version: str = VERSION
+
+
+class SettingsView(View):
+    """How GPUs are divided here, in milli-GPU."""
+
+    version: str = VERSION
+    fgpu_per_gpu: int
+    steps_per_fgpu: int
+    fgpu_milli: int
+    step_milli: int
+    largest_milli: int
+
+
+@health.get("/health")
+@public
+async def show_health(db: Reading) -> HealthView:
+    """Answer 200 while API and database work, else 503."""
+    await db.execute(text("SELECT 1"))
+    return HealthView()
+
+
+@router.get("/settings")
+@action(Action.SETTINGS_READ)
+async def show_settings(settings: SettingsOf) -> SettingsView:
+    """Show the administrator's split of a GPU, and the largest share that a container may ask for."""
+    split = settings.split
+    return SettingsView(
+        fgpu_per_gpu=split.fgpu_per_gpu,
+        steps_per_fgpu=split.steps_per_fgpu,
+        fgpu_milli=split.fgpu_milli,
+        step_milli=split.step_milli,
+        largest_milli=MAX_GPUS * MILLI,
+    )

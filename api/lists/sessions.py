@@ -1,0 +1,131 @@
+"""Which sessions a page of a list has, and a mark of each: a text that is another one whenever it is shown another way.
+
+Every console asks for this all the time. The statements are of tables and not of classes, and each is made once:
+building one takes longer than the database does. SQLite has no marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Integer, Row, Select, and_, bindparam, null, or_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.auth.identity import Identity, Reach
+from api.auth.policy import Action
+from api.lists.texts import Entry, Look, said, server, written, written_by
+from api.tables.nodes import Gpu, Node
+from api.tables.projects import Project
+from api.tables.sessions import LISTED, Container, Grant, Service, Session, State
+from common.errors import InputError
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_sessions, _projects, _containers = Session.__table__.c, Project.__table__.c, Container.__table__.c
+_grants, _services, _nodes, _gpus = (model.__table__.c for model in (Grant, Service, Node, Gpu))
+
+_later = and_(_sessions.created_at == bindparam("created_at"), _sessions.id > bindparam("id"))
+_on_node = select(_containers.session_id).join(Node.__table__, _nodes.id == _containers.node_id)
+_CONDITIONS: dict[str, ColumnElement[bool]] = {
+    "project": _projects.name == bindparam("project"),
+    "user": _sessions.user_name == bindparam("user"),
+    "node": _sessions.id.in_(_on_node.where(_nodes.name == bindparam("node"))),
+    "states": _sessions.state.in_(bindparam("states", expanding=True)),
+    "id": or_(_sessions.created_at > bindparam("created_at"), _later),
+}
+_WITHIN: dict[str, ColumnElement[bool]] = {
+    "domain": _projects.domain == bindparam("domain"),
+    "projects": _sessions.project_id.in_(bindparam("projects", expanding=True)),
+}
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which sessions to list; None and an empty set ask for nothing. `ended` says whether those taken off count too."""
+
+    project: str | None = None
+    user: str | None = None
+    node: str | None = None
+    states: Collection[State] = ()
+    ended: bool = False
+
+
+async def look(
+    db: AsyncSession, caller: Identity, filters: Filters, *, limit: int, after: str | None, apps_url: str
+) -> Look:
+    """Return which sessions a page has that a caller may see, oldest first; raises InputError for what is no cursor."""
+    asked = _within(caller.reach(Action.SESSION_READ)) | _filtered(filters) | _position(after)
+    listed = not (filters.states or filters.ended)
+    statement = _statement(frozenset(asked), listed=listed, marked=db.get_bind().dialect.name == "postgresql")
+    rows = (await db.execute(statement, asked | {"limit": limit + 1})).all()
+    following = _cursor(rows[limit - 1]) if len(rows) > limit else None
+    entries = [Entry(id_, mark) for id_, _, mark in rows[:limit]]
+    return Look(entries, following, (filters, limit, apps_url))
+
+
+@cache
+def _statement(asked: frozenset[str], *, listed: bool, marked: bool) -> Select[Any]:
+    """Return the statement for what is asked: the names of its parameters, but for the limit.
+
+    `listed` leaves out those that were taken off the lists.
+    """
+    joined = Session.__table__.join(Project.__table__, _projects.id == _sessions.project_id)
+    columns: tuple[Any, ...] = (_sessions.id, _sessions.created_at, null().label("mark"))
+    query = select(*columns).select_from(joined)
+    query = query.where(*(condition for name, condition in _CONDITIONS.items() if name in asked))
+    query = query.where(LISTED) if listed else query
+    if within := [condition for name, condition in _WITHIN.items() if name in asked]:
+        query = query.where(or_(*within))
+    query = query.order_by(_sessions.created_at, _sessions.id).limit(bindparam("limit", type_=Integer))
+    return _with_marks(query) if marked else query
+
+
+def _with_marks(query: Select[Any]) -> Select[Any]:
+    page = query.with_only_columns(_sessions.id, _sessions.created_at, written_by(Session).label("written")).cte("page")
+    held = and_(_grants.session_id == _containers.session_id, _grants.rank == _containers.rank)
+    places = select(said(*written(Container), *written(Grant), *written(Gpu))).select_from(
+        Container.__table__.outerjoin(Grant.__table__, held).outerjoin(
+            Gpu.__table__, and_(_gpus.node_id == _containers.node_id, _gpus.uuid == _grants.uuid)
+        )
+    )
+    services = select(said(*written(Service))).select_from(Service.__table__)
+    mark = said(
+        server(),
+        page.c.written,
+        places.where(_containers.session_id == page.c.id).scalar_subquery(),
+        services.where(_services.session_id == page.c.id).scalar_subquery(),
+    )
+    return select(page.c.id, page.c.created_at, mark.label("mark")).order_by(page.c.created_at, page.c.id)
+
+
+def _within(reach: Reach) -> dict[str, Any]:
+    if reach.everything:
+        return {}
+    return {"projects": list(reach.projects)} | ({"domain": reach.domain} if reach.domain else {})
+
+
+def _filtered(filters: Filters) -> dict[str, Any]:
+    states = list(filters.states) or None
+    asked = {"project": filters.project, "user": filters.user, "node": filters.node, "states": states}
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def _cursor(row: Row[Any]) -> str:
+    return f"{(row.created_at - EPOCH) // timedelta(microseconds=1)}.{row.id.hex}"
+
+
+def _position(cursor: str | None) -> dict[str, Any]:
+    if cursor is None:
+        return {}
+    micros, _, id_ = cursor.partition(".")
+    try:
+        return {"created_at": EPOCH + timedelta(microseconds=int(micros)), "id": UUID(hex=id_)}
+    except (ValueError, OverflowError):
+        raise InputError(
+            f"{cursor} is no cursor of a list", where="after", cure="take it from X-Next of the page before"
+        ) from None

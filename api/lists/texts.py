@@ -1,0 +1,158 @@
+"""Long lists that are asked for often: only what has changed is read and written as JSON again.
+
+A statement first says which things a page has, and gives each a mark that is another text whenever the thing is another
+one. The JSON text of a thing is kept with its mark; a page whose marks are those of the last time is not even put
+together. Because the marks are read first, a text may be newer than its mark, never older: then the next mark is
+another one, and the thing is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.metadata import version
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import Depends, Response
+from sqlalchemy import BigInteger, Text, cast, func, literal_column
+from starlette.requests import HTTPConnection
+
+from api.tables.base import Base
+
+MAX_BYTES = 64 << 20
+"""How many bytes of texts a process keeps."""
+
+VERSION = version("penstock")
+STRING = {"type": "string"}
+HEADERS: dict[str, Any] = {
+    "X-Next": {"description": "Send it as `after` to get what follows; absent on the last page", "schema": STRING},
+    "ETag": {"description": "Changes with the answer", "schema": STRING},
+}
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"headers": HEADERS},
+    304: {"description": "As it was: the ETag is that of If-None-Match", "headers": HEADERS},
+}
+
+Render = Callable[[Collection[UUID]], Awaitable[Mapping[UUID, bytes]]]
+"""Returns the JSON texts of things, but for their ends; what is gone is left out."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A thing of a page. Without a `mark` nothing says whether it has changed; `end` is put behind its text."""
+
+    id: UUID
+    mark: str | None
+    end: bytes = b""
+
+
+@dataclass(frozen=True)
+class Look:
+    """Which things a page has, in order; `following` is the cursor after which the next one begins, None on the last.
+
+    `asked` is all that the texts of its things depend on beside the database, and what makes it another page.
+    """
+
+    entries: Sequence[Entry]
+    following: str | None
+    asked: tuple[object, ...] = ()
+
+    @property
+    def tag(self) -> str | None:
+        """An ETag that is another one whenever the page is; None where the database gives no marks."""
+        if any(entry.mark is None for entry in self.entries):
+            return None
+        said = [(entry.id.hex, entry.mark, entry.end) for entry in self.entries]
+        return _tag(repr((VERSION, self.asked, self.following, said)).encode())
+
+
+class Texts:
+    """The JSON texts of this process, those that were kept first are forgotten first."""
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        """Start without any."""
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._kept: dict[UUID, tuple[str, bytes]] = {}
+
+    async def of(self, entries: Sequence[Entry], render: Render) -> list[bytes]:
+        """Return the texts of things in order, without those that are gone; `render` makes those that are not known."""
+        found: dict[UUID, bytes] = {}
+        for entry in entries:
+            mark, text = self._kept.get(entry.id, (None, b""))
+            if entry.mark is not None and entry.mark == mark:
+                found[entry.id] = text
+        if len(found) < len(entries):
+            made = await render([entry.id for entry in entries if entry.id not in found])
+            marks = {entry.id: entry.mark for entry in entries}
+            for id_, text in made.items():
+                self._keep(id_, marks[id_], text)
+            found |= made
+        return [found[entry.id] + entry.end for entry in entries if entry.id in found]
+
+    def _keep(self, id_: UUID, mark: str | None, text: bytes) -> None:
+        if mark is None:
+            return
+        _, before = self._kept.pop(id_, ("", b""))
+        self._kept[id_] = mark, text
+        self._bytes += len(text) - len(before)
+        while self._bytes > self._max_bytes:
+            _, oldest = self._kept.pop(next(iter(self._kept)))
+            self._bytes -= len(oldest)
+
+
+async def answer(look: Look, texts: Texts, render: Render, if_none_match: str | None) -> Response:
+    """Return the page as JSON, or that it is as it was for who has it already."""
+    # what stands between may have packed the answer, and then says of the tag that it is a weak one
+    held = {part.strip().removeprefix("W/") for part in (if_none_match or "").split(",")}
+    tag, body = look.tag, b""
+    if tag not in held:
+        body = b"[%b]" % b",".join(await texts.of(look.entries, render))
+        tag = tag or _tag(body)
+    headers = {"ETag": tag, "Cache-Control": "no-cache"} | ({"X-Next": look.following} if look.following else {})
+    if tag in held:
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type="application/json", headers=headers)
+
+
+def written(table: type[Base]) -> tuple[Any, Any]:
+    """Return how many rows of a table there are in a group, and a sum that no change of them leaves as it is.
+
+    PostgreSQL keeps with each row the number of the transaction that wrote it last. A transaction that began early may
+    write last, so numbers go down too: what is added up are their hashes, for one may fall by what another rises.
+    """
+    number = written_by(table)
+    return (func.count(number), func.sum(func.hashint8extended(number, 0)))
+
+
+def written_by(table: type[Base]) -> Any:
+    """Return the number of the transaction that wrote a row last."""
+    return cast(cast(literal_column(f"{table.__tablename__}.xmin"), Text), BigInteger)
+
+
+def said(*parts: Any) -> Any:
+    """Return the expression of a text that says several things."""
+    return func.concat(*(word for part in parts for word in (part, " ")))
+
+
+def server() -> Any:
+    """Return what is another text where the same numbers of transactions may come again.
+
+    So it is after the database came back from a copy, or another server took over that lacked the last transactions.
+    """
+    return func.pg_postmaster_start_time()
+
+
+async def texts_of(connection: HTTPConnection) -> Texts:
+    """Return the texts that the application keeps."""
+    texts: Texts = connection.app.state.texts
+    return texts
+
+
+TextsOf = Annotated[Texts, Depends(texts_of)]
+
+
+def _tag(said: bytes) -> str:
+    return f'"{sha256(said).hexdigest()[:32]}"'

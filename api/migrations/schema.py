@@ -1,0 +1,119 @@
+"""The schema of the database and its migrations."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+# Every table has to be known before Base.metadata is complete.
+import api.tables.api_keys
+import api.tables.denials
+import api.tables.domains
+import api.tables.groups
+import api.tables.images
+import api.tables.logins
+import api.tables.nodes
+import api.tables.presets
+import api.tables.projects
+import api.tables.sandboxes
+import api.tables.sessions
+import api.tables.usage
+import api.tables.use
+import api.tables.user_policies
+import api.tables.users  # noqa: F401
+from api.database import Database
+from api.tables.base import Base
+from common.errors import UnavailableError
+
+metadata = Base.metadata
+MIGRATIONS = Path(__file__).parent
+
+
+async def migrate(database: Database) -> bool:
+    """Bring the schema to the newest step; returns whether anything changed."""
+    async with _reaching(database), _changing(database) as connection:
+        return await connection.run_sync(_upgrade)
+
+
+async def is_current(database: Database) -> bool:
+    """Return whether the schema is that of this version."""
+    async with _reaching(database), database.engine.connect() as connection:
+        return await connection.run_sync(_is_current)
+
+
+async def prepare(database: Database) -> None:
+    """Make sure that the schema is that of this version: an embedded database is migrated, a site's is not touched.
+
+    Raises UnavailableError where the site's is behind, or where the database cannot be reached.
+    """
+    if database.embedded:
+        await migrate(database)
+    elif not await is_current(database):
+        raise UnavailableError(
+            "the database schema is not that of this version",
+            where="PENSTOCK_API_DATABASE_URL",
+            cure="run `python -m api migrate`",
+        )
+
+
+@asynccontextmanager
+async def _changing(database: Database) -> AsyncIterator[AsyncConnection]:
+    """Give a connection on which tables may be made anew: in a file, what refers to one would be deleted with it."""
+    async with database.engine.connect() as connection:
+        await _foreign_keys(database, connection, "OFF")
+        async with connection.begin():
+            yield connection
+        await _foreign_keys(database, connection, "ON")
+
+
+async def _foreign_keys(database: Database, connection: AsyncConnection, switch: str) -> None:
+    if database.embedded:
+        # a file takes this only outside of a transaction, which SQLAlchemy would begin
+        driver = (await connection.get_raw_connection()).driver_connection
+        assert driver is not None  # noqa: S101 -- it is connected
+        await driver.execute(f"PRAGMA foreign_keys={switch}")
+
+
+@asynccontextmanager
+async def _reaching(database: Database) -> AsyncIterator[None]:
+    try:
+        if database.embedded:
+            # aiosqlite's thread outlives a file that cannot be opened, and would speak to an event loop that has ended.
+            sqlite3.connect(database.engine.url.database or ":memory:").close()
+        yield
+    except (OperationalError, sqlite3.OperationalError, OSError) as error:
+        raise UnavailableError(
+            f"the database cannot be reached: {getattr(error, 'orig', error)}",
+            where="PENSTOCK_API_DATABASE_URL",
+            cure="start the database, or correct the URL",
+        ) from error
+
+
+def _upgrade(connection: Connection) -> bool:
+    if _is_current(connection):
+        return False
+    config = _config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+    return True
+
+
+def _is_current(connection: Connection) -> bool:
+    heads = set(MigrationContext.configure(connection).get_current_heads())
+    return heads == set(ScriptDirectory.from_config(_config()).get_heads())
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    return config

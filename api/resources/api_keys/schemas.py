@@ -1,0 +1,34 @@
+"""Bodies of the API key endpoints."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from pydantic import Field
+
+from api.resources.schemas import Request, Text, View
+
+
+class ApiKeyRequest(Request):
+    """A key to make; its name says where it is used, such as on which machine. It holds for `days`, or for ever."""
+
+    name: Text = Field(min_length=1, max_length=64)
+    days: int | None = Field(default=None, ge=1, le=3650)
+
+
+class ApiKeyView(View):
+    """A key as it is shown later: `prefix` are its first characters, `used_at` is right to the minute."""
+
+    id: UUID
+    name: str
+    prefix: str
+    created_at: datetime
+    expires_at: datetime | None
+    used_at: datetime | None
+
+
+class NewApiKeyView(ApiKeyView):
+    """A key as it is shown once, when it is made."""
+
+    key: str

@@ -1,0 +1,52 @@
+"""Rules of API keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.auth import passwords
+from api.clock import now
+from api.resources.api_keys import repository
+from api.resources.api_keys.schemas import ApiKeyRequest
+from api.tables.api_keys import ApiKey
+from common.errors import NotFoundError
+
+PREFIX_LENGTH = 10
+
+
+async def of_user(db: AsyncSession, user_id: UUID) -> Sequence[ApiKey]:
+    """Return the keys of a user, oldest first."""
+    return await repository.of_user(db, user_id)
+
+
+async def create(db: AsyncSession, user_id: UUID, request: ApiKeyRequest) -> tuple[ApiKey, str]:
+    """Make a key and return it with its secret, which is not kept."""
+    secret = passwords.new_secret("psk_")
+    key = ApiKey(
+        user_id=user_id,
+        name=request.name,
+        prefix=secret[:PREFIX_LENGTH],
+        fingerprint=passwords.fingerprint(secret),
+        expires_at=now() + timedelta(days=request.days) if request.days else None,
+    )
+    repository.add(db, key)
+    await db.flush()
+    return key, secret
+
+
+async def revoke(db: AsyncSession, user_id: UUID, key_id: UUID) -> None:
+    """Delete one of a user's keys; raises NotFoundError."""
+    for key in await repository.of_user(db, user_id):
+        if key.id == key_id:
+            await repository.delete(db, key)
+            return
+    raise NotFoundError("there is no such key", where="id", cure="list the keys")
+
+
+async def revoke_all(db: AsyncSession, user_id: UUID) -> None:
+    """Delete all keys of a user."""
+    await repository.delete_of_user(db, user_id)

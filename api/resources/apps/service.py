@@ -1,0 +1,166 @@
+"""Where an app is, and what of a request it gets to see."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from time import monotonic
+from urllib.parse import quote, unquote
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.auth.identity import Identity
+from api.auth.policy import Action
+from api.resources.apps import repository
+from api.tables.sessions import Service, Session, State
+from common.errors import ForbiddenError, NotFoundError, UnavailableError
+
+KEEP_S = 1.0
+"""How long what was found at a path is believed, in seconds: a page of an app asks for many things at once."""
+MAX_KEPT = 2000
+MAX_DEPTH = 8
+"""Most parts of a prefix of an app's own."""
+OUR_COOKIES = "penstock_"
+
+_PLAIN = re.compile(r"[A-Za-z0-9._~/-]{1,255}")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A project, as far as rights go."""
+
+    id: UUID
+    domain: str | None
+
+
+@dataclass(frozen=True)
+class App:
+    """A service of a session. `prefix` is the part of the path that leads to it, `stripped` before the app sees it.
+
+    `node` and `upstream` (address and port of its agent) are empty while it does not run.
+    """
+
+    owner_id: UUID | None
+    project: Place
+    prefix: str
+    stripped: bool
+    node: str = ""
+    upstream: str = ""
+
+
+class Directory:
+    """Finds apps by path and remembers for a moment what was found."""
+
+    def __init__(self) -> None:
+        """Start with nothing known."""
+        self._kept: dict[tuple[str, ...], tuple[float, App | None]] = {}
+
+    async def find(self, db: AsyncSession, uri: str) -> App:
+        """Return the app that a request is for; raises NotFoundError."""
+        prefixes = _prefixes(uri)
+        moment = monotonic()
+        kept = self._kept.get(prefixes)
+        if kept is None or moment - kept[0] > KEEP_S:
+            if len(self._kept) >= MAX_KEPT:
+                self._kept.clear()
+            kept = self._kept[prefixes] = moment, await _look_up(db, prefixes)
+        if kept[1] is None:
+            raise _unknown()
+        return kept[1]
+
+
+def check(app: App, caller: Identity) -> None:
+    """Let only those pass who may open the app; raises NotFoundError, for nobody else shall learn that there is one."""
+    if not caller.may(Action.APP_OPEN, project=app.project, owner_id=app.owner_id):
+        raise _unknown()
+    if not app.upstream:
+        raise UnavailableError("the app does not run yet", cure="try again in a moment")
+
+
+def check_origin(origin: str | None, host: str) -> None:
+    """Let no page of another origin act in an app with its user's login; raises ForbiddenError.
+
+    Browsers name the origin with everything but plain navigation, for which any page may have a link.
+    """
+    if origin is not None and origin != f"https://{host}":
+        raise ForbiddenError(f"a page of {origin} may not use this app", cure="open the app itself")
+
+
+def inner_uri(app: App, uri: str) -> str:
+    """Return what of a request's path and query the app sees."""
+    if not app.stripped:
+        return uri
+    path, mark, query = uri.partition("?")
+    depth = app.prefix.count("/")
+    return "/" + "/".join(path.split("/")[depth + 1 :]) + mark + query
+
+
+def lacks_slash(app: App, uri: str) -> bool:
+    """Return whether the path is the bare prefix, from which an app's relative links would lead astray."""
+    return app.stripped and uri.partition("?")[0].count("/") == app.prefix.count("/")
+
+
+def app_cookies(header: str) -> str:
+    """Return a Cookie header without our own cookies."""
+    parts = (part.strip() for part in header.split(";"))
+    return "; ".join(part for part in parts if part and not _is_ours(part))
+
+
+def login_path(host: str, uri: str) -> str:
+    """Return where in the console a browser signs in to come back to an app."""
+    return f"/login?next={quote(f'https://{host}{uri}', safe='', encoding='latin-1', errors='replace')}"
+
+
+def _is_ours(cookie: str) -> bool:
+    name = cookie.partition("=")[0].strip().lower()
+    return name.removeprefix("__host-").removeprefix("__secure-").startswith(OUR_COOKIES)
+
+
+def _prefixes(uri: str) -> tuple[str, ...]:
+    """Return what a path may begin with, shortest first: `a`, `a/b` and so on."""
+    parts = [unquote(part) for part in uri.partition("?")[0].split("/")[1 : MAX_DEPTH + 1]]
+    prefixes = ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
+    # what no service is named can be looked up no more than written into a header
+    return tuple(prefix for prefix in prefixes if _PLAIN.fullmatch(prefix) and not prefix.endswith("/"))
+
+
+async def _look_up(db: AsyncSession, prefixes: tuple[str, ...]) -> App | None:
+    if not prefixes:
+        return None
+    found = await repository.find(db, prefixes[0], prefixes)
+    # a path of ours is given to one session only; nobody's own prefix takes it away from it
+    found_at = {service.base_path: (service, session) for service, session in found if service.base_path in prefixes}
+    for service, session in found:
+        if service.path == prefixes[0]:
+            return _app(service, session, service.path, stripped=True)
+    for prefix in reversed(prefixes):
+        if prefix in found_at:
+            return _app(*found_at[prefix], prefix, stripped=False)
+    return None
+
+
+def _app(service: Service, session: Session, prefix: str, *, stripped: bool) -> App:
+    node, upstream = _upstream(service, session)
+    return App(
+        owner_id=session.user_id,
+        project=Place(session.project.id, session.project.domain),
+        prefix=f"/{prefix}",
+        stripped=stripped,
+        node=node,
+        upstream=upstream,
+    )
+
+
+def _upstream(service: Service, session: Session) -> tuple[str, str]:
+    """Return node and address of the first container that offers the service; empty where none does."""
+    if session.state is State.RUNNING:
+        for container in session.containers:
+            if port := container.ports.get(str(service.port)):
+                address = container.node.address
+                return container.node.name, f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    return "", ""
+
+
+def _unknown() -> NotFoundError:
+    return NotFoundError("there is no such app", cure="see the session's address with `penstock list`")

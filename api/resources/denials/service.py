@@ -1,0 +1,106 @@
+"""Rules of denials: whose word is taken, how many series are kept and for how long."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.auth.identity import Identity
+from api.auth.policy import Action
+from api.clock import now
+from api.resources.denials import repository
+from api.resources.denials.schemas import DenialsView, DenialView
+from api.resources.use import service as use
+from api.tables.denials import Denied
+from api.tables.sessions import Session
+from common.protocol import Denial, DenialReport
+
+MAX_SERIES = 2000
+"""Series of one session; calls beyond them are counted and not described."""
+SHOWN = 500
+"""Series of one answer."""
+
+
+async def record(db: AsyncSession, report: DenialReport, keep_s: float) -> None:
+    """Write what sandboxes of a node denied; what was told before counts once.
+
+    What is told of containers that no session has on that node is left out, and so is what is of a time that is not
+    kept, or of none.
+    """
+    places = await use.places_of(db, report.name, [denial.session_id for denial in report.denials])
+    moment = now()
+    kept = moment - timedelta(seconds=keep_s), moment + use.EARLY
+    taken = [
+        (*place, denial)
+        for denial in report.denials
+        if (place := places.get(denial.container_id)) and kept[0] <= _aware(denial.first_at) <= _aware(denial.last_at)
+        if _aware(denial.last_at) < kept[1]
+    ]
+    if not taken:
+        return
+    sessions = {session_id for session_id, _, _ in taken}
+    since = min(_aware(denial.first_at) for _, _, denial in taken)
+    known = {_key_of(row): row for row in await repository.of_sessions(db, sessions, since)}
+    sizes = await repository.sizes(db, sessions)
+    more: Counter[UUID] = Counter()
+    for session_id, rank, denial in taken:
+        row = known.get(_key(session_id, rank, denial))
+        if row is None and sizes.get(session_id, 0) < MAX_SERIES:
+            row = known[_key(session_id, rank, denial)] = _row(session_id, rank, denial)
+            repository.add(db, row)
+            sizes[session_id] = sizes.get(session_id, 0) + 1
+        if row is not None and denial.count > row.count:
+            more[session_id] += denial.count - row.count
+            row.count, row.last_at, row.pid = denial.count, _aware(denial.last_at), denial.pid
+    # in one order, so that two agents that tell of one session do not wait for each other
+    for session_id in sorted(more):
+        await repository.count(db, session_id, more[session_id])
+
+
+async def show(db: AsyncSession, session: Session, caller: Identity) -> DenialsView:
+    """Return what the sandbox of a session denied; raises ForbiddenError for who may see no more than their number."""
+    caller.check(Action.DENIAL_READ, project=session.project)
+    series = [DenialView.model_validate(row) for row in await repository.newest(db, session.id, SHOWN)]
+    return DenialsView(session_id=session.id, sandbox=session.sandbox, denied=session.denied, series=series)
+
+
+async def forget(db: AsyncSession, at: datetime, keep_s: float) -> None:
+    """Delete the series that are older than they are kept."""
+    await repository.forget(db, at - timedelta(seconds=keep_s))
+
+
+async def any_old(db: AsyncSession, at: datetime, keep_s: float) -> bool:
+    """Return whether `forget` would delete any."""
+    return await repository.any_before(db, at - timedelta(seconds=keep_s))
+
+
+_Key = tuple[UUID, int, str, str, str, datetime]
+
+
+def _key(session_id: UUID, rank: int, denial: Denial) -> _Key:
+    return session_id, rank, denial.call, denial.process, denial.effect, _aware(denial.first_at)
+
+
+def _key_of(row: Denied) -> _Key:
+    return row.session_id, row.rank, row.call, row.process, row.effect, row.first_at
+
+
+def _row(session_id: UUID, rank: int, denial: Denial) -> Denied:
+    return Denied(
+        session_id=session_id,
+        rank=rank,
+        call=denial.call,
+        process=denial.process,
+        effect=denial.effect,
+        first_at=_aware(denial.first_at),
+        last_at=_aware(denial.last_at),
+        pid=denial.pid,
+        count=0,
+    )
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

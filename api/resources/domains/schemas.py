@@ -1,0 +1,37 @@
+"""Bodies of the domain endpoints."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from api.resources.projects.schemas import Quota
+from api.resources.schemas import Name, Request, Text, View
+
+Description = Annotated[Text, Field(max_length=2000)]
+
+
+class DomainRequest(Request):
+    """A domain to create. `quota_milli` limits the quotas of its projects together, in milli-GPU; null: no limit."""
+
+    name: Name
+    description: Description = ""
+    quota_milli: Quota | None = None
+
+
+class DomainChange(Request):
+    """What to change of a domain; what is left out stays. A `quota_milli` of null takes the limit away."""
+
+    description: Description = ""
+    quota_milli: Quota | None = None
+
+
+class DomainView(View):
+    """A domain; users, projects and resource groups name it. `quota_milli` limits the quotas of its projects."""
+
+    name: str
+    description: str
+    quota_milli: int | None
+    created_at: datetime

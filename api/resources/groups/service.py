@@ -1,0 +1,190 @@
+"""Rules of resource groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.auth.identity import Identity
+from api.auth.policy import Action
+from api.resources.groups import repository
+from api.resources.groups.permissions import Groups, Permissions, affinity
+from api.resources.groups.schemas import GroupChange, GroupRequest
+from api.resources.projects import service as projects
+from api.resources.users import service as users
+from api.tables.groups import ResourceGroup
+from api.tables.nodes import Node
+from api.tables.projects import Project
+from api.tables.sessions import Kind
+from api.tables.users import User
+from common.errors import ConflictError, InputError, NotFoundError, Problem
+
+PEOPLE = {"description", "purpose", "open", "users", "projects"}
+"""What the administrators of a group's domain may change of it; the rest is about the site's hardware."""
+
+
+async def permissions(db: AsyncSession) -> Permissions:
+    """Return who may use which group, for many questions at once."""
+    groups = await repository.permissions(db)
+    closed_off = any(group.domain for group in groups)
+    return Permissions(groups, await repository.domains_of_users(db) if closed_off else {})
+
+
+async def allowed(db: AsyncSession, user_id: UUID, project: Project, kind: Kind, wanted: str | None = None) -> Groups:
+    """Return where a session of a user may run; raises InputError where that is nowhere.
+
+    A group that was asked for stays until the transaction ends.
+    """
+    if wanted and not await repository.hold(db, wanted):
+        raise _not_usable(wanted)
+    groups, only = (await permissions(db)).allowed(user_id, project, kind, wanted)
+    if groups == () and only:
+        kept_to = affinity(project, kind)
+        if kept_to is None:
+            raise _not_usable(str(wanted))
+        raise InputError(
+            f"{kind} sessions of {project.name} run in the resource group {kept_to} only",
+            where="group",
+            cure="leave the group out",
+        )
+    return groups, only
+
+
+async def leave_other_domains(db: AsyncSession, user: User) -> None:
+    """Take a user who has been moved off the lists of the groups of other domains."""
+    await repository.leave_other_domains(db, user)
+
+
+async def by_node(db: AsyncSession) -> dict[str, tuple[str, ...]]:
+    """Return the groups of every node that is in any."""
+    named, selectors = await repository.named_nodes(db), await repository.selectors(db)
+    groups = {}
+    for node in await repository.traits(db):
+        found = named.get(node.name, set()) | {group for group, asked in selectors if asked.match(node)}
+        if found:
+            groups[node.name] = tuple(sorted(found))
+    return groups
+
+
+async def names_of_domain(db: AsyncSession, domain: str) -> set[str]:
+    """Return the names of a domain's groups."""
+    return await repository.names_of_domain(db, domain)
+
+
+async def mark(db: AsyncSession) -> int:
+    """Return what is another number whenever nodes, users or projects come to a group or leave it."""
+    named = frozenset((node, frozenset(found)) for node, found in (await repository.named_nodes(db)).items())
+    return hash((frozenset(await repository.permissions(db)), frozenset(await repository.selectors(db)), named))
+
+
+async def present(db: AsyncSession) -> Mapping[str, list[str]]:
+    """Return the nodes of every group that has any."""
+    nodes: dict[str, list[str]] = {}
+    for node, groups in (await by_node(db)).items():
+        for group in groups:
+            nodes.setdefault(group, []).append(node)
+    return nodes
+
+
+async def visible(db: AsyncSession, caller: Identity) -> Sequence[ResourceGroup]:
+    """Return the groups that the caller may use or looks after, by name."""
+    usable = await _usable(db, caller)
+    return [group for group in await repository.every(db) if group.name in usable or _looks_after(caller, group)]
+
+
+async def get(db: AsyncSession, name: str, caller: Identity, *, lock: bool = False) -> ResourceGroup:
+    """Return one group; raises NotFoundError also where it exists but is not for the caller."""
+    group = await repository.by_name(db, name, lock=lock)
+    if group is None or not (_looks_after(caller, group) or name in await _usable(db, caller)):
+        raise NotFoundError(
+            f"there is no resource group {name} that you may see", where="name", cure="list the resource groups"
+        )
+    return group
+
+
+async def create(db: AsyncSession, request: GroupRequest) -> ResourceGroup:
+    """Create a group; raises ConflictError where the name is taken."""
+    if await repository.by_name(db, request.name):
+        raise ConflictError(f"there is a group {request.name} already", where="name", cure="choose another name")
+    await projects.check_domain(db, request.domain)
+    lists = {"nodes", "users", "projects"}
+    group = ResourceGroup(**request.model_dump(exclude=lists), nodes=[], users=[], projects=[])
+    await _set_lists(db, group, request)
+    repository.add(db, group)
+    await db.flush()
+    return group
+
+
+async def change(db: AsyncSession, name: str, request: GroupChange, caller: Identity) -> ResourceGroup:
+    """Change a group: the administrators of its domain say who may use it, those of the site what belongs to it."""
+    group = await get(db, name, caller, lock=True)
+    given = request.model_fields_set
+    caller.check(Action.GROUP_ALLOW if given <= PEOPLE else Action.GROUP_MANAGE, domain=group.domain)
+    for field in given - {"nodes", "users", "projects"}:
+        setattr(group, field, getattr(request, field))
+    await _set_lists(db, group, request)
+    await db.flush()
+    return group
+
+
+async def delete(db: AsyncSession, name: str, caller: Identity) -> None:
+    """Delete a group; raises ConflictError while a project keeps to it or a live session has asked for it."""
+    group = await get(db, name, caller, lock=True)
+    keeping = await projects.keeping_to(db, name)
+    if keeping:
+        raise ConflictError(
+            f"these projects keep to {name}: {', '.join(keeping)}",
+            where="name",
+            cure="give them another group, or none",
+        )
+    live = await repository.count_live(db, name)
+    if live:
+        noun = "session asks" if live == 1 else "sessions ask"
+        raise ConflictError(f"{live} live {noun} for {name}", where="name", cure="delete the sessions first")
+    await repository.delete(db, group)
+
+
+def _looks_after(caller: Identity, group: ResourceGroup) -> bool:
+    """Return whether the caller sees the group for another reason than being allowed to use it."""
+    return caller.may(Action.GROUP_OVERSEE, domain=group.domain)
+
+
+async def _usable(db: AsyncSession, caller: Identity) -> tuple[str, ...]:
+    return (await permissions(db)).usable(caller.id, caller.member_of)
+
+
+async def _set_lists(db: AsyncSession, group: ResourceGroup, request: GroupRequest | GroupChange) -> None:
+    if request.nodes is not None:
+        group.nodes = await _nodes(db, request.nodes)
+    if request.users is not None:
+        group.users = await users.members(db, request.users, "users")
+    if request.projects is not None:
+        group.projects = await projects.named(db, request.projects, "projects")
+    strangers = [
+        Problem(field, f"{item.name} is not of the domain {group.domain}", "leave it out")
+        for field, items in (("users", group.users), ("projects", group.projects))
+        for item in items
+        if group.domain and item.domain != group.domain
+    ]
+    if strangers:
+        raise InputError.of(strangers)
+
+
+async def _nodes(db: AsyncSession, names: Sequence[str]) -> list[Node]:
+    found = {node.name: node for node in await repository.nodes(db, names)}
+    missing = [
+        Problem("nodes", f"there is no node {name}", "list the nodes")
+        for name in sorted(set(names))
+        if name not in found
+    ]
+    if missing:
+        raise InputError.of(missing)
+    return list(found.values())
+
+
+def _not_usable(group: str) -> InputError:
+    return InputError(
+        f"there is no resource group {group} that you may use", where="group", cure="list the resource groups"
+    )

@@ -1,0 +1,69 @@
+"""Queries of images."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import delete as deletion
+from sqlalchemy import or_, select, true, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.tables.images import UNSETTLED, Image, Scope, Status, image_projects
+
+
+async def usable(db: AsyncSession, projects: Collection[UUID] | None) -> Sequence[Image]:
+    """Return the global images and those of some projects (None: of all), by name, the newest first."""
+    own = Image.id.in_(select(image_projects.c.image_id).where(image_projects.c.project_id.in_(projects or ())))
+    query = select(Image).where(true() if projects is None else or_(Image.scope == Scope.GLOBAL, own))
+    return (await db.scalars(query.order_by(Image.name, Image.created_at.desc(), Image.tag, Image.scope))).all()
+
+
+async def global_one(db: AsyncSession, name: str, tag: str) -> Image | None:
+    """Return the global image of that name and tag."""
+    query = select(Image).where(Image.name == name, Image.tag == tag, Image.scope == Scope.GLOBAL)
+    return (await db.scalars(query)).one_or_none()
+
+
+async def of_projects(db: AsyncSession, projects: Collection[UUID], name: str, tag: str) -> Sequence[Image]:
+    """Return the images of that name and tag that any of some projects have of their own."""
+    query = select(Image).join(image_projects).where(image_projects.c.project_id.in_(projects))
+    return (await db.scalars(query.where(Image.name == name, Image.tag == tag).order_by(Image.id))).unique().all()
+
+
+async def unsettled(db: AsyncSession) -> Sequence[UUID]:
+    """Return the ids of the images that may not be there: those that are being pulled first, then the oldest."""
+    begun = Image.status != Status.PULLING
+    query = select(Image.id).where(Image.status.in_(UNSETTLED)).order_by(begun, Image.created_at, Image.id)
+    return (await db.scalars(query)).all()
+
+
+async def by_id(db: AsyncSession, image_id: UUID) -> Image | None:
+    """Return an image by its id."""
+    return await db.get(Image, image_id)
+
+
+async def note(db: AsyncSession, image: Image, values: dict[str, Any]) -> bool:
+    """Write what was found of an image, unless it stands for something else since it was read."""
+    query = update(Image).where(Image.id == image.id, Image.reference == image.reference, Image.status == image.status)
+    changed = await db.scalars(query.values(**values).returning(Image.id))
+    return changed.one_or_none() is not None
+
+
+def add(db: AsyncSession, image: Image) -> None:
+    """Add an image to the transaction."""
+    db.add(image)
+
+
+async def delete(db: AsyncSession, image: Image) -> None:
+    """Delete an image; sessions that use it go on."""
+    await db.delete(image)
+
+
+async def delete_of_project(db: AsyncSession, project_id: UUID) -> None:
+    """Delete the images that only one project may use."""
+    own = select(image_projects.c.image_id).where(image_projects.c.project_id == project_id)
+    shared = select(image_projects.c.image_id).where(image_projects.c.project_id != project_id)
+    alone = Image.id.in_(own), Image.id.not_in(shared)
+    await db.execute(deletion(Image).where(*alone), execution_options={"synchronize_session": False})

@@ -1,0 +1,63 @@
+"""Bodies of the image endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Path
+from pydantic import Field
+
+from api.resources.schemas import Name, Request, Text, View
+from api.tables.images import Image, Scope, Status
+
+NAME = r"^[a-z0-9]+([._-][a-z0-9]+)*$"
+TAG = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$"
+REFERENCE = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,511}$"
+
+ImageName = Annotated[str, Path(max_length=128, pattern=NAME)]
+ImageTag = Annotated[str, Path(max_length=128, pattern=TAG)]
+
+
+class ImageRequest(Request):
+    """An image to offer: `name` and `tag` are what people write, `reference` is what the container engine pulls.
+
+    It is for `projects` only, or global where there are none, which takes an administrator.
+    """
+
+    name: str = Field(max_length=128, pattern=NAME)
+    tag: str = Field(pattern=TAG)
+    reference: str = Field(pattern=REFERENCE)
+    description: Annotated[Text, Field(max_length=2000)] = ""
+    projects: list[Name] = Field(default_factory=list, max_length=1000)
+
+
+class ImageView(View):
+    """An image that sessions may use; `projects` are those of its projects that the caller sees.
+
+    `status` says whether a node could pull it, since when, and `error` why not; `digest` is its id at the container
+    engine, `size` in bytes.
+    """
+
+    id: UUID
+    name: str
+    tag: str
+    reference: str
+    description: str
+    scope: Scope
+    projects: list[str]
+    status: Status
+    since: datetime
+    error: str
+    digest: str
+    size: int
+    created_by: str
+    created_at: datetime
+
+    @classmethod
+    def of(cls, image: Image, projects: Iterable[str]) -> ImageView:
+        """Return the view of a row, with those of its projects that may be shown."""
+        fields = {name: getattr(image, name) for name in cls.model_fields.keys() - {"projects", "created_by"}}
+        return cls(**fields, projects=list(projects), created_by=image.user_name)

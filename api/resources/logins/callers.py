@@ -1,0 +1,89 @@
+"""Who an API key or a cookie stands for: one query, for every request asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import FromClause, Row, Select, bindparam, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.auth.identity import Identity
+from api.tables.api_keys import ApiKey
+from api.tables.logins import Login
+from api.tables.projects import Membership, Part
+from api.tables.users import User
+
+USED_EVERY = timedelta(minutes=1)
+"""How old the note of the last use may be: not every request writes."""
+
+# Tables, not classes, and statements that are made once: building one takes longer than the database does.
+_users, _keys, _logins, _memberships = (model.__table__ for model in (User, ApiKey, Login, Membership))
+
+
+def _callers(table: FromClause) -> Select[*tuple[Any, ...]]:
+    """Return the query of users with what stands for them; the user's projects come with it, a row each."""
+    joined = table.join(_users, table.c.user_id == _users.c.id)
+    joined = joined.outerjoin(_memberships, _memberships.c.user_id == _users.c.id)
+    caller = (_users.c.id, _users.c.name, _users.c.role, _users.c.domain, _users.c.must_change_password)
+    columns = (*caller, table.c.id, table.c.used_at, _memberships.c.project_id, _memberships.c.part)
+    found = table.c.fingerprint == bindparam("fingerprint")
+    return select(*columns).select_from(joined).where(found, _users.c.disabled.is_(False))
+
+
+_BY_KEY = _callers(_keys).where(or_(_keys.c.expires_at.is_(None), _keys.c.expires_at > bindparam("at")))
+_BY_COOKIE = _callers(_logins).where(
+    _logins.c.expires_at > bindparam("at"), or_(_logins.c.used_at.is_(None), _logins.c.used_at > bindparam("since"))
+)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A caller as the database knows it. `table` and `row_id` are the key or login used, noted last at `used_at`."""
+
+    identity: Identity
+    must_change_password: bool
+    table: type[ApiKey] | type[Login]
+    row_id: UUID
+    used_at: datetime | None
+
+    def is_noted(self, at: datetime) -> bool:
+        """Return whether the last use is noted well enough."""
+        return self.used_at is not None and at - self.used_at < USED_EVERY
+
+
+async def by_key(db: AsyncSession, fingerprint: str, at: datetime) -> Known | None:
+    """Return who a key stands for at a moment."""
+    rows = (await db.execute(_BY_KEY, {"fingerprint": fingerprint, "at": at})).all()
+    return _read(rows, ApiKey) if rows else None
+
+
+async def by_cookie(db: AsyncSession, fingerprint: str, at: datetime, idle_s: int) -> Known | None:
+    """Return who a login stands for at a moment; not for one that was not used for `idle_s`."""
+    since = at - timedelta(seconds=idle_s)
+    rows = (await db.execute(_BY_COOKIE, {"fingerprint": fingerprint, "at": at, "since": since})).all()
+    return _read(rows, Login) if rows else None
+
+
+async def note_use(db: AsyncSession, known: Known, at: datetime) -> None:
+    """Note that a key or a login was used, unless another request has just done so."""
+    table = known.table
+    stale = or_(table.used_at.is_(None), table.used_at <= at - USED_EVERY)
+    await db.execute(update(table).where(table.id == known.row_id, stale).values(used_at=at))
+
+
+def _read(rows: Sequence[Row[*tuple[Any, ...]]], table: type[ApiKey] | type[Login]) -> Known:
+    user_id, name, role, domain, must_change, row_id, used_at, *_ = rows[0]
+    projects = {project_id: part for *_, project_id, part in rows if project_id is not None}
+    identity = Identity(
+        user_id,
+        name,
+        role,
+        domain,
+        manages=frozenset(project_id for project_id, part in projects.items() if part is Part.MANAGER),
+        member_of=frozenset(projects),
+    )
+    return Known(identity, must_change, table, row_id, used_at)

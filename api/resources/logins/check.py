@@ -1,0 +1,37 @@
+"""Whether a name and a password belong together: as this site knows it, or as its directory says."""
+
+from __future__ import annotations
+
+from api.auth import directory, passwords
+from api.database import Database
+from api.resources.schemas import is_user_name
+from api.resources.users import service as users
+from api.settings import Settings
+from api.tables.users import Source, User
+
+
+async def check(database: Database, settings: Settings, name: str, password: str) -> User:
+    """Return the user who signs in; raises UnauthenticatedError, ForbiddenError, or UnavailableError.
+
+    Hashing and the directory take a while: no connection to the database is held meanwhile.
+    """
+    async with database.reading() as db:
+        known = await users.find(db, name)
+    asks_directory = settings.ldap_url is not None and is_user_name(name)
+    if (known is None and asks_directory) or (known is not None and known.source is Source.LDAP):
+        return await _check_in_directory(database, settings, name, password)
+    return await users.check_password(known, password)
+
+
+async def _check_in_directory(database: Database, settings: Settings, name: str, password: str) -> User:
+    role = await directory.role_of(settings, name, password)
+    if role is None:
+        # Somebody whom the directory does not know shall not be told apart by the time that the answer takes.
+        await passwords.matches(None, password)
+        raise users.wrong_login()
+    async with database.transaction() as db:
+        user = await users.find(db, name)
+        if user is None:
+            return await users.create_from_directory(db, name, role)
+        await users.follow_directory(db, user, role)
+        return users.check_enabled(user)

@@ -1,0 +1,78 @@
+"""Queries of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import case, delete, func, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.database import among
+from api.tables.nodes import Node, NodeMode, NodeState
+
+
+async def every(db: AsyncSession) -> Sequence[Node]:
+    """Return all nodes by name."""
+    return (await db.scalars(select(Node).order_by(Node.name))).all()
+
+
+async def by_name(db: AsyncSession, name: str, *, lock: bool = False) -> Node | None:
+    """Return the node of that name; `lock` keeps sessions from being placed on it until the transaction ends."""
+    query = select(Node).where(Node.name == name)
+    if lock:
+        query = query.with_for_update(of=Node).execution_options(populate_existing=True)
+    return (await db.scalars(query)).one_or_none()
+
+
+async def by_names(db: AsyncSession, names: Iterable[str]) -> dict[str, Node]:
+    """Return the nodes of those names that exist, by name."""
+    rows = await db.scalars(select(Node).where(among(db, Node.name, names)))
+    return {node.name: node for node in rows}
+
+
+async def by_id(db: AsyncSession, node_id: UUID) -> Node | None:
+    """Return a node by its id."""
+    return await db.get(Node, node_id)
+
+
+def add(db: AsyncSession, node: Node) -> None:
+    """Add a node to the transaction."""
+    db.add(node)
+
+
+async def silent(db: AsyncSession, since: datetime) -> Sequence[Node]:
+    """Return the ready nodes that were last seen before a moment."""
+    query = select(Node).where(Node.state == NodeState.READY, Node.last_seen < since)
+    return (await db.scalars(query.order_by(Node.name))).all()
+
+
+async def note_alive(db: AsyncSession, names: Collection[str], at: datetime) -> set[str]:
+    """Move `last_seen` of ready nodes; returns the names of those."""
+    query = update(Node).where(among(db, Node.name, names), Node.state == NodeState.READY)
+    query = query.values(last_seen=func.coalesce(case((Node.last_seen > at, Node.last_seen), else_=at), at))
+    alive = await db.scalars(query.returning(Node.name), execution_options={"synchronize_session": False})
+    return set(alive)
+
+
+async def replace_message(db: AsyncSession, node_id: UUID, old: str, new: str) -> bool:
+    """Say something else on a node that is ready, unless what it says has changed since; returns whether it had not."""
+    query = update(Node).where(Node.id == node_id, Node.message == old, Node.state == NodeState.READY)
+    query = query.values(message=new).returning(Node.id)
+    return await db.scalar(query, execution_options={"synchronize_session": False}) is not None
+
+
+async def lost(db: AsyncSession) -> Sequence[Node]:
+    """Return the lost nodes."""
+    return (await db.scalars(select(Node).where(Node.state == NodeState.LOST).order_by(Node.name))).all()
+
+
+async def draining(db: AsyncSession) -> Sequence[Node]:
+    """Return the nodes that are being drained."""
+    return (await db.scalars(select(Node).where(Node.mode == NodeMode.DRAINING).order_by(Node.name))).all()
+
+
+async def remove(db: AsyncSession, node_id: UUID) -> None:
+    """Delete a node and its GPUs."""
+    await db.execute(delete(Node).where(Node.id == node_id))

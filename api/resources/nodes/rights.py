@@ -1,0 +1,29 @@
+"""Which nodes a caller may see and change: the people of a domain those of the domain's resource groups."""
+
+from __future__ import annotations
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.auth.identity import Identity
+from api.auth.policy import Action
+from api.resources.groups import service as groups
+from common.errors import NotFoundError
+
+
+async def within(db: AsyncSession, caller: Identity) -> frozenset[str] | None:
+    """Return the resource groups whose nodes the caller may see; None for all nodes, with a group or without."""
+    reach = caller.reach(Action.NODE_READ)
+    if reach.everything:
+        return None
+    return frozenset(await groups.names_of_domain(db, reach.domain) if reach.domain else ())
+
+
+async def check(db: AsyncSession, name: str, caller: Identity, action: Action) -> None:
+    """Raise NotFoundError for a node that the caller may not see, ForbiddenError where the caller may not do this."""
+    seen = await within(db, caller)
+    if seen is None:
+        caller.check(action)
+        return
+    if seen.isdisjoint((await groups.by_node(db)).get(name, ())):
+        raise NotFoundError(f"there is no node {name}", where="name", cure="list the nodes")
+    caller.check(action, domain=caller.domain)

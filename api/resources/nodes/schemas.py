@@ -1,0 +1,81 @@
+"""Bodies of the node endpoints."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from pydantic import Field
+
+from api.resources.schemas import Request, View
+from api.tables.nodes import NodeMode, NodeState
+from common.gpu.kinds import Enforcement
+
+
+class ModeRequest(Request):
+    """What is wanted of a node. While it is `draining`, people have `drain_timeout_s` to save their work."""
+
+    mode: NodeMode
+    drain_timeout_s: int = Field(default=600, ge=0, le=7 * 24 * 3600)
+
+
+class GpuView(View):
+    """A GPU of a node, or a MIG device: a slice of the GPU `parent` by its `profile`, which goes to one container.
+
+    `capacity_milli` is how much of a GPU it is, 1,000 unless it is a slice; `used_milli` is what sessions hold of that.
+    `enforcement` is how shares of it are held, `accelerator` the plugin of the agent that found it.
+    """
+
+    index: int
+    uuid: str
+    model: str
+    memory_mib: int
+    simulated: bool
+    island: int
+    accelerator: str
+    enforcement: Enforcement
+    parent: str
+    profile: str
+    capacity_milli: int
+    used_milli: int
+
+
+class NodeView(View):
+    """A node. `endpoint` is where its agent answers, `message` what is wrong with the node or what became of it.
+
+    `fractions` says whether its GPUs may be shared (fGPU), `enforcement` how the shares are held: the weakest kind
+    among its GPUs. `enforcement_pending` says which kind follows and what it waits for. `gpu_milli` is what its GPUs
+    are together, `used_milli` what sessions hold of them. `unknown_containers` are of sessions that the database does
+    not know: they are left alone, and the node takes nothing new.
+    """
+
+    id: UUID
+    name: str
+    endpoint: str
+    address: str
+    port: int
+    region: str
+    switch: str
+    state: NodeState
+    mode: NodeMode
+    drain_until: datetime | None
+    message: str
+    unknown_containers: int
+    groups: list[str]
+    agent_version: str
+    engine_version: str
+    driver_version: str
+    cuda_version: str
+    os: str
+    enforcement: Enforcement
+    enforcement_pending: str
+    fractions: bool
+    nvlink: bool
+    cpu_milli: int
+    memory_mib: int
+    gpu_milli: int
+    used_milli: int
+    gpus: list[GpuView]
+    sessions: int
+    started_at: datetime | None
+    last_seen: datetime | None

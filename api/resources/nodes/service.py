@@ -1,0 +1,112 @@
+"""Rules of nodes: they come to be by their first heartbeat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.resources.nodes import repository
+from api.resources.nodes.heartbeats import Report
+from api.tables.nodes import Gpu, Node, NodeMode, NodeState
+from common.errors import NotFoundError
+from common.protocol import Inventory
+
+note_alive = repository.note_alive
+draining = repository.draining
+replace_message = repository.replace_message
+lost = repository.lost
+
+DESCRIBED = tuple(Inventory.model_fields.keys() - {"name", "gpus"})
+"""What a node's row takes over from the inventory as it is."""
+
+
+async def every(db: AsyncSession) -> Sequence[Node]:
+    """Return all nodes by name."""
+    return await repository.every(db)
+
+
+async def get(db: AsyncSession, name: str, *, lock: bool = False) -> Node:
+    """Return one node; raises NotFoundError. `lock` is for who deletes it: nothing is placed on it any more."""
+    node = await repository.by_name(db, name, lock=lock)
+    if node is None:
+        raise NotFoundError(f"there is no node {name}", where="name", cure="list the nodes")
+    return node
+
+
+async def by_id(db: AsyncSession, node_id: UUID) -> Node | None:
+    """Return a node by its id."""
+    return await repository.by_id(db, node_id)
+
+
+async def record(db: AsyncSession, reports: Sequence[Report]) -> tuple[dict[str, Node], list[str]]:
+    """Write what heartbeats say of their nodes; returns the nodes by name, and which of them were lost until now."""
+    nodes = await repository.by_names(db, [report.heartbeat.name for report in reports])
+    returned = [node.name for node in nodes.values() if node.state is NodeState.LOST]
+    for report in reports:
+        name = report.heartbeat.name
+        if name not in nodes:
+            nodes[name] = Node(name=name, gpus=[])
+            repository.add(db, nodes[name])
+        _describe(nodes[name], report)
+    await db.flush()
+    return nodes, returned
+
+
+async def mark_lost(db: AsyncSession, since: datetime) -> Sequence[Node]:
+    """Mark the nodes that have not reported since a moment as lost; return them."""
+    silent = await repository.silent(db, since)
+    for node in silent:
+        node.state = NodeState.LOST
+        node.message = f"its agent has not reported since {node.last_seen:%Y-%m-%d %H:%M:%S} UTC"
+    await db.flush()
+    return silent
+
+
+async def set_mode(db: AsyncSession, name: str, mode: NodeMode, drain_until: datetime | None) -> Node:
+    """Say what an administrator wants of a node; a drain ends at `drain_until`. Raises NotFoundError."""
+    node = await get(db, name)
+    node.mode, node.drain_until = mode, drain_until
+    await db.flush()
+    return node
+
+
+async def finish_drain(db: AsyncSession, name: str) -> None:
+    """Leave a drained node in maintenance, unless it is wanted otherwise by now."""
+    node = await get(db, name)
+    if node.mode is NodeMode.DRAINING:
+        node.mode, node.drain_until = NodeMode.MAINTENANCE, None
+    await db.flush()
+
+
+async def remove(db: AsyncSession, node: Node) -> None:
+    """Delete a node; nothing of a live session may be on it any more."""
+    await repository.remove(db, node.id)
+
+
+async def any_silent(db: AsyncSession, since: datetime) -> bool:
+    """Return whether `mark_lost` would find any."""
+    return bool(await repository.silent(db, since))
+
+
+def _describe(node: Node, report: Report) -> None:
+    heartbeat, inventory = report.heartbeat, report.heartbeat.inventory
+    node.address, node.port = heartbeat.address, heartbeat.port
+    if node.state is not NodeState.READY:
+        node.message, node.unknown_containers = "", 0
+    node.state = NodeState.READY
+    node.last_seen = report.received_at
+    for field in DESCRIBED:
+        setattr(node, field, getattr(inventory, field))
+    known = {gpu.uuid: gpu for gpu in node.gpus}
+    for device in inventory.gpus:
+        gpu = known.pop(device.uuid, None)
+        if gpu is None:
+            node.gpus.append(Gpu(**device.model_dump()))
+            continue
+        for field, value in device.model_dump().items():
+            setattr(gpu, field, value)
+    for gpu in known.values():
+        node.gpus.remove(gpu)

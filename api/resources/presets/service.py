@@ -1,0 +1,68 @@
+"""Rules of presets."""
+
+from __future__ import annotations
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.resources.presets import repository
+from api.resources.presets.schemas import PresetChange, PresetRequest
+from api.settings import Settings
+from api.tables.presets import Preset
+from common.errors import ConflictError, InputError, NotFoundError
+from common.gpu.share import check_share
+
+every = repository.every
+
+
+async def get(db: AsyncSession, name: str) -> Preset:
+    """Return one preset; raises NotFoundError."""
+    preset = await repository.by_name(db, name)
+    if preset is None:
+        raise NotFoundError(f"there is no preset {name}", where="name", cure="list the presets")
+    return preset
+
+
+async def wanted(db: AsyncSession, name: str) -> Preset:
+    """Return the preset that a session names; raises InputError that names those there are."""
+    preset = await repository.by_name(db, name)
+    if preset is None:
+        names = ", ".join(preset.name for preset in await repository.every(db))
+        raise InputError(
+            f"there is no preset {name}",
+            where="preset",
+            cure=f"choose one of {names}" if names else "ask an administrator for one, or write the sizes out",
+        )
+    return preset
+
+
+async def create(db: AsyncSession, request: PresetRequest, settings: Settings) -> Preset:
+    """Create a preset; raises ConflictError where the name is taken, InputError for a share that the split forbids."""
+    if await repository.by_name(db, request.name):
+        raise ConflictError(f"there is a preset {request.name} already", where="name", cure="choose another name")
+    preset = Preset(**request.model_dump())
+    _check(preset, settings)
+    repository.add(db, preset)
+    await db.flush()
+    return preset
+
+
+async def change(db: AsyncSession, name: str, request: PresetChange, settings: Settings) -> Preset:
+    """Change a preset."""
+    preset = await get(db, name)
+    for field, value in request.model_dump(exclude_unset=True).items():
+        setattr(preset, field, value)
+    _check(preset, settings)
+    await db.flush()
+    return preset
+
+
+async def delete(db: AsyncSession, name: str) -> None:
+    """Delete a preset; sessions that were submitted with it go on."""
+    await repository.delete(db, await get(db, name))
+
+
+def _check(preset: Preset, settings: Settings) -> None:
+    if preset.gpu_milli:
+        check_share(preset.gpu_milli, settings.split)
+    elif not preset.cpu_milli:
+        raise InputError("a preset without GPUs says how many CPUs", where="cpu_milli", cure="write cpu_milli")

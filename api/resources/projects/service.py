@@ -1,0 +1,259 @@
+"""Rules of projects."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.auth.identity import Identity
+from api.auth.policy import Action
+from api.clock import now
+from api.database import CAPACITY_LOCK, exclusively
+from api.resources.projects import capacity, repository
+from api.resources.projects.capacity import Claim
+from api.resources.projects.schemas import Period, ProjectChange, ProjectRequest
+from api.resources.users import service as users
+from api.tables.projects import Membership, Part, Project
+from api.tables.users import User
+from common.errors import ConflictError, InputError, NotFoundError, Problem
+from common.gpu.share import format_gpus
+
+NO_NODE = "no node is known yet: nothing says whether the quotas fit the cluster"
+
+every = repository.every
+expired = repository.ended
+keeping_to = repository.keeping_to
+
+
+async def visible(db: AsyncSession, caller: Identity, *, people: bool = False) -> Sequence[Project]:
+    """Return the projects that the caller may see, by name; `people` reads their memberships with them."""
+    return await repository.within(db, caller.reach(Action.PROJECT_READ), people=people)
+
+
+async def get(
+    db: AsyncSession, name: str, caller: Identity, field: str = "project", *, people: bool = False, lock: bool = False
+) -> Project:
+    """Return one project; raises NotFoundError also where it exists but the caller may not see it.
+
+    `lock` is for who deletes it: no session comes to it any more until the transaction ends.
+    """
+    project = await repository.by_name(db, name, people=people, lock=lock)
+    if project is None or not caller.may(Action.PROJECT_READ, project=project):
+        raise NotFoundError(
+            f"there is no project {name} that you may see", where=field, cure="list the projects, or ask to be a member"
+        )
+    return project
+
+
+async def named(db: AsyncSession, names: Iterable[str], field: str) -> list[Project]:
+    """Return projects by their names; raises one InputError that lists every name that none has."""
+    wanted = sorted(set(names))
+    found = {project.name: project for project in await repository.by_names(db, wanted)}
+    missing = [
+        Problem(field, f"there is no project {name}", "list the projects") for name in wanted if name not in found
+    ]
+    if missing:
+        raise InputError.of(missing)
+    return [found[name] for name in wanted]
+
+
+async def check_domain(db: AsyncSession, name: str | None) -> None:
+    """Raise InputError where something is to belong to a domain that there is not."""
+    if name is not None and not await repository.is_domain(db, name):
+        raise InputError(f"there is no domain {name}", where="domain", cure="create the domain first")
+
+
+def is_active(project: Project, at: datetime) -> bool:
+    """Return whether a moment lies in a project's period."""
+    return capacity.covers(project.starts_at, project.ends_at, at)
+
+
+def check_active(project: Project, at: datetime) -> None:
+    """Raise ConflictError where a project cannot be used at a moment."""
+    if is_active(project, at):
+        return
+    begins = f"its period begins on {_moment(project.starts_at)}"
+    ended = f"its period ended on {_moment(project.ends_at)}" if project.ends_at and project.ends_at <= at else ""
+    raise ConflictError(
+        f"project {project.name} is not active: {ended or begins}",
+        where="project",
+        cure="ask an administrator to change the period" if ended else "wait, or ask an administrator",
+    )
+
+
+def held_milli(project: Project, at: datetime) -> int:
+    """Return the quota that a project is guaranteed at a moment: nothing outside its period."""
+    return project.quota_milli if is_active(project, at) else 0
+
+
+async def create(db: AsyncSession, request: ProjectRequest, caller: Identity) -> Project:
+    """Create a project; raises ConflictError where the name is taken or the cluster has not enough for a hard cap."""
+    domain = request.domain or caller.domain
+    caller.check(Action.PROJECT_CREATE, domain=domain)
+    await check_domain(db, domain)
+    await exclusively(db, CAPACITY_LOCK)
+    if await repository.by_name(db, request.name):
+        raise ConflictError(f"there is a project {request.name} already", where="name", cure="choose another name")
+    fields = request.model_dump(exclude={"period", "managers", "members", "domain"})
+    project = Project(**fields, domain=domain, memberships=[])
+    _set_period(project, request.period)
+    await _set_people(db, project, request.managers, request.members)
+    await _check_groups(db, project, caller)
+    await _check_domain(db, project, None, "quota_milli")
+    await _check_room(db, project, None, "quota_milli")
+    repository.add(db, project)
+    await db.flush()
+    return project
+
+
+async def change(db: AsyncSession, name: str, request: ProjectChange, caller: Identity) -> Project:
+    """Change a project: its managers may set the members, administrators everything."""
+    given = request.model_fields_set
+    await exclusively(db, CAPACITY_LOCK)
+    project = await get(db, name, caller, "name", people=True)
+    caller.check(Action.PROJECT_MEMBERS if given <= {"members"} else Action.PROJECT_CHANGE, project=project)
+    before, hard_before, kept_to = _claim(project), _hard_claim(project), _groups_of(project)
+    for field in given - {"period", "managers", "members"}:
+        setattr(project, field, getattr(request, field))
+    await _check_groups(db, project, caller, kept_to.values())
+    if request.period:
+        _set_period(project, request.period)
+    if given & {"managers", "members"}:
+        await _set_people(db, project, request.managers, request.members)
+    field = "period" if "period" in given else "quota_milli"
+    await _check_domain(db, project, before, field)
+    await _check_room(db, project, hard_before, field)
+    await db.flush()
+    return project
+
+
+async def delete(db: AsyncSession, project: Project) -> None:
+    """Delete a project that `get` has locked."""
+    await repository.delete(db, project)
+
+
+async def warnings(db: AsyncSession, projects: Sequence[Project], at: datetime) -> list[list[str]]:
+    """Return for each project what there is to warn of: quotas that come to more than the cluster has."""
+    milli = await repository.known_milli(db)
+    if milli is None:
+        return [[NO_NODE] for _ in projects]
+    course = capacity.steps(await repository.claims(db, hard_only=False), at)
+    return [_warnings(course, project, milli) for project in projects]
+
+
+def _warnings(course: Sequence[capacity.Step], project: Project, milli: int) -> list[str]:
+    step = capacity.overfull(course, _claim(project), milli)
+    if step is None:
+        return []
+    total, there = format_gpus(step.milli), format_gpus(milli)
+    return [f"from {_moment(step.since)} the quotas of all projects come to {total} GPUs, and the cluster has {there}"]
+
+
+def _set_period(project: Project, period: Period) -> None:
+    # A period without a start keeps the one that there is; a new project begins now.
+    project.starts_at = period.starts_at or project.starts_at or now()
+    project.ends_at = period.ends_at
+    if project.ends_at and project.ends_at <= project.starts_at:
+        raise InputError(
+            f"the period would end on {_moment(project.ends_at)}, before it starts on {_moment(project.starts_at)}",
+            where="period.ends_at",
+            cure="write a later end",
+        )
+
+
+async def _set_people(
+    db: AsyncSession, project: Project, managers: Sequence[str] | None, members: Sequence[str] | None
+) -> None:
+    """Set the people; None keeps a list as it is. Who is in both is a manager."""
+    wanted = dict.fromkeys(project.names(Part.MEMBER) if members is None else members, Part.MEMBER)
+    wanted |= dict.fromkeys(project.names(Part.MANAGER) if managers is None else managers, Part.MANAGER)
+    people = {membership.user.name: membership for membership in project.memberships}
+    for field, part in (("managers", Part.MANAGER), ("members", Part.MEMBER)):
+        new = await users.members(db, [name for name in wanted if wanted[name] is part and name not in people], field)
+        _refuse_strangers(project, new, field)
+        people |= {user.name: Membership(user=user) for user in new}
+    for name, part in wanted.items():
+        people[name].part = part
+    project.memberships = [people[name] for name in sorted(wanted)]
+
+
+def _refuse_strangers(project: Project, new: Sequence[User], field: str) -> None:
+    """Keep those of other domains out of a domain's projects."""
+    strangers = [
+        Problem(field, f"{user.name} is not of the domain {project.domain}", "leave the name out")
+        for user in new
+        if project.domain and user.domain != project.domain
+    ]
+    if strangers:
+        raise InputError.of(strangers)
+
+
+def _groups_of(project: Project) -> dict[str, str]:
+    """Return the resource groups that a project keeps to, by field."""
+    fields = {"training_group": project.training_group, "interactive_group": project.interactive_group}
+    return {field: name for field, name in fields.items() if name}
+
+
+async def _check_groups(db: AsyncSession, project: Project, caller: Identity, before: Collection[str] = ()) -> None:
+    """Refuse resource groups that there are not, or that belong to another domain than the project.
+
+    To keep to a group is to be allowed in it. Only the site's administrators open one in this way that the project may
+    not use already; what was kept to `before` stays.
+    """
+    wanted = _groups_of(project)
+    with db.no_autoflush:
+        known = await repository.groups_for(db, project, wanted.values())
+    problems = [
+        Problem(field, f"there is no resource group {name} for this project", "create the group first, or name another")
+        for field, name in wanted.items()
+        if name not in known or not (known[name] or caller.is_admin or name in before)
+    ]
+    if problems:
+        raise InputError.of(problems)
+
+
+async def _check_domain(db: AsyncSession, project: Project, before: Claim | None, field: str) -> None:
+    """Refuse a quota that the domain may not have over the whole period beside those of its other projects."""
+    limit = await repository.quota_of_domain(db, project.domain) if project.domain else None
+    if limit is None:
+        return
+    others = await repository.claims(db, hard_only=False, but=project.id, domain=project.domain)
+    step = capacity.excess(others, before, _claim(project), capacity=limit, now=now())
+    if step:
+        raise ConflictError(
+            f"from {_moment(step.since)} the quotas of {project.domain} would come to {format_gpus(step.milli)} GPUs, "
+            f"and the domain may have {format_gpus(limit)}",
+            where=field,
+            cure="choose a smaller quota or another period, or ask an administrator of the site for a larger domain",
+        )
+
+
+async def _check_room(db: AsyncSession, project: Project, before: Claim | None, field: str) -> None:
+    """Refuse a hard cap that the cluster cannot hold over the whole period beside those of the others."""
+    milli = await repository.known_milli(db)
+    claim = _hard_claim(project)
+    if claim is None or milli is None:
+        return
+    others = await repository.claims(db, hard_only=True, but=project.id)
+    step = capacity.excess(others, before, claim, capacity=milli, now=now())
+    if step:
+        raise ConflictError(
+            f"from {_moment(step.since)} the hard quotas would come to {format_gpus(step.milli)} GPUs, "
+            f"and the cluster has {format_gpus(milli)}",
+            where=field,
+            cure="choose a smaller quota or another period, or let the project go over its quota",
+        )
+
+
+def _claim(project: Project) -> Claim:
+    return Claim(project.quota_milli, project.starts_at, project.ends_at)
+
+
+def _hard_claim(project: Project) -> Claim | None:
+    return None if project.over_quota else _claim(project)
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,45 @@
+"""Queries of sandboxes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from uuid import UUID
+
+from sqlalchemy import or_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.tables.sandboxes import Sandbox, sandbox_images, sandbox_projects
+
+
+async def every(db: AsyncSession) -> Sequence[Sandbox]:
+    """Return all sandboxes by name."""
+    return (await db.scalars(select(Sandbox).order_by(Sandbox.name))).all()
+
+
+async def by_name(db: AsyncSession, name: str) -> Sandbox | None:
+    """Return the sandbox of that name."""
+    return (await db.scalars(select(Sandbox).where(Sandbox.name == name))).one_or_none()
+
+
+async def any_for_images(db: AsyncSession) -> bool:
+    """Return whether any image has a sandbox."""
+    return (await db.scalar(select(sandbox_images.c.image_id).limit(1))) is not None
+
+
+async def for_session(db: AsyncSession, project_id: UUID, images: Collection[UUID]) -> Sandbox | None:
+    """Return the sandbox of any of some images, else that of a project, else the site's."""
+    of_images = select(sandbox_images.c.sandbox_id).where(sandbox_images.c.image_id.in_(images))
+    of_project = select(sandbox_projects.c.sandbox_id).where(sandbox_projects.c.project_id == project_id)
+    by_image, by_project = Sandbox.id.in_(of_images), Sandbox.id.in_(of_project)
+    query = select(Sandbox).where(or_(by_image, by_project, Sandbox.site_wide))
+    return (await db.scalars(query.order_by(by_image.desc(), by_project.desc(), Sandbox.name).limit(1))).one_or_none()
+
+
+def add(db: AsyncSession, sandbox: Sandbox) -> None:
+    """Add a sandbox to the transaction."""
+    db.add(sandbox)
+
+
+async def delete(db: AsyncSession, sandbox: Sandbox) -> None:
+    """Delete a sandbox."""
+    await db.delete(sandbox)

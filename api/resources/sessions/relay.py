@@ -1,0 +1,140 @@
+"""What passes through the API between a user and a session's container: its log, and terminals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from uuid import UUID
+
+import structlog
+from fastapi.responses import StreamingResponse
+from starlette.types import Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from api.database import Database
+from api.engine.base import Engine, Target, Terminal
+from api.resources.sessions import service
+from api.tables.nodes import Node
+from api.tables.sessions import ENDED, Session, State
+from common.errors import ConflictError, NotFoundError, PenstockError
+from common.protocol import ExecControl
+
+logger = structlog.get_logger()
+
+POLL_S = 0.5
+RECHECK_S = 10.0
+"""How often it is asked whether the user of an open terminal may still be there."""
+WITH_CONTAINER = (State.PREPARING, State.RUNNING, State.TERMINATING)
+
+
+def target_of(node: Node) -> Target:
+    """Return how the engine reaches a node."""
+    return Target(node.name, node.address, node.port)
+
+
+async def log(
+    database: Database, engine: Engine, session_id: UUID, *, follow: bool, tail: int | None
+) -> AsyncIterator[bytes]:
+    """Return a session's log: from its container while that exists, else what was kept of it.
+
+    With `follow` a session that has no container yet is waited for.
+    """
+    while True:
+        async with database.reading() as db:
+            session = (await service.by_ids(db, [session_id])).get(session_id)
+            kept = await service.log_tail(db, session_id)
+        if session is None or session.state in ENDED or (kept and not follow and not session.containers):
+            yield last_lines(kept, tail)
+            return
+        if session.containers and session.state in WITH_CONTAINER:
+            target, container_id = target_of(session.containers[0].node), session.container_id(0)
+            with suppress(NotFoundError):
+                async for chunk in engine.logs(target, container_id, follow=follow, tail=tail):
+                    yield chunk
+                return
+        if not follow:
+            return
+        await asyncio.sleep(POLL_S)
+
+
+class LogStream(StreamingResponse):
+    """A log as it comes. One that breaks off has no end, so that the client cannot take it for the whole log."""
+
+    async def stream_response(self, send: Send) -> None:
+        """Send the chunks; on an error leave the answer unfinished, for which the server closes the connection."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        try:
+            async for chunk in self.body_iterator:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        except PenstockError as error:
+            logger.warning("log breaks off", reason=str(error))
+            return
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def last_lines(text: bytes, count: int | None) -> bytes:
+    """Return the last `count` lines of a text, or all of it."""
+    if count is None:
+        return text
+    lines = text.splitlines(keepends=True)
+    return b"".join(lines[-count:]) if count else b""
+
+
+def running_on(session: Session) -> Target:
+    """Return where a session runs; raises ConflictError where it does not."""
+    if session.state is not State.RUNNING or not session.containers:
+        raise ConflictError(
+            f"session {session.name} is {session.state}" + (f": {session.reason}" if session.reason else ""),
+            where="name",
+            cure="wait until it is RUNNING",
+        )
+    return target_of(session.containers[0].node)
+
+
+async def join(user: WebSocket, terminal: Terminal, may_stay: Callable[[], Awaitable[None]]) -> None:
+    """Carry frames both ways until one side ends, or the user may not stay; `may_stay` raises PenstockError then."""
+    carrying = [asyncio.create_task(_carry_in(user, terminal)), asyncio.create_task(_carry_out(user, terminal))]
+    watching = asyncio.create_task(_watch(may_stay))
+    try:
+        done, _ = await asyncio.wait((*carrying, watching), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        rest = [task for task in (*carrying, watching) if not task.done()]
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+    if watching in done:
+        watching.result()
+
+
+async def _watch(may_stay: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(RECHECK_S)
+        await may_stay()
+
+
+async def _carry_in(user: WebSocket, terminal: Terminal) -> None:
+    while True:
+        message = await user.receive()
+        if message["type"] == "websocket.disconnect":
+            return
+        data = message.get("bytes")
+        if data is not None:
+            await terminal.send(data)
+        elif message.get("text") is not None:
+            await terminal.send(message["text"])
+
+
+async def _carry_out(user: WebSocket, terminal: Terminal) -> None:
+    with suppress(WebSocketDisconnect, RuntimeError):
+        async for frame in terminal:
+            if isinstance(frame, bytes):
+                await user.send_bytes(frame)
+            else:
+                await user.send_text(frame)
+
+
+async def say_error(user: WebSocket, reason: str) -> None:
+    """Tell the user's terminal why it ends."""
+    with suppress(WebSocketDisconnect, RuntimeError):
+        await user.send_text(ExecControl(type="error", reason=reason).model_dump_json())

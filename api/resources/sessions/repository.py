@@ -1,0 +1,175 @@
+"""Queries of sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import case, delete, func, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.clock import now
+from api.database import among
+from api.resources.sessions.addresses import Taken
+from api.tables.projects import Project
+from api.tables.sessions import ENDED, HOLDING, Container, Grant, Service, Session, SessionLog, State
+from api.tables.users import User
+from common.gpu.share import MILLI
+
+
+async def listed(
+    db: AsyncSession, projects: Collection[UUID], *, terminated: bool, limit: int = 1000
+) -> Sequence[Session]:
+    """Return the sessions of projects, oldest first; of a long history the newest `limit`."""
+    query = select(Session).where(Session.project_id.in_(projects))
+    if not terminated:
+        query = query.where(Session.state != State.TERMINATED)
+    rows = (await db.scalars(query.order_by(Session.created_at.desc(), Session.id.desc()).limit(limit))).all()
+    return rows[::-1]
+
+
+async def by_name(db: AsyncSession, project_id: UUID, name: str) -> Session | None:
+    """Return the session of that name: the live one, else the newest that has ended."""
+    query = select(Session).where(Session.project_id == project_id, Session.name == name)
+    live_first = Session.state.in_(ENDED)
+    return (await db.scalars(query.order_by(live_first, Session.created_at.desc()).limit(1))).one_or_none()
+
+
+async def live_by_names(db: AsyncSession, project_id: UUID, names: Collection[str]) -> dict[str, State]:
+    """Return which of some names live sessions of a project have, and how far these are."""
+    query = select(Session.name, Session.state).where(Session.project_id == project_id, Session.name.in_(names))
+    return {row.name: row.state for row in await db.execute(query.where(Session.state.not_in(ENDED)))}
+
+
+async def by_ids(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, Session]:
+    """Return sessions by their ids."""
+    return {session.id: session for session in await db.scalars(select(Session).where(among(db, Session.id, ids)))}
+
+
+async def in_states(
+    db: AsyncSession, states: Collection[State], node_ids: Collection[UUID] | None = None
+) -> Sequence[Session]:
+    """Return the sessions in any of some states, those with a container on some nodes or all, in order of age."""
+    query = select(Session).where(Session.state.in_(states))
+    if node_ids is not None:
+        query = query.where(Session.id.in_(select(Container.session_id).where(among(db, Container.node_id, node_ids))))
+    return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
+
+
+async def count_live(db: AsyncSession, *, project: str | None = None, user: str | None = None) -> int:
+    """Return how many sessions of a project or a user have not ended."""
+    query = select(func.count()).select_from(Session).where(Session.state.not_in(ENDED))
+    if project is not None:
+        query = query.join(Project, Project.id == Session.project_id).where(Project.name == project)
+    if user is not None:
+        query = query.where(Session.user_name == user)
+    return (await db.scalar(query)) or 0
+
+
+async def projects_in_other_domains(db: AsyncSession, user: User) -> list[str]:
+    """Return the projects of another domain than the user's own in which the user has live sessions."""
+    query = select(Project.name).join(Session, Session.project_id == Project.id).distinct().order_by(Project.name)
+    query = query.where(Session.user_id == user.id, Session.state.not_in(ENDED))
+    elsewhere = Project.domain.is_not(None), Project.domain.is_distinct_from(user.domain)
+    return list(await db.scalars(query.where(*elsewhere)))
+
+
+async def domain_of(db: AsyncSession, user_id: UUID) -> str | None:
+    """Return the name of the domain that a user is of now."""
+    return await db.scalar(select(User.domain).where(User.id == user_id))
+
+
+async def used_by_project(db: AsyncSession) -> dict[UUID, int]:
+    """Return the milli-GPU that each project's sessions hold."""
+    query = select(Session.project_id, func.sum(Session.held_milli)).where(Session.state.in_(HOLDING))
+    return {project_id: int(milli) for project_id, milli in await db.execute(query.group_by(Session.project_id))}
+
+
+async def used_by_gpu(db: AsyncSession) -> dict[tuple[UUID, str], int]:
+    """Return the milli-GPU that sessions hold by node and GPU."""
+    query = select(Container.node_id, Grant.uuid, func.sum(Grant.milli)).join(Container.grants)
+    query = query.join(Session, Session.id == Container.session_id).where(Session.state.in_(HOLDING))
+    rows = await db.execute(query.group_by(Container.node_id, Grant.uuid))
+    return {(node_id, uuid): int(milli) for node_id, uuid, milli in rows}
+
+
+async def update_guarded(db: AsyncSession, session_id: UUID, revision: int, values: dict[str, Any]) -> bool:
+    """Change a session that still has the revision we have read; returns whether it had."""
+    query = update(Session).where(Session.id == session_id, Session.revision == revision)
+    if "state" in values:
+        values = {"since": now(), **values}
+    changed = await db.scalars(
+        query.values(**values, revision=revision + 1).returning(Session.id),
+        execution_options={"synchronize_session": False},
+    )
+    return changed.one_or_none() is not None
+
+
+async def update_container(db: AsyncSession, session_id: UUID, attempt: int, rank: int, values: dict[str, Any]) -> None:
+    """Change what is known of one container, unless the session has come to another attempt since."""
+    same = select(Session.id).where(Session.id == session_id, Session.attempt == attempt)
+    query = update(Container).where(Container.session_id.in_(same), Container.rank == rank)
+    await db.execute(query.values(**values), execution_options={"synchronize_session": False})
+
+
+async def resizing(db: AsyncSession) -> Sequence[Session]:
+    """Return the running sessions whose share changes, in order of age."""
+    query = select(Session).where(Session.resize_milli.is_not(None), Session.state == State.RUNNING)
+    return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
+
+
+async def set_parts(db: AsyncSession, session_id: UUID, milli: int) -> None:
+    """Let every part of a GPU that a session holds be so large; whole GPUs stay."""
+    query = update(Grant).where(Grant.session_id == session_id, Grant.milli < MILLI)
+    await db.execute(query.values(milli=milli), execution_options={"synchronize_session": False})
+
+
+async def held_on(db: AsyncSession, node_ids: Collection[UUID], uuids: Collection[str]) -> dict[tuple[UUID, str], int]:
+    """Return the milli-GPU that sessions hold of some GPUs, by node and GPU."""
+    query = select(Container.node_id, Grant.uuid, func.sum(Grant.milli)).join(Container.grants)
+    query = query.join(Session, Session.id == Container.session_id)
+    query = query.where(Session.state.in_(HOLDING), Container.node_id.in_(node_ids), Grant.uuid.in_(uuids))
+    rows = await db.execute(query.group_by(Container.node_id, Grant.uuid))
+    return {(node_id, uuid): int(milli) for node_id, uuid, milli in rows}
+
+
+async def held_by_project(db: AsyncSession, project_id: UUID) -> tuple[int, int]:
+    """Return the milli-GPU that a project's sessions hold, and the part of that which cannot be taken back."""
+    fixed = func.sum(case((Session.preemptible.is_(False), Session.held_milli), else_=0))
+    query = select(func.sum(Session.held_milli), fixed)
+    held, held_fixed = (
+        await db.execute(query.where(Session.project_id == project_id, Session.state.in_(HOLDING)))
+    ).one()
+    return int(held or 0), int(held_fixed or 0)
+
+
+async def remove_containers(db: AsyncSession, session_id: UUID) -> None:
+    """Take a session's places away, with what they hold."""
+    await db.execute(delete(Container).where(Container.session_id == session_id))
+
+
+async def remove_services(db: AsyncSession, session_id: UUID) -> None:
+    """Let go of a session's addresses at the edge."""
+    await db.execute(delete(Service).where(Service.session_id == session_id))
+
+
+def add(db: AsyncSession, row: Session | Container) -> None:
+    """Add a row to the transaction."""
+    db.add(row)
+
+
+async def taken_paths(db: AsyncSession) -> Taken:
+    """Return the paths that live sessions have at the edge."""
+    rows = (await db.execute(select(Service.path, Service.base_path))).all()
+    return Taken(frozenset(path for path, _ in rows), frozenset(base for _, base in rows if base))
+
+
+async def log_tail(db: AsyncSession, session_id: UUID) -> bytes:
+    """Return the kept part of an ended session's log."""
+    return (await db.scalar(select(SessionLog.tail).where(SessionLog.session_id == session_id))) or b""
+
+
+async def keep_log(db: AsyncSession, session_id: UUID, tail: bytes) -> None:
+    """Keep the last part of a session's log."""
+    await db.merge(SessionLog(session_id=session_id, tail=tail))

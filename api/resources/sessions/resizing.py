@@ -1,0 +1,258 @@
+"""Other shares for sessions that run.
+
+What is wanted is written down (`ask`) and done by the leader, in steps that can be taken again after any interruption.
+To raise a share its room is taken in the database first (`take_room`), then the agents are told; to lower one the
+agents are told first, then the room is given back (`settle`). So no part of a GPU is ever two sessions' at once.
+A change that is not done can be withdrawn: the share that the session had before is asked for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from uuid import UUID
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.auth.identity import Identity
+from api.auth.policy import Action
+from api.clock import now
+from api.resources.projects import service as projects
+from api.resources.sessions import repository, service
+from api.resources.usage import service as usage
+from api.resources.user_policies import service as user_policies
+from api.resources.user_policies.service import Extra
+from api.scheduler.snapshot import Placement
+from api.settings import Settings
+from api.tables.nodes import NodeState
+from api.tables.sessions import Container, Session, State
+from common.errors import ConflictError, InputError, PenstockError, Problem
+from common.gpu.kinds import Enforcement
+from common.gpu.share import MILLI, check_share, format_gpus
+from common.protocol import GpuGrant, GpuShares
+
+log = structlog.get_logger()
+
+RESIZE = "resize"
+FIELD = "gpu_milli"
+
+Kept = Mapping[UUID, Sequence[Placement]]
+"""Places that the scheduler keeps, by the session that waits for them."""
+
+NOTHING: Mapping[tuple[str, str], int] = MappingProxyType({})
+
+resizing = repository.resizing
+
+
+async def ask(
+    db: AsyncSession, project: str, name: str, gpu_milli: int, caller: Identity, *, settings: Settings
+) -> UUID:
+    """Ask for another share of the GPUs that a running session has a part of; returns the session's id.
+
+    Raises ConflictError where it does not run, has no part of a GPU, or has no room on it or in its quota, and
+    InputError for a share that the split forbids or that needs other GPUs.
+    """
+    session = await service.get_for(db, project, name, caller, Action.SESSION_RESIZE)
+    for _ in range(service.TRIES):
+        await _check(db, session, gpu_milli, settings)
+        if gpu_milli == (session.gpu_milli if session.resize_milli is None else session.resize_milli):
+            return session.id
+        before = session.gpu_milli if session.resize_milli is None else session.before_milli
+        values = {"resize_milli": gpu_milli, "before_milli": before}
+        if await service.change(db, session, **values):
+            share = format_gpus(gpu_milli)
+            log.info("audit", what="share asked for", session=name, project=project, by=caller.name, gpus=share)
+            return session.id
+        await db.refresh(session)
+    raise ConflictError(f"session {name} changes all the time", where="name", cure="try again")
+
+
+async def take_room(db: AsyncSession, kept: Kept) -> list[Session]:
+    """Take the room for shares that are to be raised; returns the sessions that have it now.
+
+    What is kept for sessions that still wait is no room. One for which there is none any more keeps what it has, and
+    says why. Only the leader does this, between decisions of the scheduler. Others give room away only to sessions that
+    a lost node brings back, in the transaction in which the node is found again: a raise waits for its nodes, and needs
+    no lock that would stand in the way of heartbeats.
+    """
+    raised = []
+    for session in await resizing(db):
+        wanted = session.resize_milli
+        if wanted is None or wanted <= session.gpu_milli or _away(session):
+            continue
+        try:
+            await _check_room(db, session, wanted, await _kept_on(db, kept))
+        except PenstockError as error:
+            await _keep(db, session, error.problems[0])
+            continue
+        if await service.change(db, session, gpu_milli=wanted, held_milli=session.size * wanted):
+            await _reshare(db, session, wanted)
+            raised.append(session)
+    return raised
+
+
+async def settle(db: AsyncSession, session: Session) -> bool:
+    """Note that the agents hold a session to its new share; returns False where the session has changed meanwhile."""
+    wanted = session.gpu_milli if session.resize_milli is None else session.resize_milli
+    values = {"gpu_milli": wanted, "held_milli": session.size * wanted, "resize_milli": None, "before_milli": None}
+    said = {"reason": "", "cause": ""} if session.cause == RESIZE and session.before_milli != wanted else {}
+    if not await service.change(db, session, **values, **said):
+        return False
+    if wanted != session.gpu_milli:
+        await _reshare(db, session, wanted)
+    return True
+
+
+async def refuse(db: AsyncSession, session: Session, reason: str) -> bool:
+    """Note that an agent refuses the new share: what the session had before is wanted again, or kept as it is."""
+    before = session.gpu_milli if session.before_milli is None else session.before_milli
+    said = {"reason": f"its share stays {format_gpus(before)} GPU: {reason}", "cause": RESIZE}
+    if session.resize_milli != before:
+        return await service.change(db, session, resize_milli=before, **said)
+    return await settle(db, session)
+
+
+async def notice(db: AsyncSession, session: Session, seen: Iterable[tuple[Container, list[GpuGrant]]]) -> bool:
+    """Want the share of a running session again where its agents hold it to another one; returns whether they do."""
+    if session.state is not State.RUNNING or session.resize_milli is not None:
+        return False
+    if not any(_differs(container, gpus) for container, gpus in seen):
+        return False
+    return await service.change(db, session, resize_milli=session.gpu_milli, before_milli=session.gpu_milli)
+
+
+def shares(session: Session, container: Container) -> GpuShares:
+    """Return the shares that a container of a session whose share changes shall have."""
+    part = (session.gpu_milli if session.resize_milli is None else session.resize_milli) % MILLI
+    return GpuShares(
+        gpus=[
+            GpuGrant(uuid=grant.uuid, index=grant.index, milli=part if grant.milli < MILLI else MILLI)
+            for grant in container.grants
+        ]
+    )
+
+
+async def _check(db: AsyncSession, session: Session, wanted: int, settings: Settings) -> None:
+    """Refuse what cannot be done now; the room is looked at once more when it is taken."""
+    if session.state is not State.RUNNING:
+        raise ConflictError(f"session {session.name} is {session.state}", where="name", cure="resize one that runs")
+    if session.resize_milli is not None and wanted == session.before_milli:
+        return
+    check_share(wanted, settings.split)
+    whole, part = divmod(session.gpu_milli, MILLI)
+    if not part:
+        raise ConflictError(
+            f"session {session.name} has no part of a GPU", where="name", cure="delete it, and submit it again"
+        )
+    if wanted // MILLI != whole or not wanted % MILLI:
+        raise InputError(
+            f"{format_gpus(wanted)} GPU would need other GPUs than those that the session has",
+            where=FIELD,
+            cure=f"stay between {whole} and {whole + 1} GPU, or submit it again",
+        )
+    # what its containers were started with: the GPUs of the node may have been cut anew since
+    if any(container.enforcement == Enforcement.MIG for container in session.containers):
+        raise ConflictError(
+            f"session {session.name} runs on a slice of a GPU, which is not divided",
+            where="name",
+            cure="submit it again with the share that it needs",
+        )
+    if session.resize_milli not in (None, wanted):
+        raise ConflictError(
+            f"the share of {session.name} is being changed to {format_gpus(session.resize_milli or 0)} GPU",
+            where=FIELD,
+            cure=f"try again when that is done, or ask for {format_gpus(session.before_milli or 0)} GPU as before",
+        )
+    if away := _away(session):
+        raise ConflictError(f"{away[0]} is lost", where="name", cure="try again when the node is back")
+    if wanted > session.gpu_milli:
+        await _check_rights(db, session, wanted)
+        await _check_room(db, session, wanted)
+
+
+def _away(session: Session) -> list[str]:
+    return [node.name for node in session.nodes if node.state is not NodeState.READY]
+
+
+async def _check_rights(db: AsyncSession, session: Session, wanted: int) -> None:
+    projects.check_active(session.project, now())
+    if session.user_id:
+        extra = Extra(sessions=0, gpu_milli=session.size * (wanted - session.gpu_milli))
+        await user_policies.check(db, session.user_id, extra)
+
+
+async def _kept_on(db: AsyncSession, kept: Kept) -> Counter[tuple[str, str]]:
+    """Return the milli-GPU that are kept for those of the sessions that still wait, by node and GPU."""
+    waiting = [id_ for id_, session in (await repository.by_ids(db, kept)).items() if session.state is State.PENDING]
+    milli: Counter[tuple[str, str]] = Counter()
+    for place in (place for id_ in waiting for place in kept[id_]):
+        milli.update({(place.node, share.uuid): share.milli for share in place.shares})
+    return milli
+
+
+async def _check_room(
+    db: AsyncSession, session: Session, wanted: int, kept: Mapping[tuple[str, str], int] = NOTHING
+) -> None:
+    """Raise ConflictError where the quota, or a GPU beside what is `kept` of it, has no room for a larger share."""
+    more = wanted - session.gpu_milli
+    project, extra = session.project, session.size * more
+    held, fixed = await repository.held_by_project(db, project.id)
+    if not project.over_quota and held + extra > project.quota_milli:
+        raise _no_quota(session, held, extra, "")
+    if not session.preemptible and fixed + extra > project.quota_milli:
+        raise _no_quota(session, fixed, extra, " by work that cannot be taken back")
+    grown = Counter(
+        (container.node_id, grant.uuid)
+        for container in session.containers
+        for grant in container.grants
+        if grant.milli < MILLI
+    )
+    used = await repository.held_on(db, {node_id for node_id, _ in grown}, {uuid for _, uuid in grown})
+    names = {container.node_id: container.node.name for container in session.containers}
+    for (node_id, uuid), parts in sorted(grown.items(), key=lambda item: item[0][1]):
+        free = MILLI - used.get((node_id, uuid), 0)
+        waited_for = kept.get((names[node_id], uuid), 0)
+        if parts * more <= free and parts * more > free - waited_for:
+            raise ConflictError(
+                f"{format_gpus(waited_for)} GPU of {uuid} of {names[node_id]} is kept for sessions that wait",
+                where=FIELD,
+                cure="ask again when they run, or submit it again to let it run elsewhere",
+            )
+        if parts * more > free:
+            raise ConflictError(
+                f"{format_gpus(max(free, 0))} GPU is free on {uuid} of {names[node_id]}, "
+                f"and {format_gpus(parts * more)} more is asked for",
+                where=FIELD,
+                cure="ask for less, or submit it again to let it run elsewhere",
+            )
+
+
+def _no_quota(session: Session, held: int, extra: int, kind: str) -> ConflictError:
+    project = session.project
+    return ConflictError(
+        f"{project.name} holds {format_gpus(held)} of its {format_gpus(project.quota_milli)} GPU{kind}, "
+        f"and {format_gpus(extra)} more is asked for",
+        where=FIELD,
+        cure="stop one of its sessions, or ask for a larger quota",
+    )
+
+
+async def _keep(db: AsyncSession, session: Session, problem: Problem) -> None:
+    said = f"its share stays {format_gpus(session.gpu_milli)} GPU: {problem.reason}; {problem.cure}"
+    await service.change(db, session, resize_milli=None, before_milli=None, reason=said, cause=RESIZE)
+
+
+async def _reshare(db: AsyncSession, session: Session, milli: int) -> None:
+    """Write what the containers hold, and what that means for the record of usage."""
+    await repository.set_parts(db, session.id, milli % MILLI)
+    await usage.reshare(db, session.id, now())
+
+
+def _differs(container: Container, gpus: list[GpuGrant]) -> bool:
+    if container.enforcement == Enforcement.MIG:
+        return False  # a slice is whole, whatever its agent calls it
+    wanted = {grant.uuid: grant.milli for grant in container.grants}
+    found = {gpu.uuid: gpu.milli for gpu in gpus}
+    return wanted.keys() == found.keys() and wanted != found

@@ -1,0 +1,173 @@
+"""Bodies of requests of the session endpoints."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from api.resources.presets.schemas import CpuMilli, MemoryMib, ShmMib
+from api.resources.schemas import Moment, Name, Request, Text
+from api.scheduler.snapshot import Within
+from api.tables.sessions import MAX_CONTAINERS, Kind
+from common.gpu.kinds import Enforcement
+from common.protocol import SYSTEM_FOLDERS, belongs_to_system
+
+MAX_BATCH = 100
+"""Most sessions of one request."""
+MAX_SECONDS = 366 * 24 * 3600
+
+Word = Annotated[Text, Field(max_length=32_768)]
+VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+Folder = Annotated[str, Field(max_length=255, pattern=r"^(/[A-Za-z0-9._-]+)+$")]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Model = Annotated[Text, Field(min_length=1, max_length=128)]
+Priority = Annotated[int, Field(ge=0, le=100)]
+
+
+def _no_dots(value: str) -> str:
+    if {".", ".."} & set(value.split("/")):
+        raise ValueError("`.` and `..` are not folders of a session")
+    return value
+
+
+def _not_of_the_system(value: str) -> str:
+    if belongs_to_system(value):
+        raise ValueError(f"{', '.join(SYSTEM_FOLDERS)} belong to the container's system; choose another target")
+    return _no_dots(value)
+
+
+class VolumeRequest(Request):
+    """A folder of the project on the shared storage, seen in the session at `target`."""
+
+    name: Name
+    target: Folder
+    read_only: bool = False
+
+    _target = field_validator("target")(_not_of_the_system)
+
+
+class HostMountRequest(Request):
+    """A folder of the node that the administrator has opened to sessions, seen in the session at `target`."""
+
+    source: Folder
+    target: Folder
+    read_only: bool = False
+
+    _source = field_validator("source")(_no_dots)
+    _target = field_validator("target")(_not_of_the_system)
+
+
+Mounted = VolumeRequest | HostMountRequest
+
+
+class SessionRequest(Request):
+    """A session to submit: one or more equal containers that start together.
+
+    `kind` is training unless it is said; `interactive` is short for that kind. `gpu_milli` (milli-GPU; 0: none, then
+    `cpu_milli` is needed), `cpu_milli` (thousandths of a core), `memory_mib` and `shm_mib` (`/dev/shm`) are for one of
+    the `size` containers; 0 CPU or memory is no limit. What is left out comes from the `preset`. `large_shm` gives half
+    of the memory, or the site's large size where memory has no limit. Only on GPUs of one of the `models` it runs, and
+    only where shares are held by `enforcement` or a stronger kind; a `group` is a resource group that it keeps to.
+    `within` is the part of the network that the containers share where they can, with `within_required` in any case. A
+    higher `priority` goes first within the project. A `preemptible` session may use what other projects leave idle, and
+    is put back into the queue when they ask for it. It waits at least until `starts_at`. `command` None means the
+    image's own, and `args` follow it. Each of `ports` gets an address at the site's edge. `image` is one that the
+    project may use, or with `local_image` a reference that is on the node already. The command line says so by
+    `created_by_cli`.
+    """
+
+    name: Name
+    project: Name
+    image: str = Field(min_length=1, max_length=512)
+    kind: Kind | None = None
+    interactive: bool = False
+    preset: Name | None = None
+    gpu_milli: int | None = None
+    cpu_milli: CpuMilli | None = None
+    memory_mib: MemoryMib | None = None
+    shm_mib: ShmMib | None = None
+    large_shm: bool = False
+    size: int = Field(default=1, ge=1, le=MAX_CONTAINERS)
+    models: list[Model] = Field(default=[], max_length=32)
+    enforcement: Enforcement | None = None
+    group: Name | None = None
+    within: Within = Within.ANYWHERE
+    within_required: bool = False
+    priority: Priority | None = None
+    preemptible: bool | None = None
+    starts_at: Moment | None = None
+    local_image: bool = False
+    command: Annotated[list[Word], Field(min_length=1, max_length=256)] | None = None
+    args: list[Word] = Field(default=[], max_length=256)
+    environment: dict[VariableName, Word] = Field(default={}, max_length=256)
+    ports: list[Port] = Field(default=[], max_length=16)
+    volumes: list[VolumeRequest] = Field(default=[], max_length=32)
+    host_mounts: list[HostMountRequest] = Field(default=[], max_length=32)
+    created_by_cli: bool = False
+
+    @property
+    def kind_or_default(self) -> Kind:
+        """What the session is for."""
+        return self.kind or (Kind.INTERACTIVE if self.interactive else Kind.TRAINING)
+
+    @field_validator("image")
+    @classmethod
+    def _plain(cls, value: str) -> str:
+        if not value.isprintable() or " " in value:
+            raise ValueError("an image is written without spaces and signs that cannot be seen")
+        return value
+
+    @field_validator("interactive")
+    @classmethod
+    def _one_kind(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("kind") not in (None, Kind.INTERACTIVE):
+            raise ValueError(f"it cannot be interactive and {info.data['kind']} at once; leave one of both out")
+        return value
+
+    @field_validator("large_shm")
+    @classmethod
+    def _one_shm(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("shm_mib") is not None:
+            raise ValueError("`shm_mib` says already how large it is; leave one of both out")
+        return value
+
+    @field_validator("ports")
+    @classmethod
+    def _ports_differ(cls, value: list[int]) -> list[int]:
+        if len(set(value)) < len(value):
+            raise ValueError("a port is named twice")
+        return value
+
+    @field_validator("volumes", "host_mounts")
+    @classmethod
+    def _targets_differ(cls, value: list[Mounted], info: ValidationInfo) -> list[Mounted]:
+        targets = [mount.target for mount in (*info.data.get("volumes", ()), *value)]
+        if len(set(targets)) < len(targets):
+            raise ValueError("two volumes have one target; choose another")
+        return value
+
+
+class BatchRequest(SessionRequest):
+    """Equal sessions to submit, all or none: `count` 3 makes NAME-1, NAME-2 and NAME-3."""
+
+    count: int = Field(ge=1, le=MAX_BATCH)
+
+
+class SessionChange(Request):
+    """What to change: the `priority` of a session that waits, or `gpu_milli` of each container of one that runs."""
+
+    priority: Priority | None = None
+    gpu_milli: int | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> SessionChange:
+        if (self.priority is None) == (self.gpu_milli is None):
+            raise ValueError("write one of `priority` and `gpu_milli`")
+        return self
+
+
+class Extension(Request):
+    """How many seconds to put off the end of a session that has a time limit."""
+
+    seconds: int = Field(ge=1, le=MAX_SECONDS)

@@ -1,0 +1,225 @@
+"""Rules of sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.auth.identity import Identity
+from api.auth.policy import Action
+from api.clock import now
+from api.resources.projects import service as projects
+from api.resources.sessions import repository
+from api.resources.usage import service as usage
+from api.tables.projects import Project
+from api.tables.sessions import Kind, Session, State
+from api.tables.users import User
+from common.errors import ConflictError, ForbiddenError, InputError, NotFoundError
+
+TRIES = 5
+"""How often a change is tried while others change the session, too."""
+PRIORITY = {Kind.TRAINING: 50, Kind.INTERACTIVE: 75, Kind.SERVICE: 75}
+"""The usual priority of each kind; whoever manages the project may give more."""
+
+used_by_project = repository.used_by_project
+used_by_gpu = repository.used_by_gpu
+in_states = repository.in_states
+by_ids = repository.by_ids
+log_tail = repository.log_tail
+keep_log = repository.keep_log
+
+
+class Versioned(Protocol):
+    """A session, as far as changing it goes: which one, and the revision of it that was read."""
+
+    @property
+    def id(self) -> UUID:
+        """Its id."""
+
+    @property
+    def revision(self) -> int:
+        """Its lock token."""
+
+
+async def get(db: AsyncSession, project: str, name: str, caller: Identity) -> Session:
+    """Return the live session of a name, else the newest that has ended; raises NotFoundError."""
+    seen = await projects.get(db, project, caller)
+    session = await repository.by_name(db, seen.id, name)
+    if session is None or not caller.may(Action.SESSION_READ, project=seen, owner_id=session.user_id):
+        raise NotFoundError(f"{project} has no session {name}", where="name", cure="list the sessions")
+    return session
+
+
+async def get_for(db: AsyncSession, project: str, name: str, caller: Identity, action: Action) -> Session:
+    """Return a session that the caller may do something to; raises ForbiddenError for one of another user."""
+    session = await get(db, project, name, caller)
+    if not caller.may(action, project=session.project, owner_id=session.user_id):
+        raise ForbiddenError(f"session {name} belongs to {session.user_name}", cure=f"ask {session.user_name}")
+    return session
+
+
+async def delete(db: AsyncSession, project: str, name: str, caller: Identity) -> UUID:
+    """End a session; its GPUs are free when its containers are gone. An ended one is taken off the lists."""
+    session = await get_for(db, project, name, caller, Action.SESSION_END)
+    for _ in range(TRIES):
+        if session.state is State.TERMINATED:
+            raise NotFoundError(f"{project} has no live session {name}", where="name", cure="list the sessions")
+        if session.state is State.TERMINATING and session.ending is not State.PENDING:
+            return session.id
+        if await _delete(db, session):
+            return session.id
+        await db.refresh(session)
+    raise _busy(name)
+
+
+async def extend(db: AsyncSession, project: str, name: str, seconds: int, caller: Identity) -> UUID:
+    """Put off the end of a session's time limit: owners as far as the project lets them, its managers as they like.
+
+    Raises ConflictError where there is nothing to put off, ForbiddenError for more than an owner may add.
+    """
+    session = await get_for(db, project, name, caller, Action.SESSION_EXTEND)
+    freely = caller.may(Action.SESSION_EXTEND, project=session.project)
+    for _ in range(TRIES):
+        if session.expires_at is None or session.state not in (State.PREPARING, State.RUNNING):
+            raise ConflictError(
+                f"session {name} is {session.state} and no time limit runs", where="name", cure="extend it as it runs"
+            )
+        if not freely:
+            _check_allowance(session, seconds)
+        values = {"expires_at": _later(session.expires_at, seconds)}
+        if await change(db, session, **values, extended_s=session.extended_s + (0 if freely else seconds)):
+            return session.id
+        await db.refresh(session)
+    raise _busy(name)
+
+
+async def give_priority(db: AsyncSession, project: str, name: str, priority: int, caller: Identity) -> UUID:
+    """Change the priority of a session that waits; raises ConflictError for one that does not."""
+    session = await get_for(db, project, name, caller, Action.SESSION_CHANGE)
+    check_priority(priority, session.kind, caller, session.project)
+    for _ in range(TRIES):
+        if session.state is not State.PENDING:
+            raise ConflictError(
+                f"session {name} is {session.state}: its turn has come", where="name", cure="change one that waits"
+            )
+        if await change(db, session, priority=priority):
+            return session.id
+        await db.refresh(session)
+    raise _busy(name)
+
+
+def check_priority(wanted: int, kind: Kind, caller: Identity, project: Project) -> None:
+    """Raise ForbiddenError where the caller may not give sessions of a kind so much."""
+    usual = PRIORITY[kind]
+    if wanted > usual and not caller.may(Action.SESSION_RAISE, project=project):
+        raise ForbiddenError(
+            f"only a manager of {project.name} gives {kind} sessions a priority above {usual}",
+            where="priority",
+            cure=f"choose at most {usual}",
+        )
+
+
+async def change(db: AsyncSession, session: Versioned, **values: Any) -> bool:
+    """Change a session unless somebody else has done so since it was read; returns whether it was changed."""
+    if not await repository.update_guarded(db, session.id, session.revision, values):
+        return False
+    if "state" in values:
+        await usage.follow(db, session.id, values)
+    return True
+
+
+async def take_back(db: AsyncSession, session_id: UUID, revision: int, reason: str) -> bool:
+    """Stop a session that holds places so that it waits again; returns False where it has changed since it was read."""
+    values = {"state": State.TERMINATING, "ending": State.PENDING, "reason": reason}
+    return await repository.update_guarded(db, session_id, revision, values)
+
+
+async def note_containers(db: AsyncSession, session: Session, values: Mapping[int, dict[str, Any]]) -> None:
+    """Write down what is known of a session's containers, by rank."""
+    for rank, changes in values.items():
+        if changes:
+            await repository.update_container(db, session.id, session.attempt, rank, changes)
+
+
+async def end(db: AsyncSession, session: Session, **values: Any) -> bool:
+    """Bring a session to its end; its places stay on record, its addresses are free again."""
+    if not await change(db, session, finished_at=now(), resize_milli=None, before_milli=None, **values):
+        return False
+    await repository.remove_services(db, session.id)
+    return True
+
+
+async def requeue(db: AsyncSession, session: Session, reason: str) -> bool:
+    """Put a session whose containers are gone, or given up, back into the queue; its next containers are new ones.
+
+    They get the share that was last asked for.
+    """
+    values = {"state": State.PENDING, "ending": None, "attempt": session.attempt + 1, "reason": reason}
+    times = {"scheduled_at": None, "started_at": None, "expires_at": None, "warned_at": None, "extended_s": 0}
+    wanted = session.gpu_milli if session.resize_milli is None else session.resize_milli
+    shares = {"gpu_milli": wanted, "held_milli": 0, "resize_milli": None, "before_milli": None, "network": None}
+    if not await change(db, session, **values, **times, **shares, exit_code=None):
+        return False
+    await repository.remove_containers(db, session.id)
+    return True
+
+
+async def refuse_while_live(db: AsyncSession, *, project: str | None = None, user: str | None = None) -> None:
+    """Raise ConflictError while a project or a user has sessions that have not ended."""
+    count = await repository.count_live(db, project=project, user=user)
+    if count:
+        noun = "session" if count == 1 else "sessions"
+        raise ConflictError(
+            f"{project or user} has {count} live {noun}", where="name", cure="delete the sessions first"
+        )
+
+
+async def refuse_while_abroad(db: AsyncSession, user: User) -> None:
+    """Raise ConflictError while a user has live sessions in projects of another domain than the user's own."""
+    found = await repository.projects_in_other_domains(db, user)
+    if found:
+        raise ConflictError(
+            f"{user.name} has live sessions in projects that another domain has: {', '.join(found)}",
+            where="domain",
+            cure="delete the sessions first, then move the user",
+        )
+
+
+async def of_nodes(db: AsyncSession, node_ids: Collection[UUID], states: Collection[State]) -> Sequence[Session]:
+    """Return the sessions of nodes in any of some states."""
+    return await in_states(db, states, node_ids)
+
+
+async def _delete(db: AsyncSession, session: Session) -> bool:
+    if session.state is State.FAILED:
+        return await change(db, session, state=State.TERMINATED)
+    if session.state is State.PENDING:
+        return await end(db, session, state=State.TERMINATED, reason="deleted before it ran", cause="", position=0)
+    values = {"state": State.TERMINATING, "ending": State.TERMINATED, "reason": "deleted"}
+    return await change(db, session, **values)
+
+
+def _check_allowance(session: Session, seconds: int) -> None:
+    allowed = session.project.interactive_extension_s
+    left = max(0, allowed - session.extended_s)
+    if seconds > left:
+        raise ForbiddenError(
+            f"owners add at most {allowed} s in {session.project.name}, and {session.extended_s} s are added already",
+            where="seconds",
+            cure=f"add at most {left} s" if left else "ask a manager of the project",
+        )
+
+
+def _later(moment: datetime, seconds: int) -> datetime:
+    try:
+        return moment + timedelta(seconds=seconds)
+    except OverflowError:
+        raise InputError("that is beyond the calendar", where="seconds", cure="add less") from None
+
+
+def _busy(name: str) -> ConflictError:
+    return ConflictError(f"session {name} changes all the time", where="name", cure="try again")

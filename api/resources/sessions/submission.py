@@ -1,0 +1,264 @@
+"""How a request becomes sessions that wait in the queue: what it asks for is completed and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import Field, TypeAdapter, ValidationError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.auth.identity import Identity
+from api.auth.policy import Action
+from api.clock import now
+from api.database import SERVICES_LOCK, exclusively
+from api.resources.groups import service as groups
+from api.resources.groups.permissions import Groups
+from api.resources.images import service as images
+from api.resources.images.schemas import REFERENCE
+from api.resources.nodes.fleet import Fleet
+from api.resources.presets import service as presets
+from api.resources.projects import service as projects
+from api.resources.sandboxes import service as sandboxes
+from api.resources.schemas import Name
+from api.resources.sessions import repository
+from api.resources.sessions.addresses import Taken, addresses
+from api.resources.sessions.mounts import mounts
+from api.resources.sessions.schemas import BatchRequest, SessionRequest
+from api.resources.sessions.service import PRIORITY, check_priority
+from api.resources.user_policies import service as user_policies
+from api.resources.user_policies.service import Extra
+from api.scheduler.snapshot import Workload
+from api.settings import Settings
+from api.tables.projects import Project
+from api.tables.sessions import Kind, Service, Session
+from common.errors import ConflictError, InputError
+from common.gpu.kinds import Enforcement
+from common.gpu.share import check_share
+
+SHM_MIB = 64
+WAITS = "waits for the scheduler"
+NOT_DUE = "not-due"
+"""Why a session waits whose start has not come."""
+
+_name = TypeAdapter[str](Name)
+_reference = TypeAdapter[str](Annotated[str, Field(pattern=REFERENCE, max_length=257)])
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a submission is checked against beside the database."""
+
+    settings: Settings
+    fleet: Fleet
+
+
+@dataclass(frozen=True)
+class Size:
+    """What one container asks for; 0 is no limit, and no GPU. Shares are held by `enforcement` or a stronger kind."""
+
+    gpu_milli: int
+    cpu_milli: int
+    memory_mib: int
+    shm_mib: int
+    enforcement: Enforcement
+
+
+async def submit(db: AsyncSession, request: SessionRequest, caller: Identity, site: Site) -> UUID:
+    """Put a session into the queue; returns its id.
+
+    Raises InputError for what could never run, ConflictError for a name in use or a project outside its period.
+    """
+    return (await _submit(db, request, [request.name], caller, site))[0]
+
+
+async def submit_batch(db: AsyncSession, request: BatchRequest, caller: Identity, site: Site) -> list[UUID]:
+    """Put equal sessions into the queue, all or none; returns their ids."""
+    names = [f"{request.name}-{number}" for number in range(1, request.count + 1)]
+    try:
+        _name.validate_python(names[-1])
+    except ValidationError as error:
+        raise InputError(
+            f"the last session would be called {names[-1]}, which is too long",
+            where="name",
+            cure="choose a shorter one",
+        ) from error
+    return await _submit(db, request, names, caller, site)
+
+
+async def _submit(
+    db: AsyncSession, request: SessionRequest, names: Sequence[str], caller: Identity, site: Site
+) -> list[UUID]:
+    project = await projects.get(db, request.project, caller)
+    caller.check(Action.SESSION_SUBMIT, project=project)
+    projects.check_active(project, max(now(), request.starts_at or now()))
+    kind = request.kind_or_default
+    size = await _size(db, request, site.settings)
+    allowed = await groups.allowed(db, caller.id, project, kind, request.group)
+    await _check_fits(db, request, size, allowed, site.fleet)
+    title, reference = await _image(db, request, project)
+    await user_policies.check(db, caller.id, _extra(len(names), request.size, size))
+    await _check_unmoved(db, caller)
+    sandbox, rules = await sandboxes.for_session(db, project.id, reference)
+    mounted = mounts(request, site.settings)
+    priority = PRIORITY[kind] if request.priority is None else request.priority
+    check_priority(priority, kind, caller, project)
+    starts_at = request.starts_at if request.starts_at and request.starts_at > now() else None
+    await _check_names(db, project, names)
+    made = [
+        Session(
+            name=name,
+            project=project,
+            user_id=caller.id,
+            user_name=caller.name,
+            image=title,
+            reference=reference,
+            kind=kind,
+            priority=priority,
+            preemptible=kind is Kind.TRAINING if request.preemptible is None else request.preemptible,
+            size=request.size,
+            gpu_milli=size.gpu_milli,
+            cpu_milli=size.cpu_milli,
+            memory_mib=size.memory_mib,
+            shm_mib=size.shm_mib,
+            enforcement=size.enforcement.value,
+            preset=request.preset or "",
+            group=request.group or "",
+            models=request.models,
+            within=request.within.value,
+            within_required=request.within_required,
+            command=request.command,
+            args=request.args,
+            environment=request.environment,
+            mounts=mounted,
+            local_image=request.local_image,
+            sandbox=sandbox,
+            sandbox_rules=rules,
+            created_by_cli=request.created_by_cli,
+            starts_at=starts_at,
+            reason=f"starts at {_moment(starts_at)}" if starts_at else WAITS,
+            cause=NOT_DUE if starts_at else "",
+            containers=[],
+            services=[],
+        )
+        for name in names
+    ]
+    await _give_addresses(db, made, request)
+    for session in made:
+        repository.add(db, session)
+    await db.flush()
+    return [session.id for session in made]
+
+
+async def _size(db: AsyncSession, request: SessionRequest, settings: Settings) -> Size:
+    """Complete what the request leaves out by its preset; raises InputError for what the split forbids."""
+    preset = await presets.wanted(db, request.preset) if request.preset else None
+    gpu_milli = request.gpu_milli if request.gpu_milli is not None else preset.gpu_milli if preset else None
+    cpu_milli = request.cpu_milli if request.cpu_milli is not None else preset.cpu_milli if preset else 0
+    memory_mib = request.memory_mib if request.memory_mib is not None else preset.memory_mib if preset else 0
+    if gpu_milli is None:
+        raise InputError("nothing says how many GPUs", where="gpu_milli", cure="write gpu_milli, or name a preset")
+    if gpu_milli:
+        check_share(gpu_milli, settings.split)
+    elif not cpu_milli:
+        raise InputError(
+            "a session without GPUs has to say how many CPUs", where="cpu_milli", cure="write cpu_milli, such as 1000"
+        )
+    if request.large_shm:
+        shm_mib = max(SHM_MIB, memory_mib // 2) if memory_mib else settings.large_shm_mib
+    else:
+        shm_mib = request.shm_mib or (preset.shm_mib if preset else SHM_MIB)
+    enforcement = request.enforcement or (Enforcement(preset.enforcement) if preset else Enforcement.NONE)
+    return Size(gpu_milli, cpu_milli, memory_mib, shm_mib, enforcement if gpu_milli else Enforcement.NONE)
+
+
+def _extra(count: int, containers: int, size: Size) -> Extra:
+    every = count * containers
+    return Extra(count, every * size.gpu_milli, every * size.cpu_milli, every * size.memory_mib)
+
+
+async def _check_fits(db: AsyncSession, request: SessionRequest, size: Size, allowed: Groups, fleet: Fleet) -> None:
+    """Refuse what no node could hold even if nothing ran and every node were open."""
+    await fleet.refresh(db)
+    workload = Workload(
+        id=request.name,
+        project=request.project,
+        submitted_at=0,
+        containers=request.size,
+        gpu_milli=size.gpu_milli,
+        cpu_milli=size.cpu_milli,
+        memory_mib=size.memory_mib,
+        groups=allowed[0],
+        grouped_only=allowed[1],
+        models=fleet.models_of(request.models) if request.models else (),
+        within=request.within,
+        within_required=request.within_required,
+        enforcement=size.enforcement,
+    )
+    verdict = fleet.never_fits(workload)
+    if verdict:
+        reason, _, cure = verdict.partition("; ")
+        raise InputError(reason, where="gpu_milli" if size.gpu_milli else "cpu_milli", cure=cure or "ask for less")
+
+
+async def _image(db: AsyncSession, request: SessionRequest, project: Project) -> tuple[str, str]:
+    """Return an image's title and reference; one that is on the nodes already need not be registered.
+
+    What other projects have for themselves is not there for this one, whether a node has it or not.
+    """
+    if not request.local_image:
+        image = await images.resolve(db, request.image, project.id)
+        return image.title, image.reference
+    try:
+        reference = _reference.validate_python(request.image)
+    except ValidationError as error:
+        raise InputError(
+            f"{request.image} is not the reference of an image", where="image", cure="write it like tensorflow:2.15"
+        ) from error
+    if await images.is_of_others(db, reference, [project.id]):
+        raise images.unknown(reference)
+    return request.image, reference
+
+
+async def _check_unmoved(db: AsyncSession, caller: Identity) -> None:
+    """Refuse who has been moved to another domain since the request began: its rights were read before.
+
+    The user's row is held by now, so that whoever moves the user from here on sees the sessions.
+    """
+    if await repository.domain_of(db, caller.id) != caller.domain:
+        raise ConflictError(
+            f"{caller.name} has been moved to another domain meanwhile", where="project", cure="submit it again"
+        )
+
+
+async def _check_names(db: AsyncSession, project: Project, names: Sequence[str]) -> None:
+    live = await repository.live_by_names(db, project.id, names)
+    for name in names:
+        if name in live:
+            raise ConflictError(
+                f"{project.name} has a session {name} already, and it is {live[name]}",
+                where="name",
+                cure="choose another name, or delete that session",
+            )
+
+
+async def _give_addresses(db: AsyncSession, made: Sequence[Session], request: SessionRequest) -> None:
+    """Give each session its addresses at the edge, none of them twice; those that are taken are read once for all."""
+    if not request.ports:
+        return
+    await exclusively(db, SERVICES_LOCK)
+    taken = await repository.taken_paths(db)
+    paths, base_paths = set(taken.paths), set(taken.base_paths)
+    for session in made:
+        so_far = Taken(paths, base_paths)
+        for address in addresses(session.project.name, session.name, request.ports, request.args, so_far):
+            session.services.append(Service(port=address.port, path=address.path, base_path=address.base_path))
+            paths.add(address.path)
+            base_paths |= {address.base_path} if address.base_path else set()
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

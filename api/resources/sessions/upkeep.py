@@ -1,0 +1,105 @@
+"""What the reconcilers ask of sessions, and do to them, that no user does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import and_, delete, distinct, exists, func, or_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.database import among
+from api.resources.sessions import networks, repository, service
+from api.tables.sessions import HOLDING, Container, Grant, Session, State
+from common.gpu.kinds import Enforcement
+from common.protocol import ContainerState
+
+IN_PREPARATION = (State.SCHEDULED, State.PREPARING)
+
+
+async def in_operation(db: AsyncSession) -> dict[UUID, State]:
+    """Return the sessions for which agents are to be called: containers to launch, to remove, or to give new shares."""
+    asked = exists().where(Container.session_id == Session.id, Container.status.is_(None))
+    wanted = or_(Session.state.in_((State.SCHEDULED, State.TERMINATING)), and_(Session.state == State.PREPARING, asked))
+    query = select(Session.id, Session.state).where(wanted).order_by(Session.created_at, Session.id)
+    found = {row.id: row.state for row in await db.execute(query)}
+    changing = select(Session.id, Session.state).where(Session.resize_milli <= Session.gpu_milli)
+    changing = changing.where(Session.resize_milli.is_not(None), Session.state == State.RUNNING)
+    return found | {row.id: row.state for row in await db.execute(changing.order_by(Session.created_at, Session.id))}
+
+
+async def unstarted(db: AsyncSession, before: datetime) -> Sequence[Session]:
+    """Return the sessions that made no step forward since a moment."""
+    query = select(Session).where(Session.state.in_(IN_PREPARATION), Session.since <= before)
+    return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
+
+
+async def timed(db: AsyncSession, before: datetime) -> Sequence[Session]:
+    """Return the running sessions whose time ends before a moment, and those that were told that it does."""
+    ends = or_(Session.expires_at <= before, Session.warned_at.is_not(None))
+    query = select(Session).where(Session.state == State.RUNNING, ends)
+    return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
+
+
+async def of_projects(db: AsyncSession, ids: Collection[UUID], states: Collection[State]) -> Sequence[Session]:
+    """Return the sessions of projects in any of some states."""
+    query = select(Session).where(Session.project_id.in_(ids), Session.state.in_(states))
+    return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
+
+
+async def used_by_gpu(db: AsyncSession, node_ids: Collection[UUID]) -> dict[tuple[UUID, str], int]:
+    """Return the milli-GPU that sessions hold on some nodes, by node and GPU."""
+    query = select(Container.node_id, Grant.uuid, func.sum(Grant.milli)).join(Container.grants)
+    query = query.join(Session, Session.id == Container.session_id)
+    query = query.where(Session.state.in_(HOLDING), among(db, Container.node_id, node_ids))
+    rows = await db.execute(query.group_by(Container.node_id, Grant.uuid))
+    return {(node_id, uuid): int(milli) for node_id, uuid, milli in rows}
+
+
+async def count_by_node(db: AsyncSession, node_ids: Collection[UUID]) -> dict[UUID, int]:
+    """Return how many sessions hold places on each of some nodes."""
+    query = select(Container.node_id, func.count(distinct(Session.id)).label("live"))
+    query = query.join(Session, Session.id == Container.session_id)
+    query = query.where(Session.state.in_(HOLDING), among(db, Container.node_id, node_ids)).group_by(Container.node_id)
+    return {row.node_id: row.live for row in await db.execute(query)}
+
+
+async def forget_places(db: AsyncSession, node_id: UUID) -> None:
+    """Take away the places on a node that is deleted, those of ended sessions too."""
+    await db.execute(delete(Container).where(Container.node_id == node_id))
+
+
+async def adopt(
+    db: AsyncSession, session: Session, node_id: UUID, found: Mapping[int, ContainerState], values: dict[str, Any]
+) -> bool:
+    """Give a waiting session the containers of its attempt before back, which still run on a node."""
+    held_milli = sum(grant.milli for state in found.values() for grant in state.gpus)
+    whole = any(state.enforcement is Enforcement.MIG for state in found.values())
+    shares = {"held_milli": held_milli, "gpu_milli": session.gpu_milli if whole else held_milli // session.size}
+    attempt = session.attempt - 1
+    network = await networks.number_of(db, session.id, attempt)
+    changed = await service.change(db, session, **values, **shares, attempt=attempt, network=network, position=0)
+    if changed:
+        for rank, state in found.items():
+            repository.add(db, _container(session.id, rank, node_id, state))
+        await db.flush()
+    return changed
+
+
+def _container(session_id: UUID, rank: int, node_id: UUID, state: ContainerState) -> Container:
+    return Container(
+        session_id=session_id,
+        rank=rank,
+        node_id=node_id,
+        status=state.status,
+        started_at=state.started_at,
+        ports={str(port): at for port, at in state.ports.items()},
+        enforcement=state.enforcement,
+        warning=state.warning,
+        grants=[
+            Grant(session_id=session_id, rank=rank, index=grant.index, uuid=grant.uuid, milli=grant.milli)
+            for grant in state.gpus
+        ],
+    )

@@ -1,0 +1,131 @@
+"""Bodies of answers of the session endpoints."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from api.resources.schemas import View
+from api.scheduler.snapshot import Within
+from api.tables.sessions import Kind, State
+from common.gpu.kinds import Enforcement
+from common.protocol import ContainerStatus
+
+
+class GrantView(View):
+    """The part of one GPU that a session holds, in milli-GPU; of a MIG device by its `profile` it is the whole device.
+
+    `memory_mib` is how much of the GPU's memory belongs to it; null, as `model` is empty, where the node has that GPU
+    no more.
+    """
+
+    index: int
+    uuid: str
+    milli: int
+    memory_mib: int | None
+    model: str
+    profile: str
+
+
+class ContainerView(View):
+    """One container of a session, and the GPUs that it holds on its node.
+
+    `enforcement` is how its shares are held, null before it is known and without a GPU; `warning` is what its agent
+    finds wrong while it runs.
+    """
+
+    rank: int
+    node: str
+    status: ContainerStatus | None
+    error: str
+    exit_code: int | None
+    enforcement: Enforcement | None
+    warning: str
+    gpus: list[GrantView]
+
+
+class ServiceView(View):
+    """A port of a session; `url` is where its users reach it, null at a site whose edge offers no apps."""
+
+    port: int
+    url: str | None
+
+
+class WaitingView(View):
+    """A session that waits for the scheduler; `gpu_milli` is for one of its `size` containers."""
+
+    id: UUID
+    name: str
+    project: str
+    user: str
+    kind: Kind
+    priority: int
+    size: int
+    gpu_milli: int
+    position: int
+    cause: str
+    reason: str
+    created_at: datetime
+    starts_at: datetime | None
+
+
+class SessionView(View):
+    """A session; the sizes are for one of its `size` containers.
+
+    `reason` says why it waits, or why it failed; for programs there is `cause` while it waits, and `position`, its
+    place in the queue from 1. `node` and `gpus` are those of its first container. `attempt` counts how often it was
+    put back into the queue. `expires_at` is when its time limit ends it, which its owner has put off by `extended_s`
+    so far. `urls` are those of `services`, `url` is the first of them.
+
+    Its shares are held by `enforcement` or a stronger kind. `held_milli` is what it takes of GPUs with all containers
+    together, 0 before it has its places; a MIG device counts whole. While its share is being changed, `resize_milli` is
+    what each container shall have. Its programs run in the `sandbox` of this name (empty: in none), which has `denied`
+    them so many system calls so far.
+    """
+
+    id: UUID
+    name: str
+    project: str
+    user: str
+    image: str
+    kind: Kind
+    priority: int
+    preemptible: bool
+    size: int
+    gpu_milli: int
+    cpu_milli: int
+    memory_mib: int
+    shm_mib: int
+    enforcement: Enforcement
+    held_milli: int
+    resize_milli: int | None
+    preset: str
+    group: str
+    models: list[str]
+    within: Within
+    within_required: bool
+    local_image: bool
+    sandbox: str
+    denied: int
+    created_by_cli: bool
+    state: State
+    reason: str
+    cause: str
+    position: int
+    attempt: int
+    command: list[str] | None
+    args: list[str]
+    created_at: datetime
+    starts_at: datetime | None
+    scheduled_at: datetime | None
+    started_at: datetime | None
+    expires_at: datetime | None
+    extended_s: int
+    finished_at: datetime | None
+    exit_code: int | None
+    node: str | None
+    gpus: list[GrantView]
+    containers: list[ContainerView]
+    services: list[ServiceView]
+    url: str | None
+    urls: list[str]

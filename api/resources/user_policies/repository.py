@@ -1,0 +1,61 @@
+"""Queries of user policies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from sqlalchemy import case, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.tables.sessions import ENDED, Session
+from api.tables.user_policies import UserPolicy
+from api.tables.users import User
+
+
+async def by_name(db: AsyncSession, name: str) -> UserPolicy | None:
+    """Return the policy of that name."""
+    return await db.get(UserPolicy, name)
+
+
+async def every(db: AsyncSession) -> Sequence[UserPolicy]:
+    """Return all policies by name."""
+    return (await db.scalars(select(UserPolicy).order_by(UserPolicy.name))).all()
+
+
+async def hold_user(db: AsyncSession, user_id: UUID) -> bool:
+    """Return whether there is a user; until the transaction ends no other one counts this user's sessions."""
+    return await db.scalar(select(User.id).where(User.id == user_id).with_for_update()) is not None
+
+
+async def of_user(db: AsyncSession, user_id: UUID) -> UserPolicy | None:
+    """Return the policy of a user."""
+    return await db.scalar(select(UserPolicy).join(User, User.policy == UserPolicy.name).where(User.id == user_id))
+
+
+async def count_users(db: AsyncSession, name: str) -> int:
+    """Return how many users have a policy."""
+    return (await db.scalar(select(func.count()).select_from(User).where(User.policy == name))) or 0
+
+
+async def held_by(db: AsyncSession, user_id: UUID) -> tuple[int, int, int, int]:
+    """Return how many live sessions a user has, and their milli-GPU, milli-CPU and MiB together."""
+    asked = Session.gpu_milli * Session.size
+    query = select(
+        func.count(),
+        func.sum(case((Session.held_milli > asked, Session.held_milli), else_=asked)),
+        func.sum(Session.cpu_milli * Session.size),
+        func.sum(Session.memory_mib * Session.size),
+    ).where(Session.user_id == user_id, Session.state.not_in(ENDED))
+    sessions, gpu_milli, cpu_milli, memory_mib = (await db.execute(query)).one()
+    return sessions, int(gpu_milli or 0), int(cpu_milli or 0), int(memory_mib or 0)
+
+
+def add(db: AsyncSession, policy: UserPolicy) -> None:
+    """Add a policy to the transaction."""
+    db.add(policy)
+
+
+async def delete(db: AsyncSession, policy: UserPolicy) -> None:
+    """Delete a policy."""
+    await db.delete(policy)

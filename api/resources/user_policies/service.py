@@ -1,0 +1,100 @@
+"""Rules of user policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.resources.user_policies import repository
+from api.resources.user_policies.schemas import PolicyChange, PolicyRequest
+from api.tables.user_policies import UserPolicy
+from common.errors import ConflictError, NotFoundError, Problem, UnauthenticatedError
+from common.gpu.share import format_gpus
+
+
+@dataclass(frozen=True)
+class Extra:
+    """What sessions to submit ask for together: milli-GPU, thousandths of a core, MiB; all containers counted."""
+
+    sessions: int = 1
+    gpu_milli: int = 0
+    cpu_milli: int = 0
+    memory_mib: int = 0
+
+
+AMOUNTS: tuple[tuple[str, Callable[[int], str]], ...] = (
+    ("name", lambda sessions: f"{sessions} live sessions"),
+    ("gpu_milli", lambda milli: f"{format_gpus(milli)} GPUs"),
+    ("cpu_milli", lambda milli: f"{milli / 1000:g} CPU cores"),
+    ("memory_mib", lambda mib: f"{mib} MiB of memory"),
+)
+"""What a policy limits: the field of a request that asks for it, and how its amounts are written."""
+
+
+async def check(db: AsyncSession, user_id: UUID, extra: Extra) -> None:
+    """Raise ConflictError where a user's live sessions and `extra` ask for more than the user's policy allows.
+
+    It is part of the transaction that submits: two at once cannot both take what is left, and a user who is deleted at
+    the same time either has the sessions already or gets none. Raises UnauthenticatedError where the user is gone.
+    """
+    if not await repository.hold_user(db, user_id):
+        raise UnauthenticatedError("the user has been deleted", cure="sign in as another user")
+    policy = await repository.of_user(db, user_id)
+    if policy is None:
+        return
+    held = await repository.held_by(db, user_id)
+    limits = (policy.max_sessions, policy.max_gpu_milli, policy.max_cpu_milli, policy.max_memory_mib)
+    problems = [
+        Problem(
+            where,
+            f"the policy {policy.name} allows you {text(limit)}, and this would make {text(now_held + more)}",
+            "end a session, or ask an administrator for another policy",
+        )
+        for (where, text), limit, now_held, more in zip(AMOUNTS, limits, held, astuple(extra), strict=True)
+        if limit is not None and more and now_held + more > limit
+    ]
+    if problems:
+        raise ConflictError.of(problems)
+
+
+async def every(db: AsyncSession) -> Sequence[UserPolicy]:
+    """Return all policies by name."""
+    return await repository.every(db)
+
+
+async def get(db: AsyncSession, name: str) -> UserPolicy:
+    """Return one policy; raises NotFoundError."""
+    policy = await repository.by_name(db, name)
+    if policy is None:
+        raise NotFoundError(f"there is no user policy {name}", where="name", cure="list the policies")
+    return policy
+
+
+async def create(db: AsyncSession, request: PolicyRequest) -> UserPolicy:
+    """Create a policy; raises ConflictError where the name is taken."""
+    if await repository.by_name(db, request.name):
+        raise ConflictError(f"there is a user policy {request.name} already", where="name", cure="choose another name")
+    policy = UserPolicy(**request.model_dump())
+    repository.add(db, policy)
+    await db.flush()
+    return policy
+
+
+async def change(db: AsyncSession, name: str, request: PolicyChange) -> UserPolicy:
+    """Change a policy; sessions that run go on."""
+    policy = await get(db, name)
+    for field, value in request.model_dump(exclude_unset=True).items():
+        setattr(policy, field, value)
+    return policy
+
+
+async def delete(db: AsyncSession, name: str) -> None:
+    """Delete a policy that no user has; raises ConflictError."""
+    policy = await get(db, name)
+    if count := await repository.count_users(db, name):
+        noun = "user" if count == 1 else "users"
+        raise ConflictError(f"{count} {noun} have the policy {name}", where="name", cure="give them another one first")
+    await repository.delete(db, policy)

@@ -1,0 +1,63 @@
+"""Bodies of the user endpoints."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import Field
+
+from api.auth.policy import Role
+from api.resources.schemas import Name, Password, Request, Text, UserName, View
+from api.tables.users import Source
+
+Email = Annotated[Text, Field(max_length=254, pattern=r"^[^@\s]+@[^@\s]+$")]
+
+
+class UserRequest(Request):
+    """A user to create. Whom an administrator of a domain creates belongs to that domain."""
+
+    name: UserName
+    password: Password
+    role: Role = Role.MEMBER
+    domain: Name | None = None
+    policy: Name | None = None
+    email: Email | None = None
+    must_change_password: bool = False
+
+
+class UserChange(Request):
+    """What to change of a user; what is left out stays. Only `domain`, `policy` and `email` may be null: none.
+
+    A new password ends the user's logins and revokes the user's keys.
+    """
+
+    password: Password = Field(default="")
+    role: Role = Role.MEMBER
+    disabled: bool = False
+    must_change_password: bool = False
+    domain: Name | None = None
+    policy: Name | None = None
+    email: Email | None = None
+
+
+class PasswordRequest(Request):
+    """A new password."""
+
+    password: Password
+
+
+class UserView(View):
+    """A user; the password never leaves the database."""
+
+    id: UUID
+    name: str
+    role: Role
+    source: Source
+    domain: str | None
+    policy: str | None
+    email: str | None
+    disabled: bool
+    must_change_password: bool
+    created_at: datetime

@@ -1,0 +1,201 @@
+"""Rules of users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.auth import passwords
+from api.auth.identity import Identity
+from api.auth.policy import Action, Role
+from api.resources.users import repository
+from api.resources.users.schemas import UserChange, UserRequest
+from api.tables.users import Source, User
+from common.errors import ConflictError, ForbiddenError, InputError, NotFoundError, Problem, UnauthenticatedError
+
+OWN_STAYS = ("role", "disabled", "domain")
+"""What nobody changes of themselves: a slip would lock them out."""
+
+log = structlog.get_logger()
+
+
+async def visible(db: AsyncSession, caller: Identity) -> Sequence[User]:
+    """Return the users that the caller may see, by name."""
+    return await repository.within(db, caller.reach(Action.USER_READ))
+
+
+async def get(db: AsyncSession, name: str) -> User:
+    """Return one user; raises NotFoundError."""
+    user = await repository.by_name(db, name)
+    if user is None:
+        raise _unknown(name)
+    return user
+
+
+async def get_for(db: AsyncSession, name: str, caller: Identity, action: Action, *, lock: bool = False) -> User:
+    """Return a user that the caller may do this to; raises NotFoundError also for one that the caller may not see.
+
+    `lock` is for who deletes or moves the user: no session is submitted any more until the transaction ends.
+    """
+    user = await repository.by_name(db, name, lock=lock)
+    if user is None or not caller.may(Action.USER_READ, domain=user.domain):
+        raise _unknown(name)
+    caller.check(action, domain=user.domain)
+    return user
+
+
+async def find(db: AsyncSession, name: str) -> User | None:
+    """Return one user, or None."""
+    return await repository.by_name(db, name)
+
+
+async def members(db: AsyncSession, names: Iterable[str], field: str = "members") -> list[User]:
+    """Return users by the names in a field; raises one InputError that lists every name that nobody has."""
+    wanted = sorted(set(names))
+    found = {user.name: user for user in await repository.by_names(db, wanted)}
+    problems = [
+        Problem(field, f"there is no user {name}", "create the user first") for name in wanted if name not in found
+    ]
+    if problems:
+        raise InputError.of(problems)
+    return [found[name] for name in wanted]
+
+
+async def create(db: AsyncSession, request: UserRequest, caller: Identity | None = None) -> User:
+    """Create a user; without a caller the site itself does so. Raises ConflictError where the name is taken."""
+    domain = request.domain or (caller.domain if caller else None)
+    if caller:
+        caller.check(Action.USER_CREATE, domain=domain)
+    await _check_references(db, {"domain": domain, "policy": request.policy})
+    if await repository.by_name(db, request.name):
+        raise ConflictError(f"there is a user {request.name} already", where="name", cure="choose another name")
+    fields = request.model_dump(exclude={"password", "domain"})
+    user = User(**fields, domain=domain, password_hash=await passwords.make_hash(request.password))
+    repository.add(db, user)
+    await db.flush()
+    _audit("user created", user, caller, role=user.role.value)
+    return user
+
+
+async def create_from_directory(db: AsyncSession, name: str, role: Role) -> User:
+    """Create the user of a person whom the directory has let in for the first time."""
+    user = User(name=name, role=role, source=Source.LDAP)
+    repository.add(db, user)
+    await db.flush()
+    _audit("user created", user, None, role=role.value)
+    return user
+
+
+async def follow_directory(db: AsyncSession, user: User, role: Role) -> None:
+    """Give a user the role that the directory's groups say; the last administrator stays one."""
+    if user.role is role or (role is not Role.ADMIN and await _is_last_admin(db, user)):
+        return
+    user.role = role
+    _audit("user changed", user, None, role=role.value)
+
+
+async def change(db: AsyncSession, user: User, request: UserChange, caller: Identity) -> User:
+    """Change a user; raises ConflictError where nobody could administer the site afterwards.
+
+    Whoever calls this ends the user's logins and keys where the password changes.
+    """
+    given: dict[str, Any] = request.model_dump(exclude_unset=True)
+    password = given.pop("password", None)
+    changed = {name for name, value in given.items() if getattr(user, name) != value}
+    if user.id == caller.id and (slips := changed.intersection(OWN_STAYS)):
+        raise ConflictError("you cannot change this of yourself", where=min(slips), cure="ask another administrator")
+    if "domain" in changed and not caller.is_admin:
+        raise ForbiddenError("only the site's administrators move users", where="domain", cure="ask one of them")
+    await _check_references(db, {name: given[name] for name in ("domain", "policy") if name in changed})
+    stays = given.get("role", user.role) is Role.ADMIN and not given.get("disabled") and not given.get("domain")
+    if not stays and await _is_last_admin(db, user):
+        raise _last(user)
+    for name in changed:
+        setattr(user, name, given[name])
+    if password is not None:
+        await set_password(user, password, caller)
+    if changed:
+        _audit("user changed", user, caller, fields=",".join(sorted(changed)))
+    return user
+
+
+async def delete(db: AsyncSession, user: User, caller: Identity) -> None:
+    """Delete a user; raises ConflictError for oneself and for the last administrator."""
+    if user.id == caller.id:
+        raise ConflictError("you cannot delete yourself", where="name", cure="ask another administrator")
+    if await _is_last_admin(db, user):
+        raise _last(user)
+    await repository.delete(db, user)
+    _audit("user deleted", user, caller)
+
+
+async def set_password(user: User, password: str, caller: Identity | None) -> None:
+    """Give a user a new password; raises ConflictError for one whose password the directory knows."""
+    if user.source is Source.LDAP:
+        raise ConflictError(
+            f"the password of {user.name} is in the directory", where="password", cure="change it in the directory"
+        )
+    user.password_hash = await passwords.make_hash(password)
+    _audit("password changed", user, caller)
+
+
+async def replace_given_password(user: User, password: str, caller: Identity) -> None:
+    """Let a user replace the password that an administrator has made; any other is the administrators' to change."""
+    if not user.must_change_password:
+        raise ForbiddenError("only an administrator changes passwords", where="password", cure="ask an administrator")
+    if await passwords.matches(user.password_hash, password):
+        raise InputError("this is the password that you were given", where="password", cure="choose another one")
+    await set_password(user, password, caller)
+    user.must_change_password = False
+
+
+async def check_password(user: User | None, password: str) -> User:
+    """Return the user if the password is right; raises UnauthenticatedError that does not say whether there is one.
+
+    Raises ForbiddenError for a disabled user, who learns this only by the right password.
+    """
+    if not await passwords.matches(user.password_hash if user else None, password) or user is None:
+        raise wrong_login()
+    return check_enabled(user)
+
+
+def check_enabled(user: User) -> User:
+    """Return the user; raises ForbiddenError for a disabled one."""
+    if user.disabled:
+        raise ForbiddenError(f"the user {user.name} is disabled", where="name", cure="ask an administrator")
+    return user
+
+
+def wrong_login() -> UnauthenticatedError:
+    """Return the error of every login that is not right, whatever is wrong with it."""
+    return UnauthenticatedError(
+        "name or password is wrong", where="password", cure="try again, or ask an administrator for a new password"
+    )
+
+
+async def _is_last_admin(db: AsyncSession, user: User) -> bool:
+    """Return whether the site has no other administrator; the answer holds until the transaction ends."""
+    return await repository.lock_admins(db) == {user.id}
+
+
+async def _check_references(db: AsyncSession, given: dict[str, str | None]) -> None:
+    domain, policy = given.get("domain"), given.get("policy")
+    if domain and not await repository.is_domain(db, domain):
+        raise InputError(f"there is no domain {domain}", where="domain", cure="create the domain first")
+    if policy and not await repository.is_policy(db, policy):
+        raise InputError(f"there is no user policy {policy}", where="policy", cure="create the policy first")
+
+
+def _unknown(name: str) -> NotFoundError:
+    return NotFoundError(f"there is no user {name}", where="name", cure="list the users")
+
+
+def _last(user: User) -> ConflictError:
+    return ConflictError(f"{user.name} is the last administrator", where="name", cure="make another one first")
+
+
+def _audit(what: str, user: User, caller: Identity | None, **more: str) -> None:
+    log.info("audit", what=what, user=user.name, by=caller.name if caller else "the site", **more)

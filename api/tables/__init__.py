@@ -1,0 +1,1 @@
+"""Tables: the rows of every resource, as SQLAlchemy maps them."""

@@ -1,0 +1,30 @@
+"""Tables of API keys."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from sqlalchemy import ForeignKey, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from api.clock import now
+from api.tables.base import Base
+
+
+class ApiKey(Base):
+    """A key of a user. Only its fingerprint is kept, and its first characters so that people can tell keys apart.
+
+    `used_at` is at most a minute old while the key is used. Without `expires_at` it holds until it is revoked.
+    """
+
+    __tablename__ = "api_keys"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    name: Mapped[str] = mapped_column(String(64))
+    prefix: Mapped[str] = mapped_column(String(16))
+    fingerprint: Mapped[str] = mapped_column(String(64), unique=True)
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    expires_at: Mapped[datetime | None]
+    used_at: Mapped[datetime | None]

@@ -1,0 +1,104 @@
+"""Tables of nodes and their GPUs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID, uuid4
+
+from sqlalchemy import BigInteger, Enum, ForeignKey, String, Text, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from api.clock import now
+from api.tables.base import Base
+from common.gpu.share import MILLI
+
+
+class NodeState(StrEnum):
+    """Whether a node's agent reports: `new` has never done so, `lost` not for a while."""
+
+    NEW = "new"
+    READY = "ready"
+    LOST = "lost"
+
+
+class NodeMode(StrEnum):
+    """What an administrator wants of a node: `draining` ends what runs on it, `maintenance` only takes nothing new."""
+
+    ACTIVE = "active"
+    MAINTENANCE = "maintenance"
+    DRAINING = "draining"
+
+
+class Node(Base):
+    """A machine with an agent, as its last heartbeat described it.
+
+    `message` says what is wrong with it, where something is. At `drain_until` what still runs on a draining node is
+    ended. `started_at` is when its agent started. With `unknown_containers` it takes nothing new, for these hold GPUs
+    that no session of ours is known to hold. `enforcement` is how its GPU shares are held, `enforcement_pending` which
+    kind follows and what that waits for.
+    """
+
+    __tablename__ = "nodes"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    name: Mapped[str] = mapped_column(String(63), unique=True)
+    address: Mapped[str] = mapped_column(String(255))
+    port: Mapped[int]
+    state: Mapped[NodeState] = mapped_column(
+        Enum(NodeState, native_enum=False, length=16, values_callable=lambda states: [state.value for state in states]),
+        default=NodeState.NEW,
+    )
+    mode: Mapped[NodeMode] = mapped_column(
+        Enum(NodeMode, native_enum=False, length=16, values_callable=lambda modes: [mode.value for mode in modes]),
+        default=NodeMode.ACTIVE,
+        server_default=NodeMode.ACTIVE.value,
+    )
+    drain_until: Mapped[datetime | None]
+    message: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
+    unknown_containers: Mapped[int] = mapped_column(default=0, server_default="0")
+    agent_version: Mapped[str] = mapped_column(Text, default="")
+    engine_version: Mapped[str] = mapped_column(Text, default="")
+    os: Mapped[str] = mapped_column(Text, default="")
+    enforcement: Mapped[str] = mapped_column(Text, default="none")
+    enforcement_pending: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
+    fractions: Mapped[bool] = mapped_column(default=True, server_default="1")
+    nvlink: Mapped[bool] = mapped_column(default=False, server_default="0")
+    apart: Mapped[bool] = mapped_column(default=False, server_default="0")
+    driver_version: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
+    cuda_version: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
+    region: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
+    switch: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
+    started_at: Mapped[datetime | None]
+    cpu_milli: Mapped[int] = mapped_column(BigInteger, default=0)
+    memory_mib: Mapped[int] = mapped_column(BigInteger, default=0)
+    last_seen: Mapped[datetime | None]
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    gpus: Mapped[list[Gpu]] = relationship(
+        order_by="Gpu.index", lazy="selectin", cascade="all, delete-orphan", passive_deletes=True
+    )
+
+
+class Gpu(Base):
+    """A GPU of a node, or a MIG device, which is a slice of the GPU `parent` and goes to one container.
+
+    `simulated` marks one that no hardware stands behind. `accelerator` is the plugin that found it, `enforcement` how
+    shares of it are held. `capacity_milli` is how much of a GPU it is: 1,000 unless it is a slice.
+    """
+
+    __tablename__ = "gpus"
+    __table_args__ = (UniqueConstraint("node_id", "uuid"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    node_id: Mapped[UUID] = mapped_column(ForeignKey("nodes.id", ondelete="CASCADE"))
+    index: Mapped[int]
+    uuid: Mapped[str] = mapped_column(String(128))
+    model: Mapped[str] = mapped_column(Text)
+    memory_mib: Mapped[int] = mapped_column(BigInteger)
+    simulated: Mapped[bool]
+    island: Mapped[int] = mapped_column(default=0, server_default="0")
+    accelerator: Mapped[str] = mapped_column(Text, default="nvidia", server_default="nvidia")
+    enforcement: Mapped[str] = mapped_column(Text, default="none", server_default="none")
+    parent: Mapped[str] = mapped_column(String(128), default="", server_default=text("''"))
+    profile: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
+    capacity_milli: Mapped[int] = mapped_column(default=MILLI, server_default=str(MILLI))

@@ -1,0 +1,259 @@
+"""Tables of sessions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Enum,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    String,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from api.clock import now
+from api.tables.base import Base
+from api.tables.nodes import Node
+from api.tables.projects import Project
+from common.protocol import ContainerStatus
+
+
+class Kind(StrEnum):
+    """What a session is for: a person at work, a program that runs to its end, or one that answers others."""
+
+    INTERACTIVE = "interactive"
+    TRAINING = "training"
+    SERVICE = "service"
+
+
+class State(StrEnum):
+    """Where a session stands."""
+
+    PENDING = "PENDING"
+    SCHEDULED = "SCHEDULED"
+    PREPARING = "PREPARING"
+    RUNNING = "RUNNING"
+    TERMINATING = "TERMINATING"
+    TERMINATED = "TERMINATED"
+    FAILED = "FAILED"
+
+
+ENDED = (State.TERMINATED, State.FAILED)
+HOLDING = (State.SCHEDULED, State.PREPARING, State.RUNNING, State.TERMINATING)
+"""States in which a session holds its GPUs; TERMINATING too, for its container may still run."""
+
+MAX_CONTAINERS = 20
+"""Most containers of one session."""
+
+_state = Enum(State, native_enum=False, length=16)
+_kind = Enum(Kind, native_enum=False, length=16, values_callable=lambda kinds: [kind.value for kind in kinds])
+_status = Enum(
+    ContainerStatus, native_enum=False, length=16, values_callable=lambda values: [value.value for value in values]
+)
+_live = text("state NOT IN ('TERMINATED', 'FAILED')")
+_resized = text("resize_milli IS NOT NULL")
+LISTED = text("state <> 'TERMINATED'")
+"""Which sessions a list has unless all are asked for; written as in the indexes, or these would be of no use."""
+
+
+class Session(Base):
+    """`size` equal containers that start and end together, each with a share of GPUs, cores and memory.
+
+    `gpu_milli`, `cpu_milli` (thousandths of a core, 0: no limit), `memory_mib` (0: no limit) and `shm_mib` are for one
+    container. `revision` is the row's lock token: whoever changes the row names the revision it has read. `ending` is
+    the state that a TERMINATING session comes to when its containers are gone: PENDING where they were only taken back.
+    `attempt` counts how often it was taken back or lost its node. `since` is when it came to its state. Before
+    `starts_at` it waits; at `expires_at` it is stopped. `cause` and `position` say for programs why it waits.
+
+    `enforcement` is the kind that has to hold its shares, or a stronger one. `held_milli` is what it takes of GPUs with
+    all containers, 0 before it has its places: more than it asks for where a container was given a MIG device. While
+    its share changes, `resize_milli` is what a container shall have, `before_milli` what it had (see `resizing`).
+    `network` is the number of the network between its containers, None where it has one container or no places.
+    `sandbox` names the one that it was given, with the rules of then; `denied` counts the calls that it cost.
+    """
+
+    __tablename__ = "sessions"
+    __table_args__ = (
+        Index("uq_sessions_live_name", "project_id", "name", unique=True, sqlite_where=_live, postgresql_where=_live),
+        Index("ix_sessions_state_created_at", "state", "created_at"),
+        Index("ix_sessions_created_at_id", "created_at", "id", sqlite_where=LISTED, postgresql_where=LISTED),
+        Index(
+            *("ix_sessions_project_id_created_at_id", "project_id", "created_at", "id"),
+            sqlite_where=LISTED,
+            postgresql_where=LISTED,
+        ),
+        Index("ix_sessions_resize_milli", "resize_milli", sqlite_where=_resized, postgresql_where=_resized),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    name: Mapped[str] = mapped_column(String(20))
+    project_id: Mapped[UUID] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"))
+    user_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"), index=True)
+    user_name: Mapped[str] = mapped_column(String(20))
+    image: Mapped[str] = mapped_column(String(257))
+    reference: Mapped[str] = mapped_column(String(512))
+    kind: Mapped[Kind] = mapped_column(_kind)
+    priority: Mapped[int] = mapped_column(default=50, server_default="50")
+    preemptible: Mapped[bool]
+    size: Mapped[int] = mapped_column(default=1, server_default="1")
+    gpu_milli: Mapped[int]
+    cpu_milli: Mapped[int] = mapped_column(default=0, server_default="0")
+    memory_mib: Mapped[int] = mapped_column(default=0, server_default="0")
+    shm_mib: Mapped[int] = mapped_column(default=64, server_default="64")
+    enforcement: Mapped[str] = mapped_column(String(16), default="none", server_default="none")
+    held_milli: Mapped[int] = mapped_column(default=0, server_default="0")
+    resize_milli: Mapped[int | None]
+    before_milli: Mapped[int | None]
+    network: Mapped[int | None]
+    preset: Mapped[str] = mapped_column(String(64), default="", server_default=text("''"))
+    group: Mapped[str] = mapped_column("resource_group", String(63), default="", server_default=text("''"))
+    models: Mapped[list[str]] = mapped_column(JSON, default=list)
+    within: Mapped[str] = mapped_column(String(16), default="anywhere", server_default="anywhere")
+    within_required: Mapped[bool] = mapped_column(default=False, server_default="0")
+    command: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
+    args: Mapped[list[str]] = mapped_column(JSON)
+    environment: Mapped[dict[str, str]] = mapped_column(JSON)
+    mounts: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
+    local_image: Mapped[bool] = mapped_column(default=False, server_default="0")
+    sandbox: Mapped[str] = mapped_column(String(20), default="", server_default=text("''"))
+    sandbox_rules: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    denied: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    created_by_cli: Mapped[bool] = mapped_column(default=False, server_default="0")
+    state: Mapped[State] = mapped_column(_state, default=State.PENDING)
+    since: Mapped[datetime] = mapped_column(default=now)
+    reason: Mapped[str] = mapped_column(Text, default="")
+    cause: Mapped[str] = mapped_column(String(16), default="", server_default=text("''"))
+    position: Mapped[int] = mapped_column(default=0, server_default="0")
+    ending: Mapped[State | None] = mapped_column(_state)
+    attempt: Mapped[int] = mapped_column(default=0, server_default="0")
+    revision: Mapped[int] = mapped_column(default=0)
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    starts_at: Mapped[datetime | None]
+    scheduled_at: Mapped[datetime | None]
+    started_at: Mapped[datetime | None]
+    expires_at: Mapped[datetime | None]
+    extended_s: Mapped[int] = mapped_column(default=0, server_default="0")
+    warned_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+    exit_code: Mapped[int | None]
+
+    project: Mapped[Project] = relationship(lazy="joined", innerjoin=True)
+    containers: Mapped[list[Container]] = relationship(
+        order_by="Container.rank", lazy="selectin", cascade="all, delete-orphan", passive_deletes=True
+    )
+    services: Mapped[list[Service]] = relationship(
+        order_by="Service.port", lazy="selectin", cascade="all, delete-orphan", passive_deletes=True
+    )
+
+    @property
+    def total_milli(self) -> int:
+        """What all its containers hold together, in milli-GPU; before they have their places, what they ask for."""
+        return max(self.held_milli, self.size * self.gpu_milli)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes of its containers, each once, in the order of their ranks."""
+        return list({container.node_id: container.node for container in self.containers}.values())
+
+    def container_id(self, rank: int) -> str:
+        """The id of one of its containers, made by us so that a repeated launch is the same one."""
+        return f"session-{self.id}-{self.attempt}-{rank}"
+
+
+class Container(Base):
+    """One container of a session that has its place; `status` None: its agent has not been asked for it yet.
+
+    `ports` leads from a port of the container to the port of the agent where the edge reaches it. `enforcement` is how
+    its GPU shares are held, `warning` what its agent finds wrong while it runs.
+    """
+
+    __tablename__ = "containers"
+
+    session_id: Mapped[UUID] = mapped_column(ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    node_id: Mapped[UUID] = mapped_column(ForeignKey("nodes.id"), index=True)
+    status: Mapped[ContainerStatus | None] = mapped_column(_status)
+    error: Mapped[str] = mapped_column(Text, default="")
+    exit_code: Mapped[int | None]
+    started_at: Mapped[datetime | None]
+    ports: Mapped[dict[str, int]] = mapped_column(JSON, default=dict)
+    enforcement: Mapped[str | None] = mapped_column(String(16))
+    warning: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
+
+    node: Mapped[Node] = relationship(lazy="joined", innerjoin=True)
+    grants: Mapped[list[Grant]] = relationship(
+        order_by="Grant.index", lazy="selectin", cascade="all, delete-orphan", passive_deletes=True
+    )
+
+
+class Grant(Base):
+    """The part of one GPU that a container holds; of a MIG device always all that it is of a GPU."""
+
+    __tablename__ = "grants"
+    __table_args__ = (
+        ForeignKeyConstraint(["session_id", "rank"], ["containers.session_id", "containers.rank"], ondelete="CASCADE"),
+    )
+
+    session_id: Mapped[UUID] = mapped_column(primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    uuid: Mapped[str] = mapped_column(String(128))
+    milli: Mapped[int]
+
+
+class GangNetwork(Base):
+    """The network between the containers of one attempt of a session; nobody else has its `number`.
+
+    It outlives its session while a node may still have a container of that attempt, so it refers to none.
+    """
+
+    __tablename__ = "gang_networks"
+    __table_args__ = (UniqueConstraint("session_id", "attempt"),)
+
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    session_id: Mapped[UUID]
+    attempt: Mapped[int]
+
+
+class GangNode(Base):
+    """A node that may have a container on a gang's network."""
+
+    __tablename__ = "gang_nodes"
+
+    number: Mapped[int] = mapped_column(
+        ForeignKey("gang_networks.number", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    node_id: Mapped[UUID] = mapped_column(ForeignKey("nodes.id", ondelete="CASCADE"), primary_key=True, index=True)
+
+
+class Service(Base):
+    """A port of a live session that its users reach through the edge at `/<path>/`; gone when the session has ended.
+
+    An app that knows its own prefix (`base_path`, such as Jupyter's base_url) is also reached there, and unchanged.
+    """
+
+    __tablename__ = "services"
+
+    session_id: Mapped[UUID] = mapped_column(ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True)
+    port: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    path: Mapped[str] = mapped_column(String(63), unique=True)
+    base_path: Mapped[str | None] = mapped_column(String(255), unique=True)
+
+
+class SessionLog(Base):
+    """The last part of an ended session's log; it outlives the container."""
+
+    __tablename__ = "session_logs"
+
+    session_id: Mapped[UUID] = mapped_column(ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True)
+    tail: Mapped[bytes]

@@ -1,0 +1,50 @@
+"""Tables of users."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID, uuid4
+
+from sqlalchemy import Enum, ForeignKey, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from api.auth.policy import Role
+from api.clock import now
+from api.tables.base import Base
+
+
+class Source(StrEnum):
+    """Who knows a user's password: this site, or its directory (LDAP)."""
+
+    LOCAL = "local"
+    LDAP = "ldap"
+
+
+class User(Base):
+    """A person. The password is kept as its argon2 hash; whom the directory knows has none here.
+
+    `domain` is the company that the user belongs to, None for the site's own people. `policy` limits what the user's
+    sessions hold together. A `disabled` user can neither sign in nor use keys. One who `must_change_password` can do
+    nothing else before.
+    """
+
+    __tablename__ = "users"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    name: Mapped[str] = mapped_column(String(20), unique=True)
+    role: Mapped[Role] = mapped_column(
+        Enum(Role, native_enum=False, length=16, values_callable=lambda roles: [role.value for role in roles])
+    )
+    source: Mapped[Source] = mapped_column(
+        Enum(Source, native_enum=False, length=16, values_callable=lambda sources: [s.value for s in sources]),
+        default=Source.LOCAL,
+        server_default=Source.LOCAL.value,
+    )
+    domain: Mapped[str | None] = mapped_column(ForeignKey("domains.name"), index=True)
+    policy: Mapped[str | None] = mapped_column(ForeignKey("user_policies.name"), index=True)
+    email: Mapped[str | None] = mapped_column(String(254))
+    disabled: Mapped[bool] = mapped_column(default=False, server_default="0")
+    must_change_password: Mapped[bool] = mapped_column(default=False, server_default="0")
+    password_hash: Mapped[str | None] = mapped_column(String(255))
+    created_at: Mapped[datetime] = mapped_column(default=now)

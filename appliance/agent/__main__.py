@@ -6,7 +6,7 @@ import sys
 import time
 
 from appliance.agent import server, settings
-from appliance.agent.settle import settle
+from appliance.agent.shares.settle import settle
 from common.errors import PenstockError
 
 try:

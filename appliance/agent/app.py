@@ -24,8 +24,8 @@ from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import TypeAdapter, ValidationError
 
-from appliance.agent.heartbeat import Reporter
 from appliance.agent.parts import Parts, Shell
+from appliance.agent.reports.heartbeat import Reporter
 from appliance.agent.settings import Settings
 from appliance.agent.watchdog import Watchdog
 from common.errors import (

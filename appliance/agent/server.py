@@ -11,20 +11,21 @@ import structlog
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from appliance.agent import app, cores, inventory, upkeep
-from appliance.agent.containers import Limits
-from appliance.agent.denials import Teller
-from appliance.agent.engine import Engine
+from appliance.agent import app, cores, upkeep
+from appliance.agent.docker.containers import Limits
+from appliance.agent.docker.engine import Engine
+from appliance.agent.docker.gangs import Gangs
+from appliance.agent.docker.images import Images
+from appliance.agent.docker.supervisor import Supervisor
+from appliance.agent.docker.terminal import Terminal
 from appliance.agent.forward import Forwarder
-from appliance.agent.gangs import Gangs
-from appliance.agent.images import Images
 from appliance.agent.kubernetes import build as kubernetes
 from appliance.agent.parts import Parts
 from appliance.agent.peer import common_name, server_context
-from appliance.agent.sandboxes import Gatekeeper
+from appliance.agent.reports import inventory
+from appliance.agent.reports.denials import Teller
+from appliance.agent.sandbox.sandboxes import Gatekeeper
 from appliance.agent.settings import Settings
-from appliance.agent.supervisor import Supervisor
-from appliance.agent.terminal import Terminal
 from appliance.agent.watchdog import ask_for_time
 from appliance.gpu import accelerators
 

@@ -6,13 +6,13 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from appliance.agent.arbiter import Arbiter
-from appliance.agent.gauge import Gauge
-from appliance.agent.guard import Guard
+from appliance.agent.docker.supervisor import Supervisor
+from appliance.agent.reports.use import Outbox, Sampler
 from appliance.agent.settings import Settings
-from appliance.agent.shares import Shares
-from appliance.agent.supervisor import Supervisor
-from appliance.agent.use import Outbox, Sampler
+from appliance.agent.shares.arbiter import Arbiter
+from appliance.agent.shares.gauge import Gauge
+from appliance.agent.shares.guard import Guard
+from appliance.agent.shares.shares import Shares
 from appliance.gpu import rooms
 from appliance.gpu.accelerators import Accelerator
 from appliance.gpu.devices import Gpus

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from appliance.client import Client
 from appliance.client.transport import ANSWER_S
-from appliance.settings import config_folder
+from appliance.site.settings import config_folder
 from common import files
 from common.errors import InputError, UnauthenticatedError, UnavailableError
 

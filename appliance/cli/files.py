@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from appliance.site import Site, load
+from appliance.site.model import Site, load
 from common.document import parse
 from common.errors import InputError
 

@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from appliance.deploy import Observer
-from appliance.playbook import Counts, Event, Outcome
+from appliance.site.deploy import Observer
+from appliance.site.playbook import Counts, Event, Outcome
 
 PERCENT_STEP = 20
 COLOURS = {Outcome.CHANGED: "yellow", Outcome.FAILED: "red", Outcome.UNREACHABLE: "red"}

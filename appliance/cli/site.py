@@ -9,7 +9,7 @@ import typer
 
 from appliance.cli.files import read_site
 from appliance.cli.output import Format, FormatOption, print_json, print_table
-from appliance.site import Site
+from appliance.site.model import Site
 
 app = typer.Typer(no_args_is_help=True, help="The site: check, deploy, verify, report.")
 
@@ -36,8 +36,8 @@ def deploy(
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Install the site from a bundle. Runs on the reservoir node; a second run changes nothing."""
-    from appliance import deploy as deployment
     from appliance.cli.progress import screen
+    from appliance.site import deploy as deployment
 
     site = read_site(file)
     if rehearse:
@@ -62,8 +62,8 @@ def deploy(
 @app.command()
 def verify(file: SiteFile) -> None:
     """Ask every node, and print one JSON verdict; the exit code is 0 where everything is as it should be, else 1."""
-    from appliance import verify as verification
     from appliance.cli.progress import screen
+    from appliance.site import verify as verification
 
     site = read_site(file)
     with screen() as observer:
@@ -78,10 +78,10 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for report.md and report.html.")],
 ) -> None:
     """Verify the site and write the hand-over report."""
-    from appliance import deploy as deployment
-    from appliance import report as reporting
-    from appliance import verify as verification
     from appliance.cli.progress import screen
+    from appliance.site import deploy as deployment
+    from appliance.site import report as reporting
+    from appliance.site import verify as verification
 
     site = read_site(file)
     with screen() as observer:

@@ -10,9 +10,9 @@ import json
 import secrets
 from pathlib import Path
 
-from appliance import pki
-from appliance.inventory import build
-from appliance.site import load
+from appliance.site import pki
+from appliance.site.inventory import build
+from appliance.site.model import load
 from common.document import parse
 
 ROOT = Path(__file__).parents[2]

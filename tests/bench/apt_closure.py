@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from appliance import lab
+from appliance.site import lab
 from reservoir.cache import Cache
 from reservoir.debian.lock import private_apt
 from reservoir.manifest import Manifest

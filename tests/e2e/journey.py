@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from appliance.deploy import new_password
+from appliance.site.deploy import new_password
 from common import files
 from common.errors import ConflictError
 

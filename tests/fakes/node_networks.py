@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from appliance.agent import gang
-from appliance.agent.gang import Command
-from appliance.agent.gangs import Gangs
+from appliance.agent.docker import gang
+from appliance.agent.docker.gang import Command
+from appliance.agent.docker.gangs import Gangs
 from common.errors import ConflictError, PenstockError, ProcessError
 
 

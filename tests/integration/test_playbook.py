@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from appliance import playbook, settings
-from appliance.playbook import Counts, Event, Outcome
+from appliance.site import playbook, settings
+from appliance.site.playbook import Counts, Event, Outcome
 from common.errors import ProcessError
 
 ROOT = Path(__file__).parents[2]

@@ -21,10 +21,10 @@ MODULES = sorted(
 PURE = (
     "reservoir/manifest.py",
     "reservoir/reading.py",
-    "appliance/site.py",
-    "appliance/site_gpu.py",
-    "appliance/site_kubernetes.py",
-    "appliance/inventory.py",
+    "appliance/site/model.py",
+    "appliance/site/gpu.py",
+    "appliance/site/kubernetes.py",
+    "appliance/site/inventory.py",
     "common/gpu/kinds.py",
     "appliance/gpu/layout.py",
     "common/gpu/share.py",
@@ -95,7 +95,7 @@ def test_each_kind_of_io_has_one_owner(path: Path) -> None:
     if "subprocess" in used:
         assert path.name == "process.py", "processes are started in process.py"
     if "ansible_runner" in used:
-        assert name(path) == "appliance/playbook.py", "only appliance/playbook.py knows ansible-runner"
+        assert name(path) == "appliance/site/playbook.py", "only appliance/site/playbook.py knows ansible-runner"
     if "docker" in used:
         assert name(path).startswith("appliance/agent/"), "only the agent knows Docker's interface"
     if path.name != "settings.py":

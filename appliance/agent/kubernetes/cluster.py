@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from appliance.agent import containers
+from appliance.agent.docker import containers
 from appliance.agent.kubernetes import pods
 from appliance.agent.kubernetes.capacity import (
     FINAL_PHASES,

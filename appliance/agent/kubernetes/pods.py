@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from appliance.agent import cores
-from appliance.agent.containers import (
+from appliance.agent.docker.containers import (
     LABEL_DIGEST,
     LABEL_GPUS,
     LABEL_ID,

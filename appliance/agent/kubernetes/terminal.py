@@ -11,7 +11,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
-from appliance.agent.containers import name_of
+from appliance.agent.docker.containers import name_of
 from appliance.agent.kubernetes.client import ANSWER_S, Client, refusal
 from appliance.agent.kubernetes.pods import CONTAINER
 from common.errors import UnavailableError

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from appliance.agent import profile
+from appliance.agent.sandbox import profile
 
 VARIABLE = "PENSTOCK_SANDBOX"
 NAME = "penstock"

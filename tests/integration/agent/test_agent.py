@@ -180,7 +180,7 @@ def test_restarted_agent_finds_its_containers(agent: Agent, spec: Make, fake_api
 def test_container_that_was_created_but_not_started_is_started_by_the_next_agent(
     agent: Agent, spec: Make, engine: docker.DockerClient
 ) -> None:
-    from appliance.agent.containers import Limits, creation
+    from appliance.agent.docker.containers import Limits, creation
 
     agent.stop()
     wanted = spec()

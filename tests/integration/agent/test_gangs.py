@@ -16,10 +16,10 @@ from typing import Any
 import docker
 import pytest
 
-from appliance.agent import containers, gang
-from appliance.agent.containers import Limits
-from appliance.agent.engine import Engine
-from appliance.agent.gangs import Gangs
+from appliance.agent.docker import containers, gang
+from appliance.agent.docker.containers import Limits
+from appliance.agent.docker.engine import Engine
+from appliance.agent.docker.gangs import Gangs
 from common import process
 from common.protocol import ContainerSpec, ContainerStatus, GangNetwork
 from tests.integration.agent.calls import launch as launched

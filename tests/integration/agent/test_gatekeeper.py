@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.agent import sandboxes
-from appliance.agent.sandboxes import Gatekeeper
+from appliance.agent.sandbox import sandboxes
+from appliance.agent.sandbox.sandboxes import Gatekeeper
 
 WAIT_S = 5
 

@@ -10,16 +10,16 @@ from typing import Any, cast
 
 import pytest
 
-from appliance.agent import containers
-from appliance.agent.engine import Engine
+from appliance.agent.docker import containers
+from appliance.agent.docker.engine import Engine
+from appliance.agent.docker.images import Images
+from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.forward import Forwarder
-from appliance.agent.images import Images
-from appliance.agent.shares import Part
-from appliance.agent.supervisor import Supervisor
+from appliance.agent.shares.shares import Part
 from common.errors import ConflictError, InputError, NotFoundError, UnavailableError
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant
 from tests.fakes.node_networks import gangs
-from tests.unit.appliance.agent.test_shares import Node, grant
+from tests.unit.appliance.agent.shares.test_shares import Node, grant
 from tests.unit.appliance.gpu.samples import GPU, SECOND
 
 pytestmark = pytest.mark.anyio

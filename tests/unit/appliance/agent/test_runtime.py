@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from appliance.agent import runtime
-from appliance.agent.confinement import Confinement
+from appliance.agent.sandbox.confinement import Confinement
 from common.sandbox import Sandbox, SandboxRule
 
 CONFINED = Confinement(

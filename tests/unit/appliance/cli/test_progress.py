@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from appliance.cli import progress
-from appliance.playbook import Event, Outcome
+from appliance.site.playbook import Event, Outcome
 
 
 def event(outcome: Outcome, phase: str = "Time", node: str = "w1") -> Event:

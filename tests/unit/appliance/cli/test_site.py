@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from appliance import deploy, lab, report, verify
 from appliance.cli.lab import app as lab_app
 from appliance.cli.site import app as site_app
-from appliance.playbook import Counts
-from appliance.verify import Check, NodeVerdict, Verdict
+from appliance.site import deploy, lab, report, verify
+from appliance.site.playbook import Counts
+from appliance.site.verify import Check, NodeVerdict, Verdict
 from common.errors import InputError
 
 EXAMPLE = Path(__file__).parents[4] / "inventory/example/site.yml"
@@ -114,7 +114,7 @@ def test_report_prints_what_it_wrote(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 class TestLab:
-    """`penstock lab` hands its work to `appliance.lab`, which is played here."""
+    """`penstock lab` hands its work to `appliance.site.lab`, which is played here."""
 
     @pytest.fixture(autouse=True)
     def _played(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

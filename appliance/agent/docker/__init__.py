@@ -1,0 +1,1 @@
+"""The runtime Docker: containers of sessions on one machine."""

@@ -1,0 +1,302 @@
+"""Docker, seen by the agent: every call blocks, so callers run it in a thread."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
+
+import docker
+import requests
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+
+from appliance.agent import cores, runtime
+from appliance.agent.cores import CoreGrant
+from appliance.agent.docker import containers, folders, gang
+from appliance.agent.docker.containers import Limits
+from appliance.agent.sandbox import confinement
+from appliance.agent.shares.shares import Part
+from common.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Item_co = TypeVar("Item_co", covariant=True)
+
+_EVENTS = ["start", "die", "destroy"]
+_REMOVAL_S = 30.0
+
+
+class ImageMissingError(PenstockError):
+    """The image of a container is not on this node yet."""
+
+
+class EngineAwayError(UnavailableError):
+    """The Docker Engine does not answer; what was asked for may have happened or not."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image of this node: its id, and its size in bytes."""
+
+    digest: str
+    size: int
+
+
+class Closable(Protocol[Item_co]):
+    """What comes from Docker bit by bit; `close` from another thread ends the wait for more."""
+
+    def __iter__(self) -> Iterator[Item_co]: ...
+    def __next__(self) -> Item_co: ...
+    def close(self) -> None:
+        """End the stream."""
+
+
+def _translate(call: Callable[P, R]) -> Callable[P, R]:
+    """Turn Docker's errors into ours."""
+
+    @wraps(call)
+    def translated(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return call(*args, **kwargs)
+        except NotFound as error:
+            raise NotFoundError(_reason(error), where="container", cure="list the node's containers") from error
+        except APIError as error:
+            kind = ConflictError if error.status_code == 409 else UnavailableError
+            raise kind(_reason(error), where="Docker", cure="see `journalctl -u docker` on the node") from error
+        except (DockerException, requests.RequestException) as error:
+            raise EngineAwayError(
+                f"the Docker Engine does not answer: {error}", where="Docker", cure="run `systemctl status docker`"
+            ) from error
+
+    return translated
+
+
+class Engine:
+    """The Docker Engine of this node, limited to the containers that carry our label."""
+
+    def __init__(self, socket: Path, mount_roots: Sequence[Path], limits: Limits, listener: Path, shown: Path) -> None:
+        """Prepare for calls over `socket`; nothing is called yet. Mounts lie below `mount_roots`.
+
+        At `listener` sandboxes ask about what they deny; below `shown` is what containers see of their cores.
+        """
+        self.socket = socket
+        self._mount_roots = mount_roots
+        self._limits = limits
+        self._listener = listener
+        self._shown = shown
+        self._api = docker.APIClient(base_url=f"unix://{socket}", version=containers.API_VERSION)
+
+    @_translate
+    def info(self) -> dict[str, Any]:
+        """Return Docker's description of itself and its machine."""
+        return self._api.info()
+
+    @_translate
+    def inspect_all(self) -> list[Mapping[str, Any]]:
+        """Return the inspections of all our containers, the stopped ones too."""
+        listed = self._api.containers(all=True, filters={"label": containers.LABEL_ID})
+        found = (self._inspect_or_none(entry["Id"]) for entry in listed)
+        return [inspection for inspection in found if inspection is not None]
+
+    @_translate
+    def state(self, identity: str) -> ContainerState:
+        """Return the state of one container; raises NotFoundError."""
+        return containers.state_of(self._api.inspect_container(containers.name_of(identity)))
+
+    @_translate
+    def inspect(self, identity: str) -> Mapping[str, Any]:
+        """Return the inspection of one container; raises NotFoundError."""
+        return cast("Mapping[str, Any]", self._api.inspect_container(containers.name_of(identity)))
+
+    @_translate
+    def create(self, spec: ContainerSpec, granted: CoreGrant, part: Part) -> None:
+        """Create a container without starting it; one that was made from the same spec before is fine.
+
+        A folder to mount that is not there yet is made; `part` is what its GPU shares need. Raises ImageMissingError
+        where the image must be pulled first, InputError for a sandbox that this node cannot hold.
+        """
+        confined = confinement.confinement_of(spec, self._listener)
+        if confined and runtime.NAME not in self._api.info()["Runtimes"]:
+            raise InputError(
+                "this node's container engine has no runtime that holds sandboxes",
+                where="sandbox",
+                cure="deploy the node again, or take the sandbox from the session's project, image or site",
+            )
+        sources = [folders.make(Path(mount.source), self._mount_roots) for mount in spec.mounts]
+        try:
+            arguments = containers.creation(
+                spec,
+                granted,
+                sources,
+                self._limits,
+                needs=part.needs,
+                kind=part.kind,
+                confinement=confined,
+                shown=cores.draw(granted, self._shown),
+            )
+            self._api.create_container(**arguments)
+        except ImageNotFound as error:
+            raise ImageMissingError(_reason(error), where="image", cure="pull it") from error
+        except APIError as error:
+            existing = self._inspect_or_none(containers.name_of(spec.id)) if error.status_code == 409 else None
+            if existing is None or containers.digest_label(existing) != containers.digest_of(spec):
+                raise
+
+    @_translate
+    def start(self, identity: str) -> ContainerState:
+        """Start a container and return its state, which is `failed` with a reason where Docker refuses."""
+        try:
+            self._api.start(containers.name_of(identity))
+        except APIError as error:
+            failed = {"status": ContainerStatus.FAILED, "error": _reason(error)}
+            return self.state(identity).model_copy(update=failed)
+        return self.state(identity)
+
+    @_translate
+    def stop(self, identity: str, grace_s: int) -> None:
+        """Stop a container (SIGTERM, after `grace_s` seconds SIGKILL) and keep it; no error where it is gone."""
+        with contextlib.suppress(NotFound):
+            self._api.stop(containers.name_of(identity), timeout=grace_s)
+
+    @_translate
+    def image(self, reference: str) -> Image | None:
+        """Return an image that is on this node; None where it is not."""
+        try:
+            found: dict[str, Any] = self._api.inspect_image(reference)  # type: ignore[no-untyped-call]
+        except ImageNotFound:
+            return None
+        return Image(str(found["Id"]), int(found["Size"]))
+
+    @_translate
+    def pull(self, image: str, progress: Callable[[int, int], None]) -> None:
+        """Pull an image; `progress` is told the bytes that have come and those that are known to come.
+
+        Raises UnavailableError with Docker's reason.
+        """
+        layers: dict[str, tuple[int, int]] = {}
+        try:
+            lines: Iterable[dict[str, Any]] = self._api.pull(image, stream=True, decode=True)
+            error = ""
+            for line in lines:
+                error = error or line.get("error", "")
+                if line.get("status") == "Downloading" and (detail := line.get("progressDetail")):
+                    layers[line["id"]] = detail.get("current", 0), detail.get("total", 0)
+                elif line.get("status") == "Download complete" and line["id"] in layers:
+                    layers[line["id"]] = (layers[line["id"]][1],) * 2
+                progress(sum(come for come, _ in layers.values()), sum(total for _, total in layers.values()))
+        except APIError as refused:
+            error = _reason(refused)
+        if error:
+            raise UnavailableError(
+                f"image {image} cannot be pulled: {error}", where="image", cure="check its name and the site's registry"
+            )
+
+    @_translate
+    def remove(self, identity: str, grace_s: int) -> None:
+        """Stop a container (SIGTERM, after `grace_s` seconds SIGKILL) and remove it; no error where it is gone."""
+        name = containers.name_of(identity)
+        try:
+            self._api.stop(name, timeout=grace_s)
+            self._api.remove_container(name, v=True, force=True)
+        except NotFound:
+            return
+        except APIError as error:
+            if error.status_code != 409:
+                raise
+            self._wait_until_gone(name)
+
+    @_translate
+    def logs(self, identity: str, *, follow: bool, tail: int | None) -> Closable[bytes]:
+        """Return the log of a container as a stream of bytes; `tail` limits it to the last lines."""
+        name = containers.name_of(identity)
+        # the SDK asks for the log before the first byte is read, so a missing container is an error here
+        return cast(
+            "Closable[bytes]", self._api.logs(name, stream=True, follow=follow, tail="all" if tail is None else tail)
+        )
+
+    @_translate
+    def events(self) -> Closable[dict[str, Any]]:
+        """Return the stream of starts and ends of our containers."""
+        filters = {"type": "container", "label": containers.LABEL_ID, "event": _EVENTS}
+        return cast("Closable[dict[str, Any]]", self._api.events(decode=True, filters=filters))
+
+    @_translate
+    def exec_create(self, identity: str, command: list[str], *, tty: bool) -> str:
+        """Prepare a command in a running container and return its id."""
+        name = containers.name_of(identity)
+        created = self._api.exec_create(name, command, stdin=True, stdout=True, stderr=True, tty=tty)
+        return cast("str", created["Id"])
+
+    @_translate
+    def exec_resize(self, exec_id: str, rows: int, cols: int) -> None:
+        """Tell a command the size of its terminal."""
+        self._api.exec_resize(exec_id, height=rows, width=cols)
+
+    @_translate
+    def exec_inspect(self, exec_id: str) -> dict[str, Any]:
+        """Return what Docker knows of a command: `Running`, `ExitCode`, `Pid`."""
+        return self._api.exec_inspect(exec_id)
+
+    @_translate
+    def networks(self) -> dict[int, Mapping[str, Any]]:
+        """Return the inspections of all networks between containers of a session, by their numbers."""
+        listed = self._api.networks(filters={"label": gang.LABEL})
+        return {int(each["Labels"][gang.LABEL]): each for each in listed}
+
+    @_translate
+    def make_network(self, arguments: Mapping[str, Any]) -> None:
+        """Make a network."""
+        self._api.create_network(**arguments)
+
+    @_translate
+    def remove_network(self, name: str) -> None:
+        """Remove a network; no error where it is gone. Raises ConflictError while containers run on it."""
+        try:
+            self._api.remove_network(name)
+        except NotFound:
+            return
+        except APIError as error:
+            if error.status_code != 403:
+                raise
+            raise ConflictError(_reason(error), where=name, cure="remove its containers first") from error
+
+    @_translate
+    def connect(self, identity: str, name: str, address: str) -> None:
+        """Give a container that does not run yet an address on a network; no error where it has been given it."""
+        container = containers.name_of(identity)
+        if name not in self._api.inspect_container(container)["NetworkSettings"]["Networks"]:
+            self._api.connect_container_to_network(container, name, ipv4_address=address)
+
+    @_translate
+    def default_bridge(self) -> str:
+        """Return the bridge on which every container is."""
+        options: dict[str, str] = self._api.inspect_network("bridge")["Options"]
+        return options["com.docker.network.bridge.name"]
+
+    def close(self) -> None:
+        """Close the connections to Docker."""
+        self._api.close()
+
+    def _inspect_or_none(self, container: str) -> Mapping[str, Any] | None:
+        try:
+            return cast("Mapping[str, Any]", self._api.inspect_container(container))
+        except NotFound:
+            return None
+
+    def _wait_until_gone(self, name: str) -> None:
+        deadline = time.monotonic() + _REMOVAL_S
+        while self._inspect_or_none(name) is not None:
+            if time.monotonic() > deadline:
+                raise UnavailableError(
+                    f"Docker does not finish removing {name}", where=name, cure="see `journalctl -u docker`"
+                )
+            time.sleep(0.05)
+
+
+def _reason(error: APIError) -> str:
+    return str(error.explanation or error).strip().rstrip(".")

@@ -1,0 +1,398 @@
+"""Brings containers to the wanted state and knows where each one stands.
+
+Docker is the only memory: what is known here is rebuilt from it at every start, and again whenever the stream of events
+was cut. Only a container that does not exist in Docker (its image is being pulled, or could not be) is known from the
+launch alone; after a restart it is unknown, and the same launch asked for again comes to the same end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import structlog
+from anyio import to_thread
+
+from appliance.agent import cores
+from appliance.agent.cores import CoreGrant
+from appliance.agent.docker import containers, threads
+from appliance.agent.docker.engine import Engine, EngineAwayError, ImageMissingError
+from appliance.agent.docker.gangs import Gangs
+from appliance.agent.docker.images import Images, not_here
+from appliance.agent.docker.known import Known
+from appliance.agent.docker.threads import blocking
+from appliance.agent.forward import Forwarder
+from appliance.agent.shares.shares import Shares
+from common.errors import ConflictError, NotFoundError, PenstockError
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GangNetwork, GpuGrant, Pull
+
+log = structlog.get_logger()
+
+R = TypeVar("R")
+
+MAX_FOLLOWERS = 200
+MAX_LOOKS = 4
+_RECONNECT_S = 1.0
+END_GRACE_S = 2
+"""Seconds that a container has to end by itself when it goes beyond its shares."""
+
+
+class Supervisor:
+    """All containers of this node. `changed` is set whenever one of them changes."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        images: Images,
+        forwarder: Forwarder,
+        *,
+        shares: Shares,
+        gangs: Gangs,
+        near: Mapping[str, frozenset[int]],
+        node_cores: Sequence[int],
+        mount_roots: Sequence[Path],
+    ) -> None:
+        """Start with nothing known; `watch` fills it in. `node_cores` are the cores that containers may use, `near`
+        those of each GPU's NUMA node.
+        """
+        self.changed = asyncio.Event()
+        self._engine = engine
+        self._images = images
+        self._forwarder = forwarder
+        self._shares = shares
+        self._gangs = gangs
+        self._near = near
+        self._cores = node_cores
+        self._mount_roots = mount_roots
+        self._known: dict[str, Known] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._watchers = anyio.CapacityLimiter(1)
+        self._storage = anyio.CapacityLimiter(MAX_LOOKS)
+        self._followers = anyio.CapacityLimiter(MAX_FOLLOWERS)
+
+    def states(self) -> list[ContainerState]:
+        """Return the state of every container, oldest first."""
+        return [known.state for known in self._known.values()]
+
+    async def launch(self, spec: ContainerSpec) -> ContainerState:
+        """Run the container of `spec` unless it is known already; return its state.
+
+        Returns at once with `pulling` where the image must be pulled. Raises ConflictError where the id belongs to
+        another spec or the node is full, InputError where the node must not run the spec.
+        """
+        digest = containers.digest_of(spec)
+        if spec.mounts and spec.id not in self._known:
+            # storage that does not answer holds up the sessions that want it, and nothing else of this node
+            await to_thread.run_sync(containers.check_mounts, spec, self._mount_roots, limiter=self._storage)
+        # no other launch may come between the check and the entry
+        if known := self._known.get(spec.id):
+            if known.digest != digest:
+                raise ConflictError(
+                    f"container {spec.id} was launched from another specification",
+                    where="id",
+                    cure="use a new id for a new container",
+                )
+            return known.state
+        containers.check(spec, self._shares.devices, self.states())
+        self._shares.check(spec.gpus)
+        granted = self._choose_cores(spec)
+        state = ContainerState(id=spec.id, session_id=spec.session_id, status=ContainerStatus.CREATING, gpus=spec.gpus)
+        known = self._known[spec.id] = Known(digest, state, granted, spec.ports, launching=True)
+        async with known.lock:
+            try:
+                await self._create_and_start(spec, known)
+            except ImageMissingError as missing:
+                if spec.pull is Pull.NEVER:
+                    self._fail(known, not_here(spec.image, missing))
+                else:
+                    self._set(known, state.model_copy(update={"status": ContainerStatus.PULLING}))
+                    self._begin(self._pull_and_start(spec, known))
+        return known.state
+
+    async def resize(self, identity: str, grants: Sequence[GpuGrant]) -> ContainerState:
+        """Give a running container other shares of the GPUs that it has; return its state.
+
+        Raises NotFoundError for an unknown container, ConflictError where it does not run or a GPU has no room,
+        InputError where the shares cannot change so.
+        """
+        if (known := self._known.get(identity)) is None:
+            raise NotFoundError(f"there is no container {identity}", where="id", cure="list the node's containers")
+        async with known.lock:
+            containers.check_runs(known.state)
+            self._shares.check_change(known.state, grants)
+            _, pid = containers.process_of(await blocking(self._engine.inspect, identity))
+            # it may have ended while Docker was asked
+            containers.check_runs(known.state, pid)
+            # no other change or launch may come between the check and the entry
+            others = [state for state in self.states() if state.id != identity]
+            containers.check_room(grants, self._shares.devices, others)
+            before = self._shares.set_grants(identity, grants)
+            self._set(known, known.state)
+            try:
+                await blocking(self._shares.change, identity, pid)
+            except PenstockError:
+                with contextlib.suppress(PenstockError):
+                    self._shares.set_grants(identity, before)
+                    self._set(known, known.state)
+                    await blocking(self._shares.change, identity, pid)
+                raise
+        return known.state
+
+    async def end(self, identity: str, reason: str) -> None:
+        """Stop a container that goes beyond its shares; its state tells the reason. Raises PenstockError."""
+        log.warning("container is stopped", id=identity, reason=reason)
+        # before the stop: its end may be told at any time from then on
+        self._shares.blame(identity, reason)
+        try:
+            await blocking(self._engine.stop, identity, END_GRACE_S)
+        except PenstockError:
+            # it goes on, and may come to an end that has nothing to do with this
+            self._shares.blame(identity, "")
+            raise
+
+    def tell(self) -> None:
+        """Take up what has changed about the shares of containers, such as a warning."""
+        for known in list(self._known.values()):
+            self._set(known, known.state)
+
+    def running(self) -> dict[str, str]:
+        """Return the containers that run, and the session of each."""
+        states = self.states()
+        return {state.id: state.session_id for state in states if state.status is ContainerStatus.RUNNING}
+
+    async def remove(self, identity: str, grace_s: int) -> None:
+        """Stop and remove a container; no error where there is none."""
+        known = self._known.get(identity)
+        async with known.lock if known else contextlib.nullcontext():
+            await blocking(self._engine.remove, identity, grace_s)
+            await self._forwarder.close(identity)
+            await blocking(self._shares.release, identity)
+            # whoever learns that it is gone may give its network's number to another session
+            await blocking(self._gangs.leave, identity)
+            if self._known.pop(identity, None):
+                self.changed.set()
+        await self._settle()
+
+    async def logs(self, identity: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
+        """Return the log of a container, with `follow` as it grows; raises NotFoundError where Docker has none."""
+        stream = await blocking(partial(self._engine.logs, identity, follow=follow, tail=tail))
+        # followers wait for long: they must not keep the log of an ended container, which is read before its removal
+        return threads.items(stream, self._followers if follow else None)
+
+    async def watch(self) -> None:
+        """Learn all containers from Docker and follow its events, for ever; Docker being away is waited out."""
+        while True:
+            try:
+                # events first: what happens while the containers are listed is not lost
+                stream = await blocking(self._engine.events)
+                async with aclosing(threads.items(stream, self._watchers)) as events:
+                    await self.rebuild()
+                    async for event in events:
+                        await self._follow(event)
+                log.warning("Docker ended its stream of events")
+            except PenstockError as error:
+                log.warning("Docker is away; containers go on", reason=str(error))
+            except Exception as error:
+                # whatever it was: without this task no container's end would be noticed any more
+                log.exception("the events of Docker cannot be followed", reason=str(error))
+            await asyncio.sleep(_RECONNECT_S)
+
+    async def rebuild(self) -> None:
+        """Learn the state of every container from Docker, and start those that were created and never started."""
+        settled = {key for key, known in self._known.items() if not known.launching and not known.nowhere}
+        found = await blocking(self._engine.inspect_all)
+        for inspection in found:
+            state = containers.state_of(inspection)
+            settled.discard(state.id)
+            known = self._known.get(state.id)
+            if state.status not in containers.FINAL:
+                self._shares.adopt(state.id, containers.kind_of(inspection), state.gpus)
+            if known is None:
+                known = self._known[state.id] = Known.of(inspection, state)
+            if known.launching:
+                known.overtaken = True
+            else:
+                await self._adopt(known, state, containers.network_of(inspection))
+        for gone in settled:
+            self._forget(gone)
+        await blocking(self._gangs.recover, found, self._known.__contains__)
+        await blocking(self._shares.sweep, self._is_live)
+        await self._settle()
+        await blocking(self._shares.tidy)
+        self.changed.set()
+
+    async def close(self) -> None:
+        """Close the ports and let go of what is under way; containers go on."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._images.close()
+        await self._forwarder.close_all()
+
+    def _choose_cores(self, spec: ContainerSpec) -> CoreGrant:
+        held = [known.granted for known in self._known.values() if known.state.status not in containers.FINAL]
+        near = frozenset[int]().union(*(self._near.get(grant.uuid, ()) for grant in spec.gpus))
+        return cores.choose(spec.cpu_milli, self._cores, held, near)
+
+    async def _adopt(self, known: Known, state: ContainerState, network: GangNetwork | None) -> None:
+        self._set(known, state)
+        if state.status is known.state.status is ContainerStatus.CREATING:
+            async with known.lock:
+                self._set(known, await self._start(state.id, network))
+        await self._hold(known.state, new=state.status is ContainerStatus.CREATING)
+        self._set(known, known.state)
+        await self._offer(known)
+
+    async def _create_and_start(self, spec: ContainerSpec, known: Known) -> None:
+        try:
+            part = await blocking(self._shares.prepare, spec.id, spec.gpus)
+            await blocking(self._engine.create, spec, known.granted, part)
+            state = await self._start(spec.id, spec.network)
+            await self._hold(state, new=True)
+            # whoever learns that it runs learns its ports too
+            await self._offer(known, state)
+            self._set(known, state)
+            known.launching = False
+            if known.overtaken:
+                await self._refresh(spec.id)
+        except ImageMissingError:
+            raise
+        except EngineAwayError:
+            # whether the container exists is told by Docker when it is back
+            self._forget(spec.id)
+            raise
+        except PenstockError as error:
+            self._fail(known, error)
+
+    async def _start(self, identity: str, network: GangNetwork | None) -> ContainerState:
+        """Start a container on its network, held to its shares; return its state, `failed` where that is refused."""
+        try:
+            await blocking(self._gangs.join, identity, network)
+            await blocking(self._shares.fence, identity, self._engine.inspect)
+        except EngineAwayError:
+            raise
+        except PenstockError as error:
+            failed = {"status": ContainerStatus.FAILED, "error": str(error)}
+            return (await blocking(self._engine.state, identity)).model_copy(update=failed)
+        return await blocking(self._engine.start, identity)
+
+    async def _pull_and_start(self, spec: ContainerSpec, known: Known) -> None:
+        try:
+            await self._images.wait(spec.image)
+            async with known.lock:
+                if self._known.get(spec.id) is known:
+                    await self._create_and_start(spec, known)
+        except PenstockError as error:
+            self._fail(known, error)
+
+    async def _follow(self, event: Mapping[str, Any]) -> None:
+        identity = event["Actor"]["Attributes"][containers.LABEL_ID]
+        known = self._known.get(identity)
+        if known is not None and known.launching:
+            known.overtaken = known.overtaken or event["Action"] != "start"
+        else:
+            await self._refresh(identity)
+
+    async def _refresh(self, identity: str) -> None:
+        known = self._known.get(identity)
+        if known is None:
+            return
+        try:
+            self._set(known, await blocking(self._engine.state, identity))
+        except NotFoundError:
+            # somebody removed it behind our back; a removal of ours has forgotten it already, or will
+            if self._known.get(identity) is known:
+                self._forget(identity)
+                self._begin(self._release(identity))
+                self._begin(blocking(self._gangs.leave, identity))
+                self.changed.set()
+
+    async def _offer(self, known: Known, state: ContainerState | None = None) -> None:
+        """Open the ports of a running container to the edge; one that cannot be opened is said in its state."""
+        state = state or known.state
+        if not known.ports or known.offered is not None or state.status is not ContainerStatus.RUNNING:
+            return
+        try:
+            inspection = await blocking(self._engine.inspect, state.id)
+            known.offered = await self._forwarder.open(state.id, containers.address_of(inspection), known.ports)
+            known.closed = ""
+        except PenstockError as refused:
+            known.closed = str(refused)
+            log.warning("ports of a session stay closed", id=state.id, reason=known.closed)
+        self._set(known, state)
+
+    async def _hold(self, state: ContainerState, *, new: bool) -> None:
+        """Hold a running container to its GPU shares; a new one that cannot be held is stopped, and says why."""
+        if not state.gpus or state.status is not ContainerStatus.RUNNING:
+            return
+        try:
+            # a container that has ended meanwhile is told by its own event
+            if (process := await self._process(state.id)) and process[1]:
+                await blocking(self._shares.attach, state.id, *process)
+                # a container that runs already may have a library that has been replaced since
+                if new:
+                    await blocking(self._shares.verify, state.id, process[1])
+        except EngineAwayError:
+            raise
+        except PenstockError as error:
+            if not (process := await self._process(state.id)) or not process[1]:
+                return
+            if not new:
+                log.warning("a container is not held to its shares", id=state.id, reason=str(error))
+                self._shares.worry(state.id, str(error))
+                return
+            await self.end(state.id, str(error))
+
+    async def _process(self, identity: str) -> tuple[str, int] | None:
+        """Return Docker's id of a container and that of its first process, 0 after its end; None where it is gone."""
+        try:
+            return containers.process_of(await blocking(self._engine.inspect, identity))
+        except NotFoundError:
+            return None
+
+    async def _release(self, identity: str) -> None:
+        await blocking(self._shares.release, identity)
+        await self._settle()
+
+    async def _settle(self) -> None:
+        if self._shares.settle([identity for identity in self._known if self._is_live(identity)]):
+            self.changed.set()
+            await blocking(self._shares.tidy)
+
+    def _is_live(self, identity: str) -> bool:
+        known = self._known.get(identity)
+        return known is not None and known.state.status not in containers.FINAL
+
+    def _forget(self, identity: str) -> None:
+        if self._known.pop(identity, None):
+            self._begin(self._forwarder.close(identity))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _set(self, known: Known, state: ContainerState) -> None:
+        if state.status is ContainerStatus.RUNNING:
+            state = state.model_copy(update={"ports": known.offered or {}, "error": state.error or known.closed})
+        state = self._shares.dress(state)
+        # a container never runs again, so news that overtook each other are told apart by what is final
+        if known.state.status not in containers.FINAL and state != known.state:
+            known.state = state
+            self.changed.set()
+            if state.status in containers.FINAL:
+                if known.offered:
+                    self._begin(self._forwarder.close(state.id))
+                if state.gpus:
+                    self._begin(self._release(state.id))
+
+    def _fail(self, known: Known, error: PenstockError) -> None:
+        known.launching, known.nowhere = False, True
+        log.warning("container failed", id=known.state.id, reason=str(error))
+        self._set(known, known.state.model_copy(update={"status": ContainerStatus.FAILED, "error": str(error)}))

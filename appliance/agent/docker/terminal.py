@@ -1,0 +1,135 @@
+"""Commands inside running containers, with or without a terminal.
+
+The stream is opened by hand over Docker's socket: the SDK reads the answer's head through a buffer and then hands out
+the bare socket, so the first bytes of a quick command may be lost in that buffer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import struct
+from collections.abc import AsyncIterator
+from types import TracebackType
+
+from anyio import to_thread
+
+from appliance.agent.docker.containers import API_VERSION
+from appliance.agent.docker.engine import Engine
+from common.errors import PenstockError, UnavailableError
+
+CHUNK = 1 << 16
+_TRIES = 40
+_PAUSE_S = 0.025
+
+
+class Terminal:
+    """One command in one container; use it as an asynchronous context manager, which hangs it up at the end."""
+
+    def __init__(self, engine: Engine, identity: str, command: list[str], *, tty: bool) -> None:
+        """Prepare; nothing is started yet."""
+        self._engine = engine
+        self._identity = identity
+        self._command = command
+        self._tty = tty
+        self._id = ""
+        self._reader: asyncio.StreamReader
+        self._writer: asyncio.StreamWriter
+
+    async def __aenter__(self) -> Terminal:
+        """Start the command; raises PenstockError where the container does not run."""
+        self._id = await to_thread.run_sync(
+            lambda: self._engine.exec_create(self._identity, self._command, tty=self._tty)
+        )
+        try:
+            self._reader, self._writer = await asyncio.open_unix_connection(self._engine.socket)
+        except OSError as error:
+            raise _refusal(str(error)) from error
+        try:
+            await self._attach()
+        except BaseException:
+            self._writer.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the stream, and hang up a command that still runs."""
+        self._writer.close()
+        await asyncio.shield(self._hang_up())
+
+    async def output(self) -> AsyncIterator[bytes]:
+        """Yield what the command writes, until it ends."""
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while chunk := await self._read():
+                yield chunk
+
+    async def write(self, data: bytes) -> None:
+        """Give the command input."""
+        with contextlib.suppress(ConnectionError):
+            self._writer.write(data)
+            await self._writer.drain()
+
+    async def write_eof(self) -> None:
+        """Tell the command that its input has ended."""
+        with contextlib.suppress(OSError):
+            self._writer.write_eof()
+
+    async def resize(self, rows: int, cols: int) -> None:
+        """Set the size of the terminal; waits for a command that is still starting."""
+        for _ in range(_TRIES):
+            try:
+                await to_thread.run_sync(self._engine.exec_resize, self._id, rows, cols)
+            except PenstockError:
+                await asyncio.sleep(_PAUSE_S)
+            else:
+                return
+
+    async def exit_code(self) -> int:
+        """Return the exit code of a command whose output has ended, as soon as it has ended itself."""
+        pause_s = _PAUSE_S
+        while True:
+            found = await to_thread.run_sync(self._engine.exec_inspect, self._id)
+            if not found["Running"] and found["ExitCode"] is not None:
+                return int(found["ExitCode"])
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, 1.0)
+
+    async def _attach(self) -> None:
+        body = json.dumps({"Detach": False, "Tty": self._tty}).encode()
+        self._writer.write(
+            f"POST /v{API_VERSION}/exec/{self._id}/start HTTP/1.1\r\n"
+            "Host: docker\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+        try:
+            head = await self._reader.readuntil(b"\r\n\r\n")
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise _refusal(str(error)) from error
+        status = head.split(b"\r\n", 1)[0].decode()
+        if " 101 " not in f"{status} ":
+            raise _refusal(status)
+
+    async def _read(self) -> bytes:
+        if self._tty:
+            return await self._reader.read(CHUNK)
+        # without a terminal Docker sends frames: one byte that names the stream, three zeros, four bytes of length
+        _, length = struct.unpack(">B3xL", await self._reader.readexactly(8))
+        return await self._reader.readexactly(length)
+
+    async def _hang_up(self) -> None:
+        with contextlib.suppress(PenstockError, ProcessLookupError):
+            found = await to_thread.run_sync(self._engine.exec_inspect, self._id)
+            if found["Running"] and found["Pid"]:
+                os.kill(found["Pid"], signal.SIGHUP)
+
+
+def _refusal(reason: str) -> UnavailableError:
+    return UnavailableError(
+        f"Docker does not open the terminal: {reason}", where="exec", cure="see `journalctl -u docker` on the node"
+    )

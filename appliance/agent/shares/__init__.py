@@ -1,0 +1,1 @@
+"""GPU shares of a node while containers run: given, watched, and changed."""

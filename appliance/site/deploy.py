@@ -1,0 +1,272 @@
+"""Installs a site from a bundle. It runs on the reservoir node, which is the controller of its site.
+
+Every step keeps what is right already, so that a second deploy changes nothing and a broken one is simply repeated.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from appliance.site import inventory, pki, playbook
+from appliance.site.model import Site
+from common import files
+from common.errors import ConflictError, InputError, NotFoundError, Problem, UnavailableError
+from common.progress import Progress
+from reservoir import bundle as bundles
+from reservoir import intake, publication
+from reservoir import verify as verification
+from reservoir.model import Bundle
+from reservoir.store import Store
+
+STATE = Path(inventory.STATE)
+ROOT = Path(inventory.RESERVOIR_ROOT)
+PASSWORD_FILE = "admin-password"  # noqa: S105 - the name of a file
+INDEX_PASSWORD_FILE = "index-password"  # noqa: S105 - the name of a file
+READABLE = "abcdefghjkmnpqrstuvwxyz23456789"
+"""Letters and digits that cannot be taken for each other."""
+
+FINDINGS = "penstock_findings"
+RECORDS_KEPT = 50
+
+
+@dataclass
+class Deployment:
+    """What came of a deploy.
+
+    `phases` are seconds by phase, `nodes` counts tasks by node, `changed` says what else was changed on the
+    controller, `admin_password` is set only when this deploy made it.
+    """
+
+    site: str
+    version: str
+    bundle: str
+    started: str
+    phases: dict[str, float] = field(default_factory=dict)
+    nodes: dict[str, playbook.Counts] = field(default_factory=dict)
+    changed: list[str] = field(default_factory=list)
+    ok: bool = False
+    admin_password: str | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Return how long all phases took."""
+        return round(sum(self.phases.values()), 1)
+
+    @property
+    def changes(self) -> int:
+        """Return how many things this deploy changed, on all nodes."""
+        return len(self.changed) + sum(counts.changed for counts in self.nodes.values())
+
+    def json(self) -> dict[str, Any]:
+        """Return the deployment as plain data, without the password."""
+        plain = asdict(self)
+        del plain["admin_password"]
+        return plain | {"seconds": self.seconds, "changes": self.changes}
+
+
+class Observer:
+    """Hears how a deploy goes on: phases, long steps and the tasks of playbooks. This one keeps silent."""
+
+    def phase(self, name: str) -> None:
+        """Take note that a phase begins on the controller."""
+
+    def progress(self, step: str, done: int = 0, total: int = 0) -> None:
+        """Take note of the state of a long step."""
+
+    def event(self, event: playbook.Event) -> None:
+        """Take note of a task on a node."""
+
+
+def deploy(site: Site, bundle: Path, observer: Observer, *, state: Path = STATE, root: Path = ROOT) -> Deployment:
+    """Install a site from a bundle; nodes are changed only after bundle and nodes were found good."""
+    require_controller(site)
+    listed, content, _ = bundles.read_signed(bundle, None)
+    done = Deployment(site.name, listed.version, bundles.identity(listed, content), f"{datetime.now(UTC):%FT%TZ}")
+    clock = _Clock(done.phases, observer.phase)
+    with _alone(state):
+        try:
+            _require_releases(site, listed)
+            with clock("bundle"):
+                _publish(bundle, root, observer.progress, done)
+            with clock("identity"):
+                _identify(site, state, done)
+            hosts = inventory.build(site, version=_own_version(listed), state=str(state), root=str(root))
+            with clock("preflight"):
+                _preflight(hosts, state, observer)
+            result = playbook.run("site", hosts, state=state, listen=observer.event)
+            done.phases |= result.phases
+            done.nodes = result.nodes
+            result.require_success()
+            done.ok = True
+        finally:
+            _record(done, state)
+    return done
+
+
+def rehearse(site: Site, bundle: Path, observer: Observer, *, state: Path = STATE, root: Path = ROOT) -> None:
+    """Do all that a deploy does before it changes anything: check controller, bundle and nodes."""
+    require_controller(site)
+    observer.phase("bundle")
+    listed = verification.verify(bundle, intake.expected_key(Store(root)), observer.progress).bundle
+    _require_releases(site, listed)
+    observer.phase("preflight")
+    hosts = inventory.build(site, version=_own_version(listed), state=str(state), root=str(root))
+    _preflight(hosts, state, observer)
+
+
+def require_controller(site: Site) -> None:
+    """Raise ConflictError where this machine is not the site's reservoir node."""
+    address = str(site.reservoir.address)
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError as error:
+        raise ConflictError(
+            f"this machine does not have the address {address} of the reservoir node {site.reservoir.name}",
+            where="nodes",
+            cure=f"run the command on {site.reservoir.name}, or correct its address in the site file",
+        ) from error
+
+
+def records(state: Path = STATE) -> list[dict[str, Any]]:
+    """Return the records of the deploys of this controller, the latest first."""
+    paths = sorted((state / "deploys").glob("*.json"), reverse=True)
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+
+
+class _Clock:
+    """Notes how many seconds each phase took."""
+
+    def __init__(self, seconds: dict[str, float], tell: Callable[[str], None]) -> None:
+        self._seconds = seconds
+        self._tell = tell
+
+    @contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        self._tell(phase)
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self._seconds[phase] = round(time.monotonic() - begin, 2)
+
+
+@contextmanager
+def _alone(state: Path) -> Iterator[None]:
+    """Hold the state folder, which is made where it is missing; raises ConflictError while another deploy runs."""
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state.chmod(0o700)
+        lock = (state / "lock").open("w")
+    except OSError as error:
+        raise UnavailableError(
+            f"the state of the site cannot be written: {error.strerror}", where=str(state), cure="run as root"
+        ) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConflictError(
+                "another deploy of this site is running", where=str(state / "lock"), cure="wait until it has ended"
+            ) from error
+        yield
+
+
+def _publish(bundle: Path, root: Path, progress: Progress, done: Deployment) -> None:
+    imported = intake.take(bundle, root, progress=progress)
+    if not imported.complete:
+        lacking = ", ".join(str(number) for number in sorted(imported.missing + imported.damaged))
+        raise ConflictError(
+            f"the bundle is not complete: volume {lacking} of {imported.volumes} is missing",
+            where=str(bundle),
+            cure="import the other volumes with `penstock reservoir import`, then deploy again",
+        )
+    # what an administrator went back to stays, unless this deploy brought something new
+    published = publication.publish(root, progress=progress, unattended=not imported.changed)
+    if imported.changed:
+        done.changed.append("bundle imported")
+    if published.changed:
+        done.changed.append("publication made")
+
+
+def _identify(site: Site, state: Path, done: Deployment) -> None:
+    """Make what the site is known by: its CA, the certificates of its nodes, the passwords of its administrators."""
+    if pki.issue(site, state / "pki"):
+        done.changed.append("certificates issued")
+    path = state / PASSWORD_FILE
+    if not path.is_file():
+        done.admin_password = new_password()
+        files.write(path, done.admin_password + "\n", 0o600)
+        done.changed.append("administrator's password made")
+    # nobody types this one: commands of the administrator read it from here
+    if not (state / INDEX_PASSWORD_FILE).is_file():
+        files.write(state / INDEX_PASSWORD_FILE, new_password() + "\n", 0o600)
+        done.changed.append("password of the package index made")
+
+
+def new_password() -> str:
+    """Return a random password of 79 bits that people can read out: letters and digits in groups of four."""
+    while True:
+        text = "@".join("".join(secrets.choice(READABLE) for _ in range(4)) for _ in range(4))
+        if any(char.isdigit() for char in text) and any(char.isalpha() for char in text):
+            return text
+
+
+def _own_version(bundle: Bundle) -> str:
+    """Return the version of Penstock that the nodes install."""
+    for artifact in bundle.of_kind("python"):
+        if artifact.name == "penstock":
+            return artifact.version
+    raise NotFoundError(
+        "the bundle holds no penstock", where=bundles.LIST, cure="deploy from a bundle of the product's own manifest"
+    )
+
+
+def _require_releases(site: Site, bundle: Bundle) -> None:
+    """Raise InputError that lists every node whose release the bundle does not serve."""
+    served = sorted({target.release for target in bundle.targets if target.os == "debian"})
+    problems = [
+        Problem(
+            f"nodes[{index}].release",
+            f"{node.name} runs {node.release}, and the bundle is for {', '.join(served) or 'no Debian release'}",
+            "correct the release, or build the bundle with a target for it",
+        )
+        for index, node in enumerate(site.nodes)
+        if node.release not in served
+    ]
+    if problems:
+        raise InputError.of(problems)
+
+
+def _preflight(hosts: dict[str, Any], state: Path, observer: Observer) -> None:
+    """Raise InputError that lists everything that makes a node unfit, before any of them is changed."""
+    result = playbook.run("preflight", hosts, state=state, listen=observer.event, publish=[FINDINGS])
+    result.require_success()
+    problems = [
+        Problem(f"{node}: {finding['name']}", finding["reason"], finding["cure"])
+        for node, values in result.published.items()
+        for finding in values[FINDINGS]
+        if not finding["ok"]
+    ]
+    if problems:
+        raise InputError.of(problems)
+
+
+def _record(done: Deployment, state: Path) -> None:
+    """Keep what came of this deploy for the hand-over report."""
+    folder = state / "deploys"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    record = folder / f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}.json"
+    files.write(record, json.dumps(done.json(), indent=1) + "\n", 0o600)
+    for old in sorted(folder.glob("*.json"))[:-RECORDS_KEPT]:
+        old.unlink()

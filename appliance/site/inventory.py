@@ -1,0 +1,149 @@
+"""From the site to Ansible's inventory. Pure: what comes out depends on nothing but what goes in.
+
+A group is named as the role that its nodes get; `inventory/group_vars/all/<role>.yml` wires the `site_*` and
+`node_*` variables made here to the variables of each role.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from appliance.site.model import ExternalStorage, NfsStorage, Node, Role, Site
+
+STATE = "/var/lib/penstock/site"
+"""Where the controller keeps the site's certificates and passwords."""
+
+RESERVOIR_ROOT = "/var/lib/penstock/reservoir"
+
+EVERY_NODE = ("preflight", "pki", "package_source", "time", "evidence")
+GROUPS: dict[Role, tuple[str, ...]] = {
+    Role.RESERVOIR: ("reservoir", "package_index"),
+    Role.MASTER: ("database", "control_api", "edge"),
+    Role.WORKER: ("container_engine", "node_agent"),
+    Role.STORAGE: ("storage_server",),
+}
+"""The roles that make a node what its type says; `storage_client` and `fabric` depend on more than the type."""
+
+ALIASES = {Role.MASTER: "penstock", Role.RESERVOIR: "reservoir"}
+"""Names under which the services of a role are reached, beside the name of the node itself."""
+
+Variables = dict[str, Any]
+
+
+def aliases(node: Node) -> list[str]:
+    """Return the service names of a node, in an order that does not depend on the site file."""
+    return [alias for role, alias in ALIASES.items() if role in node.roles]
+
+
+def build(site: Site, *, version: str, state: str = STATE, root: str = RESERVOIR_ROOT) -> dict[str, Any]:
+    """Return the inventory of a site, in the form of Ansible's YAML inventories.
+
+    `version` is the version of Penstock that the nodes install; `state` and `root` are folders of the controller,
+    which is the reservoir node.
+    """
+    hosts = {node.name: _host(site, node, state) for node in site.nodes}
+    members = _members(site)
+    return {
+        "all": {
+            "vars": _site(site, version, state, root),
+            "hosts": hosts,
+            "children": {group: {"hosts": {name: {} for name in names}} for group, names in members.items()},
+        }
+    }
+
+
+def _members(site: Site) -> dict[str, list[str]]:
+    everyone = [node.name for node in site.nodes]
+    members = dict.fromkeys(EVERY_NODE, everyone)
+    for role, groups in GROUPS.items():
+        members |= {group: [node.name for node in site.with_role(role)] for group in groups}
+    members["storage_client"] = [node.name for node in site.nodes if _mounts(site, node) or _external(site, node)]
+    members["fabric"] = [node.name for node in site.nodes if node.ib_address is not None]
+    return members
+
+
+def _site(site: Site, version: str, state: str, root: str) -> Variables:
+    return {
+        "site_name": site.name,
+        "site_version": version,
+        "site_state": state,
+        "site_reservoir_root": root,
+        "site_nodes": [
+            {
+                "name": node.name,
+                "address": str(node.address),
+                "aliases": aliases(node),
+            }
+            for node in site.nodes
+        ],
+        "site_reservoir": site.reservoir.name,
+        "site_master": site.master.name,
+        "site_ports": site.ports.model_dump(),
+        "site_gpu": site.gpu.model_dump(mode="json"),
+        "site_volume_root": site.session_volume_root or "",
+        "site_apps_url": site.apps_url,
+        "site_host_mounts": list(site.session_host_mounts),
+        "site_time": site.time.model_dump(),
+    }
+
+
+def _host(site: Site, node: Node, state: str) -> Variables:
+    variables = _connection(site, node, state) | {
+        "node_address": str(node.address),
+        "node_release": node.release,
+        "node_reservoir": Role.RESERVOIR in node.roles,
+        "node_clock": Role.MASTER in node.roles,
+        "node_mounts": _mounts(site, node),
+        "node_external": _external(site, node),
+    }
+    if node.agent_port is not None:
+        variables["node_agent_listen"] = node.agent_port
+        variables["node_region"], variables["node_switch"] = node.region, node.switch
+        variables["node_kubernetes"] = node.kubernetes.model_dump() if node.kubernetes else {}
+        variables["node_enforcement"] = [kind.value for kind in node.enforcement or site.gpu.enforcement]
+        variables["node_simulated_gpus"] = node.simulated_gpus.model_dump() if node.simulated_gpus else {"count": 0}
+    if node.ib_address is not None:
+        variables["node_ib_address"] = str(node.ib_address)
+    return variables | _exports(site, node)
+
+
+def _connection(site: Site, node: Node, state: str) -> Variables:
+    if Role.RESERVOIR in node.roles:
+        return {"ansible_connection": "local"}
+    variables: Variables = {
+        "ansible_host": str(node.address),
+        "ansible_port": site.ssh.port,
+        "ansible_user": site.ssh.user,
+        "ansible_become": site.ssh.user != "root",
+        # The first contact pins a node's key; a changed key is refused ever after.
+        "ansible_ssh_common_args": f"-o StrictHostKeyChecking=accept-new -o UserKnownHostsFile={state}/known_hosts",
+    }
+    if site.ssh.private_key is not None:
+        variables["ansible_ssh_private_key_file"] = site.ssh.private_key
+    return variables
+
+
+def _mounts(site: Site, node: Node) -> list[dict[str, str]]:
+    return [
+        {"source": f"{site.nfs_server(storage).name}:{storage.path}", "path": storage.mount_path}
+        for storage in site.storage
+        if isinstance(storage, NfsStorage) and set(storage.clients) & set(node.roles)
+    ]
+
+
+def _external(site: Site, node: Node) -> list[str]:
+    if Role.WORKER not in node.roles:
+        return []
+    return [storage.path for storage in site.storage if isinstance(storage, ExternalStorage)]
+
+
+def _exports(site: Site, node: Node) -> Variables:
+    if Role.STORAGE not in node.roles:
+        return {}
+    exports = [
+        storage for storage in site.storage if isinstance(storage, NfsStorage) and site.nfs_server(storage) == node
+    ]
+    return {
+        "node_storage_server": exports[0].server if exports else "ganesha",
+        "node_exports": [storage.path for storage in exports],
+    }

@@ -1,0 +1,381 @@
+"""The site: the model of `site.yml`, the one file that an integrator writes. Pure: no file, no network.
+
+Every rule that can be checked without touching a node is checked here, and every error names the line and the cure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from enum import StrEnum
+from ipaddress import IPv4Address
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from appliance.site.gpu import Order, SharedGpus, order_findings
+from appliance.site.kubernetes import Cluster, cluster_findings
+from common.document import Document, Path, check
+from common.errors import InputError
+from common.gpu.share import MAX_GPUS
+
+NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+PLACE = r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$"
+Name = Annotated[str, Field(pattern=NAME)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+AbsolutePath = Annotated[str, Field(pattern=r"^(/\.{0,2}[A-Za-z0-9_-][A-Za-z0-9._-]*)+$")]
+Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?$")]
+
+SERVICE_NAMES = {"localhost": None, "reservoir": "reservoir", "penstock": "master"}
+"""Names that lead to services, with the role whose node may bear them."""
+SYSTEM_FOLDERS = {
+    "bin",
+    "boot",
+    "dev",
+    "etc",
+    "lib",
+    "lib32",
+    "lib64",
+    "proc",
+    "root",
+    "run",
+    "sbin",
+    "sys",
+    "tmp",
+    "usr",
+}
+"""Folders at the root of a node that no storage may take, nor a part of them."""
+
+INNER_PORTS = {5001: "the registry behind its TLS"}
+"""Ports that the appliance uses on the loopback address of its nodes."""
+
+Finding = tuple[Path, str, str]
+"""What a rule finds: the path of the value, what is wrong with it, and the cure."""
+
+
+class Part(BaseModel):
+    """Base of every part of the site: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Role(StrEnum):
+    """What a node is for; a node may have several roles."""
+
+    RESERVOIR = "reservoir"
+    MASTER = "master"
+    WORKER = "worker"
+    STORAGE = "storage"
+
+
+class SimulatedGpus(Part):
+    """GPUs that a lab pretends to have, in islands of about equal size. They are marked as simulated everywhere."""
+
+    count: int = Field(ge=1, le=MAX_GPUS)
+    model: str = "Simulated GPU"
+    memory_mib: int = Field(default=16384, ge=1)
+    islands: int = Field(default=1, ge=1, le=MAX_GPUS)
+
+
+class Node(Part):
+    """One machine. `address` is its IPv4 address in the site; `ib_address` absent means no InfiniBand.
+
+    `release` is the code name of the Debian release that it runs; a lab starts the node with it. `region` and `switch`,
+    its leaf switch, say where it stands. `enforcement` is the worker's own order of kinds instead of the site's. The
+    agent of a worker with `kubernetes` stands for that cluster instead of its machine.
+    """
+
+    name: Name
+    address: IPv4Address
+    roles: list[Role] = Field(min_length=1)
+    release: Literal["bookworm", "trixie"] = "bookworm"
+    agent_port: Port | None = None
+    ib_address: IPv4Address | None = None
+    region: Annotated[str, Field(pattern=PLACE)] = ""
+    switch: Annotated[str, Field(pattern=PLACE)] = ""
+    simulated_gpus: SimulatedGpus | None = None
+    enforcement: Order | None = None
+    kubernetes: Cluster | None = None
+
+
+class Ssh(Part):
+    """How the installer reaches the nodes; `private_key` None means the keys and agent of the calling user."""
+
+    user: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")] = "root"
+    port: Port = 22
+    private_key: AbsolutePath | None = None
+
+
+class Ports(Part):
+    """Ports of the site's services."""
+
+    console: Port = 443
+    api: Port = 56789
+    apps: Port = 9443
+    reservoir: Port = 8443
+    registry: Port = 5000
+
+
+class ExternalStorage(Part):
+    """A folder that the site has mounted already on every worker; `volumes` of sessions live below it."""
+
+    kind: Literal["external"]
+    name: Name
+    path: AbsolutePath
+
+
+class NfsStorage(Part):
+    """A folder of a storage node, exported by NFS version 4. `clients` lists the roles whose nodes mount it."""
+
+    kind: Literal["nfs"]
+    name: Name
+    path: AbsolutePath
+    node: Name | None = None
+    server: Literal["ganesha", "kernel"] = "ganesha"
+    mount_path: AbsolutePath = "/mnt/penstock"
+    clients: list[Role] = Field(default_factory=lambda: [Role.MASTER, Role.WORKER])
+
+
+Storage = Annotated[ExternalStorage | NfsStorage, Field(discriminator="kind")]
+
+
+class Time(Part):
+    """Time sources outside the cluster but inside the closed network; none means that the master is the clock."""
+
+    servers: list[Host] = Field(default_factory=list)
+    zone: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$")] = "Etc/UTC"
+
+
+class Site(Part):
+    """A whole site. Build it with `load`, which also runs the rules that span several nodes.
+
+    `session_host_mounts` are folders of the workers that sessions may mount beside their volumes.
+    """
+
+    name: Name
+    nodes: list[Node] = Field(min_length=1)
+    ssh: Ssh = Ssh()
+    ports: Ports = Ports()
+    storage: list[Storage] = Field(default_factory=list)
+    session_storage: Name | None = None
+    session_host_mounts: list[AbsolutePath] = Field(default_factory=list)
+    gpu: SharedGpus = SharedGpus()
+    time: Time = Time()
+
+    def with_role(self, role: Role) -> list[Node]:
+        """Return the nodes that have `role`, in the order of the file."""
+        return [node for node in self.nodes if role in node.roles]
+
+    @property
+    def reservoir(self) -> Node:
+        """The node that serves packages, images and files."""
+        return self.with_role(Role.RESERVOIR)[0]
+
+    @property
+    def master(self) -> Node:
+        """The node that runs the control API, its database and the edge."""
+        return self.with_role(Role.MASTER)[0]
+
+    @property
+    def console_url(self) -> str:
+        """Where people find the console."""
+        port = "" if self.ports.console == 443 else f":{self.ports.console}"
+        return f"https://{self.master.address}{port}"
+
+    @property
+    def api_url(self) -> str:
+        """Where programs find the control API."""
+        return f"https://{self.master.address}:{self.ports.api}"
+
+    def nfs_server(self, storage: NfsStorage) -> Node:
+        """Return the node that exports an NFS storage."""
+        return next(node for node in self.with_role(Role.STORAGE) if storage.node in (None, node.name))
+
+    @property
+    def apps_url(self) -> str:
+        """Where people find the apps of their sessions."""
+        return f"https://{self.master.address}:{self.ports.apps}"
+
+    @property
+    def session_volume_root(self) -> str | None:
+        """The folder on every worker below which sessions' volumes live; None without shared storage."""
+        for storage in self.storage:
+            if self.session_storage in (None, storage.name) and (path := worker_path(storage)):
+                return path
+        return None
+
+
+def worker_path(storage: ExternalStorage | NfsStorage) -> str | None:
+    """Return where workers have a storage; None where they do not mount it."""
+    if isinstance(storage, ExternalStorage):
+        return storage.path
+    return storage.mount_path if Role.WORKER in storage.clients else None
+
+
+def load(document: Document) -> Site:
+    """Return the site that a document describes; raises one InputError that lists every problem found."""
+    site = check(Site, document)
+    rules = (
+        _duplicates,
+        _addresses,
+        _names,
+        _roles,
+        _ports,
+        _servers,
+        _exports,
+        _paths,
+        _session_storage,
+        _host_mounts,
+        _workers,
+    )
+    problems = [document.problem(path, reason, cure) for rule in rules for path, reason, cure in rule(site)]
+    if problems:
+        raise InputError.of(problems)
+    return site
+
+
+def _duplicates(site: Site) -> Iterator[Finding]:
+    seen: dict[tuple[str, str], str] = {}
+    for index, node in enumerate(site.nodes):
+        for field, kind, value in (
+            ("name", "name", node.name),
+            ("address", "address", str(node.address)),
+            ("ib_address", "address", str(node.ib_address or "")),
+        ):
+            if not value:
+                continue
+            mine = f"nodes[{index}].{field}"
+            if (first := seen.setdefault((kind, value), mine)) != mine:
+                yield ("nodes", index, field), f"{value} is also {first}", f"give every node its own {kind}"
+    names = Counter(storage.name for storage in site.storage)
+    for index, storage in enumerate(site.storage):
+        if names[storage.name] > 1:
+            reason = f"two storages are named {storage.name}"
+            yield ("storage", index, "name"), reason, "give every storage its own name"
+
+
+def _addresses(site: Site) -> Iterator[Finding]:
+    for index, node in enumerate(site.nodes):
+        for field, address in (("address", node.address), ("ib_address", node.ib_address)):
+            if address is None:
+                continue
+            if address.is_unspecified or address.is_loopback or address.is_multicast or address.is_reserved:
+                reason = f"{address} cannot be the address of a node"
+                yield ("nodes", index, field), reason, "use the node's address in the site's network"
+
+
+def _names(site: Site) -> Iterator[Finding]:
+    for index, node in enumerate(site.nodes):
+        if node.name in SERVICE_NAMES and SERVICE_NAMES[node.name] not in node.roles:
+            reason = f"the name {node.name} leads to a service on another node"
+            yield ("nodes", index, "name"), reason, "choose another name"
+
+
+def _roles(site: Site) -> Iterator[Finding]:
+    for role in (Role.RESERVOIR, Role.MASTER):
+        if (count := len(site.with_role(role))) != 1:
+            yield ("nodes",), f"{count} nodes have the role {role}", f"give the role {role} to exactly one node"
+    for index, node in enumerate(site.nodes):
+        path: Path = ("nodes", index)
+        if len(set(node.roles)) != len(node.roles):
+            yield (*path, "roles"), "a role stands twice", "name each role once"
+        worker = Role.WORKER in node.roles
+        if worker and node.agent_port is None:
+            yield path, f"worker {node.name} has no agent_port", "add `agent_port: 6001`"
+        for field in ("agent_port", "simulated_gpus", "enforcement", "kubernetes"):
+            if not worker and getattr(node, field) is not None:
+                cure = f"remove {field}, or add the role worker"
+                yield (*path, field), f"{node.name} is not a worker", cure
+
+
+def _ports(site: Site) -> Iterator[Finding]:
+    taken = {site.ssh.port: "ssh", **INNER_PORTS}
+    for name, port in site.ports.model_dump().items():
+        if (holder := taken.setdefault(port, f"ports.{name}")) != f"ports.{name}":
+            yield ("ports", name), f"port {port} is also used by {holder}", "choose another port"
+    for index, node in enumerate(site.nodes):
+        alone = node.roles == [Role.WORKER]
+        holder = "ssh" if node.agent_port == site.ssh.port else taken.get(node.agent_port or 0, "")
+        if holder == "ssh" or (holder and not alone):
+            reason = f"port {node.agent_port} is also used by {holder}"
+            yield ("nodes", index, "agent_port"), reason, "choose another port"
+
+
+def _servers(site: Site) -> Iterator[Finding]:
+    servers = [node.name for node in site.with_role(Role.STORAGE)]
+    kinds: dict[str, str] = {}
+    for index, storage in enumerate(site.storage):
+        path: Path = ("storage", index)
+        if not isinstance(storage, NfsStorage):
+            continue
+        if not servers:
+            yield path, "no node has the role storage", "give the role storage to the node that exports it"
+        elif storage.node is None and len(servers) != 1:
+            yield path, f"{len(servers)} nodes have the role storage", "name the server with `node`"
+        elif storage.node is not None and storage.node not in servers:
+            reason = f"{storage.node} is not a node with the role storage"
+            yield (*path, "node"), reason, "name a storage node"
+        elif (first := kinds.setdefault(site.nfs_server(storage).name, storage.server)) != storage.server:
+            reason = f"{site.nfs_server(storage).name} runs the server {first} already"
+            yield (*path, "server"), reason, "give all storages of a node the same server"
+
+
+def _exports(site: Site) -> Iterator[Finding]:
+    """A storage server exports each folder once, and no storage stands on a folder of the system."""
+    first: dict[tuple[str | None, str], str] = {}
+    servers = [node.name for node in site.with_role(Role.STORAGE)]
+    for index, storage in enumerate(site.storage):
+        for field in ("path", "mount_path"):
+            path = str(getattr(storage, field, ""))
+            if path and path.split("/")[1] in SYSTEM_FOLDERS:
+                yield ("storage", index, field), f"{path} belongs to the system", "choose a folder such as /srv/shared"
+        if isinstance(storage, NfsStorage):
+            server = storage.node or (servers[0] if servers else None)
+            if (name := first.setdefault((server, storage.path), storage.name)) != storage.name:
+                reason = f"{server} exports {storage.path} already, as {name}"
+                yield ("storage", index, "path"), reason, "choose another folder"
+
+
+def _paths(site: Site) -> Iterator[Finding]:
+    """No two storages may stand at one path of a node, nor one below another."""
+    taken: list[tuple[str, str]] = []
+    for index, storage in enumerate(site.storage):
+        field = "path" if isinstance(storage, ExternalStorage) else "mount_path"
+        if isinstance(storage, NfsStorage) and not storage.clients:
+            continue
+        path = str(getattr(storage, field))
+        for name, other in taken:
+            if f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/"):
+                yield ("storage", index, field), f"{path} and {other} of {name} overlap", "choose another folder"
+        taken.append((storage.name, path))
+
+
+def _session_storage(site: Site) -> Iterator[Finding]:
+    if site.session_storage is None:
+        return
+    named = [storage for storage in site.storage if storage.name == site.session_storage]
+    if not named:
+        yield ("session_storage",), f"no storage is named {site.session_storage}", "name one of `storage`"
+    elif worker_path(named[0]) is None:
+        reason = f"workers do not mount {site.session_storage}"
+        yield ("session_storage",), reason, "add worker to its `clients`, or name another storage"
+
+
+def _host_mounts(site: Site) -> Iterator[Finding]:
+    volumes = site.session_volume_root
+    for index, folder in enumerate(site.session_host_mounts):
+        path: Path = ("session_host_mounts", index)
+        if folder.split("/")[1] in SYSTEM_FOLDERS:
+            yield path, f"{folder} belongs to the system", "name a folder such as /mnt/data"
+        if volumes and (f"{volumes}/".startswith(f"{folder}/") or f"{folder}/".startswith(f"{volumes}/")):
+            reason = (
+                f"{folder} and the sessions' volumes at {volumes} overlap: who mounts it has those of every project"
+            )
+            yield path, reason, "open another folder"
+
+
+def _workers(site: Site) -> Iterator[Finding]:
+    yield from order_findings(site.gpu.enforcement, ("gpu", "enforcement"))
+    for index, node in enumerate(site.nodes):
+        yield from order_findings(node.enforcement or [], ("nodes", index, "enforcement"))
+    yield from cluster_findings(site.nodes)

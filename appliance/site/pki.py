@@ -1,0 +1,190 @@
+"""The site's own certificate authority: one CA, and one certificate a node for both ends of every TLS connection.
+
+Everything lives in one folder of the controller: `ca.crt`, `ca.key`, and `nodes/<name>/node.crt` with `node.key`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from appliance.site.inventory import aliases
+from appliance.site.model import Site
+from common import files
+from common.errors import UnavailableError
+
+CA_DAYS = 3650
+NODE_DAYS = 825
+RENEW_DAYS = 30
+LOOPBACK = IPv4Address("127.0.0.1")
+CLOCK_SLACK = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who a certificate speaks for: the common name, and every name and address under which it is reached."""
+
+    name: str
+    names: tuple[str, ...]
+    addresses: tuple[IPv4Address, ...]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A certificate and its private key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+
+def issue(site: Site, directory: Path, *, now: datetime | None = None) -> bool:
+    """Make or renew the CA and the certificates of a site below `directory`; returns whether anything changed.
+
+    A certificate is made anew where it is missing, damaged, signed by another CA, due in RENEW_DAYS, or where
+    the names and addresses of its node have changed. A CA is never replaced while it is valid for RENEW_DAYS more.
+    """
+    moment = now or datetime.now(UTC)
+    ca, changed = _ca(directory, site.name, moment)
+    for identity in identities(site):
+        changed |= _node(directory / "nodes" / identity.name, identity, ca, moment)
+    return changed
+
+
+def identities(site: Site) -> list[Identity]:
+    """Return what each node's certificate says, in the order of the site."""
+    return [
+        Identity(
+            node.name,
+            (node.name, *aliases(node), "localhost"),
+            (node.address, LOOPBACK),
+        )
+        for node in site.nodes
+    ]
+
+
+def _ca(directory: Path, site_name: str, now: datetime) -> tuple[Pair, bool]:
+    path = directory / "ca"
+    present = _load(path)
+    if present is not None and _valid(present.certificate, now):
+        return present, False
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Penstock CA of {site_name}")])
+    public = key.public_key()
+    certificate = (
+        _builder(name, name, public, now, CA_DAYS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(sign=False), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pair = Pair(certificate, key)
+    _store(path, pair)
+    return pair, True
+
+
+def _node(folder: Path, identity: Identity, ca: Pair, now: datetime) -> bool:
+    path = folder / "node"
+    present = _load(path)
+    if present is not None and _speaks_for(present.certificate, identity, ca) and _valid(present.certificate, now):
+        return False
+    key = ec.generate_private_key(ec.SECP256R1())
+    public = key.public_key()
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, identity.name)])
+    usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    issuer = ca.certificate
+    certificate = (
+        _builder(name, issuer.subject, public, now, min(NODE_DAYS, (issuer.not_valid_after_utc - now).days))
+        .add_extension(_alternatives(identity), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(sign=True), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.key.public_key()), critical=False)
+        .sign(ca.key, hashes.SHA256())
+    )
+    _store(path, Pair(certificate, key))
+    return True
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey, now: datetime, days: int
+) -> x509.CertificateBuilder:
+    # Nodes of a closed network may boot with a clock that lags behind the controller's.
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - CLOCK_SLACK)
+        .not_valid_after(now + timedelta(days=days))
+    )
+
+
+def _usage(*, sign: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=sign,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=not sign,
+        crl_sign=not sign,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _alternatives(identity: Identity) -> x509.SubjectAlternativeName:
+    names: list[x509.GeneralName] = [x509.DNSName(name) for name in identity.names]
+    return x509.SubjectAlternativeName([*names, *(x509.IPAddress(address) for address in identity.addresses)])
+
+
+def _speaks_for(certificate: x509.Certificate, identity: Identity, ca: Pair) -> bool:
+    try:
+        certificate.verify_directly_issued_by(ca.certificate)
+        alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (InvalidSignature, ValueError, TypeError, x509.ExtensionNotFound):
+        return False
+    return alternatives == _alternatives(identity)
+
+
+def _valid(certificate: x509.Certificate, now: datetime) -> bool:
+    return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc - timedelta(days=RENEW_DAYS)
+
+
+def _load(path: Path) -> Pair | None:
+    """Return the pair at `path`.crt and `path`.key; None where one is missing, damaged, or does not fit the other."""
+    try:
+        certificate = x509.load_pem_x509_certificate(path.with_suffix(".crt").read_bytes())
+        key = serialization.load_pem_private_key(path.with_suffix(".key").read_bytes(), password=None)
+    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
+        return None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
+        return None
+    return Pair(certificate, key)
+
+
+def _store(path: Path, pair: Pair) -> None:
+    key = pair.key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    certificate = pair.certificate.public_bytes(serialization.Encoding.PEM)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.write(path.with_suffix(".key"), key, 0o600)
+        files.write(path.with_suffix(".crt"), certificate)
+    except OSError as error:
+        raise UnavailableError(
+            f"the certificate could not be written: {error.strerror}",
+            where=str(path.with_suffix(".crt")),
+            cure="run as root on the reservoir node, with room on its disk",
+        ) from error

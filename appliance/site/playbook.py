@@ -1,0 +1,261 @@
+"""Runs playbooks; the only module that knows ansible-runner.
+
+What Ansible says becomes typed events while it runs and one `Result` at the end. The log of every run stays in the
+state folder, readable by its owner only.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import ansible_runner
+
+from appliance.site import settings
+from common.errors import Problem, ProcessError, UnavailableError
+
+RUNS_KEPT = 20
+TAIL_LINES = 15
+UNREACHABLE_CURE = "check that the node is up and that SSH from this machine reaches it, then run the command again"
+FAILED_CURE = "mend the cause, then run the command again: what is done already stays and costs little"
+
+CURE_MARK = " Cure: "
+
+
+class Outcome(StrEnum):
+    """What became of a task on a node."""
+
+    STARTED = "started"
+    OK = "ok"
+    CHANGED = "changed"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One step of a playbook on one node. `phase` is the name of the play; `reason` says why it failed."""
+
+    phase: str
+    node: str
+    task: str
+    outcome: Outcome
+    reason: str = ""
+
+
+@dataclass
+class Counts:
+    """How many tasks ended how on one node."""
+
+    ok: int = 0
+    changed: int = 0
+    skipped: int = 0
+    failed: int = 0
+    unreachable: int = 0
+
+
+@dataclass
+class Result:
+    """What came of a playbook.
+
+    `nodes` counts tasks by node, `phases` are seconds by the name of the play, `failures` are the events that broke
+    it, `published` holds the values that tasks handed out under the names asked for, by node, `log` is the file with
+    Ansible's own words, `said` its end.
+    """
+
+    playbook: str
+    log: Path
+    code: int = 0
+    nodes: dict[str, Counts] = field(default_factory=dict)
+    phases: dict[str, float] = field(default_factory=dict)
+    failures: list[Event] = field(default_factory=list)
+    published: dict[str, dict[str, Any]] = field(default_factory=dict)
+    said: str = ""
+
+    def require_success(self) -> None:
+        """Raise ProcessError that names node, task, reason and next step of everything that failed."""
+        if self.code == 0:
+            return
+        if self.failures:
+            raise ProcessError.of([_problem(event, self.log) for event in self.failures])
+        raise ProcessError(
+            f"ansible-playbook ended with code {self.code}:\n  {self.said}",
+            where=self.playbook,
+            cure=f"its whole output is in {self.log}",
+        )
+
+
+Listener = Callable[[Event], None]
+
+
+def run(
+    playbook: str,
+    inventory: Mapping[str, Any],
+    *,
+    state: Path,
+    listen: Listener,
+    publish: Collection[str] = (),
+    check: bool = False,
+) -> Result:
+    """Run `playbooks/<playbook>.yml` on the nodes of `inventory` and return what came of it, failed or not.
+
+    `state` is the folder for inventory and logs, `publish` names the values that tasks hand out, `check` only says
+    what would change.
+    """
+    root = settings.ansible_root()
+    hosts = _write_private(state / "hosts.json", json.dumps(inventory, indent=1))
+    folder = _run_folder(state, playbook)
+    artifacts = folder / "ansible"
+    collector = _Collector(Result(playbook, log=artifacts / "stdout"), listen, frozenset(publish))
+    ended = ansible_runner.run(
+        private_data_dir=str(folder),
+        project_dir=str(root),
+        artifact_dir=str(folder),
+        ident="ansible",
+        playbook=str(Path("playbooks") / f"{playbook}.yml"),
+        inventory=[str(root / "inventory" / "groups.yml"), str(hosts)],
+        cmdline="--check" if check else None,
+        envvars={
+            "ANSIBLE_CONFIG": str(root / "ansible.cfg"),
+            "ANSIBLE_HOME": str(state / "ansible"),
+            "ANSIBLE_NOCOLOR": "1",
+            "LC_ALL": "C.UTF-8",
+            "PATH": settings.search_path(),
+        },
+        suppress_env_files=True,
+        event_handler=collector.take,
+        quiet=True,
+    )
+    # ansible-runner notes the caller's whole environment there, which may hold secrets.
+    (artifacts / "command").unlink(missing_ok=True)
+    if ended.status == "canceled":
+        raise KeyboardInterrupt
+    return collector.finish(ended.rc)
+
+
+class _Collector:
+    """Turns ansible-runner's events into ours and into the result."""
+
+    def __init__(self, result: Result, listen: Listener, publish: frozenset[str]) -> None:
+        self._result = result
+        self._listen = listen
+        self._publish = publish
+        self._phase = ""
+        self._since = time.monotonic()
+
+    def take(self, raw: dict[str, Any]) -> bool:
+        """Take one event; returns False so that ansible-runner does not store it as a file of its own."""
+        kind, data = raw.get("event", ""), raw.get("event_data", {})
+        if kind == "playbook_on_play_start":
+            self._begin_phase(data.get("name") or data.get("play") or "")
+        elif kind == "playbook_on_stats":
+            self._count(data)
+        elif outcome := _outcome(kind, data):
+            self._note(outcome, data)
+        return False
+
+    def finish(self, code: int) -> Result:
+        """Return the result of a run that ended with `code`."""
+        self._begin_phase("")
+        self._result.code = code
+        if self._result.log.is_file():
+            lines = self._result.log.read_text(errors="replace").splitlines()
+            self._result.said = "\n  ".join(lines[-TAIL_LINES:])
+        return self._result
+
+    def _begin_phase(self, name: str) -> None:
+        now = time.monotonic()
+        if self._phase:
+            phases = self._result.phases
+            phases[self._phase] = round(phases.get(self._phase, 0.0) + now - self._since, 2)
+        self._phase, self._since = name, now
+
+    def _note(self, outcome: Outcome, data: dict[str, Any]) -> None:
+        result = data.get("res") or {}
+        node, task = data.get("host", ""), data.get("task", "")
+        broken = outcome in (Outcome.FAILED, Outcome.UNREACHABLE)
+        event = Event(self._phase, node, task, outcome, _reason(result) if broken else "")
+        if broken:
+            self._result.failures.append(event)
+        for name in self._publish & result.keys():
+            self._result.published.setdefault(node, {})[name] = result[name]
+        self._listen(event)
+
+    def _count(self, data: dict[str, Any]) -> None:
+        columns = {name: Counter(data.get(name) or {}) for name in ("ok", "changed", "skipped", "failures", "dark")}
+        for node in sorted(set().union(*columns.values())):
+            self._result.nodes[node] = Counts(
+                ok=columns["ok"][node],
+                changed=columns["changed"][node],
+                skipped=columns["skipped"][node],
+                failed=columns["failures"][node],
+                unreachable=columns["dark"][node],
+            )
+
+
+def _outcome(kind: str, data: dict[str, Any]) -> Outcome | None:
+    """Return what an event of ansible-runner means; None for those that say nothing about a task on a node."""
+    if kind == "runner_on_ok":
+        return Outcome.CHANGED if (data.get("res") or {}).get("changed") else Outcome.OK
+    if kind == "runner_on_failed":
+        return Outcome.OK if data.get("ignore_errors") else Outcome.FAILED
+    return {
+        "runner_on_start": Outcome.STARTED,
+        "runner_on_skipped": Outcome.SKIPPED,
+        "runner_on_unreachable": Outcome.UNREACHABLE,
+    }.get(kind)
+
+
+def _reason(result: Mapping[str, Any]) -> str:
+    """Return why a task failed, from the first of its items that did, with the end of what the program said."""
+    for item in result.get("results") or ():
+        if item.get("failed"):
+            return _reason(item)
+    if "censored" in result:
+        return "it failed, and what it said is hidden because it handles a secret"
+    message = str(result.get("msg") or "no reason was given").strip()
+    said = str(result.get("stderr") or result.get("module_stderr") or result.get("stdout") or "").strip()
+    if not said or said in message:
+        return message
+    return message + ": " + "\n  ".join(said.splitlines()[-TAIL_LINES:])
+
+
+def _problem(event: Event, log: Path) -> Problem:
+    general = UNREACHABLE_CURE if event.outcome is Outcome.UNREACHABLE else FAILED_CURE
+    # A role that knows the cure says it in its message.
+    reason, _, known = event.reason.partition(CURE_MARK)
+    cure = known.rstrip(".") or general
+    return Problem(f"{event.node}: {event.phase}: {event.task}", reason.rstrip(". "), f"{cure} (log: {log})")
+
+
+def _run_folder(state: Path, playbook: str) -> Path:
+    """Return a new folder for one run, and forget the oldest runs."""
+    runs = state / "runs"
+    folder = runs / f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}-{playbook}"
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+    except OSError as error:
+        raise UnavailableError(
+            f"the log of the run cannot be written: {error.strerror}",
+            where=str(folder),
+            cure="run as root, with room on the disk",
+        ) from error
+    for old in sorted(runs.iterdir())[:-RUNS_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+    return folder
+
+
+def _write_private(path: Path, text: str) -> Path:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(text, encoding="utf-8")
+    return path

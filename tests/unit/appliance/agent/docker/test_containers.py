@@ -1,0 +1,309 @@
+"""From a spec to Docker's arguments, and from Docker's answer to a state."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.agent.cores import NO_CORES, CoreGrant
+from appliance.agent.docker import containers
+from appliance.gpu.accelerators import Nvidia
+from appliance.gpu.devices import Needs
+from common.errors import ConflictError, InputError
+from common.gpu.kinds import Enforcement
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuDevice, GpuGrant, Mount
+
+DEVICES = {
+    "GPU-real": GpuDevice(index=0, uuid="GPU-real", model="H", memory_mib=1),
+    "MIG-1": GpuDevice(index=2, uuid="MIG-1", model="H", memory_mib=1, parent="GPU-cut", profile="1g.10gb"),
+    "SIM-1": GpuDevice(index=1, uuid="SIM-1", model="S", memory_mib=1, simulated=True),
+}
+REAL = Nvidia().needs([DEVICES["GPU-real"]])
+INSPECTION: dict[str, Any] = {
+    "Config": {
+        "Labels": {
+            "io.penstock.id": "c1",
+            "io.penstock.session": "s1",
+            "io.penstock.gpus": '[{"uuid": "SIM-1", "index": 1, "milli": 500}]',
+            "io.penstock.spec": "abc",
+        }
+    },
+    "HostConfig": {"Memory": 64 << 20},
+    "State": {
+        "Status": "running",
+        "Error": "",
+        "ExitCode": 0,
+        "OOMKilled": False,
+        "StartedAt": "2026-01-02T03:04:05.123456789Z",
+        "FinishedAt": "0001-01-01T00:00:00Z",
+    },
+}
+
+
+def make(**changes: Any) -> ContainerSpec:
+    wanted: dict[str, Any] = {
+        "id": "c1",
+        "session_id": "s1",
+        "session_name": "train",
+        "project": "team-a",
+        "user": "alice",
+        "image": "python:3.11",
+    }
+    return ContainerSpec.model_validate({**wanted, **changes})
+
+
+def grant(uuid: str, milli: int, index: int = 0) -> dict[str, Any]:
+    return {"uuid": uuid, "index": index, "milli": milli}
+
+
+def inspection(**state: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(INSPECTION)
+    changed["State"].update(state)
+    return changed
+
+
+def held(milli: int, status: ContainerStatus = ContainerStatus.RUNNING, uuid: str = "SIM-1") -> ContainerState:
+    grants = [GpuGrant(uuid=uuid, index=1, milli=milli)]
+    return ContainerState(id="other", session_id="s2", status=status, gpus=grants)
+
+
+def check(spec: ContainerSpec, *others: ContainerState, roots: tuple[Path, ...] = ()) -> None:
+    containers.check_mounts(spec, roots)
+    containers.check(spec, DEVICES, others)
+
+
+def problem_of(spec: ContainerSpec, *others: ContainerState, roots: tuple[Path, ...] = ()) -> tuple[str, str]:
+    with pytest.raises((InputError, ConflictError)) as caught:
+        check(spec, *others, roots=roots)
+    [problem] = caught.value.problems
+    return problem.where, problem.reason
+
+
+def test_command_replaces_the_image_s_entrypoint_and_args_follow() -> None:
+    own = containers.creation(make())
+    assert (own["entrypoint"], own["command"]) == (None, None)
+    given = containers.creation(make(command=["sleep"], args=["infinity"]))
+    assert (given["entrypoint"], given["command"]) == (["sleep"], ["infinity"])
+
+
+def test_limits_and_hardening() -> None:
+    spec = make(cpu_milli=1500, memory_mib=256, shm_mib=128)
+    host = containers.creation(spec)["host_config"]
+    assert host["NanoCpus"] == 1_500_000_000
+    assert host["PidsLimit"] == 4096
+    [memlock] = host["Ulimits"]
+    assert (memlock["Name"], memlock["Soft"], memlock["Hard"]) == ("memlock", -1, -1)
+    assert host["Memory"] == host["MemorySwap"] == 256 << 20
+    assert host["ShmSize"] == 128 << 20
+    assert host["SecurityOpt"] == ["no-new-privileges"]
+    assert host["Init"] is True
+    assert not host.get("Privileged")
+    assert host["LogConfig"]["Config"] == {"max-size": "10m", "max-file": "3"}
+    unlimited = containers.creation(make())["host_config"]
+    assert not {"Memory", "MemorySwap", "NanoCpus", "DeviceRequests"} & {key for key, v in unlimited.items() if v}
+
+
+def test_a_container_runs_on_its_cores_and_libraries_start_so_many_threads() -> None:
+    spec = make(cpu_milli=2000, environment={"MKL_NUM_THREADS": "1"})
+    created = containers.creation(spec, CoreGrant((1, 3), 2000))
+    assert created["host_config"]["CpusetCpus"] == "1,3"
+    assert not created["host_config"].get("NanoCpus"), "whole cores need no quota"
+    assert created["environment"]["OMP_NUM_THREADS"] == created["environment"]["OPENBLAS_NUM_THREADS"] == "2"
+    assert created["environment"]["MKL_NUM_THREADS"] == "1", "the user's word counts"
+    assert not {"CpusetCpus", "NanoCpus"} & set(containers.creation(make())["host_config"])
+    assert "OMP_NUM_THREADS" not in containers.creation(make())["environment"]
+
+
+def test_labels_bring_back_cores_and_ports() -> None:
+    found = inspection()
+    assert (containers.cores_of(found), containers.ports_of(found)) == (NO_CORES, []), "made by an older agent"
+    created = containers.creation(make(cpu_milli=1500, ports=[8888, 80]), CoreGrant((0, 5), 1500))
+    found["Config"]["Labels"] = created["labels"]
+    assert containers.cores_of(found) == CoreGrant((0, 5), 1500)
+    assert containers.ports_of(found) == [8888, 80]
+
+
+def test_the_address_is_that_of_the_docker_network() -> None:
+    found = inspection()
+    found["NetworkSettings"] = {"Networks": {"none": {"IPAddress": ""}, "bridge": {"IPAddress": "172.17.0.9"}}}
+    assert containers.address_of(found) == "172.17.0.9"
+    found["NetworkSettings"] = {"Networks": {"bridge": {"IPAddress": ""}}}
+    assert containers.address_of(found) == ""
+
+
+def test_simulated_gpus_are_told_by_environment_only() -> None:
+    created = containers.creation(make(gpus=[grant("SIM-1", 500)], environment={"A": "b"}))
+    assert created["environment"] == {
+        "A": "b",
+        "PENSTOCK_SESSION": "train",
+        "PENSTOCK_PROJECT": "team-a",
+        "PENSTOCK_GPUS": "SIM-1",
+        "PENSTOCK_GPU_SHARE": "500",
+        "NVIDIA_VISIBLE_DEVICES": "void",
+    }
+    assert not created["host_config"].get("DeviceRequests")
+
+
+def test_real_gpus_are_asked_of_docker_by_id() -> None:
+    created = containers.creation(make(gpus=[grant("GPU-real", 1000), grant("SIM-1", 500)]), needs=REAL)
+    [request] = created["host_config"]["DeviceRequests"]
+    assert request["DeviceIDs"] == ["GPU-real"]
+    assert created["environment"]["NVIDIA_VISIBLE_DEVICES"] == "GPU-real"
+    assert created["environment"]["PENSTOCK_GPU_SHARE"] == "1000,500"
+
+
+def test_what_shares_need_is_mounted_and_stands_above_the_users_environment() -> None:
+    library = Mount(source="/usr/lib/held.so", target="/usr/lib/held.so", read_only=True)
+    needs = Needs(mounts=(library,), environment={"LIMIT": "1"}, devices=("/dev/fake0",))
+    wanted = make(environment={"LIMIT": "9", "A": "b"}, mounts=[{"source": "/srv/data", "target": "/data"}])
+    created = containers.creation(wanted, needs=needs, kind=Enforcement.SHIM)
+    mounts = [(mount["Source"], mount["Target"], mount["ReadOnly"]) for mount in created["host_config"]["Mounts"]]
+    assert mounts == [("/srv/data", "/data", False), ("/usr/lib/held.so", "/usr/lib/held.so", True)]
+    [device] = created["host_config"]["Devices"]
+    assert (device["PathOnHost"], device["PathInContainer"]) == ("/dev/fake0", "/dev/fake0")
+    assert (created["environment"]["LIMIT"], created["environment"]["A"]) == ("1", "b")
+
+
+def test_labels_bring_back_how_shares_are_held() -> None:
+    found = inspection()
+    assert containers.state_of(found).enforcement is Enforcement.NONE, "made by an older agent"
+    found["Config"]["Labels"] = containers.creation(make(gpus=[grant("SIM-1", 500)]), kind=Enforcement.SHIM)["labels"]
+    assert containers.state_of(found).enforcement is Enforcement.SHIM
+    found["Config"]["Labels"] = containers.creation(make())["labels"]
+    assert containers.state_of(found).enforcement is None
+
+
+def test_a_mig_device_goes_to_one_container_whatever_its_share_says() -> None:
+    check(make(gpus=[grant("MIG-1", 100)]))
+    assert problem_of(make(gpus=[grant("MIG-1", 100)]), held(100, uuid="MIG-1"))[0] == "gpus.0"
+
+
+def test_a_session_cannot_give_itself_gpus_by_its_environment() -> None:
+    wish = {"NVIDIA_VISIBLE_DEVICES": "all", "PENSTOCK_GPU_SHARE": "16000"}
+    environment = containers.creation(make(environment=wish))["environment"]
+    assert environment["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert environment["PENSTOCK_GPU_SHARE"] == ""
+    granted = make(environment=wish, gpus=[grant("GPU-real", 500)])
+    assert containers.creation(granted, needs=REAL)["environment"]["NVIDIA_VISIBLE_DEVICES"] == "GPU-real"
+
+
+def test_labels_bring_back_the_state() -> None:
+    created = containers.creation(make(gpus=[grant("SIM-1", 500, index=1)]))
+    found = inspection()
+    found["Config"]["Labels"] = created["labels"]
+    state = containers.state_of(found)
+    assert (state.id, state.session_id) == ("c1", "s1")
+    assert state.gpus == [GpuGrant(uuid="SIM-1", index=1, milli=500)]
+    assert containers.digest_label(found) == containers.digest_of(make(gpus=[grant("SIM-1", 500, index=1)]))
+
+
+def test_digest_tells_specs_apart_and_ignores_fields_at_their_default() -> None:
+    given = '{"id":"c1","session_id":"s1","session_name":"train","project":"team-a","user":"alice","image":"python"}'
+    assert containers.digest_of(make(image="python")) == hashlib.sha256(given.encode()).hexdigest()
+    assert containers.digest_of(make()) == containers.digest_of(make(shm_mib=64, args=[]))
+    assert containers.digest_of(make()) != containers.digest_of(make(shm_mib=65))
+
+
+@pytest.mark.parametrize(
+    ("docker_status", "status"),
+    [
+        ("created", ContainerStatus.CREATING),
+        ("running", ContainerStatus.RUNNING),
+        ("paused", ContainerStatus.RUNNING),
+        ("restarting", ContainerStatus.RUNNING),
+        ("removing", ContainerStatus.EXITED),
+        ("exited", ContainerStatus.EXITED),
+        ("dead", ContainerStatus.EXITED),
+    ],
+)
+def test_every_status_of_docker_has_its_meaning(docker_status: str, status: ContainerStatus) -> None:
+    assert containers.state_of(inspection(Status=docker_status)).status is status
+
+
+def test_running_container_has_a_start_and_no_end() -> None:
+    state = containers.state_of(inspection())
+    assert state.started_at == datetime(2026, 1, 2, 3, 4, 5, 123456, tzinfo=UTC)
+    assert state.finished_at is None
+    assert state.exit_code is None
+
+
+def test_container_that_docker_could_not_start_has_failed() -> None:
+    state = containers.state_of(inspection(Status="created", Error="no such device", ExitCode=128))
+    assert (state.status, state.error, state.exit_code) == (ContainerStatus.FAILED, "no such device", 128)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"ExitCode": 0}, ""),
+        ({"ExitCode": 1}, ""),
+        ({"ExitCode": 127}, "exit code 127: the command is not in the image; see the log"),
+        ({"ExitCode": 137, "OOMKilled": True}, "out of memory: the limit is 64 MiB"),
+    ],
+)
+def test_exited_container_says_why_where_docker_knows(changes: dict[str, Any], error: str) -> None:
+    state = containers.state_of(inspection(Status="exited", **changes))
+    assert (state.exit_code, state.error) == (changes["ExitCode"], error)
+
+
+def test_a_gpu_takes_shares_up_to_one_and_ended_containers_hold_none() -> None:
+    spec = make(gpus=[grant("SIM-1", 500)])
+    check(spec, held(500))
+    check(spec, held(1000, ContainerStatus.EXITED), held(1000, ContainerStatus.FAILED))
+    check(spec, held(1000, uuid="GPU-real"))
+    assert problem_of(spec, held(500), held(100))[0] == "gpus.0"
+
+
+def test_the_hundred_and_first_container_is_refused() -> None:
+    others = [held(1).model_copy(update={"gpus": []})] * containers.MAX_CONTAINERS
+    check(make(), *others[1:])
+    assert "100 containers" in problem_of(make(), *others)[1]
+    check(make(), *others[1:], held(1, ContainerStatus.EXITED))
+
+
+def test_unknown_and_doubled_gpus_are_refused() -> None:
+    assert problem_of(make(gpus=[grant("GPU-else", 500)])) == ("gpus.0.uuid", "this node has no GPU GPU-else")
+    assert problem_of(make(gpus=[grant("SIM-1", 500), grant("SIM-1", 100)])) == ("gpus", "a GPU is granted twice")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/",
+        "/proc",
+        "/sys/fs",
+        "/dev",
+        "/data/../etc",
+        "/run/penstock/limits",
+        "/run",
+        "/var/run/penstock/limits",
+        "/etc/ld.so.preload",
+        "/lib/penstock",
+    ],
+)
+def test_targets_of_the_system_are_refused(tmp_path: Path, target: str) -> None:
+    spec = make(mounts=[{"source": str(tmp_path), "target": target}])
+    assert problem_of(spec, roots=(tmp_path,))[0] == "mounts.0.target"
+
+
+def test_sources_lie_below_an_allowed_folder_whatever_links_say(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "out").symlink_to("/etc")
+    check(make(mounts=[{"source": str(root / "data"), "target": "/development"}]), roots=(root,))
+    for source in ("/etc", str(tmp_path / "rootless"), str(root / "out"), f"{root}/../x"):
+        spec = make(mounts=[{"source": source, "target": "/data"}])
+        assert problem_of(spec, roots=(root,))[0] == "mounts.0.source", source
+    assert "(none)" in problem_of(make(mounts=[{"source": "/etc", "target": "/data"}]))[1]
+
+
+def test_a_root_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    root = tmp_path / "shared"
+    root.symlink_to(tmp_path / "disk")
+    check(make(mounts=[{"source": str(root / "data"), "target": "/data"}]), roots=(root,))

@@ -1,0 +1,183 @@
+"""The supervisor with a Docker Engine that answers as a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from appliance.agent.docker.containers import LABEL_ID
+from appliance.agent.docker.engine import Engine
+from appliance.agent.docker.images import Images
+from appliance.agent.docker.supervisor import Supervisor
+from appliance.agent.forward import Forwarder
+from appliance.agent.shares.shares import Shares
+from appliance.gpu.devices import Gpus
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, Mount
+from tests.fakes.node_networks import gangs
+
+pytestmark = pytest.mark.anyio
+
+SPEC = ContainerSpec(id="c1", session_id="s1", session_name="demo", project="team-a", user="alice", image="python:3.11")
+RUNNING = ContainerState(id="c1", session_id="s1", status=ContainerStatus.RUNNING)
+EXITED = ContainerState(id="c1", session_id="s1", status=ContainerStatus.EXITED, exit_code=0)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Stream:
+    """What Docker sends bit by bit; an error is raised in its turn, `None` ends the stream."""
+
+    def __init__(self) -> None:
+        self.items: queue.Queue[Any] = queue.Queue()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        item = self.items.get(timeout=5)
+        if isinstance(item, Exception):
+            raise item
+        if item is None:
+            raise StopIteration
+        return item
+
+    def close(self) -> None:
+        self.items.put(None)
+
+
+class FakeEngine:
+    """One container; `started` holds the answer to its start back until the test lets it go."""
+
+    def __init__(self) -> None:
+        self.stream = Stream()
+        self.started = threading.Event()
+        self.streams = 0
+
+    def events(self) -> Stream:
+        self.streams += 1
+        return self.stream
+
+    def inspect(self, identity: str) -> Mapping[str, Any]:
+        return {}
+
+    def inspect_all(self) -> list[Mapping[str, Any]]:
+        return []
+
+    def create(self, spec: ContainerSpec, granted: object, part: object) -> None:
+        pass
+
+    def start(self, identity: str) -> ContainerState:
+        self.started.wait(5)
+        return RUNNING
+
+    def state(self, identity: str) -> ContainerState:
+        return EXITED
+
+    def logs(self, identity: str, *, follow: bool, tail: int | None) -> Stream:
+        stream = Stream()
+        if not follow:
+            stream.items.put(b"all of it\n")
+            stream.items.put(None)
+        return stream
+
+
+def event(action: str) -> dict[str, Any]:
+    return {"Action": action, "Actor": {"Attributes": {LABEL_ID: "c1"}}}
+
+
+def supervise(engine: FakeEngine) -> Supervisor:
+    real = cast("Engine", engine)
+    forwarder = Forwarder(ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1))
+    shares = Shares(Gpus(), [], {}, [], Path("/nowhere"))
+    return Supervisor(
+        real,
+        Images(real),
+        forwarder,
+        shares=shares,
+        gangs=gangs(),
+        near={},
+        node_cores=(0, 1),
+        mount_roots=[Path("/srv")],
+    )
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 -- what is waited for happens in the supervisor's threads
+            await asyncio.sleep(0.005)
+
+
+async def test_an_end_that_overtakes_the_answer_to_the_start_is_not_lost() -> None:
+    engine = FakeEngine()
+    supervisor = supervise(engine)
+    watching = asyncio.create_task(supervisor.watch())
+    launching = asyncio.create_task(supervisor.launch(SPEC))
+    await until(lambda: bool(supervisor.states()))
+    engine.stream.items.put(event("start"))
+    engine.stream.items.put(event("die"))
+    await until(engine.stream.items.empty)
+    await asyncio.sleep(0.05)
+    engine.started.set()
+    assert (await launching).status is ContainerStatus.EXITED
+    engine.stream.close()
+    watching.cancel()
+
+
+async def test_watching_goes_on_whatever_docker_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appliance.agent.docker.supervisor._RECONNECT_S", 0.0)
+    engine = FakeEngine()
+    watching = asyncio.create_task(supervise(engine).watch())
+    engine.stream.items.put({"Action": "start", "Actor": {"Attributes": {}}})
+    await until(lambda: engine.streams > 1 or watching.done())
+    assert not watching.done()
+    engine.stream.close()
+    watching.cancel()
+
+
+async def test_followers_do_not_keep_others_from_reading_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appliance.agent.docker.supervisor.MAX_FOLLOWERS", 1)
+    supervisor = supervise(FakeEngine())
+    followed = await supervisor.logs("c1", follow=True, tail=None)
+    following = asyncio.ensure_future(anext(followed))
+    await asyncio.sleep(0.05)
+    async with asyncio.timeout(2):
+        assert [part async for part in await supervisor.logs("c1", follow=False, tail=None)] == [b"all of it\n"]
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+
+
+async def test_storage_that_does_not_answer_holds_up_only_those_who_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+    looks = 0
+
+    def resolve(path: Path) -> Path:
+        nonlocal looks
+        looks += 1
+        answers.wait(2)
+        return path
+
+    monkeypatch.setattr(Path, "resolve", resolve)
+    engine = FakeEngine()
+    engine.started.set()
+    supervisor = supervise(engine)
+    mount = Mount(source="/srv/team-a/data", target="/data")
+    hung = [
+        asyncio.create_task(supervisor.launch(SPEC.model_copy(update={"id": f"h{number}", "mounts": [mount]})))
+        for number in range(50)
+    ]
+    await until(lambda: looks > 0)
+    async with asyncio.timeout(1):
+        assert (await supervisor.launch(SPEC)).status is ContainerStatus.RUNNING
+    assert not any(task.done() for task in hung)
+    answers.set()
+    assert {state.status for state in await asyncio.gather(*hung)} == {ContainerStatus.RUNNING}

@@ -1,0 +1,72 @@
+"""How the agent reports: what it tells an API that is away, or whose replies are lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from appliance.agent.docker.supervisor import Supervisor
+from appliance.agent.reports.heartbeat import MAX_DELAY_S, Reporter, delay_after
+from appliance.agent.settings import Settings
+from common.protocol import HeartbeatReply, Inventory
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Idle:
+    """A supervisor of a node that runs nothing."""
+
+    def states(self) -> list[Any]:
+        return []
+
+
+class Api:
+    """A control API that answers with 204 what repeats itself; of `lost` first replies nothing comes through."""
+
+    def __init__(self, lost: int) -> None:
+        self.lost = lost
+        self.boots: list[str] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        heartbeat = json.loads(request.content)
+        repeats = heartbeat["boot"] in self.boots
+        self.boots.append(heartbeat["boot"])
+        if self.lost:
+            self.lost -= 1
+            raise httpx.ReadTimeout("the reply is lost")
+        if repeats:
+            return httpx.Response(204)
+        return httpx.Response(200, content=HeartbeatReply(interval_s=2).model_dump_json())
+
+
+@pytest.fixture
+def reporter(tmp_path: Path) -> Reporter:
+    settings = Settings.model_construct(name="worker1", address="10.0.0.1", port=6001)
+    inventory = Inventory(name="worker1", agent_version="1", engine_version="1", os="o", cpu_milli=1, memory_mib=1)
+    return Reporter(settings, lambda: inventory, cast("Supervisor", Idle()))
+
+
+@pytest.mark.parametrize("lost", [0, 1, 3])
+async def test_what_a_lost_reply_said_is_learned_from_a_later_one(reporter: Reporter, lost: int) -> None:
+    api = Api(lost)
+    async with httpx.AsyncClient(transport=httpx.MockTransport(api), base_url="https://api") as client:
+        for _ in range(lost):
+            with pytest.raises(httpx.ReadTimeout):
+                await reporter.report(client)
+        assert await reporter.report(client) == 2
+        assert await reporter.report(client) == 2
+    assert api.boots[-1] == api.boots[-2], "one run of the agent is one boot, once it is known"
+
+
+@pytest.mark.parametrize(("failures", "delay_s"), [(1, 0.5), (2, 1.0), (3, 2.0), (7, MAX_DELAY_S), (5000, MAX_DELAY_S)])
+def test_waits_longer_with_every_failure_for_ever(failures: int, delay_s: float) -> None:
+    assert delay_after(failures) == delay_s

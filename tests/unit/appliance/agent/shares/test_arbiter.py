@@ -1,0 +1,283 @@
+"""The arbiter's plans, as the files of the containers have them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from appliance.agent.shares.arbiter import Arbiter
+from appliance.agent.shares.settle import settle
+from appliance.agent.shares.shares import Shares
+from appliance.gpu import layout, timetable
+from appliance.gpu.accelerators import Accelerator
+from appliance.gpu.devices import Gpus
+from appliance.gpu.files import LimitsFile
+from appliance.gpu.preload import Preload
+from appliance.gpu.timetable import Window, current
+from common.errors import UnavailableError
+from common.gpu.kinds import Compute, Enforcement
+from common.protocol import GpuGrant
+from tests.unit.appliance.agent.shares.test_shares import Accelerated, grant
+from tests.unit.appliance.gpu.samples import GPU, SECOND
+
+PERIOD = 200_000_000
+QUARTER_OF_ALL = PERIOD // 4
+
+
+class Node:
+    """Containers on shared GPUs, a clock that a test turns, and their accounts."""
+
+    def __init__(self, folder: Path, mode: Compute) -> None:
+        self.now = 10**12 + 1
+        self.folder = folder
+        library = folder / "lib.so"
+        library.touch()
+        self.preload = Preload(library, folder / "gpu", mode)
+        kinds: list[Accelerator] = [Accelerated("nvidia")]
+        enforcers = {Enforcement.SHIM: self.preload}
+        self.shares = Shares(Gpus([GPU, SECOND]), kinds, enforcers, [Enforcement.SHIM], folder / "gpu")
+        self.arbiter = Arbiter(self.shares, self.preload, mode, 200, clock=lambda: self.now)
+
+    def run(self, identity: str, *grants: GpuGrant) -> None:
+        self.shares.prepare(identity, grants)
+
+    def wants(self, *identities: str) -> None:
+        """Let containers want to launch on their first GPU now."""
+        for identity in identities:
+            path = self.folder / "gpu" / identity / "account/account"
+            head = layout.AccountHead.from_buffer_copy(path.read_bytes())
+            head.gpu[0].wanted_ns = self.now
+            with path.open("r+b") as file:
+                file.write(bytes(head))
+
+    def look(self, periods: float = 0) -> None:
+        self.now += int(periods * PERIOD)
+        self.arbiter.look()
+
+    def window(self, identity: str, now_ns: int, uuid: str = "GPU-1") -> Window:
+        """What the library keeps to at a time."""
+        file = self.preload.limits(identity)
+        return current([*file.windows(uuid), file.fallback(uuid)], now_ns)
+
+    def windows(self, uuid: str = "GPU-1") -> dict[str, tuple[int, int]]:
+        """What is valid a period later, when every plan has come: offset and length, in hundredths of a period."""
+        found = {}
+        for identity in self.shares.holdings:
+            window = self.window(identity, self.now + PERIOD + PERIOD // 4, uuid)
+            found[identity] = window.offset_ns * 100 // PERIOD, window.length_ns * 100 // PERIOD
+        return found
+
+
+def test_strict_windows_stay_whoever_launches(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.STRICT)
+    node.run("a", grant(GPU, 300))
+    node.run("b", grant(GPU, 500))
+    node.look()
+    assert node.windows() == {"a": (0, 30), "b": (30, 50)}
+    node.wants("a")
+    node.look(10)
+    assert node.windows() == {"a": (0, 30), "b": (30, 50)}
+
+
+def test_idle_time_goes_to_the_others_in_ratio_and_comes_back_within_a_period(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.FAIR)
+    node.run("a", grant(GPU, 500))
+    node.run("b", grant(GPU, 250))
+    node.run("c", grant(GPU, 250))
+    node.wants("a", "b", "c")
+    node.look()
+    assert node.windows() == {"a": (0, 50), "b": (50, 25), "c": (75, 25)}
+    for _ in range(20):
+        node.wants("b", "c")
+        node.look(0.25)
+    assert node.windows() == {"a": (0, 0), "b": (0, 50), "c": (50, 50)}
+    # a wants to launch right after a look: the next look sees it, and the plan begins with the period after that
+    node.wants("a")
+    asked = node.now
+    node.look(0.25)
+    begins = max(window.from_ns for window in node.preload.limits("a").windows("GPU-1"))
+    assert begins - asked <= PERIOD * 1.35
+    assert begins % PERIOD == 0
+    assert node.windows() == {"a": (0, 50), "b": (50, 25), "c": (75, 25)}
+
+
+def test_where_nobody_launches_everybody_has_a_window(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.FAIR)
+    node.run("a", grant(GPU, 600))
+    node.run("b", grant(GPU, 200))
+    node.look(10)
+    assert node.windows() == {"a": (0, 75), "b": (75, 25)}
+
+
+def test_newcomers_leavers_and_other_shares_change_the_plan_of_their_gpu_alone(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.STRICT)
+    node.run("a", grant(GPU, 400), grant(SECOND, 250))
+    node.look()
+    elsewhere = node.preload.limits("a").windows("GPU-2")
+    node.run("b", grant(GPU, 400))
+    node.look(2)
+    assert node.windows() == {"a": (0, 40), "b": (40, 40)}
+    node.shares.set_grants("a", [grant(GPU, 100), grant(SECOND, 250)])
+    node.look(2)
+    assert node.windows() == {"a": (0, 10), "b": (10, 40)}
+    node.shares.release("a")
+    node.look(2)
+    assert node.windows() == {"b": (0, 40)}
+    assert Window() in elsewhere, "written once, and not again"
+
+
+def test_whole_gpus_have_no_timetable(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.FAIR)
+    node.run("a", grant(GPU, 1000))
+    node.look()
+    assert node.preload.limits("a").windows("GPU-1") == (Window(), Window())
+
+
+def test_a_plan_is_written_once_and_before_it_is_valid(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.FAIR)
+    node.run("a", grant(GPU, 500))
+    node.look()
+    first = node.preload.limits("a").windows("GPU-1")
+    [window] = [window for window in first if window.period_ns]
+    assert window.from_ns >= node.now + PERIOD // 10
+    for _ in range(8):
+        node.look(0.25)
+    assert node.preload.limits("a").windows("GPU-1") == first
+
+
+def test_the_next_agent_plans_over_what_the_last_one_left(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.STRICT)
+    node.run("a", grant(GPU, 500))
+    node.look()
+    node.now += 5 * PERIOD
+    again = Arbiter(node.shares, node.preload, Compute.STRICT, 100, clock=lambda: node.now)
+    again.look()
+    window = current(node.preload.limits("a").windows("GPU-1"), node.now + PERIOD)
+    assert (window.period_ns, window.length_ns) == (PERIOD // 2, QUARTER_OF_ALL)
+
+
+def test_after_an_agent_that_was_killed_everybody_gets_the_window_of_its_share(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.FAIR)
+    node.run("a", grant(GPU, 500), grant(SECOND, 1000))
+    node.run("b", grant(GPU, 250))
+    for _ in range(20):
+        node.wants("a")
+        node.look(0.25)
+    assert node.windows() == {"a": (0, 100), "b": (100, 0)}
+    (tmp_path / "gpu/c/limits").mkdir(parents=True)
+    (tmp_path / "gpu/c/limits/limits").write_text("spoilt")
+    settle(tmp_path / "gpu", node.now)
+    assert node.windows() == {"a": (0, 66), "b": (66, 33)}
+    assert node.preload.limits("a").windows("GPU-2") == (Window(), Window()), "nobody shares it"
+
+
+def test_where_the_agent_hangs_all_go_over_to_the_windows_of_their_shares_together(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.FAIR)
+    node.run("a", grant(GPU, 500))
+    node.run("b", grant(GPU, 250))
+    for _ in range(40):
+        node.wants("a")
+        node.look(0.25)
+    assert node.windows() == {"a": (0, 100), "b": (100, 0)}
+    hung = node.now
+    falls = {node.preload.limits(name).fallback("GPU-1").from_ns for name in ("a", "b")}
+    assert len(falls) == 1
+    [fall] = falls
+    assert timetable.GRACE_NS - PERIOD <= fall - hung <= timetable.GRACE_NS + PERIOD
+    assert fall % PERIOD == 0
+    assert [node.window(name, fall - 1).length_ns for name in ("a", "b")] == [PERIOD, 0]
+    assert [node.window(name, fall).length_ns * 100 // PERIOD for name in ("a", "b")] == [66, 33]
+    assert node.window("b", fall).offset_ns == node.window("a", fall).length_ns
+    # it goes on: the next plan begins with a period, and until then nothing moves
+    node.now = fall + 3 * PERIOD + 7
+    node.wants("a")
+    with capture_logs() as lines:
+        node.look()
+        again = node.now
+        for _ in range(8):
+            node.wants("a")
+            node.look(0.25)
+    assert [line["event"] for line in lines] == ["windows were those of the shares for a while: the agent was held up"]
+    boundary = timetable.boundary(again, PERIOD, PERIOD // timetable.LEAD)
+    assert node.preload.limits("b").fallback("GPU-1").from_ns > node.now + timetable.GRACE_NS - PERIOD
+    assert [node.window(name, boundary).length_ns for name in ("a", "b")] == [PERIOD, 0]
+
+
+def test_until_the_plan_after_a_fallback_is_valid_the_fallback_stays(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.FAIR)
+    node.run("a", grant(GPU, 500))
+    node.run("b", grant(GPU, 250))
+    for _ in range(16):
+        node.wants("a")
+        node.look(0.25)
+    fall = node.preload.limits("b").fallback("GPU-1").from_ns
+    node.now = fall + PERIOD // 10
+    for _ in range(2):
+        node.wants("a")
+        node.look(0.25)
+        assert node.window("b", node.now).from_ns == fall
+
+
+def test_strict_plans_need_no_fallback(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.STRICT)
+    node.run("a", grant(GPU, 500))
+    node.look()
+    assert node.preload.limits("a").fallback("GPU-1") == Window()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_look_that_does_not_end_is_known_for_stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(tmp_path, Compute.FAIR)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        begun.set()
+        go_on.wait(10)
+
+    monkeypatch.setattr(node.arbiter, "look", hang)
+    assert not node.arbiter.is_stuck()
+    task = asyncio.create_task(node.arbiter.run())
+    await asyncio.to_thread(begun.wait, 10)
+    assert not node.arbiter.is_stuck()
+    node.now += timetable.GRACE_NS + 1
+    assert node.arbiter.is_stuck()
+    go_on.set()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def test_where_there_is_no_plan_nothing_is_settled(tmp_path: Path) -> None:
+    node = Node(tmp_path, Compute.STRICT)
+    node.run("a", grant(GPU, 500))
+    settle(tmp_path / "gpu", node.now)
+    assert node.preload.limits("a").windows("GPU-1") == (Window(), Window())
+
+
+def test_a_file_that_does_not_take_the_plan_gets_it_as_soon_as_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path, Compute.STRICT)
+    node.run("a", grant(GPU, 500))
+    node.run("b", grant(GPU, 500))
+    limits, refused = node.preload.limits, {"a"}
+
+    def may_refuse(container: str) -> LimitsFile:
+        if container in refused:
+            raise UnavailableError("no")
+        return limits(container)
+
+    monkeypatch.setattr(node.preload, "limits", may_refuse)
+    with capture_logs() as lines:
+        node.look()
+        node.look(1)
+    assert [line["id"] for line in lines] == ["a"], "said once"
+    written = limits("b").windows("GPU-1")
+    refused.clear()
+    node.look(1)
+    assert node.windows() == {"a": (0, 50), "b": (50, 50)}
+    assert limits("b").windows("GPU-1") == written, "who has the plan is left alone"

@@ -1,0 +1,375 @@
+"""The site file: what is accepted, and what every mistake says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from appliance.site.model import Role, Site, load, worker_path
+from common.document import parse
+from common.errors import InputError
+
+EXAMPLE = (Path(__file__).parents[3] / "inventory/example/site.yml").read_text()
+
+GOOD = """\
+name: north
+nodes:
+  - {name: m1, address: 10.0.0.2, roles: [reservoir, master]}
+  - {name: w1, address: 10.0.0.3, roles: [worker], agent_port: 6001}
+  - {name: s1, address: 10.0.0.4, roles: [storage]}
+storage:
+  - {kind: external, name: shared, path: /srv/shared}
+  - {kind: nfs, name: archive, path: /srv/archive}
+"""
+
+
+def site(text: str) -> Site:
+    return load(parse(dedent(text), "site.yml"))
+
+
+def problems(text: str) -> list[tuple[str, str, str]]:
+    with pytest.raises(InputError) as caught:
+        site(text)
+    return [(problem.where, problem.reason, problem.cure) for problem in caught.value.problems]
+
+
+def test_the_example_is_valid() -> None:
+    example = site(EXAMPLE)
+    assert [node.name for node in example.nodes] == ["master1", "worker1", "worker2", "storage1"]
+    assert example.reservoir.name == example.master.name == "master1"
+    assert [node.name for node in example.with_role(Role.WORKER)] == ["worker1", "worker2"]
+    assert example.session_volume_root == "/srv/shared"
+    assert (example.console_url, example.api_url) == ("https://10.71.8.10", "https://10.71.8.10:56789")
+
+
+def test_a_minimal_site_takes_the_defaults() -> None:
+    minimal = site("name: one\nnodes: [{name: m1, address: 10.0.0.2, roles: [reservoir, master]}]\n")
+    assert (minimal.ports.console, minimal.ports.api, minimal.gpu.step_milli) == (443, 56789, 50)
+    assert minimal.session_volume_root is None
+    assert (minimal.apps_url, minimal.session_host_mounts) == ("https://10.0.0.2:9443", [])
+
+
+def test_shares_are_held_by_the_best_kind_that_a_node_can_unless_the_site_says_otherwise() -> None:
+    gpu = site(GOOD).gpu
+    assert gpu.enforcement == ["driver", "mig", "shim", "mps", "none"]
+    assert (gpu.compute, gpu.period_ms, gpu.slack_mib) == ("strict", 200, 512)
+    chosen = site(GOOD + "gpu: {enforcement: [driver, shim], compute: fair, period_ms: 100, slack_mib: 0}\n").gpu
+    assert (chosen.enforcement, chosen.compute) == (["driver", "shim"], "fair")
+    assert (chosen.period_ms, chosen.slack_mib, chosen.fgpu_per_gpu) == (100, 0, 2)
+
+
+def test_other_accelerators_come_by_packages_of_the_publication() -> None:
+    gpu = site(GOOD + "gpu: {accelerators: [nvidia, acme], plugins: [penstock-acme==2.1]}\n").gpu
+    assert (gpu.accelerators, gpu.plugins) == (["nvidia", "acme"], ["penstock-acme==2.1"])
+    assert problems(GOOD + "gpu: {plugins: [--index-url=x]}\n")[0][0] == "site.yml:9: gpu.plugins[0]"
+
+
+@pytest.mark.parametrize("word", ["off", "'off'"])
+def test_compute_may_be_off_with_or_without_quotes(word: str) -> None:
+    assert site(GOOD + f"gpu: {{compute: {word}}}\n").gpu.compute == "off"
+
+
+def test_another_console_port_stands_in_its_url() -> None:
+    assert site(GOOD + "ports: {console: 8444}\n").console_url == "https://10.0.0.2:8444"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where", "reason", "cure"),
+    [
+        ("name: north", "name: north\ncolour: red", "2: colour", "unknown key", "remove the key, or correct"),
+        ("roles: [worker], ", "roles: [worker], gpu: 4, ", "4: nodes[1].gpu", "unknown key", "remove the key"),
+        ("name: north\n", "", "1: name", "this key is required", "add the key"),
+        ("name: w1", "name: m1", "4: nodes[1].name", "m1 is also nodes[0].name", "its own name"),
+        ("10.0.0.3", "10.0.0.2", "4: nodes[1].address", "10.0.0.2 is also nodes[0].address", "its own address"),
+        (
+            "agent_port: 6001",
+            "agent_port: 6001, ib_address: 10.0.0.4",
+            "5: nodes[2].address",
+            "10.0.0.4 is also nodes[1].ib_address",
+            "its own address",
+        ),
+        ("10.0.0.3", "10.0.0.300", "4: nodes[1].address", "Input is not a valid IPv4 address", "correct the value"),
+        ("10.0.0.3", "127.0.0.1", "4: nodes[1].address", "127.0.0.1 cannot be the address", "the site's network"),
+        (", agent_port: 6001", "", "4: nodes[1]", "worker w1 has no agent_port", "add `agent_port: 6001`"),
+        ("6001", "70000", "4: nodes[1].agent_port", "Input should be less than or equal to 65535", "correct"),
+        ("6001", "22", "4: nodes[1].agent_port", "port 22 is also used by ssh", "choose another port"),
+        (
+            "[reservoir, master]",
+            "[reservoir, master, worker], agent_port: 443",
+            "3: nodes[0].agent_port",
+            "port 443 is also used by ports.console",
+            "choose another port",
+        ),
+        (
+            "roles: [storage]",
+            "roles: [storage], agent_port: 6001",
+            "5: nodes[2].agent_port",
+            "s1 is not a worker",
+            "add",
+        ),
+        (
+            "roles: [storage]",
+            "roles: [storage], simulated_gpus: {count: 1}",
+            "5: nodes[2].simulated_gpus",
+            "s1 is not a worker",
+            "or add the role worker",
+        ),
+        (
+            "agent_port: 6001",
+            "agent_port: 6001, kubernetes: {api: http://10.0.0.50}",
+            "4: nodes[1].kubernetes.api",
+            "String should match pattern",
+            "correct the value",
+        ),
+        (
+            "agent_port: 6001",
+            "agent_port: 6001, kubernetes: {api: https://10.0.0.50}, enforcement: [none]",
+            "4: nodes[1].enforcement",
+            "w1 stands for a Kubernetes cluster, whose GPUs are its own and whole",
+            "remove enforcement",
+        ),
+        (
+            "agent_port: 6001",
+            "agent_port: 6001, kubernetes: {api: https://k, claims: {/mnt/p: v}, host_folders: [/mnt/p/x]}",
+            "4: nodes[1].kubernetes.host_folders[0]",
+            "/mnt/p/x is in the claim v, which holds /mnt/p",
+            "name another folder, or none",
+        ),
+        (
+            "roles: [storage]",
+            "roles: [storage], kubernetes: {api: https://k}",
+            "5: nodes[2].kubernetes",
+            "s1 is not a worker",
+            "or add the role worker",
+        ),
+        (
+            "agent_port: 6001",
+            "agent_port: 6001, simulated_gpus: {count: 17}",
+            "4: nodes[1].simulated_gpus.count",
+            "Input should be less than or equal to 16",
+            "correct the value",
+        ),
+        (
+            "name: north",
+            "name: north\ngpu: {fgpu_per_gpu: 3, steps_per_fgpu: 10}",
+            "2: gpu.steps_per_fgpu",
+            "3 fGPU of 10 steps each do not divide 1000 milli-GPU without a rest",
+            "correct the value",
+        ),
+        (
+            "name: north",
+            "name: north\ngpu: {enforcement: [shim, magic]}",
+            "2: gpu.enforcement[1]",
+            "Input should be 'driver', 'mig', 'shim', 'mps' or 'none'",
+            "correct the value",
+        ),
+        (
+            "name: north",
+            "name: north\ngpu: {enforcement: []}",
+            "2: gpu.enforcement",
+            "List should have at least 1 item",
+            "correct the value",
+        ),
+        (
+            "name: north",
+            "name: north\ngpu:\n  enforcement:\n    - shim\n    - mps\n    - shim",
+            "6: gpu.enforcement[2]",
+            "shim stands twice",
+            "name each kind once",
+        ),
+        (
+            "agent_port: 6001",
+            "agent_port: 6001, enforcement: [none, mps]",
+            "4: nodes[1].enforcement[1]",
+            "mps is never tried, because every node can do `none`, which stands before it",
+            "put `none` at the end, or leave it out",
+        ),
+        (
+            "roles: [storage]",
+            "roles: [storage], enforcement: [shim]",
+            "5: nodes[2].enforcement",
+            "s1 is not a worker",
+            "remove enforcement, or add the role worker",
+        ),
+        (
+            "name: north",
+            "name: north\ngpu: {compute: loose}",
+            "2: gpu.compute",
+            "Input should be 'off', 'strict' or 'fair'",
+            "correct the value",
+        ),
+        (
+            "name: north",
+            "name: north\ngpu: {period_ms: 5}",
+            "2: gpu.period_ms",
+            "Input should be greater than or equal to 20",
+            "correct the value",
+        ),
+        (
+            "name: north",
+            "name: north\ngpu: {slack_mib: -1}",
+            "2: gpu.slack_mib",
+            "Input should be greater than or equal to 0",
+            "correct the value",
+        ),
+        ("[reservoir, master]", "[reservoir]", "2: nodes", "0 nodes have the role master", "to exactly one node"),
+        ("[reservoir, master]", "[master]", "2: nodes", "0 nodes have the role reservoir", "to exactly one node"),
+        ("[worker]", "[worker, master]", "2: nodes", "2 nodes have the role master", "to exactly one node"),
+        ("[worker]", "[worker, worker]", "4: nodes[1].roles", "a role stands twice", "name each role once"),
+        ("[storage]", "[stroage]", "5: nodes[2].roles[0]", "Input should be 'reservoir', 'master'", "correct"),
+        ("[storage]", "[]", "5: nodes[2].roles", "List should have at least 1 item", "correct the value"),
+        ("name: s1", "name: reservoir", "5: nodes[2].name", "the name reservoir leads to a service", "another name"),
+        ("name: s1", "name: S1", "5: nodes[2].name", "String should match pattern", "correct the value"),
+        (
+            "roles: [worker],",
+            "roles: [worker, storage],",
+            "8: storage[1]",
+            "2 nodes have the role storage",
+            "with `node`",
+        ),
+        ("[storage]}", "[worker], agent_port: 1}", "8: storage[1]", "no node has the role storage", "role storage to"),
+        (
+            "path: /srv/archive",
+            "path: /srv/archive, node: w1",
+            "8: storage[1].node",
+            "w1 is not a node with",
+            "storage",
+        ),
+        ("name: archive", "name: shared", "7: storage[0].name", "two storages are named shared", "its own name"),
+        ("path: /srv/archive", "path: /srv/../etc", "8: storage[1].path", "String should match pattern", "correct"),
+        (
+            "path: /srv/archive",
+            "path: /a, mount_path: /srv/shared/a",
+            "8: storage[1].mount_path",
+            "/srv/shared/a and /srv/shared of shared overlap",
+            "choose another folder",
+        ),
+        ("kind: external", "kind: glusterfs", "7: storage[0]", "Input tag 'glusterfs' found using 'kind'", "correct"),
+        (
+            "name: north",
+            "name: north\nsession_storage: other",
+            "2: session_storage",
+            "no storage is named other",
+            "name one of `storage`",
+        ),
+        (
+            "path: /srv/archive}",
+            "path: /srv/archive, clients: []}\nsession_storage: archive",
+            "9: session_storage",
+            "workers do not mount archive",
+            "add worker to its `clients`",
+        ),
+        (
+            "name: north",
+            "name: north\nports: {api: 443}",
+            "2: ports.api",
+            "port 443 is also used by ports.console",
+            "choose another port",
+        ),
+        (
+            "name: north",
+            "name: north\nports: {console: 22}",
+            "2: ports.console",
+            "port 22 is also used by ssh",
+            "choose another port",
+        ),
+        (
+            "name: north",
+            "name: north\nports: {apps: 8443}",
+            "2: ports.reservoir",
+            "port 8443 is also used by ports.apps",
+            "choose another port",
+        ),
+        (
+            "name: north",
+            "name: north\nsession_host_mounts: [/mnt/data, /etc/ssl]",
+            "2: session_host_mounts[1]",
+            "/etc/ssl belongs to the system",
+            "name a folder such as /mnt/data",
+        ),
+        (
+            "name: north",
+            "name: north\nports: {registry: 5001}",
+            "2: ports.registry",
+            "port 5001 is also used by the registry behind its TLS",
+            "choose another port",
+        ),
+        (
+            "name: north",
+            "name: north\ntime: {servers: ['a b']}",
+            "2: time.servers[0]",
+            "String should match",
+            "correct",
+        ),
+        ("name: north", "name: north\nname: south", "2: name", "this key stands twice", "keep one of them"),
+        ("name: north", "name: [north", "2", "not valid YAML", "mend the syntax"),
+        ("name: north", "name: north\nssh: {user: 'a;b'}", "2: ssh.user", "String should match pattern", "correct"),
+    ],
+)
+def test_a_mistake_names_line_field_reason_and_cure(old: str, new: str, where: str, reason: str, cure: str) -> None:
+    assert old in GOOD
+    found = problems(GOOD.replace(old, new, 1))
+    assert found[0][0] == f"site.yml:{where}"
+    assert reason in found[0][1]
+    assert cure in found[0][2]
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    text = GOOD.replace("10.0.0.3", "10.0.0.2").replace(", agent_port: 6001", "").replace("[storage]", "[master]")
+    assert [where for where, _, _ in problems(text)] == [
+        "site.yml:4: nodes[1].address",
+        "site.yml:2: nodes",
+        "site.yml:4: nodes[1]",
+        "site.yml:8: storage[1]",
+    ]
+
+
+def test_a_node_of_storage_runs_one_server() -> None:
+    text = GOOD + "  - {kind: nfs, name: more, path: /srv/more, mount_path: /mnt/more, server: kernel}\n"
+    assert problems(text) == [
+        (
+            "site.yml:9: storage[2].server",
+            "s1 runs the server ganesha already",
+            "give all storages of a node the same server",
+        )
+    ]
+
+
+def test_sessions_use_the_first_storage_that_workers_have() -> None:
+    text = GOOD.replace("kind: external", "kind: nfs").replace(
+        "/srv/shared}", "/srv/shared, mount_path: /a, clients: [master]}"
+    )
+    found = site(text)
+    assert [worker_path(storage) for storage in found.storage] == [None, "/mnt/penstock"]
+    assert found.session_volume_root == "/mnt/penstock"
+
+
+def test_a_storage_server_exports_each_folder_once() -> None:
+    text = GOOD + "  - {kind: nfs, name: more, path: /srv/archive, mount_path: /mnt/more}\n"
+    assert problems(text) == [
+        ("site.yml:9: storage[2].path", "s1 exports /srv/archive already, as archive", "choose another folder")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where"),
+    [
+        ("path: /srv/archive", "path: /etc", "site.yml:8: storage[1].path"),
+        ("path: /srv/archive", "path: /srv/archive, mount_path: /usr/lib", "site.yml:8: storage[1].mount_path"),
+        ("path: /srv/shared", "path: /dev/shm", "site.yml:7: storage[0].path"),
+    ],
+)
+def test_a_storage_is_no_folder_of_the_system(old: str, new: str, where: str) -> None:
+    ((found, reason, cure),) = problems(GOOD.replace(old, new))
+    assert found == where
+    assert reason.endswith("belongs to the system")
+    assert cure == "choose a folder such as /srv/shared"
+
+
+@pytest.mark.parametrize("opened", ["/srv", "/srv/shared", "/srv/shared/team-a"])
+def test_no_opened_folder_overlaps_the_volumes_of_all_projects(opened: str) -> None:
+    ((where, reason, _),) = problems(f"{EXAMPLE}\nsession_host_mounts: [{opened}]\n")
+    assert where.endswith("session_host_mounts[0]")
+    assert "overlap: who mounts it has those of every project" in reason

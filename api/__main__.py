@@ -85,7 +85,7 @@ def register_images(
         published = json.loads(index.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(
-            f"the list of images cannot be read: {error}", where=str(index), cure="name the right file"
+            f"the list of images cannot be read: {error}", where=str(index), hint="name the right file"
         ) from error
 
     async def register(database: Database) -> bool:
@@ -104,8 +104,8 @@ def replay(file: Annotated[Path, typer.Argument(help="A cycle of the scheduler t
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        cure = "name the file of a saved cycle"
-        raise InputError(f"the cycle cannot be read: {error}", where=str(file), cure=cure) from error
+        hint = "name the file of a saved cycle"
+        raise InputError(f"the cycle cannot be read: {error}", where=str(file), hint=hint) from error
     snapshot, saved = record.load(text, str(file))
     again = decide(snapshot)
     differences = record.differences(saved, again)

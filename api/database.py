@@ -52,7 +52,7 @@ class Database:
             raise InputError(
                 f"{url.partition(':')[0]} is not a kind of database that the API can use",
                 where="PENSTOCK_API_DATABASE_URL",
-                cure="write postgresql+psycopg://... or sqlite+aiosqlite:///FILE",
+                hint="write postgresql+psycopg://... or sqlite+aiosqlite:///FILE",
             )
         self.embedded = url.startswith("sqlite")
         # Errors go into the log, and what they would quote may be a user's secret: an environment, a password's hash.
@@ -121,7 +121,7 @@ class Leadership:
                 self._held = bool(result.scalar_one())
             await self._connection.commit()
         except OperationalError as error:
-            raise UnavailableError("the database cannot be reached", cure="start PostgreSQL") from error
+            raise UnavailableError("the database cannot be reached", hint="start PostgreSQL") from error
         return self._held
 
     @asynccontextmanager

@@ -141,5 +141,5 @@ def _octal(text: str) -> int:
         return int(text, 8)
     except ValueError:
         raise InputError(
-            f"{text!r} is not a file mode", where=f"{PREFIX}SOCKET_MODE", cure="write octal digits, such as 0660"
+            f"{text!r} is not a file mode", where=f"{PREFIX}SOCKET_MODE", hint="write octal digits, such as 0660"
         ) from None

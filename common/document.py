@@ -1,4 +1,4 @@
-"""Documents that people write in YAML: parsed safely, checked against a model, errors with file, line and cure."""
+"""Documents that people write in YAML: parsed safely, checked against a model, errors with file, line and hint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from common.errors import InputError, Problem
 Path = tuple[int | str, ...]
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
-CURES = {
+HINTS = {
     "extra_forbidden": "remove the key, or correct its spelling",
     "missing": "add the key",
 }
@@ -41,9 +41,9 @@ class Document:
         """Return `file:line: a.b[0]` for an error message."""
         return f"{self.source}:{self.line(path)}: {dotted(path)}".removesuffix(": ")
 
-    def problem(self, path: Path, reason: str, cure: str) -> Problem:
+    def problem(self, path: Path, reason: str, hint: str) -> Problem:
         """Return a problem that points to the value at `path`."""
-        return Problem(self.where(path), reason, cure)
+        return Problem(self.where(path), reason, hint)
 
 
 def dotted(path: Path) -> str:
@@ -67,7 +67,7 @@ def parse(text: str, source: str) -> Document:
                 raise InputError(
                     "the document is not a mapping of keys to values",
                     where=f"{source}:1",
-                    cure="write `key: value` lines",
+                    hint="write `key: value` lines",
                 )
             lines: dict[Path, int] = {}
             _note_lines(node, (), lines, source)
@@ -78,10 +78,10 @@ def parse(text: str, source: str) -> Document:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         raise InputError(
-            f"not valid YAML: {error.problem}", where=f"{source}:{line}", cure="mend the syntax"
+            f"not valid YAML: {error.problem}", where=f"{source}:{line}", hint="mend the syntax"
         ) from error
     except yaml.YAMLError as error:
-        raise InputError(f"not valid YAML: {error}", where=source, cure="mend the syntax") from error
+        raise InputError(f"not valid YAML: {error}", where=source, hint="mend the syntax") from error
     return Document(source, data, lines)
 
 
@@ -95,7 +95,7 @@ def check(model: type[ModelT], document: Document) -> ModelT:
                 document.problem(
                     _known(document, item["loc"]),
                     _reason(str(item["msg"])),
-                    CURES.get(item["type"], "correct the value"),
+                    HINTS.get(item["type"], "correct the value"),
                 )
                 for item in error.errors()
             ]
@@ -130,7 +130,7 @@ def _note_lines(node: yaml.Node, path: Path, lines: dict[Path, int], source: str
                 raise InputError(
                     "this key stands twice",
                     where=f"{source}:{key_node.start_mark.line + 1}: {dotted((*path, key))}",
-                    cure="keep one of them",
+                    hint="keep one of them",
                 )
             seen.add(key)
             lines[(*path, key)] = key_node.start_mark.line + 1

@@ -17,24 +17,24 @@ CREDENTIALS = re.compile(r"\b(https?|ftp)://[^/\s?#]*@", re.IGNORECASE)
 class Problem:
     """One thing that is wrong.
 
-    `where` names a field, or a file with its line; `reason` says what is wrong with it; `cure` says what to do.
+    `where` names a field, or a file with its line; `reason` says what is wrong with it; `hint` says what to do.
     Addresses in it lose their user and password: what is told goes into logs.
     """
 
     where: str
     reason: str
-    cure: str
+    hint: str
 
     def __post_init__(self) -> None:
         """Take credentials out."""
-        for name in ("where", "reason", "cure"):
+        for name in ("where", "reason", "hint"):
             object.__setattr__(self, name, CREDENTIALS.sub(r"\1://", getattr(self, name)))
 
     def __str__(self) -> str:
         """Return the problem as one line of text."""
         place = f"{self.where}: " if self.where else ""
-        cure = f" Cure: {self.cure}" if self.cure else ""
-        return f"{place}{self.reason}.{cure}"
+        hint = f" Hint: {self.hint}" if self.hint else ""
+        return f"{place}{self.reason}.{hint}"
 
 
 class PenstockError(Exception):
@@ -42,15 +42,15 @@ class PenstockError(Exception):
 
     exit_code = 1
 
-    def __init__(self, reason: str, *, where: str = "", cure: str = "") -> None:
+    def __init__(self, reason: str, *, where: str = "", hint: str = "") -> None:
         """Make an error of one problem."""
-        self.problems: tuple[Problem, ...] = (Problem(where, reason, cure),)
+        self.problems: tuple[Problem, ...] = (Problem(where, reason, hint),)
         super().__init__(str(self.problems[0]))
 
     @classmethod
     def of(cls, problems: list[Problem]) -> PenstockError:
         """Make one error of several problems, so that the user can mend them in one go."""
-        error = cls(problems[0].reason, where=problems[0].where, cure=problems[0].cure)
+        error = cls(problems[0].reason, where=problems[0].where, hint=problems[0].hint)
         error.problems = tuple(problems)
         error.args = ("\n".join(str(problem) for problem in problems),)
         return error

@@ -24,7 +24,7 @@ def require(program: str, package: str, otherwise: str = "") -> str:
         raise UnavailableError(
             f"the program {program} is not installed",
             where=program,
-            cure=", ".join(filter(None, (f"install the Debian package {package}", otherwise))),
+            hint=", ".join(filter(None, (f"install the Debian package {package}", otherwise))),
         )
     return found
 
@@ -35,7 +35,7 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     stdin: str = "",
-    cure: str = "",
+    hint: str = "",
     accepted: Collection[int] = (0,),
 ) -> str:
     """Run a program to its end and return its standard output.
@@ -44,13 +44,13 @@ def run(
     """
     words = [str(word) for word in command]
     if shutil.which(words[0], path=env.get("PATH") if env else None) is None:
-        raise UnavailableError(f"there is no program {words[0]}", where=words[0], cure=cure)
+        raise UnavailableError(f"there is no program {words[0]}", where=words[0], hint=hint)
     try:
         done = subprocess.run(_tied(words), env=env, cwd=cwd, input=stdin, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise UnavailableError(f"cannot start {words[0]}: {error.strerror}", where=words[0], cure=cure) from error
+        raise UnavailableError(f"cannot start {words[0]}: {error.strerror}", where=words[0], hint=hint) from error
     if done.returncode not in accepted:
-        raise failure(words, done.returncode, done.stderr.strip() or done.stdout.strip(), cure)
+        raise failure(words, done.returncode, done.stderr.strip() or done.stdout.strip(), hint)
     return done.stdout
 
 
@@ -71,15 +71,15 @@ def stream(command: Sequence[str | Path], *, cwd: Path | None = None) -> Iterato
         raise failure(words, process.returncode, said, "")
 
 
-def attach(command: Sequence[str | Path], *, cure: str = "") -> None:
+def attach(command: Sequence[str | Path], *, hint: str = "") -> None:
     """Run a program whose output goes straight to ours, as it comes; raises ProcessError when it fails."""
     words = [str(word) for word in command]
     try:
         code = subprocess.run(words, stdin=subprocess.DEVNULL, check=False).returncode
     except OSError as error:
-        raise UnavailableError(f"cannot start {words[0]}: {error.strerror}", where=words[0], cure=cure) from error
+        raise UnavailableError(f"cannot start {words[0]}: {error.strerror}", where=words[0], hint=hint) from error
     if code != 0:
-        raise ProcessError(f"{Path(words[0]).name} ended with code {code}", where=" ".join(words), cure=cure)
+        raise ProcessError(f"{Path(words[0]).name} ended with code {code}", where=" ".join(words), hint=hint)
 
 
 def succeeds(command: Sequence[str | Path]) -> bool:
@@ -97,8 +97,8 @@ def _tied(words: list[str]) -> list[str]:
     return [setpriv, "--pdeathsig", "KILL", "--", *words] if setpriv else words
 
 
-def failure(words: Sequence[str], code: int, said: str, cure: str) -> ProcessError:
+def failure(words: Sequence[str], code: int, said: str, hint: str) -> ProcessError:
     """Return the error of a program that ended with `code`."""
     tail = "\n  ".join(said.splitlines()[-TAIL_LINES:])
     reason = f"{Path(words[0]).name} ended with code {code}:\n  {tail}"
-    return ProcessError(reason, where=" ".join(words[:2]), cure=cure)
+    return ProcessError(reason, where=" ".join(words[:2]), hint=hint)

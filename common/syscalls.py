@@ -43,7 +43,7 @@ def _library() -> ctypes.CDLL:
         library = ctypes.CDLL(LIBRARY)
     except OSError as error:
         raise UnavailableError(
-            f"the names of system calls cannot be looked up: {error}", where=LIBRARY, cure="install libseccomp2"
+            f"the names of system calls cannot be looked up: {error}", where=LIBRARY, hint="install libseccomp2"
         ) from error
     library.seccomp_syscall_resolve_name.argtypes = [ctypes.c_char_p]
     library.seccomp_syscall_resolve_name.restype = ctypes.c_int

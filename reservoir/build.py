@@ -178,7 +178,7 @@ def _projects(plan: _Plan) -> list[Artifact]:
                 raise InputError(
                     f"what was built here, {other.filename}, does not run on {names}",
                     where=project.path,
-                    cure="build on a machine of the target's architecture, or leave target or project out",
+                    hint="build on a machine of the target's architecture, or leave target or project out",
                 )
             artifacts.append(other)
     return artifacts
@@ -234,7 +234,7 @@ def _check_blobs(bundle: Bundle, cache: Cache, progress: Progress) -> None:
         if digest(path) != blob:
             path.unlink()
             raise IntegrityError(
-                "a file in the cache was changed; it was deleted", where=str(path), cure="run the build again"
+                "a file in the cache was changed; it was deleted", where=str(path), hint="run the build again"
             )
         note(sizes[blob])
 

@@ -25,7 +25,7 @@ PUBLIC_KEY = "penstock.pub"
 KEYS = "keys.json"
 INSTALLER = ("install.sh", "bootstrap.py")
 BLOBS = Path("blobs/sha256")
-CURE = "do not use this bundle; get it again from its maker"
+HINT = "do not use this bundle; get it again from its maker"
 # what file systems and desktops put on a medium by themselves; nothing below is ever read
 OF_THE_MEDIUM = re.compile(r"lost\+found|System Volume Information|\.Trash-\d+")
 
@@ -54,7 +54,7 @@ def decode(content: bytes, where: str) -> Bundle:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         reason = f"not the list of a bundle: {first['msg']}"
-        raise IntegrityError(reason, where=f"{where}: {field}", cure=CURE) from error
+        raise IntegrityError(reason, where=f"{where}: {field}", hint=HINT) from error
 
 
 def read_signed(folder: Path, key: Ed25519PublicKey | None) -> tuple[Bundle, bytes, Ed25519PublicKey]:
@@ -67,23 +67,23 @@ def read_signed(folder: Path, key: Ed25519PublicKey | None) -> tuple[Bundle, byt
     try:
         content = signing.carried(path)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotFoundError("there is no bundle", where=str(path), cure="give the folder of a bundle") from error
+        raise NotFoundError("there is no bundle", where=str(path), hint="give the folder of a bundle") from error
     try:
         signature = signing.carried(folder / SIGNATURE)
         travelling = signing.carried(folder / PUBLIC_KEY)
     except FileNotFoundError as error:
-        raise IntegrityError("the bundle is not signed", where=str(error.filename), cure=CURE) from error
+        raise IntegrityError("the bundle is not signed", where=str(error.filename), hint=HINT) from error
     try:
         signer = signing.read_public(travelling, str(folder / PUBLIC_KEY))
     except InputError as error:
-        raise IntegrityError("the bundle's key is damaged", where=str(folder / PUBLIC_KEY), cure=CURE) from error
+        raise IntegrityError("the bundle's key is damaged", where=str(folder / PUBLIC_KEY), hint=HINT) from error
     chain = keychain.read(folder / KEYS)
     if not chain.leads(key or signer, signer):
         raise IntegrityError(
             f"the signature does not belong to the key {signing.fingerprint(key or signer)[:16]}, nor to one that "
             "replaced it",
             where=str(folder / SIGNATURE),
-            cure=signing.CURE,
+            hint=signing.HINT,
         )
     signing.check(signer, content, signature, str(folder / SIGNATURE))
     return decode(content, str(path)), content, signer

@@ -77,7 +77,7 @@ class Cache:
             raise IntegrityError(
                 f"{origin} has the sha256 {found}, not {sha256}",
                 where=path.name,
-                cure="try again; when it stays, the source changed the file: make a new lock",
+                hint="try again; when it stays, the source changed the file: make a new lock",
             )
         path.chmod(0o444)
         path.replace(self.path(sha256))
@@ -129,7 +129,7 @@ def room_on(folder: Path) -> Iterator[None]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         raise UnavailableError(
-            f"no room left on the disk of {folder}", where=str(folder), cure="free some space, then run it again"
+            f"no room left on the disk of {folder}", where=str(folder), hint="free some space, then run it again"
         ) from error
 
 

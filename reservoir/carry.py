@@ -28,7 +28,7 @@ def require_maker(found: Verified, key: Ed25519PrivateKey) -> None:
         raise ConflictError(
             "the bundle was signed with another key, and its parts must be signed with the same one",
             where=str(found.folder / bundles.SIGNATURE),
-            cure="build the bundle again with the present key, then go on",
+            hint="build the bundle again with the present key, then go on",
         )
 
 

@@ -152,11 +152,11 @@ def _note_up_to(reached: int, counted: int, note: Callable[[int], None]) -> int:
 def _local(url: str) -> Path:
     path = Path(unquote(urlsplit(url).path))
     if not path.is_file():
-        raise UnavailableError("there is no such file", where=url, cure="correct the address, or make a new lock")
+        raise UnavailableError("there is no such file", where=url, hint="correct the address, or make a new lock")
     return path
 
 
 def _unavailable(url: str, error: Exception) -> UnavailableError:
     return UnavailableError(
-        f"cannot download: {error}".rstrip(), where=url, cure="check the connection; when the file is gone, lock again"
+        f"cannot download: {error}".rstrip(), where=url, hint="check the connection; when the file is gone, lock again"
     )

@@ -26,7 +26,7 @@ def resolve(hold: Hold, target: str, versions: Mapping[str, Collection[str]], wh
     """Return the versions that a tuple has in a target, None where no member goes into it.
 
     `versions` are those of every package of the target by its name. Raises InputError that names the tuple, what
-    differs and the cure, where the tuple is not consistent.
+    differs and the hint, where the tuple is not consistent.
     """
     present = {name: sorted(versions[name]) for name in hold.packages if versions.get(name)}
     if not present:
@@ -35,20 +35,20 @@ def resolve(hold: Hold, target: str, versions: Mapping[str, Collection[str]], wh
         raise InputError(
             f"{_spoken(hold)} is not whole: {', '.join(present)} goes in without {', '.join(absent)}",
             where=where,
-            cure=f"list {', '.join(absent)} in a group of the target, too, or take it out of the tuple",
+            hint=f"list {', '.join(absent)} in a group of the target, too, or take it out of the tuple",
         )
     for name, found in present.items():
         if len(found) > 1:
             raise InputError(
                 f"{_spoken(hold)} has {name} in several versions: {', '.join(found)}",
                 where=where,
-                cure="let every group take the same version",
+                hint="let every group take the same version",
             )
         if not fnmatchcase(found[0], hold.packages[name]):
             raise InputError(
                 f"{_spoken(hold)} wants {name} {hold.packages[name]}, and {found[0]} would go in",
                 where=where,
-                cure="correct the version, or add a package source that has it to the target",
+                hint="correct the version, or add a package source that has it to the target",
             )
     chosen = {name: found[0] for name, found in present.items()}
     if len({upstream(chosen[name]) for name in hold.equal}) > 1:
@@ -56,7 +56,7 @@ def resolve(hold: Hold, target: str, versions: Mapping[str, Collection[str]], wh
         raise InputError(
             f"{_spoken(hold)} differs in what must be equal: {differ}",
             where=where,
-            cure="give these packages versions of one upstream release in the tuple",
+            hint="give these packages versions of one upstream release in the tuple",
         )
     return HeldVersions(name=hold.name, target=target, packages=chosen)
 
@@ -88,6 +88,6 @@ def together(bundles: Iterable[Bundle], release: str, arch: str) -> dict[str, st
                     raise ConflictError(
                         f"the tuple {there} holds {name} at {other}, and {here} holds it at {version}",
                         where=f"{release} {arch}",
-                        cure="build one of the bundles again with the versions of the other",
+                        hint="build one of the bundles again with the versions of the other",
                     )
     return {name: version for name, (version, _) in sorted(chosen.items())}

@@ -132,7 +132,7 @@ def _collect(waiting: Waiting, progress: Progress) -> tuple[list[int], list[int]
     if problems and (lacking or not found.of_set):
         raise IntegrityError.of(problems)
     if lacking and not found.of_set:
-        raise IntegrityError("was changed while it was read", where=str(found.folder), cure=bundles.CURE)
+        raise IntegrityError("was changed while it was read", where=str(found.folder), hint=bundles.HINT)
     if not lacking and (bad := waiting.check(progress)):
         raise IntegrityError.of(bad)
     return waiting.lacking_volumes() if lacking else ([], [])
@@ -186,7 +186,7 @@ def _refuse_replaced(store: Store, folder: Path) -> None:
         raise IntegrityError(
             f"the bundle is signed with a key that was replaced on {replaced[signer]}",
             where=str(path),
-            cure="ask its maker to build it again with the present key",
+            hint="ask its maker to build it again with the present key",
         )
 
 
@@ -196,7 +196,7 @@ def _refuse_other_chain(store: Store, found: Verified) -> None:
         raise IntegrityError(
             "the chain of keys is not the one that this site knows",
             where=str(found.folder / bundles.KEYS),
-            cure=bundles.CURE,
+            hint=bundles.HINT,
         )
 
 
@@ -219,7 +219,7 @@ def _refuse_older(bundle: Bundle, present: dict[str, Bundle], folder: Path) -> N
             f"the site holds {bundle.name} {newest.version} of {newest.created}, which is newer than "
             f"{bundle.version} of {bundle.created}",
             where=str(folder),
-            cure="import a newer bundle, or say --allow-rollback",
+            hint="import a newer bundle, or say --allow-rollback",
         )
 
 
@@ -237,7 +237,7 @@ def _require_base(waiting: Waiting) -> None:
             f"the delta was made for receipt {part.since.serial} of the site {part.since.site[:16]}; "
             f"this site does not hold {', '.join(missing[:SHOWN])}{more}",
             where=str(waiting.found.folder),
-            cure="make a new receipt here and build the delta with it, or carry the full bundle",
+            hint="make a new receipt here and build the delta with it, or carry the full bundle",
         )
 
 
@@ -249,7 +249,7 @@ def _require_room(waiting: Waiting) -> None:
         raise UnavailableError(
             f"the bundle needs {missing / 1e6:.0f} MB, only {free / 1e6:.0f} MB are free",
             where=str(waiting.store.root),
-            cure="free some space, then run it again",
+            hint="free some space, then run it again",
         )
 
 

@@ -20,7 +20,7 @@ from common.errors import ConflictError, IntegrityError
 from reservoir import signing
 from reservoir.model import Model
 
-CURE = "do not use this bundle; ask its maker which key is theirs and give it with --key"
+HINT = "do not use this bundle; ask its maker which key is theirs and give it with --key"
 # the 32 bytes of an Ed25519 key in hex
 RawKey = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
@@ -74,16 +74,16 @@ def decode(content: bytes, where: str) -> Keychain:
     try:
         chain = Keychain.model_validate_json(content)
     except ValidationError as error:
-        raise IntegrityError("not a chain of keys", where=where, cure=CURE) from error
+        raise IntegrityError("not a chain of keys", where=where, hint=HINT) from error
     seen: set[str] = set()
     for index, rotation in enumerate(chain.rotations):
         place = f"{where}: rotations[{index}]"
         seen.add(rotation.old)
         follows = index == 0 or chain.rotations[index - 1].new == rotation.old
         if rotation.number != index + 1 or not follows or rotation.new in seen:
-            raise IntegrityError("the chain of keys is broken", where=place, cure=CURE)
+            raise IntegrityError("the chain of keys is broken", where=place, hint=HINT)
         old = Ed25519PublicKey.from_public_bytes(bytes.fromhex(rotation.old))
-        signing.check(old, rotation.message(), rotation.signature.encode(), place, CURE)
+        signing.check(old, rotation.message(), rotation.signature.encode(), place, HINT)
     return chain
 
 
@@ -107,7 +107,7 @@ def of_key(signing_key: Path, key: Ed25519PrivateKey) -> Keychain:
         raise ConflictError(
             "the rotation of the key was interrupted",
             where=str(signing_key),
-            cure="run `penstock reservoir key rotate` again",
+            hint="run `penstock reservoir key rotate` again",
         )
     return chain
 

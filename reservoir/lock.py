@@ -86,12 +86,12 @@ def _rpm(scope: Scope) -> Resolved:
     try:
         from reservoir.rpm import lock as rpm_lock
     except ImportError as error:
-        raise UnavailableError(f"{error.name} is not installed", where="rpm", cure="install penstock[build]") from error
+        raise UnavailableError(f"{error.name} is not installed", where="rpm", hint="install penstock[build]") from error
     return rpm_lock.resolve(scope)
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Return the manifest at `path`; raises InputError that names line, reason and cure of every problem."""
+    """Return the manifest at `path`; raises InputError that names line, reason and hint of every problem."""
     return reading.load(_text(path, "write a manifest"), str(path))
 
 
@@ -118,13 +118,13 @@ def write(lock: Lock, path: Path) -> bool:
 def require_match(lock: Lock, path: Path, lock_path: Path) -> Manifest:
     """Return the manifest at `path`; raises ConflictError where the lock was made from another one."""
     wanted = read_manifest(path)
-    cure = f"run `penstock reservoir lock {path}`"
+    hint = f"run `penstock reservoir lock {path}`"
     if lock.manifest != wanted.digest():
-        raise ConflictError("the lock does not match the manifest", where=str(lock_path), cure=cure)
+        raise ConflictError("the lock does not match the manifest", where=str(lock_path), hint=hint)
     for project in lock.projects:
         if wheels.project_dependencies(path.parent / project.path, project.extras) != project.dependencies:
             raise ConflictError(
-                f"the lock does not match what the project {project.name} requires now", where=str(lock_path), cure=cure
+                f"the lock does not match what the project {project.name} requires now", where=str(lock_path), hint=hint
             )
     return wanted
 
@@ -172,10 +172,10 @@ def _merge(artifacts: dict[tuple[str, str, str], Artifact], new: Artifact) -> No
     artifacts[key] = old.model_copy(update={"targets": sorted({*old.targets, *new.targets})})
 
 
-def _text(path: Path, cure: str) -> str:
+def _text(path: Path, hint: str) -> str:
     try:
         return path.read_text()
     except FileNotFoundError as error:
-        raise InputError("there is no such file", where=str(path), cure=cure) from error
+        raise InputError("there is no such file", where=str(path), hint=hint) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path), cure="correct the path") from error
+        raise InputError(f"cannot be read: {error}", where=str(path), hint="correct the path") from error

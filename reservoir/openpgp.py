@@ -52,7 +52,7 @@ def certificates(content: bytes, where: str) -> list[Cert]:
         return list(Cert.split_bytes(content))
     except RuntimeError as error:
         raise InputError(
-            "there are no OpenPGP keys in it", where=where, cure="put the public keys of the package source there"
+            "there are no OpenPGP keys in it", where=where, hint="put the public keys of the package source there"
         ) from error
 
 
@@ -72,5 +72,5 @@ def _signature(secret: bytes, content: bytes, kind: int) -> str:
         raise IntegrityError(
             f"the site's key for repositories is damaged, or of another form: {error}",
             where="keys/apt.key",
-            cure="move it away and publish again: a new key is made, and `penstock site deploy` takes it to the nodes",
+            hint="move it away and publish again: a new key is made, and `penstock site deploy` takes it to the nodes",
         ) from error

@@ -42,10 +42,10 @@ def prune(root: Path, *, keep: int = KEEP, rehearse: bool = False) -> Unneeded:
     NotFoundError where there is no store, IntegrityError where it cannot be known what is in use: then nothing goes.
     """
     if keep < 1:
-        raise InputError("at least one publication stays", where="--keep", cure="give a number of 1 or more")
+        raise InputError("at least one publication stays", where="--keep", hint="give a number of 1 or more")
     store = Store(root)
     if not store.bundles.is_dir():
-        raise NotFoundError("nothing was imported yet", where=str(root), cure="run `penstock reservoir import BUNDLE`")
+        raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
     with store.changing():
         unneeded = _unneeded(store, keep)
         if not rehearse:

@@ -54,7 +54,7 @@ def publish(root: Path, progress: Progress = silent, *, unattended: bool = False
         chosen = store.newest()
         if not chosen:
             raise NotFoundError(
-                "nothing was imported yet", where=str(root), cure="run `penstock reservoir import BUNDLE`"
+                "nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`"
             )
         if unattended and store.rolled_back():
             return _served(store, changed=False)
@@ -97,13 +97,13 @@ def rollback(root: Path, number: int | None = None) -> Published:
             raise NotFoundError(
                 f"there is no publication {number}" if number else "there is no publication before this one",
                 where=str(store.publications),
-                cure=f"choose one of those that are kept: {known}",
+                hint=f"choose one of those that are kept: {known}",
             )
         if record(store.publications / str(number))["layout"] != LAYOUT:
             raise ConflictError(
                 "nodes of this release cannot read its trees",
                 where=str(store.publications / str(number)),
-                cure="choose a later publication, or publish anew",
+                hint="choose a later publication, or publish anew",
             )
         # before the switch: a rollback counts only while the site serves what it says
         store.mark_rollback(number)
@@ -123,7 +123,7 @@ def record(folder: Path) -> dict[str, Any]:
         raise IntegrityError(
             "a publication does not say what it was made of",
             where=str(path),
-            cure="remove this folder, unless it is the one that is served; then run `penstock reservoir publish`",
+            hint="remove this folder, unless it is the one that is served; then run `penstock reservoir publish`",
         )
     return said
 
@@ -188,7 +188,7 @@ def _named(artifacts: list[Artifact]) -> list[Artifact]:
     for artifact in artifacts:
         if found.setdefault(artifact.filename, artifact).sha256 != artifact.sha256:
             raise ConflictError(
-                "two different files have one name", where=artifact.filename, cure="rename one in its bundle"
+                "two different files have one name", where=artifact.filename, hint="rename one in its bundle"
             )
     return [found[name] for name in sorted(found)]
 

@@ -13,12 +13,12 @@ Finding = tuple[tuple[str | int, ...], str, str]
 
 
 def load(text: str, source: str) -> Manifest:
-    """Return the manifest in `text`; raises InputError that names line, reason and cure of every problem."""
+    """Return the manifest in `text`; raises InputError that names line, reason and hint of every problem."""
     document = parse(text, source)
     manifest = check(Manifest, document)
     found = [*_repeated(manifest), *_dangling(manifest), *_unfit(manifest)]
     if found:
-        raise InputError.of([document.problem(path, reason, cure) for path, reason, cure in found])
+        raise InputError.of([document.problem(path, reason, hint) for path, reason, hint in found])
     return manifest
 
 
@@ -57,8 +57,8 @@ def _dangling(manifest: Manifest) -> Iterator[Finding]:
     for path, names, known, word in named:
         for name in names:
             if name not in known:
-                cure = f"use one of: {', '.join(known)}" if known else f"add it under `{word}s`"
-                yield path, f"no {word} is named {name!r}", cure
+                hint = f"use one of: {', '.join(known)}" if known else f"add it under `{word}s`"
+                yield path, f"no {word} is named {name!r}", hint
 
 
 def _unfit(manifest: Manifest) -> Iterator[Finding]:

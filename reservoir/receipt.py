@@ -22,7 +22,7 @@ from reservoir.model import Model
 from reservoir.store import Store
 from reservoir.verify import in_threads
 
-CURE = "get a new receipt from the site: `penstock reservoir receipt`"
+HINT = "get a new receipt from the site: `penstock reservoir receipt`"
 
 
 class HeldBundle(Model):
@@ -98,16 +98,16 @@ def read(path: Path) -> tuple[Receipt, str]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise NotFoundError(f"cannot read the receipt: {error.strerror}", where=str(path), cure=CURE) from error
+        raise NotFoundError(f"cannot read the receipt: {error.strerror}", where=str(path), hint=HINT) from error
     try:
         signed = _Signed.model_validate_json(content)
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(signed.receipt.site))
     except ValidationError as error:
-        raise InputError("not a receipt", where=str(path), cure=CURE) from error
+        raise InputError("not a receipt", where=str(path), hint=HINT) from error
     try:
-        signing.check(key, _message(signed.receipt), signed.signature.encode(), str(path), CURE)
+        signing.check(key, _message(signed.receipt), signed.signature.encode(), str(path), HINT)
     except IntegrityError as error:
-        raise IntegrityError("the receipt is forged or damaged", where=str(path), cure=CURE) from error
+        raise IntegrityError("the receipt is forged or damaged", where=str(path), hint=HINT) from error
     return signed.receipt, sha256(content).hexdigest()
 
 
@@ -136,7 +136,7 @@ def _next_serial(store: Store) -> int:
         raise IntegrityError(
             "not a number",
             where=str(store.receipt_serial),
-            cure="write the number of this site's last receipt into it",
+            hint="write the number of this site's last receipt into it",
         ) from error
     files.write(store.receipt_serial, f"{last + 1}\n", 0o600)
     flush([store.keys])

@@ -44,7 +44,7 @@ def remove(root: Path, name: str, *, withdraw: bool = False, rehearse: bool = Fa
     """
     store = Store(root)
     if not store.bundles.is_dir():
-        raise NotFoundError("nothing was imported yet", where=str(root), cure="run `penstock reservoir import BUNDLE`")
+        raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
     with store.changing():
         imported, arriving = store.imported(), store.arriving()
         chosen, coming = _named(imported, name), _named(arriving, name)
@@ -54,7 +54,7 @@ def remove(root: Path, name: str, *, withdraw: bool = False, rehearse: bool = Fa
             raise NotFoundError(
                 f"the site holds no bundle {name}",
                 where=str(store.bundles),
-                cure=f"name one of those: {known or 'none'}",
+                hint=f"name one of those: {known or 'none'}",
             )
         needed = _needed(store, chosen)
         if needed and not withdraw:
@@ -62,7 +62,7 @@ def remove(root: Path, name: str, *, withdraw: bool = False, rehearse: bool = Fa
         withdrawn = [identity for identity in needed if identity in store.newest()]
         if withdrawn and not store.newest().keys() - chosen:
             raise ConflictError(
-                "nothing would be left to publish", where=name, cure="import what is to take its place first"
+                "nothing would be left to publish", where=name, hint="import what is to take its place first"
             )
         going = [identity for identity in chosen if identity not in needed]
         stays = [bundle for identity, bundle in imported.items() if identity not in going]
@@ -97,7 +97,7 @@ def _in_use(needed: Mapping[str, list[int]], name: str) -> ConflictError:
     return ConflictError(
         f"{identity} is needed by publication {', '.join(map(str, numbers))}",
         where=name,
-        cure="say --withdraw and publish: it is left out then, and prune removes it with the last that needs it",
+        hint="say --withdraw and publish: it is left out then, and prune removes it with the last that needs it",
     )
 
 

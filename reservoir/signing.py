@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 from common import files
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError
 
-CURE = "do not use this bundle; get it again from its maker, or check which key is theirs"
+HINT = "do not use this bundle; get it again from its maker, or check which key is theirs"
 
 # bytes; a list of a million files is shorter
 LONGEST = 1 << 30
@@ -40,7 +40,7 @@ def new_key(path: Path) -> Ed25519PrivateKey:
         os.link(beside, path)
     except FileExistsError as error:
         raise ConflictError(
-            "there is a key already", where=str(path), cure="keep it, or move it away before you make another"
+            "there is a key already", where=str(path), hint="keep it, or move it away before you make another"
         ) from error
     finally:
         beside.unlink()
@@ -53,12 +53,12 @@ def read_key(path: Path) -> Ed25519PrivateKey:
         key = load_pem_private_key(path.read_bytes(), password=None)
     except FileNotFoundError as error:
         raise NotFoundError(
-            "there is no signing key", where=str(path), cure="make one with `penstock reservoir key new`"
+            "there is no signing key", where=str(path), hint="make one with `penstock reservoir key new`"
         ) from error
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise InputError("not a private key without a password", where=str(path), cure="give an Ed25519 key") from error
+        raise InputError("not a private key without a password", where=str(path), hint="give an Ed25519 key") from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise InputError("not an Ed25519 key", where=str(path), cure="give an Ed25519 key")
+        raise InputError("not an Ed25519 key", where=str(path), hint="give an Ed25519 key")
     return key
 
 
@@ -77,9 +77,9 @@ def read_public(pem: bytes, where: str) -> Ed25519PublicKey:
     try:
         key = load_pem_public_key(pem)
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise InputError("not a public key", where=where, cure="give the integrator's penstock.pub") from error
+        raise InputError("not a public key", where=where, hint="give the integrator's penstock.pub") from error
     if not isinstance(key, Ed25519PublicKey):
-        raise InputError("not an Ed25519 key", where=where, cure="give the integrator's penstock.pub")
+        raise InputError("not an Ed25519 key", where=where, hint="give the integrator's penstock.pub")
     return key
 
 
@@ -94,7 +94,7 @@ def carried(path: Path) -> bytes:
     elif path.is_file() and path.stat().st_size > LONGEST:
         reason = "is longer than any file of its kind"
     if reason:
-        raise IntegrityError(reason, where=str(path), cure="do not use this bundle; get it again from its maker")
+        raise IntegrityError(reason, where=str(path), hint="do not use this bundle; get it again from its maker")
     return path.read_bytes()
 
 
@@ -108,7 +108,7 @@ def sign(key: Ed25519PrivateKey, content: bytes) -> bytes:
     return base64.b64encode(key.sign(content)) + b"\n"
 
 
-def check(key: Ed25519PublicKey, content: bytes, signature: bytes, where: str, cure: str = CURE) -> None:
+def check(key: Ed25519PublicKey, content: bytes, signature: bytes, where: str, hint: str = HINT) -> None:
     """Raise IntegrityError unless `signature` was made by the key over `content`."""
     try:
         key.verify(base64.b64decode(signature.strip(), validate=True), content)
@@ -116,5 +116,5 @@ def check(key: Ed25519PublicKey, content: bytes, signature: bytes, where: str, c
         raise IntegrityError(
             f"the signature does not belong to the key {fingerprint(key)[:16]}",
             where=where,
-            cure=cure,
+            hint=hint,
         ) from error

@@ -40,14 +40,14 @@ class Sites:
             raise InputError(
                 f"the receipt is of the site {found.fingerprint}, not of {trusted}",
                 where="--trust-site",
-                cure="give the fingerprint that `penstock reservoir receipt` shows at the site",
+                hint="give the fingerprint that `penstock reservoir receipt` shows at the site",
             )
         known = self._read(found)
         if known is None and trusted is None:
             raise ForbiddenError(
                 f"the site {found.fingerprint} is not known",
                 where=str(path),
-                cure="compare this fingerprint with the one that the site shows, then say --trust-site FINGERPRINT",
+                hint="compare this fingerprint with the one that the site shows, then say --trust-site FINGERPRINT",
             )
         if known is None:
             self._write(Site(site=found.site), found)
@@ -55,11 +55,11 @@ class Sites:
             raise ConflictError(
                 f"receipt {found.serial} is older than receipt {known.serial}, which was used already",
                 where=str(path),
-                cure=receipt.CURE,
+                hint=receipt.HINT,
             )
         elif found.serial == known.serial and digest != known.receipt:
             raise ConflictError(
-                f"another receipt {found.serial} of this site was used already", where=str(path), cure=receipt.CURE
+                f"another receipt {found.serial} of this site was used already", where=str(path), hint=receipt.HINT
             )
         return found, digest
 
@@ -80,7 +80,7 @@ class Sites:
             raise IntegrityError(
                 "what is remembered of the site is damaged",
                 where=str(path),
-                cure="remove the file and trust the site again with its newest receipt",
+                hint="remove the file and trust the site again with its newest receipt",
             ) from error
 
     def _write(self, site: Site, found: Receipt) -> None:

@@ -54,7 +54,7 @@ def capacity(text: str) -> int:
     parts = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?) ?([A-Za-z]*)", text)
     if parts is None or parts[2] not in UNITS:
         known = ", ".join([*MEDIA, *filter(None, UNITS)])
-        raise InputError(f"{text!r} is no size", where="--size", cure=f"give a number with a unit, or one of {known}")
+        raise InputError(f"{text!r} is no size", where="--size", hint=f"give a number with a unit, or one of {known}")
     return int(float(parts[1]) * UNITS[parts[2]])
 
 
@@ -72,7 +72,7 @@ def split(folder: Path, size: int, key: Ed25519PrivateKey, below: Path, progress
     found = verify(folder, key.public_key(), progress)
     carry.require_maker(found, key)
     if found.of_set:
-        raise InputError("this is one of several volumes already", where=str(folder), cure="split the whole bundle")
+        raise InputError("this is one of several volumes already", where=str(folder), hint="split the whole bundle")
     plan = _plan(found, size)
     final = below / f"{folder.resolve().name}-volumes"
     staging = below / f".{final.name}.partial"
@@ -109,7 +109,7 @@ def _plan(found: Verified, size: int) -> _Plan:
             f"a volume of {size / 1e6:.1f} MB is too small: what every volume and the installer need takes "
             f"{least / 1e6:.1f} MB",
             where="--size",
-            cure="take bigger volumes",
+            hint="take bigger volumes",
         )
     plan = _Plan(size - around)
     plan.volumes[0] |= first

@@ -66,7 +66,7 @@ def status(root: Path, now: datetime | None = None) -> Status:
     """Return the state of the store at `root`; changes nothing. Raises NotFoundError where there is no store."""
     store = Store(root)
     if not store.bundles.is_dir():
-        raise NotFoundError("nothing was imported yet", where=str(root), cure="run `penstock reservoir import BUNDLE`")
+        raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
     now = now or datetime.now(UTC)
     imported = store.imported()
     held = [_bundle(identity, bundle, now, complete=True) for identity, bundle in imported.items()]

@@ -49,7 +49,7 @@ class Store:
             handle = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
         except PermissionError as error:
             raise ForbiddenError(
-                "the reservoir may not be changed by this user", where=str(self.root), cure="run it as root"
+                "the reservoir may not be changed by this user", where=str(self.root), hint="run it as root"
             ) from error
         try:
             try:
@@ -58,7 +58,7 @@ class Store:
                 raise ConflictError(
                     "another import or publication is running",
                     where=str(self.root),
-                    cure="wait until it ends, then run it again",
+                    hint="wait until it ends, then run it again",
                 ) from error
             for folder in (self.root, self.keys, *self.bundles.glob("[!.]*")):
                 files.sweep(folder)
@@ -136,7 +136,7 @@ class Store:
             raise IntegrityError(
                 "what is remembered of a rollback is damaged",
                 where=str(self.rollback),
-                cure="run `penstock reservoir publish`, or go back again",
+                hint="run `penstock reservoir publish`, or go back again",
             ) from error
         return bool(number == self.serving())
 

@@ -18,7 +18,7 @@ from common.errors import IntegrityError, Problem
 from common.progress import Progress, silent
 from reservoir import bundle as bundles
 from reservoir import keychain, signing, volume
-from reservoir.bundle import BLOBS, CURE, KEYS, LIST, PUBLIC_KEY, SIGNATURE
+from reservoir.bundle import BLOBS, HINT, KEYS, LIST, PUBLIC_KEY, SIGNATURE
 from reservoir.cache import digest, pieces
 from reservoir.model import Bundle
 
@@ -74,9 +74,9 @@ class Verified:
     def problem(self, path: Path, reason: str) -> Problem:
         """Return a problem with a file of this folder; on one of several volumes it names the volume."""
         if self.volume is None or not self.of_set:
-            return Problem(str(path), reason, CURE)
-        cure = f"get {self.volume.title} again; what is good of it and of the others is kept"
-        return Problem(str(path), f"{self.volume.title}: {reason}", cure)
+            return Problem(str(path), reason, HINT)
+        hint = f"get {self.volume.title} again; what is good of it and of the others is kept"
+        return Problem(str(path), f"{self.volume.title}: {reason}", hint)
 
 
 def verify(folder: Path, key: Ed25519PublicKey | None = None, progress: Progress = silent) -> Verified:
@@ -116,7 +116,7 @@ def foreign(found: Verified) -> list[Problem]:
     extra = [path for path in folder.iterdir() if path.name not in beside and not bundles.of_the_medium(path)]
     extra += [path for path in (folder / BLOBS.parts[0]).glob("*") if path.name != BLOBS.parts[1]]
     extra += [path for path in (folder / BLOBS).glob("*") if path.name not in wanted]
-    return [Problem(str(path), "is not in the bundle's list", CURE) for path in sorted(extra)]
+    return [Problem(str(path), "is not in the bundle's list", HINT) for path in sorted(extra)]
 
 
 def damaged(found: Verified) -> dict[str, Problem]:
@@ -218,4 +218,4 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise IntegrityError(f"cannot be read: {error.strerror}", where=str(path), cure=CURE) from error
+        raise IntegrityError(f"cannot be read: {error.strerror}", where=str(path), hint=HINT) from error

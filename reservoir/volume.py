@@ -20,7 +20,7 @@ from reservoir.model import Bundle, Model
 
 DESCRIPTION = "volume.json"
 SIGNATURE = "volume.json.sig"
-CURE = "do not use this volume; get it again from its maker"
+HINT = "do not use this volume; get it again from its maker"
 Size = Annotated[int, Field(ge=1)]
 
 
@@ -90,7 +90,7 @@ def decode(content: bytes, bundle: Bundle, bundle_sha256: str, where: str) -> Vo
     try:
         volume = Volume.model_validate_json(content)
     except ValidationError as error:
-        raise IntegrityError("not the description of a volume", where=where, cure=CURE) from error
+        raise IntegrityError("not the description of a volume", where=where, hint=HINT) from error
     sizes = bundle.sizes()
     named = [name for names in volume.files for name in names]
     whole = {blob: sum(piece.size for piece in pieces) for blob, pieces in volume.cut.items()}
@@ -104,7 +104,7 @@ def decode(content: bytes, bundle: Bundle, bundle_sha256: str, where: str) -> Vo
         and (volume.since is not None or volume.carried() == sizes.keys())
     )
     if not sound:
-        raise IntegrityError("the description of the volume does not fit the bundle", where=where, cure=CURE)
+        raise IntegrityError("the description of the volume does not fit the bundle", where=where, hint=HINT)
     return volume
 
 
@@ -117,6 +117,6 @@ def read(folder: Path, bundle: Bundle, content: bytes, key: Ed25519PublicKey) ->
     except FileNotFoundError as error:
         if error.filename == str(path) and not (folder / SIGNATURE).exists():
             return None
-        raise IntegrityError("the description of the volume is not whole", where=str(folder), cure=CURE) from error
-    signing.check(key, described, signature, str(folder / SIGNATURE), CURE)
+        raise IntegrityError("the description of the volume is not whole", where=str(folder), hint=HINT) from error
+    signing.check(key, described, signature, str(folder / SIGNATURE), HINT)
     return decode(described, bundle, hashlib.sha256(content).hexdigest(), str(path))

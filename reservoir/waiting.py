@@ -49,7 +49,7 @@ class Waiting:
             raise IntegrityError(
                 "the volumes that came earlier are signed with another key",
                 where=str(self.found.folder / bundles.PUBLIC_KEY),
-                cure=f"check which key is the maker's; to begin anew remove {self.folder}",
+                hint=f"check which key is the maker's; to begin anew remove {self.folder}",
             )
 
     def collect(self, broken: Collection[str], progress: Progress) -> list[Problem]:
@@ -125,7 +125,7 @@ class Waiting:
                 came.unlink()
             else:
                 files.write(self._damaged(blob), "")
-            return Problem(str(path), f"{labels[blob]} was damaged at the site", self._cure(blob))
+            return Problem(str(path), f"{labels[blob]} was damaged at the site", self._hint(blob))
 
         return [problem for problem in in_threads(check, sorted(unread)) if problem]
 
@@ -226,11 +226,11 @@ class Waiting:
         cut = self.found.volume.cut if self.found.volume else {}
         return {piece.sha256 for blob, pieces in cut.items() if not self._has(blob) for piece in pieces}
 
-    def _cure(self, blob: str) -> str:
+    def _hint(self, blob: str) -> str:
         """Return where a blob that the site holds damaged can come from."""
         part = self.found.volume
         if part is None:
-            return bundles.CURE
+            return bundles.HINT
         names = {blob, *(piece.sha256 for piece in part.cut.get(blob, []))}
         numbers = [str(number) for number, listed in enumerate(part.files, 1) if names & set(listed)]
         return f"import volume {', '.join(numbers)} again" if numbers and self.found.of_set else DAMAGED

@@ -15,6 +15,6 @@ for _ in $(seq 60); do
   if docker info >/dev/null 2>&1; then echo "   Docker Engine $(docker version --format '{{.Server.Version}}') answers"; exit 0; fi
   sleep 1
 done
-echo "error: Docker Engine does not answer after 60 s. Cure: read /var/log/penstock/dockerd.log, or run 'systemctl status docker'" >&2
+echo "error: Docker Engine does not answer after 60 s. Hint: read /var/log/penstock/dockerd.log, or run 'systemctl status docker'" >&2
 tail -n 20 /var/log/penstock/dockerd.log 2>/dev/null >&2 || true
 exit 5

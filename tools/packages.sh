@@ -45,7 +45,7 @@ for package in "${missing[@]}"; do printf '   %-16s %s\n' "$package" "${purpose[
 
 as_root=()
 if [ "$(id -u)" != 0 ]; then
-  command -v sudo >/dev/null || { echo "error: not root, and there is no sudo. Cure: run as root: apt-get install ${missing[*]}" >&2; exit 2; }
+  command -v sudo >/dev/null || { echo "error: not root, and there is no sudo. Hint: run as root: apt-get install ${missing[*]}" >&2; exit 2; }
   as_root=(sudo)
 fi
 "${as_root[@]}" apt-get update -q

@@ -41,7 +41,7 @@ async def role_of(settings: Settings, name: str, password: str) -> Role | None:
             raise UnavailableError(
                 f"the directory does not answer: {type(error).__name__}",
                 where="PENSTOCK_API_LDAP_URL",
-                cure="try again; if it stays so, tell the administrator",
+                hint="try again; if it stays so, tell the administrator",
             ) from error
 
 

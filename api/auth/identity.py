@@ -104,4 +104,4 @@ class Identity:
 
 def refusal(action: Action) -> ForbiddenError:
     """Return the error that says that a caller may not do something."""
-    return ForbiddenError(f"you may not {action}", cure="ask an administrator")
+    return ForbiddenError(f"you may not {action}", hint="ask an administrator")

@@ -54,7 +54,7 @@ async def remove(db: AsyncSession, name: str, caller: Identity) -> None:
         raise ConflictError(
             f"{name} is {node.state} and {node.mode}, with {len(live)} live sessions",
             where="name",
-            cure="drain it first; it can be deleted when it is in maintenance and empty, or lost",
+            hint="drain it first; it can be deleted when it is in maintenance and empty, or lost",
         )
     await losses.after_removal(db, node)
     await upkeep.forget_places(db, node.id)
@@ -69,7 +69,7 @@ async def end_unknown(database: Database, engine: Engine, heartbeats: Heartbeats
         node = await service.get(db, name)
         reported = heartbeats.latest(name)
         if reported is None:
-            raise ConflictError(f"{name} has not reported yet", where="name", cure="try again in some seconds")
+            raise ConflictError(f"{name} has not reported yet", where="name", hint="try again in some seconds")
         ids = {container.id: _uuid(container.session_id) for container in reported.containers}
         known = await sessions.by_ids(db, [id_ for id_ in ids.values() if id_])
     unknown = [container for container, id_ in ids.items() if id_ not in known]

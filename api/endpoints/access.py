@@ -80,7 +80,7 @@ def check_routes(app: FastAPI) -> None:
     ]
     if undecided:
         raise PenstockError(
-            "nobody has decided who may call this", where=", ".join(undecided), cure="mark the endpoint with @action"
+            "nobody has decided who may call this", where=", ".join(undecided), hint="mark the endpoint with @action"
         )
 
 
@@ -98,7 +98,7 @@ async def guard(connection: HTTPConnection) -> None:
         raise refusal(wanted) if wanted else ForbiddenError("nobody may call this")
     if known.must_change_password and wanted not in _BEFORE_NEW_PASSWORD:
         raise ForbiddenError(
-            "you have to change your password first", where="password", cure="change it: POST /api/v1/auth/password"
+            "you have to change your password first", where="password", hint="change it: POST /api/v1/auth/password"
         )
     connection.state.known = known
 
@@ -131,7 +131,7 @@ def check_speaks_for(agent: str, name: str) -> None:
         raise ForbiddenError(
             f"the certificate of {agent} cannot speak for {name}",
             where="name",
-            cure="set PENSTOCK_AGENT_NAME to the name in the certificate",
+            hint="set PENSTOCK_AGENT_NAME to the name in the certificate",
         )
 
 
@@ -144,7 +144,7 @@ SettingsOf = Annotated[Settings, Depends(settings_of)]
 async def require_admin(caller: Caller) -> Identity:
     """Return the caller; raises ForbiddenError unless it is an administrator of the whole site."""
     if not caller.is_admin:
-        raise ForbiddenError("only an administrator may do this", cure="ask an administrator")
+        raise ForbiddenError("only an administrator may do this", hint="ask an administrator")
     return caller
 
 
@@ -180,7 +180,7 @@ async def _identify(connection: HTTPConnection) -> Known:
             idle_s = _settings(connection).login_idle_s
             known = await callers.by_cookie(db, passwords.fingerprint(cookie), at, idle_s)
     if known is None:
-        raise UnauthenticatedError("the caller is not signed in", cure="sign in, or send a valid API key")
+        raise UnauthenticatedError("the caller is not signed in", hint="sign in, or send a valid API key")
     if not known.is_noted(at):
         async with database.transaction() as db:
             await callers.note_use(db, known, at)
@@ -193,11 +193,11 @@ def _check_page(connection: HTTPConnection, cookie: str) -> None:
     fetched_by = connection.headers.get("sec-fetch-site", "same-origin")
     is_websocket = connection.scope["type"] == "websocket"
     if origin is None and is_websocket:
-        raise ForbiddenError("a login's cookie is for browsers, which send an Origin", cure="send an API key")
+        raise ForbiddenError("a login's cookie is for browsers, which send an Origin", hint="send an API key")
     if origin is not None and origin != _own_origin(connection):
-        raise ForbiddenError(f"a page of {origin} may not use this login", cure="use the site's own pages")
+        raise ForbiddenError(f"a page of {origin} may not use this login", hint="use the site's own pages")
     if fetched_by not in ("same-origin", "none"):
-        raise ForbiddenError("a page of another origin may not use this login", cure="use the site's own pages")
+        raise ForbiddenError("a page of another origin may not use this login", hint="use the site's own pages")
     if is_websocket or connection.scope["method"] in SAFE_METHODS:
         return
     token = connection.headers.get(CSRF_HEADER, "")
@@ -205,7 +205,7 @@ def _check_page(connection: HTTPConnection, cookie: str) -> None:
         raise ForbiddenError(
             "the request does not show that a page of ours makes it",
             where=CSRF_HEADER,
-            cure="send the csrf_token of the login, which GET /api/v1/auth/csrf shows too",
+            hint="send the csrf_token of the login, which GET /api/v1/auth/csrf shows too",
         )
 
 
@@ -223,6 +223,6 @@ def agent_of_certificate(connection: HTTPConnection) -> str:
         name = headers.get("x-client-name", "")
     if not name:
         raise UnauthenticatedError(
-            "this is for node agents with a certificate of the site", cure="call with the node's certificate"
+            "this is for node agents with a certificate of the site", hint="call with the node's certificate"
         )
     return str(name)

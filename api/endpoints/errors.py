@@ -1,4 +1,4 @@
-"""Errors of the API: every answer that is not a success has the same shape, with field, reason and cure."""
+"""Errors of the API: every answer that is not a success has the same shape, with field, reason and hint."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STATUS: tuple[tuple[type[PenstockError], int], ...] = (
     (ThrottledError, 429),
     (UnavailableError, 503),
 )
-CURES = {
+HINTS = {
     "extra_forbidden": "remove the key, or correct its spelling",
     "missing": "add it",
     "json_invalid": "send well-formed JSON",
@@ -52,7 +52,7 @@ class ErrorItem(BaseModel):
 
     where: str
     reason: str
-    cure: str
+    hint: str
 
 
 class ErrorBody(BaseModel):
@@ -73,7 +73,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 
 def answer(status: int, problems: Sequence[Problem], headers: dict[str, str] | None = None) -> JSONResponse:
     """Return problems as an answer."""
-    body = ErrorBody(errors=[ErrorItem(where=p.where, reason=p.reason, cure=p.cure) for p in problems])
+    body = ErrorBody(errors=[ErrorItem(where=p.where, reason=p.reason, hint=p.hint) for p in problems])
     return JSONResponse(body.model_dump(), status_code=status, headers=headers)
 
 
@@ -116,20 +116,20 @@ def _problem(item: dict[str, Any]) -> Problem:
     kind = str(item["type"])
     location = tuple(item["loc"])
     if kind == "json_invalid":
-        return Problem("", f"the body is not JSON: {item['ctx']['error']}", CURES[kind])
+        return Problem("", f"the body is not JSON: {item['ctx']['error']}", HINTS[kind])
     reason = str(item["msg"]).removeprefix("Value error, ")
     reason = {"Extra inputs are not permitted": "unknown key", "Field required": "this is required"}.get(reason, reason)
     # The first part only says whether the field stood in the body, the path or the query.
-    return Problem(dotted(location[1:]), reason, CURES.get(kind, "correct the value"))
+    return Problem(dotted(location[1:]), reason, HINTS.get(kind, "correct the value"))
 
 
 def _http(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101
-    cures = {404: "see /docs for what exists", 405: "see /docs for the methods of this path"}
+    hints = {404: "see /docs for what exists", 405: "see /docs for the methods of this path"}
     if error.status_code == 400:
-        return answer(422, [Problem("", str(error.detail), CURES["json_invalid"])])
+        return answer(422, [Problem("", str(error.detail), HINTS["json_invalid"])])
     reason = str(error.detail or HTTPStatus(error.status_code).phrase)
-    return answer(error.status_code, [Problem("", reason, cures.get(error.status_code, ""))], dict(error.headers or {}))
+    return answer(error.status_code, [Problem("", reason, hints.get(error.status_code, ""))], dict(error.headers or {}))
 
 
 def _constraint(_request: Request, error: Exception) -> JSONResponse:

@@ -78,7 +78,7 @@ async def me(caller: Caller, db: Reading) -> UserView:
 async def show_csrf_token(known: KnownOf, request: Request) -> CsrfView:
     """Show the token that a page sends as X-CSRF-Token whenever it changes something with the cookie."""
     if known.table is not Login:
-        raise ConflictError("an API key needs no token", cure="leave the header out")
+        raise ConflictError("an API key needs no token", hint="leave the header out")
     return CsrfView(csrf_token=csrf_token(request.cookies[COOKIE]))
 
 

@@ -46,7 +46,7 @@ def serve(settings: Settings) -> None:
         raise InputError(
             "the API has no certificate towards the node agents",
             where="PENSTOCK_API_AGENT_CA, _CERT, _KEY",
-            cure="name the PEM files of the site's authority and of this node",
+            hint="name the PEM files of the site's authority and of this node",
         )
     engine = DirectEngine(client_context(settings.agent_ca, settings.agent_cert, settings.agent_key))
     asyncio.run(_prepare(settings))
@@ -106,7 +106,7 @@ def _listening(path: Path, mode: int) -> Iterator[socket.socket]:
         yield listener
     except OSError as error:
         raise UnavailableError(
-            f"the socket cannot be made: {error}", where=str(path), cure="make its folder, writable for this user"
+            f"the socket cannot be made: {error}", where=str(path), hint="make its folder, writable for this user"
         ) from error
     finally:
         listener.close()

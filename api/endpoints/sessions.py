@@ -232,7 +232,7 @@ def _words(command: str) -> list[str]:
         words = []
     if not words:
         raise InputError(
-            "the command is not a JSON list of words", where="command", cure='write it like ["bash", "-l"]'
+            "the command is not a JSON list of words", where="command", hint='write it like ["bash", "-l"]'
         )
     return words
 

@@ -25,7 +25,7 @@ class UnreachableError(UnavailableError):
 
     def __init__(self, reason: str, *, delivered: bool) -> None:
         """Say why, and whether the agent may have acted all the same."""
-        super().__init__(reason, cure="look at the node's penstock-agent service")
+        super().__init__(reason, hint="look at the node's penstock-agent service")
         self.delivered = delivered
 
 

@@ -34,7 +34,7 @@ def client_context(ca: Path, cert: Path, key: Path) -> ssl.SSLContext:
         raise InputError(
             f"the certificates towards the agents cannot be read: {error}",
             where="PENSTOCK_API_AGENT_CA, _CERT, _KEY",
-            cure="name readable PEM files of the site's authority",
+            hint="name readable PEM files of the site's authority",
         ) from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
@@ -183,7 +183,7 @@ def _refused(target: Target, status: int, body: bytes) -> PenstockError:
     """Return the agent's refusal with its own words; what lies on the agent's side may pass, and is tried again."""
     try:
         problems = [
-            Problem(str(item["where"]), str(item["reason"]), str(item["cure"])) for item in json.loads(body)["errors"]
+            Problem(str(item["where"]), str(item["reason"]), str(item["hint"])) for item in json.loads(body)["errors"]
         ]
     except (ValueError, KeyError, TypeError):
         problems = []

@@ -75,7 +75,7 @@ class NullEngine:
         self._note("resize", target, container_id)
         known = self.containers.get((target.name, container_id))
         if known is None:
-            raise NotFoundError(f"no container {container_id}", cure="launch it")
+            raise NotFoundError(f"no container {container_id}", hint="launch it")
         state = known.model_copy(update={"gpus": list(shares.gpus)})
         self.containers[target.name, container_id] = state
         return state
@@ -90,7 +90,7 @@ class NullEngine:
         """Return what a test has put in."""
         self._note("logs", target, container_id)
         if (target.name, container_id) not in self.containers:
-            raise NotFoundError(f"no container {container_id}", cure="launch it")
+            raise NotFoundError(f"no container {container_id}", hint="launch it")
         yield self.output.get(container_id, b"")
 
     @asynccontextmanager

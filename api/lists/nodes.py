@@ -90,7 +90,7 @@ async def one(db: AsyncSession, name: str) -> Row:
     """Return one node; raises NotFoundError."""
     row = (await db.execute(select(*_COLUMNS).where(Node.name == name))).one_or_none()
     if row is None:
-        raise NotFoundError(f"there is no node {name}", where="name", cure="list the nodes")
+        raise NotFoundError(f"there is no node {name}", where="name", hint="list the nodes")
     (found,) = await _complete(db, [dict(row._mapping)], await groups.by_node(db))
     return found
 

@@ -127,5 +127,5 @@ def _position(cursor: str | None) -> dict[str, Any]:
         return {"created_at": EPOCH + timedelta(microseconds=int(micros)), "id": UUID(hex=id_)}
     except (ValueError, OverflowError):
         raise InputError(
-            f"{cursor} is no cursor of a list", where="after", cure="take it from X-Next of the page before"
+            f"{cursor} is no cursor of a list", where="after", hint="take it from X-Next of the page before"
         ) from None

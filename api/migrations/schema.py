@@ -62,7 +62,7 @@ async def prepare(database: Database) -> None:
         raise UnavailableError(
             "the database schema is not that of this version",
             where="PENSTOCK_API_DATABASE_URL",
-            cure="run `python -m api migrate`",
+            hint="run `python -m api migrate`",
         )
 
 
@@ -95,7 +95,7 @@ async def _reaching(database: Database) -> AsyncIterator[None]:
         raise UnavailableError(
             f"the database cannot be reached: {getattr(error, 'orig', error)}",
             where="PENSTOCK_API_DATABASE_URL",
-            cure="start the database, or correct the URL",
+            hint="start the database, or correct the URL",
         ) from error
 
 

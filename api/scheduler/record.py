@@ -58,8 +58,8 @@ def load(text: str, where: str = "") -> tuple[Snapshot, Decision]:
         ]
         raise InputError.of(problems) from None
     if saved.format != FORMAT:
-        cure = "replay it with the version that saved it"
-        raise InputError(f"the document has format {saved.format}, not {FORMAT}", where=where, cure=cure)
+        hint = "replay it with the version that saved it"
+        raise InputError(f"the document has format {saved.format}, not {FORMAT}", where=where, hint=hint)
     decided = saved.decision
     return saved.snapshot, Decision(decided.placements, decided.reclaims, decided.waits, decided.log, decided.kept)
 

@@ -13,7 +13,7 @@ from common.gpu.share import MAX_GPUS, MILLI, format_gpus
 
 
 def never_fits(layout: Layout, workload: Workload) -> str:
-    """Return what the cluster lacks for the workload even when it is empty and all its nodes are open, and the cure.
+    """Return what the cluster lacks for the workload even when it is empty and all its nodes are open, and the hint.
 
     Nothing where it fits, and where no node is known yet.
     """

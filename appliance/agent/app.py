@@ -76,7 +76,7 @@ def make(settings: Settings, parts: Parts) -> FastAPI:
         raise ForbiddenError(
             f"the certificate of {peer or 'nobody'} may not call this agent",
             where="certificate",
-            cure="call with the certificate of the control API",
+            hint="call with the certificate of the control API",
         )
 
     @asynccontextmanager
@@ -129,7 +129,7 @@ def make(settings: Settings, parts: Parts) -> FastAPI:
     @app.put(CONTAINER_PATH)
     async def launch(identity: str, spec: ContainerSpec) -> ContainerState:
         if spec.id != identity:
-            raise InputError(f"the path names {identity}", where="id", cure="use one id in path and body")
+            raise InputError(f"the path names {identity}", where="id", hint="use one id in path and body")
         return await supervisor.launch(spec)
 
     @app.put(CONTAINER_PATH + "/gpus")
@@ -202,7 +202,7 @@ def _parse_command(text: str) -> list[str]:
         return _command.validate_python(json.loads(text))
     except (json.JSONDecodeError, ValidationError):
         raise InputError(
-            "the command is not a JSON list of texts", where="command", cure='write ["bash", "-l"]'
+            "the command is not a JSON list of texts", where="command", hint='write ["bash", "-l"]'
         ) from None
 
 
@@ -222,5 +222,5 @@ async def _invalid(_: Request, error: Exception) -> JSONResponse:
 
 
 def _problems(code: int, problems: Any) -> JSONResponse:
-    errors = [{"where": problem.where, "reason": problem.reason, "cure": problem.cure} for problem in problems]
+    errors = [{"where": problem.where, "reason": problem.reason, "hint": problem.hint} for problem in problems]
     return JSONResponse({"errors": errors}, code)

@@ -65,7 +65,7 @@ def choose(
         raise InputError(
             f"{wanted} cores are asked for, and this node has {len(cores)}",
             where="cpu_milli",
-            cure=f"ask for at most {len(cores) * MILLI} thousandths of a core, or use a larger node",
+            hint=f"ask for at most {len(cores) * MILLI} thousandths of a core, or use a larger node",
         )
     if not wanted:
         return NO_CORES
@@ -136,7 +136,7 @@ def draw(grant: CoreGrant, folder: Path) -> dict[str, Path]:
         raise UnavailableError(
             f"what a container sees of its cores cannot be written: {error}",
             where=str(folder),
-            cure="make room on the file system of this folder",
+            hint="make room on the file system of this folder",
         ) from error
     return files
 

@@ -160,5 +160,5 @@ def _refusal(identity: str, port: int, reason: str) -> UnavailableError:
     return UnavailableError(
         f"port {port} of {identity} cannot be offered to the edge: {reason}",
         where="ports",
-        cure="look at the container's network, and at PENSTOCK_AGENT_PORT_RANGE",
+        hint="look at the container's network, and at PENSTOCK_AGENT_PORT_RANGE",
     )

@@ -114,7 +114,7 @@ def _lockable_memory() -> int:
     try:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (unlimited, unlimited))
     except (ValueError, OSError):
-        log.warning("sessions can lock little memory", cure="give the agent and Docker the right CAP_SYS_RESOURCE")
+        log.warning("sessions can lock little memory", hint="give the agent and Docker the right CAP_SYS_RESOURCE")
     return resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
 
 

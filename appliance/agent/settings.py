@@ -15,7 +15,7 @@ from common.gpu.share import MAX_GPUS
 
 PREFIX = "PENSTOCK_AGENT_"
 _OF_SYSTEMD = ("NOTIFY_SOCKET", "WATCHDOG_USEC")
-_CURES = {
+_HINTS = {
     "kubernetes_ca": "write the PEM file of the cluster's authority there",
     "kubernetes_token": "write the token of the agent's service account there",
 }
@@ -161,7 +161,7 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
                 Problem(
                     PREFIX + field.upper(),
                     f"there is no file {path}",
-                    _CURES.get(field, "name a PEM file of the site's PKI"),
+                    _HINTS.get(field, "name a PEM file of the site's PKI"),
                 )
                 for field, path in absent
             ]

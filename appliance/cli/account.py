@@ -65,7 +65,7 @@ def read_password(from_stdin: bool, *, confirm: bool) -> str:
         password = ""
     if password:
         return password
-    raise InputError("no password was given", where="password", cure="type it, or pipe it in with --password-stdin")
+    raise InputError("no password was given", where="password", hint="type it, or pipe it in with --password-stdin")
 
 
 def _before() -> config.Config | None:

@@ -114,6 +114,6 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(141)
     except OSError as error:
-        cure = "check the path, its permissions, and the disk or network behind it"
-        print(f"error: {error.filename or 'this machine'}: {error.strerror or error}. Cure: {cure}", file=sys.stderr)
+        hint = "check the path, its permissions, and the disk or network behind it"
+        print(f"error: {error.filename or 'this machine'}: {error.strerror or error}. Hint: {hint}", file=sys.stderr)
         sys.exit(UnavailableError.exit_code)

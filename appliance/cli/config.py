@@ -37,7 +37,7 @@ class Config:
         if project := chosen or self.project:
             return project
         raise InputError(
-            "no project is chosen", where="project", cure="run `penstock project set NAME`, or add `-p NAME`"
+            "no project is chosen", where="project", hint="run `penstock project set NAME`, or add `-p NAME`"
         )
 
 
@@ -57,7 +57,7 @@ def find() -> Config | None:
         raise InputError(
             f"the remembered login cannot be read ({type(error).__name__})",
             where=str(path()),
-            cure="run `penstock login` again",
+            hint="run `penstock login` again",
         ) from error
 
 
@@ -65,7 +65,7 @@ def load() -> Config:
     """Return the remembered login; raises UnauthenticatedError where there is none."""
     if config := find():
         return config
-    raise UnauthenticatedError("you are not logged in", cure="run `penstock login https://MASTER:56789 --user NAME`")
+    raise UnauthenticatedError("you are not logged in", hint="run `penstock login https://MASTER:56789 --user NAME`")
 
 
 def save(config: Config) -> None:
@@ -76,7 +76,7 @@ def save(config: Config) -> None:
         files.write(path(), json.dumps(asdict(config), indent=2), 0o600)
     except OSError as error:
         raise UnavailableError(
-            f"the login cannot be kept: {error.strerror}", where=str(folder), cure="make the folder writable"
+            f"the login cannot be kept: {error.strerror}", where=str(folder), hint="make the folder writable"
         ) from error
 
 

@@ -20,7 +20,7 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(
-            f"cannot be read: {error.strerror}", where=str(path), cure="give a file that exists"
+            f"cannot be read: {error.strerror}", where=str(path), hint="give a file that exists"
         ) from error
     except UnicodeDecodeError as error:
-        raise InputError("is not text in UTF-8", where=str(path), cure="save it as UTF-8") from error
+        raise InputError("is not text in UTF-8", where=str(path), hint="save it as UTF-8") from error

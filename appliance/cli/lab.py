@@ -32,7 +32,7 @@ def up(
     """Start the nodes on a closed network and install the site on them."""
     site = read_site(file)
     if bundle is None and (deploy or image is None):
-        raise InputError("no bundle is given", where="--bundle", cure="name the folder of a bundle with --bundle")
+        raise InputError("no bundle is given", where="--bundle", hint="name the folder of a bundle with --bundle")
     releases = sorted({node.release for node in site.nodes})
     images: dict[str, str] = {release: image or lab.node_image(_given(bundle), release, _tell) for release in releases}
     lab.up(site, images=images, bundle=bundle, tell=_tell)
@@ -49,7 +49,7 @@ def down(
 ) -> None:
     """Remove the containers, networks and volumes of a lab."""
     if (file is None) == (name is None):
-        raise InputError("it is not clear which lab", where="-f", cure="give the site file, or --name")
+        raise InputError("it is not clear which lab", where="-f", hint="give the site file, or --name")
     lab_name = _checked(name) if name else read_site(_given(file)).name
     lab.down(lab_name, _labs() / lab_name, _tell)
 
@@ -74,13 +74,13 @@ def status(
 
 def _checked(name: str) -> str:
     if re.fullmatch(NAME, name) is None:
-        raise InputError(f"{name!r} is not the name of a lab", where="--name", cure="give the `name` of its site file")
+        raise InputError(f"{name!r} is not the name of a lab", where="--name", hint="give the `name` of its site file")
     return name
 
 
 def _given(path: Path | None) -> Path:
     if path is None:
-        raise InputError("a path is missing", where="-f", cure="give it")
+        raise InputError("a path is missing", where="-f", hint="give it")
     return path
 
 

@@ -17,7 +17,7 @@ def duration(text: str, field: str) -> int:
     """Return the seconds of a time such as `90s`, `30m`, `2h`, `1d` or `1d12h`; raises InputError."""
     parts = re.findall(r"(\d{1,9})([smhd])", text.lower())
     if not parts or "".join(number + unit for number, unit in parts) != text.lower():
-        raise InputError(f"{text!r} is no length of time", where=field, cure="write it like 90s, 30m, 2h or 1d12h")
+        raise InputError(f"{text!r} is no length of time", where=field, hint="write it like 90s, 30m, 2h or 1d12h")
     return sum(int(number) * SECONDS[unit] for number, unit in parts)
 
 
@@ -25,7 +25,7 @@ def size_mib(text: str, field: str) -> int:
     """Return the MiB of a size such as `512M`, `4G` or `1.5G`; raises InputError."""
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([mgt])(?:i?b)?", text.lower())
     if not match:
-        raise InputError(f"{text!r} is no amount of memory", where=field, cure="write it like 512M, 4G or 1.5G")
+        raise InputError(f"{text!r} is no amount of memory", where=field, hint="write it like 512M, 4G or 1.5G")
     return int(Decimal(match[1]) * MIB[match[2]])
 
 
@@ -36,7 +36,7 @@ def cpu_milli(text: str, field: str) -> int:
         if not 0 <= milli < _BEYOND or milli != int(milli):
             raise InvalidOperation
     except ArithmeticError:
-        raise InputError(f"{text!r} is no number of cores", where=field, cure="write it like 4 or 0.5") from None
+        raise InputError(f"{text!r} is no number of cores", where=field, hint="write it like 4 or 0.5") from None
     return int(milli)
 
 
@@ -53,7 +53,7 @@ def moment(text: str, field: str, *, ends: bool = False, now: datetime | None = 
         return (given + timedelta(days=1) if whole_day else given).astimezone().isoformat()
     except (ValueError, OverflowError, OSError):
         raise InputError(
-            f"{text!r} is no date", where=field, cure="write 2027-12-31, 2027-12-31T18:00, or +2h from now"
+            f"{text!r} is no date", where=field, hint="write 2027-12-31, 2027-12-31T18:00, or +2h from now"
         ) from None
 
 
@@ -69,4 +69,4 @@ def image(text: str) -> tuple[str, str]:
     name, colon, tag = text.partition(":")
     if name and colon and tag:
         return name, tag
-    raise InputError(f"{text!r} is not a name with a tag", where="NAME:TAG", cure="write it like python:3.11")
+    raise InputError(f"{text!r} is not a name with a tag", where="NAME:TAG", hint="write it like python:3.11")

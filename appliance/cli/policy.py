@@ -96,7 +96,7 @@ def _limits(
 def _count(text: str, field: str) -> int:
     if text.isascii() and text.isdigit():
         return int(text)
-    raise InputError(f"{text!r} is no number of sessions", where=field, cure="write it like 5, or none")
+    raise InputError(f"{text!r} is no number of sessions", where=field, hint="write it like 5, or none")
 
 
 def _table(policies: list[Policy]) -> None:

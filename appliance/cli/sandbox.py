@@ -18,7 +18,7 @@ app = group("Sandboxes: what programs of sessions may not ask of the kernel.")
 KILL = "kill"
 """How a rule is written that ends the process."""
 NOBODY = "none"
-CURE = "write it like mkdir,mkdirat:EROFS or socket(0=16|17):kill or clone(0&0x10000000)"
+HINT = "write it like mkdir,mkdirat:EROFS or socket(0=16|17):kill or clone(0&0x10000000)"
 _RULE = re.compile(r"(?P<calls>[a-z0-9_,]+)(?:\((?P<when>[^()]+)\))?(?::(?P<effect>kill|E[A-Z0-9]+))?")
 _TEST = re.compile(r"(?P<argument>\d)(?:=(?P<values>\w+(?:\|\w+)*)|&(?P<bits>\w+))")
 
@@ -102,7 +102,7 @@ def delete(name: NameArgument) -> None:
 def parse_rule(text: str) -> dict[str, Any]:
     """Return the rule that a person writes; raises InputError."""
     if (found := _RULE.fullmatch(text.replace(" ", ""))) is None:
-        raise InputError(f"{text!r} is no rule", where="--deny", cure=CURE)
+        raise InputError(f"{text!r} is no rule", where="--deny", hint=HINT)
     effect = found["effect"] or "EPERM"
     rule: dict[str, Any] = {"calls": found["calls"].split(","), "ends": effect == KILL}
     if effect != KILL:
@@ -126,7 +126,7 @@ def format_rule(rule: SandboxRule) -> str:
 
 def _test(text: str) -> dict[str, Any]:
     if (found := _TEST.fullmatch(text)) is None:
-        raise InputError(f"{text!r} is no test of an argument", where="--deny", cure=CURE)
+        raise InputError(f"{text!r} is no test of an argument", where="--deny", hint=HINT)
     argument = int(found["argument"])
     if found["bits"]:
         return {"argument": argument, "bits": _number(found["bits"])}
@@ -137,7 +137,7 @@ def _number(text: str) -> int:
     try:
         return int(text, 0)
     except ValueError:
-        raise InputError(f"{text!r} is no number", where="--deny", cure="write it like 17 or 0x11") from None
+        raise InputError(f"{text!r} is no number", where="--deny", hint="write it like 17 or 0x11") from None
 
 
 def _values(

@@ -117,7 +117,7 @@ def resize(
         session = sessions.get(name, project=chosen)
     output.show(session, form, lambda _: print(f"{name}: {_share(session)}"))
     if wait and session["gpu_milli"] != wanted:
-        raise ConflictError(session["reason"] or f"{name} is {status(session)}", cure="ask for another share")
+        raise ConflictError(session["reason"] or f"{name} is {status(session)}", hint="ask for another share")
 
 
 def delete(

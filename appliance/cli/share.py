@@ -14,10 +14,10 @@ GpusOption = Annotated[str | None, typer.Option("-g", "--gpus", metavar="N", hel
 FgpuOption = Annotated[str | None, typer.Option("--fgpu", metavar="N", help="The same in units of fGPU.")]
 
 
-def milli(client: Client, gpus: str | None, fgpu: str | None, cure: str) -> int:
-    """Return the milli-GPU that `-g` or `--fgpu` asks for; raises InputError with the cure unless it is one of both."""
+def milli(client: Client, gpus: str | None, fgpu: str | None, hint: str) -> int:
+    """Return the milli-GPU that `-g` or `--fgpu` asks for; raises InputError with the hint unless it is one of both."""
     if (gpus is None) == (fgpu is None):
-        raise InputError("the share is given twice" if gpus else "no share of GPUs is given", where="-g", cure=cure)
+        raise InputError("the share is given twice" if gpus else "no share of GPUs is given", where="-g", hint=hint)
     if fgpu is None:
         return parse_gpus(gpus or "", "-g")
     settings = client.site.settings()
@@ -27,6 +27,6 @@ def milli(client: Client, gpus: str | None, fgpu: str | None, cure: str) -> int:
         raise InputError(
             f"{fgpu} fGPU is not a whole number of milli-GPU",
             where="--fgpu",
-            cure=f"ask for a multiple of {step} GPU; one fGPU is {format_gpus(settings['fgpu_milli'])} GPU here",
+            hint=f"ask for a multiple of {step} GPU; one fGPU is {format_gpus(settings['fgpu_milli'])} GPU here",
         )
     return found

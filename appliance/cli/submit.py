@@ -122,7 +122,7 @@ def submit(
     remembered = config.load()
     client = remembered.client
     if service_type and not ports:
-        raise InputError(f"{service_type} needs a port", where="--port", cure="add the port, such as --port 8888")
+        raise InputError(f"{service_type} needs a port", where="--port", hint="add the port, such as --port 8888")
     options = given(
         gpu_milli=_share(client, gpus, fgpu, otherwise=bool(preset or cpu)),
         preset=preset,
@@ -206,7 +206,7 @@ def _variable(text: str) -> tuple[str, str]:
     key, found, value = text.partition("=")
     if key and found:
         return key, value
-    raise InputError(f"{text!r} is no variable", where="--env", cure="write it like EPOCHS=10")
+    raise InputError(f"{text!r} is no variable", where="--env", hint="write it like EPOCHS=10")
 
 
 def _volume(text: str) -> VolumeRequest:
@@ -223,4 +223,4 @@ def _mount(text: str, field: str, like: str) -> tuple[str, str, bool]:
     parts = text.split(":")
     if len(parts) in (2, 3) and all(parts) and parts[2:] in ([], ["ro"], ["rw"]):
         return parts[0], parts[1], parts[2:] == ["ro"]
-    raise InputError(f"{text!r} is no mount", where=field, cure=f"write it like {like}")
+    raise InputError(f"{text!r} is no mount", where=field, hint=f"write it like {like}")

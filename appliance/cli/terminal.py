@@ -37,7 +37,7 @@ def run(client: Client, name: str, project: str) -> int:
         raise client.refusal(error.response.status_code, bytes(error.response.body or b"")) from error
     except InvalidHandshake as error:
         raise UnavailableError(
-            f"the terminal cannot be opened: {error}", where=client.url, cure="check the address of the API"
+            f"the terminal cannot be opened: {error}", where=client.url, hint="check the address of the API"
         ) from error
     except OSError as error:
         raise client.unreachable(error) from error
@@ -74,7 +74,7 @@ async def _show_output(connection: ClientConnection) -> int:
     except ConnectionClosed:
         pass
     raise UnavailableError(
-        "the connection to the session was lost", where="bash", cure="look with `penstock get NAME`, and try again"
+        "the connection to the session was lost", where="bash", hint="look with `penstock get NAME`, and try again"
     )
 
 

@@ -23,7 +23,7 @@ __all__ = ["Client"]
 class Client(Transport):
     """A control API at `url`, called with an API key; `ca` is the PEM text of the site's authority.
 
-    Calls raise the PenstockError that an answer stands for, with field, reason and cure. Shares are in milli-GPU:
+    Calls raise the PenstockError that an answer stands for, with field, reason and hint. Shares are in milli-GPU:
     1,000 are one GPU.
     """
 

@@ -117,7 +117,7 @@ class Transport:
             return ssl.create_default_context(cadata=self.ca or None)
         except ssl.SSLError as error:
             raise InputError(
-                f"the site's certificate cannot be read: {error}", where="ca", cure="log in again with --ca FILE"
+                f"the site's certificate cannot be read: {error}", where="ca", hint="log in again with --ca FILE"
             ) from error
 
     def refusal(self, status: int, body: bytes) -> PenstockError:
@@ -126,16 +126,16 @@ class Transport:
             return UnauthenticatedError(
                 "the remembered key is not valid any more",
                 where=self.url,
-                cure=f"run `penstock login {self.url} --user NAME`",
+                hint=f"run `penstock login {self.url} --user NAME`",
             )
         kind = KINDS.get(status, UnavailableError)
         try:
-            problems = [Problem(one["where"], one["reason"], one["cure"]) for one in json.loads(body)["errors"]]
+            problems = [Problem(one["where"], one["reason"], one["hint"]) for one in json.loads(body)["errors"]]
         except (ValueError, KeyError, TypeError):
             problems = []
         if problems:
             return kind.of(problems)
-        return kind(f"it answers with status {status}", where=self.url, cure="see the control API's log")
+        return kind(f"it answers with status {status}", where=self.url, hint="see the control API's log")
 
     def unreachable(self, error: OSError) -> UnavailableError:
         """Return what a failed connection means for the user."""
@@ -143,22 +143,22 @@ class Transport:
             return UnavailableError(
                 f"its certificate is not trusted: {error.verify_message}",
                 where=self.url,
-                cure="log in with the site's certificate: penstock login URL --user NAME --ca ca.crt",
+                hint="log in with the site's certificate: penstock login URL --user NAME --ca ca.crt",
             )
         if isinstance(error, ssl.SSLError):
             return UnavailableError(
-                f"it does not speak TLS as expected: {error.strerror}", where=self.url, cure="check port and scheme"
+                f"it does not speak TLS as expected: {error.strerror}", where=self.url, hint="check port and scheme"
             )
         reasons: list[tuple[type[OSError], str, str]] = [
             (socket.gaierror, f"the name {self.host} is not known here", "check the address, or use a number"),
             (ConnectionRefusedError, "nothing listens there", "check the address, and whether the control API runs"),
             (TimeoutError, "it does not answer in time", "check the address and the network"),
         ]
-        for kind, reason, cure in reasons:
+        for kind, reason, hint in reasons:
             if isinstance(error, kind):
-                return UnavailableError(reason, where=self.url, cure=cure)
+                return UnavailableError(reason, where=self.url, hint=hint)
         return UnavailableError(
-            f"it cannot be reached: {error.strerror or error}", where=self.url, cure="check the address and the network"
+            f"it cannot be reached: {error.strerror or error}", where=self.url, hint="check the address and the network"
         )
 
     def keep_login(self, cookies: list[str]) -> None:
@@ -192,7 +192,7 @@ class Transport:
         try:
             return json.loads(content or b"null")
         except ValueError as error:
-            raise UnavailableError("it answers what is not JSON", where=self.url, cure="check the address") from error
+            raise UnavailableError("it answers what is not JSON", where=self.url, hint="check the address") from error
 
     def _read(self, step: Callable[[], T]) -> T:
         """Return what a step of a call returns; a broken connection becomes an error of ours."""
@@ -202,7 +202,7 @@ class Transport:
             raise self.unreachable(error) from error
         except http.client.HTTPException as error:
             raise UnavailableError(
-                f"it does not speak HTTP as expected ({type(error).__name__})", where=self.url, cure="check the address"
+                f"it does not speak HTTP as expected ({type(error).__name__})", where=self.url, hint="check the address"
             ) from error
 
 
@@ -224,7 +224,7 @@ def filled(path: str, names: Mapping[str, str]) -> str:
 def segment(text: str) -> str:
     """Return a name as one part of a path; raises InputError for an empty one, which would be another path."""
     if not text:
-        raise InputError("the name is empty", where="NAME", cure="give a name")
+        raise InputError("the name is empty", where="NAME", hint="give a name")
     return quote(text, safe=":")
 
 
@@ -249,10 +249,10 @@ def _parse(url: str) -> tuple[str, int, bool]:
         parts, port = urlsplit(""), None
     secure = parts.scheme == "https"
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path or parts.query:
-        raise InputError(f"{url!r} is not the address of an API", where="url", cure="write https://MASTER:56789")
+        raise InputError(f"{url!r} is not the address of an API", where="url", hint="write https://MASTER:56789")
     if not secure and parts.hostname not in _LOOPBACK:
         raise InputError(
-            "http:// would show the password to everybody on the network", where="url", cure="write https://"
+            "http:// would show the password to everybody on the network", where="url", hint="write https://"
         )
     return parts.hostname, port or (443 if secure else 80), secure
 

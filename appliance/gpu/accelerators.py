@@ -109,13 +109,13 @@ def _plugin(name: str) -> Accelerator:
         raise InputError(
             f"no accelerator {name!r} is installed on this node ({known} are known)",
             where="PENSTOCK_AGENT_ACCELERATORS",
-            cure="correct the name, or install the package that offers it",
+            hint="correct the name, or install the package that offers it",
         )
     made = offered[0].load()()
     if not isinstance(made, Accelerator) or made.name != name:
         raise InputError(
             f"the plugin {offered[0].value} is no accelerator of the name {name}",
             where="PENSTOCK_AGENT_ACCELERATORS",
-            cure="install a version of its package that fits this one of Penstock",
+            hint="install a version of its package that fits this one of Penstock",
         )
     return made

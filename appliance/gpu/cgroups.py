@@ -49,10 +49,10 @@ def folder_of(pid: int, proc: Path = PROC, root: Path = ROOT) -> Path:
     try:
         lines = (proc / str(pid) / "cgroup").read_text().splitlines()
     except OSError as error:
-        raise UnavailableError(f"process {pid} has ended", where="cgroup", cure="see the session's log") from error
+        raise UnavailableError(f"process {pid} has ended", where="cgroup", hint="see the session's log") from error
     path = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "")
     if not path.strip("/"):
         raise UnavailableError(
-            f"process {pid} has no cgroup of its own", where="cgroup", cure="let Docker make cgroups of version 2"
+            f"process {pid} has no cgroup of its own", where="cgroup", hint="let Docker make cgroups of version 2"
         )
     return root / path.lstrip("/")

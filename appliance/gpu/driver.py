@@ -92,7 +92,7 @@ class Driver(Accounting):
             raise UnavailableError(
                 f"the cgroup of the session cannot be made: {error.strerror}",
                 where=str(group),
-                cure="let root run the agent",
+                hint="let root run the agent",
             ) from error
         self._fenced[container] = group
         self._limit(container, shares, group)
@@ -133,7 +133,7 @@ class Driver(Accounting):
                 raise UnavailableError(
                     f"the driver does not take the memory limit of GPU {share.device.uuid}: {error}",
                     where=container,
-                    cure="see `nvidia-smi memory-limits` on the node, or put another kind of enforcement first",
+                    hint="see `nvidia-smi memory-limits` on the node, or put another kind of enforcement first",
                 ) from error
             log.info("the driver holds a limit", id=container, gpu=share.device.uuid, memory_mib=share.memory_mib)
 

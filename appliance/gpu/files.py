@@ -161,5 +161,5 @@ def write(path: Path, data: bytes, mode: int) -> None:
 
 def _unusable(path: Path, reason: str) -> UnavailableError:
     return UnavailableError(
-        f"the file cannot be used: {reason}", where=str(path), cure="check the tmpfs /run of the node"
+        f"the file cannot be used: {reason}", where=str(path), hint="check the tmpfs /run of the node"
     )

@@ -82,7 +82,7 @@ class Mps(Accounting):
             raise InputError(
                 "a process reaches one GPU only by the multi-process service, so a part of a GPU cannot go with others",
                 where="gpus",
-                cure="ask for a part of one GPU or for whole ones, or use nodes with another kind of enforcement",
+                hint="ask for a part of one GPU or for whole ones, or use nodes with another kind of enforcement",
             )
 
     def check_change(self, shares: Sequence[Share]) -> None:
@@ -90,7 +90,7 @@ class Mps(Accounting):
         raise InputError(
             "limits of the multi-process service cannot change while a session runs",
             where="gpus",
-            cure="start the session again with the other share",
+            hint="start the session again with the other share",
         )
 
     def needs(self, container: str, shares: Sequence[Share]) -> Needs:

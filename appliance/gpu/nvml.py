@@ -37,14 +37,14 @@ def discover() -> Gpus:
     except pynvml.NVMLError_LibraryNotFound:
         return Gpus()
     except pynvml.NVMLError_DriverNotLoaded:
-        log.warning("no GPUs: NVML is installed but the driver is not loaded", cure="load the nvidia kernel module")
+        log.warning("no GPUs: NVML is installed but the driver is not loaded", hint="load the nvidia kernel module")
         return Gpus()
     except pynvml.NVMLError as error:
-        raise UnavailableError(f"NVML does not start: {error}", where="NVML", cure="check `nvidia-smi`") from error
+        raise UnavailableError(f"NVML does not start: {error}", where="NVML", hint="check `nvidia-smi`") from error
     try:
         return _gpus()
     except pynvml.NVMLError as error:
-        raise UnavailableError(f"NVML fails: {error}", where="NVML", cure="check `nvidia-smi`") from error
+        raise UnavailableError(f"NVML fails: {error}", where="NVML", hint="check `nvidia-smi`") from error
     finally:
         pynvml.nvmlShutdown()
 
@@ -72,7 +72,7 @@ def _gpus() -> Gpus:
         raise InputError(
             f"this node has {count} GPUs; a node may have at most {MAX_GPUS}",
             where="GPUs",
-            cure=f"hide {count - MAX_GPUS} of them from the driver, or split the machine into two nodes",
+            hint=f"hide {count - MAX_GPUS} of them from the driver, or split the machine into two nodes",
         )
     handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
     linked = [pair for pair in combinations(range(count), 2) if _reach_by_nvlink(handles, pair)]

@@ -28,7 +28,7 @@ def take(folder: Path) -> None:
     if os.path.ismount(folder):
         return
     try:
-        process.run(["mount", "-t", "tmpfs", "-o", _OPTIONS, "penstock", folder], cure="let root run the agent")
+        process.run(["mount", "-t", "tmpfs", "-o", _OPTIONS, "penstock", folder], hint="let root run the agent")
     except PenstockError as error:
         log.warning("an account has no file system of its own and may grow", folder=str(folder), reason=str(error))
 

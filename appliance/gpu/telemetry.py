@@ -12,7 +12,7 @@ import structlog
 
 log = structlog.get_logger()
 
-_CURE = "check `nvidia-smi`"
+_HINT = "check `nvidia-smi`"
 _CANNOT_TELL = (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound)
 _DRIVER_WIDE = (
     pynvml.NVMLError_Uninitialized,
@@ -88,7 +88,7 @@ class Telemetry:
             # asked each second: one line when it begins and one when it ends
             if asked not in self._failing:
                 reason = str(error)
-                log.warning("NVML does not tell what processes use", what=what, gpu=uuid, reason=reason, cure=_CURE)
+                log.warning("NVML does not tell what processes use", what=what, gpu=uuid, reason=reason, hint=_HINT)
             self._failing.add(asked)
             return None
         if asked in self._failing:

@@ -134,7 +134,7 @@ def require_controller(site: Site) -> None:
         raise ConflictError(
             f"this machine does not have the address {address} of the reservoir node {site.reservoir.name}",
             where="nodes",
-            cure=f"run the command on {site.reservoir.name}, or correct its address in the site file",
+            hint=f"run the command on {site.reservoir.name}, or correct its address in the site file",
         ) from error
 
 
@@ -170,14 +170,14 @@ def _alone(state: Path) -> Iterator[None]:
         lock = (state / "lock").open("w")
     except OSError as error:
         raise UnavailableError(
-            f"the state of the site cannot be written: {error.strerror}", where=str(state), cure="run as root"
+            f"the state of the site cannot be written: {error.strerror}", where=str(state), hint="run as root"
         ) from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise ConflictError(
-                "another deploy of this site is running", where=str(state / "lock"), cure="wait until it has ended"
+                "another deploy of this site is running", where=str(state / "lock"), hint="wait until it has ended"
             ) from error
         yield
 
@@ -189,7 +189,7 @@ def _publish(bundle: Path, root: Path, progress: Progress, done: Deployment) -> 
         raise ConflictError(
             f"the bundle is not complete: volume {lacking} of {imported.volumes} is missing",
             where=str(bundle),
-            cure="import the other volumes with `penstock reservoir import`, then deploy again",
+            hint="import the other volumes with `penstock reservoir import`, then deploy again",
         )
     # what an administrator went back to stays, unless this deploy brought something new
     published = publication.publish(root, progress=progress, unattended=not imported.changed)
@@ -228,7 +228,7 @@ def _own_version(bundle: Bundle) -> str:
         if artifact.name == "penstock":
             return artifact.version
     raise NotFoundError(
-        "the bundle holds no penstock", where=bundles.LIST, cure="deploy from a bundle of the product's own manifest"
+        "the bundle holds no penstock", where=bundles.LIST, hint="deploy from a bundle of the product's own manifest"
     )
 
 
@@ -253,7 +253,7 @@ def _preflight(hosts: dict[str, Any], state: Path, observer: Observer) -> None:
     result = playbook.run("preflight", hosts, state=state, listen=observer.event, publish=[FINDINGS])
     result.require_success()
     problems = [
-        Problem(f"{node}: {finding['name']}", finding["reason"], finding["cure"])
+        Problem(f"{node}: {finding['name']}", finding["reason"], finding["hint"])
         for node, values in result.published.items()
         for finding in values[FINDINGS]
         if not finding["ok"]

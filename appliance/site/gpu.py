@@ -47,7 +47,7 @@ class SharedGpus(Split):
 
 
 def order_findings(order: Sequence[Enforcement], path: Path) -> Iterator[tuple[Path, str, str]]:
-    """Yield what is wrong with an order of kinds that stands at `path`: where, what, and the cure."""
+    """Yield what is wrong with an order of kinds that stands at `path`: where, what, and the hint."""
     for index, kind in enumerate(order):
         if kind in order[:index]:
             yield (*path, index), f"{kind} stands twice", "name each kind once"

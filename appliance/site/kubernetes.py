@@ -51,7 +51,7 @@ class Member(Protocol):
 
 
 def cluster_findings(nodes: Sequence[Member]) -> Iterator[tuple[Path, str, str]]:
-    """Yield what is wrong with the clusters of nodes: where, what, and the cure."""
+    """Yield what is wrong with the clusters of nodes: where, what, and the hint."""
     for index, node in enumerate(nodes):
         if node.kubernetes is None:
             continue

@@ -72,13 +72,13 @@ def subnet_of(site: Site) -> IPv4Network:
             raise InputError(
                 f"{node.address} is outside of {network}, the network of the first node",
                 where=f"nodes[{index}].address",
-                cure="give all nodes of a lab one /24",
+                hint="give all nodes of a lab one /24",
             )
         if node.address in (network.network_address, network.broadcast_address, network.network_address + 1):
             raise InputError(
                 f"{node.address} is reserved in {network}",
                 where=f"nodes[{index}].address",
-                cure="use an address from .2 to .254",
+                hint="use an address from .2 to .254",
             )
     return network
 
@@ -135,7 +135,7 @@ def node_image(bundle: Path, release: str, tell: Tell) -> str:
         raise NotFoundError(
             f"the bundle holds no image {IMAGE} of {release}",
             where=str(bundle / bundles.LIST),
-            cure=f"list {IMAGE} for a target with that release in the manifest and build the bundle again",
+            hint=f"list {IMAGE} for a target with that release in the manifest and build the bundle again",
         )
     # Tags of two bundles may say the same; the hash tells their images apart.
     name = f"{IMAGE}:{image.sha256[:12]}"
@@ -158,7 +158,7 @@ def install(site: Site, site_text: str, tell: Tell) -> None:
     tell(f"node {site.reservoir.name}: deploys the site")
     process.attach(
         ["docker", "exec", node, "penstock", "site", "deploy", "-f", SITE_FILE, "--bundle", MEDIA],
-        cure=f"look into the node with `docker exec -it {node} bash`; `penstock lab up` tries again",
+        hint=f"look into the node with `docker exec -it {node} bash`; `penstock lab up` tries again",
     )
 
 
@@ -250,7 +250,7 @@ def _check_engine() -> None:
         docker("version", "--format", "{{.Server.Version}}")
     except PenstockError as error:
         raise UnavailableError(
-            "Docker does not answer", where="docker", cure="start it with `systemctl start docker`, and run as root"
+            "Docker does not answer", where="docker", hint="start it with `systemctl start docker`, and run as root"
         ) from error
 
 
@@ -259,7 +259,7 @@ def _check_ssh(site: Site) -> None:
         raise InputError(
             f"the nodes of a lab know {site.ssh.user} at port {site.ssh.port} not",
             where="ssh",
-            cure="rehearse with `user: root` and `port: 22`",
+            hint="rehearse with `user: root` and `port: 22`",
         )
 
 
@@ -272,7 +272,7 @@ def _check_room(nodes: int) -> None:
         raise UnavailableError(
             f"{free / GIB:.1f} GiB are free where Docker stores, and {nodes} nodes need {wanted / GIB:.0f} GiB",
             where=str(root),
-            cure="make room, for example with `docker system prune`",
+            hint="make room, for example with `docker system prune`",
         )
 
 
@@ -295,7 +295,7 @@ def _check_present(site: Site, present: dict[str, dict[str, Any]], bundle: Path 
             reason = f"the lab was started from another bundle than {bundle} is now"
         else:
             continue
-        raise ConflictError(reason, where=site.name, cure="remove the lab with `penstock lab down` first")
+        raise ConflictError(reason, where=site.name, hint="remove the lab with `penstock lab down` first")
 
 
 def _mark(bundle: Path) -> str:
@@ -313,7 +313,7 @@ def _network(site: Site, subnet: IPv4Network, tell: Tell) -> None:
                 raise ConflictError(
                     f"the network {name} exists and is not the closed {subnet}",
                     where=site.name,
-                    cure="remove the lab with `penstock lab down` first",
+                    hint="remove the lab with `penstock lab down` first",
                 )
             tell(f"network {name}: is there already")
             return
@@ -321,7 +321,7 @@ def _network(site: Site, subnet: IPv4Network, tell: Tell) -> None:
             raise ConflictError(
                 f"the Docker network {network['Name']} uses {subnet} already",
                 where="nodes[0].address",
-                cure=f"choose addresses in another network, or remove it with `docker network rm {network['Name']}`",
+                hint=f"choose addresses in another network, or remove it with `docker network rm {network['Name']}`",
             )
     docker("network", "create", "--internal", "--subnet", str(subnet), "--label", f"{LABEL}={site.name}", name)
     tell(f"network {name}: {subnet}")

@@ -60,7 +60,7 @@ def wait_until_booted(container: str, deadline_s: float = BOOT_S) -> str:
     raise UnavailableError(
         f"it did not boot in {deadline_s:.0f} s: systemd is {state}, sshd is {ssh}",
         where=container,
-        cure=f"see `docker logs {container}` and `docker exec {container} systemctl --failed`",
+        hint=f"see `docker logs {container}` and `docker exec {container} systemctl --failed`",
     )
 
 
@@ -72,7 +72,7 @@ def check_closed(container: str) -> None:
         raise UnavailableError(
             f"the node has a way out: {way}",
             where=container,
-            cure="use a node image that removes its default route when it boots, as the one of the bundle does",
+            hint="use a node image that removes its default route when it boots, as the one of the bundle does",
         )
 
 

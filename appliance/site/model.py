@@ -1,6 +1,6 @@
 """The site: the model of `site.yml`, the one file that an integrator writes. Pure: no file, no network.
 
-Every rule that can be checked without touching a node is checked here, and every error names the line and the cure.
+Every rule that can be checked without touching a node is checked here, and every error names the line and the hint.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ INNER_PORTS = {5001: "the registry behind its TLS"}
 """Ports that the appliance uses on the loopback address of its nodes."""
 
 Finding = tuple[Path, str, str]
-"""What a rule finds: the path of the value, what is wrong with it, and the cure."""
+"""What a rule finds: the path of the value, what is wrong with it, and the hint."""
 
 
 class Part(BaseModel):
@@ -228,7 +228,7 @@ def load(document: Document) -> Site:
         _host_mounts,
         _workers,
     )
-    problems = [document.problem(path, reason, cure) for rule in rules for path, reason, cure in rule(site)]
+    problems = [document.problem(path, reason, hint) for rule in rules for path, reason, hint in rule(site)]
     if problems:
         raise InputError.of(problems)
     return site
@@ -284,8 +284,8 @@ def _roles(site: Site) -> Iterator[Finding]:
             yield path, f"worker {node.name} has no agent_port", "add `agent_port: 6001`"
         for field in ("agent_port", "simulated_gpus", "enforcement", "kubernetes"):
             if not worker and getattr(node, field) is not None:
-                cure = f"remove {field}, or add the role worker"
-                yield (*path, field), f"{node.name} is not a worker", cure
+                hint = f"remove {field}, or add the role worker"
+                yield (*path, field), f"{node.name} is not a worker", hint
 
 
 def _ports(site: Site) -> Iterator[Finding]:

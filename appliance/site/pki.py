@@ -186,5 +186,5 @@ def _store(path: Path, pair: Pair) -> None:
         raise UnavailableError(
             f"the certificate could not be written: {error.strerror}",
             where=str(path.with_suffix(".crt")),
-            cure="run as root on the reservoir node, with room on its disk",
+            hint="run as root on the reservoir node, with room on its disk",
         ) from error

@@ -24,10 +24,10 @@ from common.errors import Problem, ProcessError, UnavailableError
 
 RUNS_KEPT = 20
 TAIL_LINES = 15
-UNREACHABLE_CURE = "check that the node is up and that SSH from this machine reaches it, then run the command again"
-FAILED_CURE = "mend the cause, then run the command again: what is done already stays and costs little"
+UNREACHABLE_HINT = "check that the node is up and that SSH from this machine reaches it, then run the command again"
+FAILED_HINT = "mend the cause, then run the command again: what is done already stays and costs little"
 
-CURE_MARK = " Cure: "
+HINT_MARK = " Hint: "
 
 
 class Outcome(StrEnum):
@@ -90,7 +90,7 @@ class Result:
         raise ProcessError(
             f"ansible-playbook ended with code {self.code}:\n  {self.said}",
             where=self.playbook,
-            cure=f"its whole output is in {self.log}",
+            hint=f"its whole output is in {self.log}",
         )
 
 
@@ -230,11 +230,11 @@ def _reason(result: Mapping[str, Any]) -> str:
 
 
 def _problem(event: Event, log: Path) -> Problem:
-    general = UNREACHABLE_CURE if event.outcome is Outcome.UNREACHABLE else FAILED_CURE
-    # A role that knows the cure says it in its message.
-    reason, _, known = event.reason.partition(CURE_MARK)
-    cure = known.rstrip(".") or general
-    return Problem(f"{event.node}: {event.phase}: {event.task}", reason.rstrip(". "), f"{cure} (log: {log})")
+    general = UNREACHABLE_HINT if event.outcome is Outcome.UNREACHABLE else FAILED_HINT
+    # A role that knows the hint says it in its message.
+    reason, _, known = event.reason.partition(HINT_MARK)
+    hint = known.rstrip(".") or general
+    return Problem(f"{event.node}: {event.phase}: {event.task}", reason.rstrip(". "), f"{hint} (log: {log})")
 
 
 def _run_folder(state: Path, playbook: str) -> Path:
@@ -247,7 +247,7 @@ def _run_folder(state: Path, playbook: str) -> Path:
         raise UnavailableError(
             f"the log of the run cannot be written: {error.strerror}",
             where=str(folder),
-            cure="run as root, with room on the disk",
+            hint="run as root, with room on the disk",
         ) from error
     for old in sorted(runs.iterdir())[:-RUNS_KEPT]:
         shutil.rmtree(old, ignore_errors=True)

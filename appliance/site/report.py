@@ -27,7 +27,7 @@ def write(site: Site, verdict: Verdict, deploys: list[dict[str, Any]], folder: P
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UnavailableError(
-            f"the report cannot be written: {error.strerror}", where=str(folder), cure="choose another folder"
+            f"the report cannot be written: {error.strerror}", where=str(folder), hint="choose another folder"
         ) from error
     return [folder / name for name in texts]
 

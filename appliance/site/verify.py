@@ -77,7 +77,7 @@ def verify(site: Site, *, listen: playbook.Listener, state: Path = STATE, root: 
     require_controller(site)
     if not (state / "pki" / "ca.crt").is_file():
         raise UnavailableError(
-            "the site is not deployed from this machine", where=str(state), cure="run `penstock site deploy` first"
+            "the site is not deployed from this machine", where=str(state), hint="run `penstock site deploy` first"
         )
     hosts = inventory.build(site, version="", state=str(state))
     result = playbook.run("verify", hosts, state=state, listen=listen, publish=[EVIDENCE])
@@ -172,7 +172,7 @@ def _current(node: Node, seen: Evidence, agent: str | None) -> Iterator[Check]:
         said = f"{runs or installed or 'started'}{' since' if runs or installed else ' at'} {since}"
         if problems:
             said += (
-                f": {'; '.join(problems)}. Cure: run `systemctl daemon-reload; systemctl restart {unit}` on {node.name}"
+                f": {'; '.join(problems)}. Hint: run `systemctl daemon-reload; systemctl restart {unit}` on {node.name}"
             )
         yield Check(f"{unit} runs what is installed", ok=not problems, evidence=said)
 

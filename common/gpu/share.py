@@ -62,13 +62,13 @@ def check_share(milli: int, split: Split, field: str = "gpu_milli") -> None:
         raise InputError(
             f"a share of {format_gpus(milli)} GPU is not above 0",
             where=field,
-            cure=f"ask for at least {format_gpus(step)} GPU",
+            hint=f"ask for at least {format_gpus(step)} GPU",
         )
     if milli > MAX_GPUS * MILLI:
         raise InputError(
             f"{format_gpus(milli)} GPUs are more than a container may hold",
             where=field,
-            cure=f"ask for at most {MAX_GPUS} GPUs",
+            hint=f"ask for at most {MAX_GPUS} GPUs",
         )
     if milli % step:
         lower, upper = milli // step * step, (milli // step + 1) * step
@@ -76,7 +76,7 @@ def check_share(milli: int, split: Split, field: str = "gpu_milli") -> None:
         raise InputError(
             f"a share of {format_gpus(milli)} GPU is finer than the split allows (steps of {format_gpus(step)} GPU)",
             where=field,
-            cure=f"ask for {near} GPU",
+            hint=f"ask for {near} GPU",
         )
 
 

@@ -19,13 +19,13 @@ def parse_gpus(text: str, field: str = "gpus") -> int:
             raise InvalidOperation
     except ArithmeticError:
         raise InputError(
-            f"{text!r} is not a number of GPUs", where=field, cure="write a decimal number, such as 0.5 or 2"
+            f"{text!r} is not a number of GPUs", where=field, hint="write a decimal number, such as 0.5 or 2"
         ) from None
     if milli != int(milli):
         raise InputError(
             f"{text} GPU is finer than a thousandth of a GPU",
             where=field,
-            cure="use at most three decimal places",
+            hint="use at most three decimal places",
         )
     return int(milli)
 

@@ -113,7 +113,7 @@ class PrivateApt:
             raise UnavailableError(
                 f"apt offers no sha256 for: {', '.join(sorted(missing))}",
                 where=where,
-                cure="use a package source whose index has SHA256 fields",
+                hint="use a package source whose index has SHA256 fields",
             )
         return [
             Deb(
@@ -145,7 +145,7 @@ class PrivateApt:
             raise UnavailableError(
                 f"a Debian package cannot be downloaded: {error.problems[0].reason}",
                 where="apt",
-                cure="when the source no longer has it, make a new lock; otherwise try again",
+                hint="when the source no longer has it, make a new lock; otherwise try again",
             ) from error
 
     def _write_configuration(self, wanted: Manifest, folder: Path) -> None:
@@ -208,7 +208,7 @@ class PrivateApt:
             raise UnavailableError(
                 f"this machine has no package source that carries {self.target.release}",
                 where=places["sourceparts"],
-                cure=f"add a source with the suite {self.target.release}, or name one in the manifest's `sources`",
+                hint=f"add a source with the suite {self.target.release}, or name one in the manifest's `sources`",
             )
         return entries
 
@@ -269,18 +269,18 @@ def _unfit(error: ProcessError, target: Target) -> PenstockError:
         return IntegrityError(
             f"its metadata is past the time until which it is valid: {said}",
             where=expired[1],
-            cure="ask the source's keeper, or name the source or its suite in the manifest's `allow_expired`",
+            hint="ask the source's keeper, or name the source or its suite in the manifest's `allow_expired`",
         )
     if unsigned := UNSIGNED.search(said):
         return IntegrityError(
             f"its metadata is not signed by a key that is known for it: {said}",
             where=unsigned[1],
-            cure="give the source its right `keys`; for Debian's own, bring debian-archive-keyring up to date",
+            hint="give the source its right `keys`; for Debian's own, bring debian-archive-keyring up to date",
         )
     return UnavailableError(
         f"a package source for {target.release} does not answer: {said}",
         where="apt",
-        cure="make the source reachable, or take it out of this machine's package sources",
+        hint="make the source reachable, or take it out of this machine's package sources",
     )
 
 
@@ -292,16 +292,16 @@ def _explained(error: ProcessError, target: Target, where: str) -> PenstockError
         return InputError(
             f"no such version in {target.release}: {', '.join(f'{name}={version}' for version, name in absent)}",
             where=where,
-            cure="correct the version, or add a package source that has it",
+            hint="correct the version, or add a package source that has it",
         )
     if unknown := sorted(set(UNKNOWN.findall(lines))):
         return InputError(
             f"no such Debian package in {target.release}: {', '.join(unknown)}",
             where=where,
-            cure="correct the name, or add a package source that has it to this machine",
+            hint="correct the name, or add a package source that has it to this machine",
         )
     return InputError(
         f"these Debian packages cannot be installed together: {said}",
         where=where,
-        cure="put packages that conflict into groups of their own",
+        hint="put packages that conflict into groups of their own",
     )

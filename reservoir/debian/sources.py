@@ -84,7 +84,7 @@ def of_manifest(source: Source, folder: Path, keys: Path) -> Entry:
             raise InputError(
                 f"the key {name} cannot be read: {error.strerror}",
                 where=f"source {source.name}",
-                cure="put the file with the source's public keys there",
+                hint="put the file with the source's public keys there",
             ) from error
         # apt tells the two forms of a key apart by the name of the file
         path = keys / f"{source.name}-{index}.{'asc' if ARMOUR in content else 'gpg'}"

@@ -70,7 +70,7 @@ def write(tree: Path, debs: Mapping[str, Iterable[Artifact]], *, release: str, s
                 raise ConflictError(
                     f"two different files call themselves {deb.name} {deb.version}",
                     where=deb.filename,
-                    cure="publish bundles that were made from one source",
+                    hint="publish bundles that were made from one source",
                 )
             entries[deb.name, deb.version] = f"{stanza}Filename: {path}\nSize: {deb.size}\nSHA256: {deb.sha256}\n\n"
         _write_index(dist / "main" / f"binary-{arch}", "".join(text for _, text in sorted(entries.items())).encode())
@@ -96,7 +96,7 @@ def pool_path(release: str, source: str, filename: str) -> PurePosixPath:
     source = source.split(maxsplit=1)[0]
     if re.fullmatch(SOURCE, source) is None:
         raise IntegrityError(
-            f"{source} is not the name of a source package", where=filename, cure="get the bundle again from its maker"
+            f"{source} is not the name of a source package", where=filename, hint="get the bundle again from its maker"
         )
     letter = source[:4] if source.startswith("lib") else source[:1]
     return PurePosixPath("pool", release, letter, source, filename)

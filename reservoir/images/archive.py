@@ -11,7 +11,7 @@ from common.errors import IntegrityError
 from reservoir.cache import digest
 from reservoir.images import oci
 
-CURE = "do not use this image; get its bundle again from its maker"
+HINT = "do not use this image; get its bundle again from its maker"
 
 
 def write(path: Path, blobs: Path, sha256: str, reference: str) -> None:
@@ -21,7 +21,7 @@ def write(path: Path, blobs: Path, sha256: str, reference: str) -> None:
     """
     manifest = oci.read(_checked(blobs, sha256).read_bytes(), reference)
     if manifest.config is None:
-        raise IntegrityError("an image of several architectures has no archive", where=reference, cure="choose one")
+        raise IntegrityError("an image of several architectures has no archive", where=reference, hint="choose one")
     config, layers = manifest.config.sha256, [layer.sha256 for layer in manifest.layers]
     loadable = json.dumps(
         [{"Config": f"{config}.json", "RepoTags": [reference], "Layers": [f"{x}.tar" for x in layers]}]
@@ -37,9 +37,9 @@ def write(path: Path, blobs: Path, sha256: str, reference: str) -> None:
 def _checked(blobs: Path, sha256: str) -> Path:
     path = blobs / sha256
     if not path.is_file():
-        raise IntegrityError("a blob is missing", where=str(path), cure=CURE)
+        raise IntegrityError("a blob is missing", where=str(path), hint=HINT)
     if digest(path) != sha256:
-        raise IntegrityError("the hash of the blob does not hold", where=str(path), cure=CURE)
+        raise IntegrityError("the hash of the blob does not hold", where=str(path), hint=HINT)
     return path
 
 

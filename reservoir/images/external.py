@@ -21,7 +21,7 @@ REGISTRY = "docker://"
 CONVERTED = ("docker-archive:", "docker-daemon:")
 # a layer that is not compressed stays as it is
 PLAIN = "--dest-oci-accept-uncompressed-layers"
-CURE = "correct the source, or sign in with `skopeo login`; when it is gone for good, lock another one"
+HINT = "correct the source, or sign in with `skopeo login`; when it is gone for good, lock another one"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Puller:
                     raise InputError(
                         f"{self.image.source} is an index of indexes: {child.digest} is one",
                         where=self.where,
-                        cure="name an inner one by its digest",
+                        hint="name an inner one by its digest",
                     )
             if len(chosen) == 1 < len(document.manifests):
                 content = documents[chosen[0].sha256]
@@ -85,7 +85,7 @@ class Puller:
                 f"{self.image.source} is another image now: {', '.join(f'sha256:{sha256}' for sha256 in missing)} "
                 "is not there any more",
                 where=self.where,
-                cure="make a new lock",
+                hint="make a new lock",
             )
 
     def _missing(self, locked: Artifact) -> list[str]:
@@ -122,7 +122,7 @@ class Puller:
     def _check(self, sha256: str, content: bytes) -> None:
         if self.cache.keep(content)[0] != sha256:
             raise IntegrityError(
-                f"the registry gave something else for sha256:{sha256}", where=self.where, cure="try again"
+                f"the registry gave something else for sha256:{sha256}", where=self.where, hint="try again"
             )
 
     def _copied(self) -> bytes:
@@ -161,7 +161,7 @@ class Puller:
             return b"".join(process.stream([skopeo, "--insecure-policy", *words], cwd=self.folder))
         except ProcessError as error:
             raise UnavailableError(
-                f"{self.image.source} cannot be read: {error.problems[0].reason}", where=self.where, cure=CURE
+                f"{self.image.source} cannot be read: {error.problems[0].reason}", where=self.where, hint=HINT
             ) from error
 
     def _chosen(self, index: oci.Document) -> list[oci.Descriptor]:
@@ -182,7 +182,7 @@ class Puller:
             raise InputError(
                 f"{self.image.source} has no {', '.join(absent)}",
                 where=self.where,
-                cure=f"choose from: {', '.join(sorted(architectures))}",
+                hint=f"choose from: {', '.join(sorted(architectures))}",
             )
 
     def _described(

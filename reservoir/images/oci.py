@@ -78,10 +78,10 @@ def read(content: bytes, where: str) -> Document:
         document = Document.model_validate_json(content)
     except ValidationError as error:
         raise IntegrityError(
-            f"not the manifest of an image: {error.errors()[0]['msg']}", where=where, cure="take the image anew"
+            f"not the manifest of an image: {error.errors()[0]['msg']}", where=where, hint="take the image anew"
         ) from error
     if not document.config and not document.manifests:
-        raise IntegrityError("not the manifest of an image: it names nothing", where=where, cure="take the image anew")
+        raise IntegrityError("not the manifest of an image: it names nothing", where=where, hint="take the image anew")
     return document
 
 

@@ -115,12 +115,12 @@ class Builder:
                 raise UnavailableError(
                     f"an image of {self.target.arch} cannot be built on this machine",
                     where=self.recipe.reference,
-                    cure=f"run the build on a machine of {self.target.arch}",
+                    hint=f"run the build on a machine of {self.target.arch}",
                 )
             process.require("debootstrap", "debootstrap")
             if os.geteuid() != 0:
                 raise UnavailableError(
-                    "building an image needs root", where=self.recipe.reference, cure="run the build as root"
+                    "building an image needs root", where=self.recipe.reference, hint="run the build as root"
                 )
             folder = tempfile.TemporaryDirectory(prefix=WORK, dir=self.cache.root)
             with room_on(self.cache.root), folder as work:

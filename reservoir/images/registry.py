@@ -26,7 +26,7 @@ def push(root: Path, registry: str, ca: Path | None, progress: Progress = silent
     """
     index = root / "current" / "images" / "index.json"
     if not index.is_file():
-        raise NotFoundError("nothing was published yet", where=str(index), cure="run `penstock reservoir publish`")
+        raise NotFoundError("nothing was published yet", where=str(index), hint="run `penstock reservoir publish`")
     pushed = []
     with _client(registry, ca) as http, tempfile.TemporaryDirectory() as certificates:
         if ca:
@@ -42,7 +42,7 @@ def push(root: Path, registry: str, ca: Path | None, progress: Progress = silent
 
 def _client(registry: str, ca: Path | None) -> httpx.Client:
     if ca and not ca.is_file():
-        raise NotFoundError("there is no such file", where=str(ca), cure="give the file of the site's CA")
+        raise NotFoundError("there is no such file", where=str(ca), hint="give the file of the site's CA")
     context = ssl.create_default_context(cafile=str(ca) if ca else None)
     # the registry is a neighbour: a proxy for the outside world does not know it
     return httpx.Client(base_url=f"https://{registry}", verify=context, timeout=30, trust_env=False)
@@ -59,7 +59,7 @@ def _digest(http: httpx.Client, name: str, tag: str) -> str | None:
         raise UnavailableError(
             f"the registry does not answer: {error}",
             where=str(http.base_url),
-            cure="start the registry, or correct its address",
+            hint="start the registry, or correct its address",
         ) from error
     digest: str | None = answer.headers.get("docker-content-digest")
     return digest

@@ -50,7 +50,7 @@ def build(path: Path, root: Path, cache: Cache, timestamp: int, progress: Progre
     recipe = _read(path)
     store = Store(root)
     if not store.current.is_dir():
-        raise NotFoundError("nothing was published yet", where=str(root), cure="run `penstock reservoir publish`")
+        raise NotFoundError("nothing was published yet", where=str(root), hint="run `penstock reservoir publish`")
     with cache.alone():
         # held while blobs are in use that only the store keeps; afterwards the cache has them, and others may go on
         with store.changing():
@@ -79,7 +79,7 @@ def _read(path: Path) -> Recipe:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path), cure="give the file of a recipe") from error
+        raise InputError(f"cannot be read: {error}", where=str(path), hint="give the file of a recipe") from error
     return check(Recipe, parse(text, str(path)))
 
 
@@ -92,7 +92,7 @@ def _target(store: Store, current: Path, recipe: Recipe, path: Path) -> TargetRe
         raise InputError(
             f"no published target is named {recipe.target!r}",
             where=f"{path}: target",
-            cure=f"use one of: {', '.join(sorted(known))}",
+            hint=f"use one of: {', '.join(sorted(known))}",
         )
     return known[recipe.target]
 
@@ -105,13 +105,13 @@ def _refuse_other(store: Store, recipe: Recipe, path: Path) -> None:
             raise ConflictError(
                 f"the bundle {bundle.name} is that of {', '.join(f'{name}:{tag}' for name, tag in images)}",
                 where=f"{path}: tag",
-                cure="choose another name or tag",
+                hint="choose another name or tag",
             )
         if (recipe.name, recipe.tag) in images and bundle.name != _name(recipe):
             raise ConflictError(
                 f"the bundle {bundle.name} has an image {recipe.reference} already",
                 where=f"{path}: tag",
-                cure="choose another name or tag",
+                hint="choose another name or tag",
             )
 
 

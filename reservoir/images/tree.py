@@ -28,7 +28,7 @@ def write(
             raise ConflictError(
                 "two different images have one name",
                 where=f"{image.name}:{image.version}",
-                cure="give one of them another tag, in its bundle",
+                hint="give one of them another tag, in its bundle",
             )
     layout = tree / LAYOUT
     blobs = layout / "blobs" / "sha256"
@@ -55,7 +55,7 @@ def _place(
     for part in document.parts:
         if part.sha256 not in known:
             raise IntegrityError(
-                f"{part.digest} is in no bundle", where=f"{image.name}:{image.version}", cure="build its bundle again"
+                f"{part.digest} is in no bundle", where=f"{image.name}:{image.version}", hint="build its bundle again"
             )
         if part in document.manifests:
             _place(image, part.sha256, blobs, known, place)

@@ -37,9 +37,9 @@ class RefusedError(Exception):
     """The bundle or this machine does not let the installation go on."""
 
 
-def refuse(where: Path, reason: str, cure: str) -> NoReturn:
+def refuse(where: Path, reason: str, hint: str) -> NoReturn:
     """Stop with what is wrong and what to do about it."""
-    raise RefusedError(f"{where}: {reason}. Cure: {cure}.")
+    raise RefusedError(f"{where}: {reason}. Hint: {hint}.")
 
 
 # Ed25519 as in RFC 8032, section 5.1; only verification, so time that depends on the data gives nothing away
@@ -152,9 +152,9 @@ def signed(bundle: Path, name: str, key: bytes) -> tuple[bytes, dict[str, Any]]:
         signature = base64.b64decode(read(bundle / f"{name}.sig").strip(), validate=True)
     except (OSError, binascii.Error) as error:
         refuse(bundle, f"the bundle is not whole: {error}", MAKER)
-    cure = "do not use this bundle; get it again from its maker, or check which key is theirs"
+    hint = "do not use this bundle; get it again from its maker, or check which key is theirs"
     if not verify(key, content, signature):
-        refuse(bundle / f"{name}.sig", "the signature does not belong to the key", cure)
+        refuse(bundle / f"{name}.sig", "the signature does not belong to the key", hint)
     found: dict[str, Any] = json.loads(content)
     if found.get("schema") != 1:
         refuse(
@@ -171,9 +171,9 @@ class Bundle:
         self.folder = folder
         self.key = public_key(folder / "penstock.pub")
         if not leads(folder, known or self.key, self.key):
-            cure = "do not use this bundle; get it again from its maker, or check which key is theirs"
+            hint = "do not use this bundle; get it again from its maker, or check which key is theirs"
             refuse(
-                folder / "penstock.pub", "the signature does not belong to the key, nor to one that replaced it", cure
+                folder / "penstock.pub", "the signature does not belong to the key, nor to one that replaced it", hint
             )
         content, self.listed = signed(folder, "bundle.json", self.key)
         self.sizes = {artifact["sha256"]: artifact["size"] for artifact in self.listed["artifacts"]}
@@ -255,10 +255,10 @@ def install(bundle: Bundle, site: Path, folder: Path) -> int:
     wheelhouse = folder / "wheels"
     wheelhouse.mkdir()
     wheels, lacking = checked_wheels(bundle, site, wheelhouse)
-    cure = "use the full bundle, or the first volume of it"
+    hint = "use the full bundle, or the first volume of it"
     for name in ("penstock", "pip"):
         if name not in wheels:
-            refuse(bundle.folder, f"neither the bundle nor the site has {name}", cure)
+            refuse(bundle.folder, f"neither the bundle nor the site has {name}", hint)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     # pip runs from its own wheel, which a zip file on the path allows
     environment = {
@@ -279,7 +279,7 @@ def install(bundle: Bundle, site: Path, folder: Path) -> int:
     wanted = [f"penstock[{EXTRAS}]=={version}", "pip"]
     command = [str(folder / "bin" / "python"), "-m", "pip", "--isolated", "install", *options, *wanted]
     if subprocess.run(command, check=not lacking, env=environment).returncode:
-        refuse(bundle.folder, f"neither the bundle nor the site has all of {', '.join(lacking)}", cure)
+        refuse(bundle.folder, f"neither the bundle nor the site has all of {', '.join(lacking)}", hint)
     shutil.rmtree(wheelhouse)
     return len(wheels)
 
@@ -350,7 +350,7 @@ def main() -> int:
     if sys.version_info[:2] < OLDEST_PYTHON and not options.verify_only:
         version = f"{sys.version_info[0]}.{sys.version_info[1]}"
         print(
-            f"error: Penstock needs Python 3.11 or newer, this is {version}. Cure: run it with a newer one.",
+            f"error: Penstock needs Python 3.11 or newer, this is {version}. Hint: run it with a newer one.",
             file=sys.stderr,
         )
         return 5
@@ -364,7 +364,7 @@ def main() -> int:
         return 4
     except OSError as error:
         print(
-            f"error: {error.filename or options.prefix}: {error.strerror}. Cure: run as root, with room on the disk.",
+            f"error: {error.filename or options.prefix}: {error.strerror}. Hint: run as root, with room on the disk.",
             file=sys.stderr,
         )
         return 5

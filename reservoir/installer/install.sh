@@ -7,5 +7,5 @@ for python in python3 python3.11 python3.12 python3.13 python3.14; do
         exec "$python" -I "$here/bootstrap.py" "$@"
     fi
 done
-echo "error: Python 3.11 or newer, with venv, is not installed. Cure: install it from this machine's own medium." >&2
+echo "error: Python 3.11 or newer, with venv, is not installed. Hint: install it from this machine's own medium." >&2
 exit 5

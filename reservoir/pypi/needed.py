@@ -44,7 +44,7 @@ def requirements(path: Path) -> list[Requirement]:
             (name,) = [n for n in archive.namelist() if n.endswith(".dist-info/METADATA") and n.count("/") == 1]
             raw, _ = parse_email(archive.read(name))
     except (ValueError, zipfile.BadZipFile) as error:
-        raise IntegrityError("not a wheel", where=str(path), cure="build the bundle again") from error
+        raise IntegrityError("not a wheel", where=str(path), hint="build the bundle again") from error
     return [Requirement(text) for text in raw.get("requires_dist", [])]
 
 

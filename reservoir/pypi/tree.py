@@ -30,7 +30,7 @@ def write(tree: Path, artifacts: Iterable[Artifact], place: Callable[[str, Path]
             raise ConflictError(
                 "two different files have one name",
                 where=artifact.filename,
-                cure="publish bundles that were made from one source",
+                hint="publish bundles that were made from one source",
             )
     projects: dict[str, list[dict[str, Any]]] = {}
     for filename, artifact in sorted(wheels.items()):
@@ -71,7 +71,7 @@ def _metadata(path: Path) -> bytes:
             name = next(n for n in wheel.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA"))
             return wheel.read(name)
     except (zipfile.BadZipFile, StopIteration) as error:
-        raise IntegrityError("not a wheel", where=path.name, cure="get the bundle again from its maker") from error
+        raise IntegrityError("not a wheel", where=path.name, hint="get the bundle again from its maker") from error
 
 
 def _write_project(folder: Path, name: str, files: list[dict[str, Any]]) -> None:

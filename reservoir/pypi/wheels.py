@@ -75,7 +75,7 @@ def machine_indexes() -> Indexes:
     try:
         out = process.run([sys.executable, "-m", "pip", "config", "list"])
     except ProcessError as error:
-        raise UnavailableError("pip is not installed", where="pip", cure="install penstock[build]") from error
+        raise UnavailableError("pip is not installed", where="pip", hint="install penstock[build]") from error
     values: dict[str, str] = {}
     # pip's own order of precedence: the environment last
     for section in ("global", "install", ":env:"):
@@ -111,7 +111,7 @@ def closure(
             f"no set of wheels for Python {target.interpreter} on {target.release} {target.arch} fits: "
             + re.sub(r"\s+", " ", error.problems[0].reason.partition("\n")[2]),
             where=where,
-            cure="correct the requirement, or take a version that has a wheel for the target",
+            hint="correct the requirement, or take a version that has a wheel for the target",
         ) from error
     locals_ = {project_name(path) for _, path in projects}
     packages = tomllib.loads(out).get("packages", [])
@@ -133,7 +133,7 @@ def project_dependencies(path: Path, extras: Sequence[str]) -> str:
         raise InputError(
             f"the project has no extra named {', '.join(unknown)}",
             where=str(path / "pyproject.toml"),
-            cure=f"use some of: {', '.join(optional)}",
+            hint=f"use some of: {', '.join(optional)}",
         )
     every = _with_named(extras, optional, project_name(path), str(path / "pyproject.toml"))
     wanted = [table.get("requires-python", ""), table.get("dependencies", []), {e: optional[e] for e in every}]
@@ -153,7 +153,7 @@ def build(path: Path, folder: Path, indexes: Indexes, timestamp: int, arch: str 
         # what the project is built with is on this machine after the first time: nothing needs to be asked for
         process.run([*command, "--offline"], env=env)
     except ProcessError:
-        process.run(command, env=env, cure="mend the project's build")
+        process.run(command, env=env, hint="mend the project's build")
     return max(folder.glob("*.whl"), key=lambda wheel: wheel.stat().st_mtime_ns)
 
 
@@ -169,7 +169,7 @@ def uv() -> str:
 
         return find_uv_bin()
     except (ImportError, FileNotFoundError) as error:
-        raise UnavailableError("uv is not installed", where="uv", cure="install penstock[build]") from error
+        raise UnavailableError("uv is not installed", where="uv", hint="install penstock[build]") from error
 
 
 def _local_requirement(project: Project, path: Path) -> str:
@@ -188,7 +188,7 @@ def _with_named(extras: Sequence[str], optional: Mapping[str, list[str]], projec
         try:
             wanted = [Requirement(text) for text in optional[extra]]
         except InvalidRequirement as error:
-            raise InputError(f"the extra {extra}: {error}", where=where, cure="mend pyproject.toml") from error
+            raise InputError(f"the extra {extra}: {error}", where=where, hint="mend pyproject.toml") from error
         waiting += [name for one in wanted if canonicalize_name(one.name) == project for name in sorted(one.extras)]
     return found
 
@@ -199,11 +199,11 @@ def _project_table(path: Path) -> dict[str, Any]:
     try:
         table = tomllib.loads(file.read_text())["project"]
     except FileNotFoundError as error:
-        raise InputError("there is no Python project", where=str(file), cure="correct the path") from error
+        raise InputError("there is no Python project", where=str(file), hint="correct the path") from error
     except (tomllib.TOMLDecodeError, KeyError) as error:
-        raise InputError(f"not a project file: {error}", where=str(file), cure="mend pyproject.toml") from error
+        raise InputError(f"not a project file: {error}", where=str(file), hint="mend pyproject.toml") from error
     if not isinstance(table, dict):
-        raise InputError("`project` is not a table", where=str(file), cure="mend pyproject.toml")
+        raise InputError("`project` is not a table", where=str(file), hint="mend pyproject.toml")
     return table
 
 
@@ -223,7 +223,7 @@ def _best(package: dict[str, Any], order: dict[Tag, int], target: Target, where:
             f"{package['name']} {package.get('version', '')} has no wheel for Python {target.interpreter} "
             f"on {target.release} {target.arch}",
             where=where,
-            cure="take a version that has one",
+            hint="take a version that has one",
         )
     return min(ranked, key=lambda item: item[0])[1]
 

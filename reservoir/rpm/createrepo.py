@@ -15,7 +15,7 @@ with settings.variable("RPM_CONFIGDIR", str(Path(__file__).with_name("config")))
         raise UnavailableError(
             f"RPM packages cannot be described on this machine: {error}",
             where="createrepo_c",
-            cure="deploy the site from the product's bundle first, or install the Debian package libglib2.0-0",
+            hint="deploy the site from the product's bundle first, or install the Debian package libglib2.0-0",
         ) from error
 
 __all__ = ["createrepo_c"]

@@ -111,7 +111,7 @@ def _package(scope: Scope, http: httpx.Client, rpm: Rpm) -> Artifact:
         raise IntegrityError(
             f"the metadata of {rpm.repository.name} names a package as none can be named: {rpm.identity}",
             where=rpm.url,
-            cure="ask the keeper of the package source",
+            hint="ask the keeper of the package source",
         ) from error
 
 

@@ -54,7 +54,7 @@ class Part:
                 createrepo_c.decompress_file(str(self.path), str(plain), COMPRESSIONS[suffix])
             except createrepo_c.CreaterepoCError as error:
                 raise IntegrityError(
-                    f"it cannot be unpacked: {error}", where=self.name, cure="ask the keeper of the package source"
+                    f"it cannot be unpacked: {error}", where=self.name, hint="ask the keeper of the package source"
                 ) from error
             yield plain
 
@@ -91,7 +91,7 @@ def read(
             sha256 = obtain(http, cache, urljoin(repository.url, place), known, size)
             found[kind] = Part(place, cache.path(sha256))
     if "primary" not in found:
-        raise IntegrityError("it lists no packages", where=url, cure="ask the keeper of the package source")
+        raise IntegrityError("it lists no packages", where=url, hint="ask the keeper of the package source")
     seen.parent.mkdir(exist_ok=True)
     files.write(seen, index)
     return found
@@ -106,7 +106,7 @@ def obtain(http: httpx.Client, cache: Cache, url: str, known: Sum, size: int) ->
         raise IntegrityError(
             f"it is known by {known.kind} alone, which proves nothing",
             where=url,
-            cure="ask the keeper of the package source for sha256",
+            hint="ask the keeper of the package source for sha256",
         )
     if known.kind == "sha256":
         fetch.fetch(http, cache, url, sha256=known.digits, size=size)
@@ -125,7 +125,7 @@ def obtain(http: httpx.Client, cache: Cache, url: str, known: Sum, size: int) ->
             raise IntegrityError(
                 f"it has the {known.kind} {digest.hexdigest()}, not {known.digits}",
                 where=url,
-                cure="try again; when it stays, ask the keeper of the package source",
+                hint="try again; when it stays, ask the keeper of the package source",
             )
         sha256, _ = cache.add(path)
         files.write(note, sha256)
@@ -139,13 +139,13 @@ def _check_signature(http: httpx.Client, repository: Repository, url: str, index
         raise IntegrityError(
             f"the metadata of {repository.name} is not signed: {error.problems[0].reason}",
             where=f"{url}.asc",
-            cure="where nobody signs it, set `unsigned_metadata: true` on the source; packages must be signed still",
+            hint="where nobody signs it, set `unsigned_metadata: true` on the source; packages must be signed still",
         ) from error
     if not openpgp.signed_beside(repository.keys, index, signature):
         raise IntegrityError(
             f"the signature of the metadata of {repository.name} is by none of the source's keys",
             where=url,
-            cure="try again; when it stays, give the source its right `keys`, or ask its keeper",
+            hint="try again; when it stays, give the source its right `keys`, or ask its keeper",
         )
 
 
@@ -154,7 +154,7 @@ def _check_age(entries: list[ET.Element], before: list[ET.Element], repository: 
         raise IntegrityError(
             f"the metadata of {repository.name} is older than what was there before",
             where=url,
-            cure="ask another mirror, or name the source in the manifest's `allow_expired`",
+            hint="ask another mirror, or name the source in the manifest's `allow_expired`",
         )
 
 
@@ -169,7 +169,7 @@ def _entries(index: bytes, where: str) -> list[ET.Element]:
         return ET.fromstring(index).findall(f"{REPO}data")  # noqa: S314
     except ET.ParseError as error:
         raise IntegrityError(
-            f"is no index: {error}", where=where, cure="ask the keeper of the package source"
+            f"is no index: {error}", where=where, hint="ask the keeper of the package source"
         ) from error
 
 
@@ -177,6 +177,6 @@ def _child(entry: ET.Element, name: str, where: str) -> ET.Element:
     found = entry.find(f"{REPO}{name}")
     if found is None:
         raise IntegrityError(
-            f"the entry {entry.get('type')} has no {name}", where=where, cure="ask the keeper of the package source"
+            f"the entry {entry.get('type')} has no {name}", where=where, hint="ask the keeper of the package source"
         )
     return found

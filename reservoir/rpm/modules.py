@@ -54,7 +54,7 @@ def parse(text: str, where: str) -> list[Module]:
                 found.append(_module(content["data"], document))
         except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise IntegrityError(
-                f"is no list of modules: {error!r}", where=where, cure="ask the keeper of the package source"
+                f"is no list of modules: {error!r}", where=where, hint="ask the keeper of the package source"
             ) from error
     return found
 
@@ -77,13 +77,13 @@ def enable(modules: Collection[Module], wanted: Iterable[tuple[str, str]]) -> li
             raise InputError(
                 f"there is no module {spoken}",
                 where=where,
-                cure=f"use one of: {', '.join(offered)}" if offered else "add a source that has it",
+                hint=f"use one of: {', '.join(offered)}" if offered else "add a source that has it",
             )
         if enabled.setdefault(name, stream) != stream:
             raise InputError(
                 f"the module {name} is wanted in two streams, {enabled[name]} and {stream} ({places[name]})",
                 where=where,
-                cure="give the target one stream of each module",
+                hint="give the target one stream of each module",
             )
         if places.setdefault(name, where) == where:
             queue += _required(modules, builds, [*enabled, *(n.partition(":")[0] for n, _ in queue)], where)
@@ -145,7 +145,7 @@ def _required(
             raise InputError(
                 f"the module {builds[0].spoken} needs a stream of the module {name}",
                 where=where,
-                cure=f"add one of these to `modules`: {choice}" if fitting else "add a source that has it",
+                hint=f"add one of these to `modules`: {choice}" if fitting else "add a source that has it",
             )
         found.append((fitting.pop(), where))
     return found
@@ -164,7 +164,7 @@ def _best(modules: Iterable[Module], name: str, stream: str, enabled: Mapping[st
         raise InputError(
             f"the module {name}:{stream} does not go with the other streams; it needs {needs}",
             where=where,
-            cure="correct the streams under `modules`",
+            hint="correct the streams under `modules`",
         )
     return max(fitting, key=lambda module: (module.version, module.context))
 

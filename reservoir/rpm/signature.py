@@ -114,8 +114,8 @@ def _problem(rpm: Artifact, cache: Cache, keys: dict[str, Cert]) -> Problem | No
     # a genuine package under the name of another one, such as an older version under a newer one's
     if not reason and (found := identity(path)) != f"{rpm.name}-{rpm.version}.{rpm.metadata['arch']}":
         reason = f"it is {found}, and the metadata calls it {rpm.name}-{rpm.version}.{rpm.metadata['arch']}"
-    cure = "add the key of its maker to the source's `keys`, or ask the keeper of the package source"
-    return Problem(rpm.filename, reason, cure) if reason else None
+    hint = "add the key of its maker to the source's `keys`, or ask the keeper of the package source"
+    return Problem(rpm.filename, reason, hint) if reason else None
 
 
 def _headers(file: BinaryIO) -> tuple[_Header, _Header]:

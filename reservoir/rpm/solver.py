@@ -82,7 +82,7 @@ class Solver:
                     raise IntegrityError(
                         f"the metadata of {repository.name} cannot be read: {self._pool.errstr}",
                         where=urljoin(repository.url, parts[name].name),
-                        cure="ask the keeper of the package source",
+                        hint="ask the keeper of the package source",
                     )
         for solvable in repo.solvables_iter():
             if solvable.arch not in (self._arch, "noarch"):
@@ -110,7 +110,7 @@ class Solver:
             raise InputError(
                 f"no package is or provides: {', '.join(unknown)}{self._hints(unknown)}",
                 where=where,
-                cure="correct the name, enable its module under `modules`, or add a source that has it",
+                hint="correct the name, enable its module under `modules`, or add a source that has it",
             )
         solver = self._pool.Solver()
         solver.set_flag(solver.SOLVER_FLAG_IGNORE_RECOMMENDED, int(not recommends))
@@ -122,7 +122,7 @@ class Solver:
             raise InputError(
                 f"the packages cannot be installed together: {'; '.join(said)}{self._hints(asked)}",
                 where=where,
-                cure="take what contradicts out, enable what is hidden, or add a source that has what is missing",
+                hint="take what contradicts out, enable what is hidden, or add a source that has what is missing",
             )
         chosen = [self._described(solvable) for solvable in solver.transaction().newsolvables()]
         return sorted(chosen, key=lambda rpm: (rpm.name, rpm.identity))

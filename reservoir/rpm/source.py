@@ -50,7 +50,7 @@ def of_target(scope: Scope, system: Path = Path("/")) -> list[Repository]:
             raise UnavailableError(
                 f"this machine has no package source for the RPM target {scope.target.name}",
                 where=str(system / "etc/yum.repos.d"),
-                cure="list one under the manifest's `sources`, and name it in the target's",
+                hint="list one under the manifest's `sources`, and name it in the target's",
             )
         found += machine
     return found
@@ -95,7 +95,7 @@ def _sections(system: Path, target: Target) -> Iterator[tuple[str, Mapping[str, 
         except ParsingError as error:
             # the parser would show the line, and a password may stand in it
             number = error.lineno if isinstance(error, MissingSectionHeaderError) else error.errors[0][0]
-            raise InputError(f"line {number} cannot be read", where=str(path), cure="mend the file") from error
+            raise InputError(f"line {number} cannot be read", where=str(path), hint="mend the file") from error
         for name in config.sections():
             values = {key: _filled(value, words) for key, value in config[name].items()}
             if values.get("enabled", "1").lower() in YES:
@@ -106,12 +106,12 @@ def _of_section(name: str, values: Mapping[str, str], where: str, system: Path) 
     """Return the repository of one section of a `.repo` file."""
     urls, files = _words(values, "baseurl"), _words(values, "gpgkey")
     if not urls:
-        raise InputError("it names no baseurl, and lists of mirrors are not read", where=where, cure="add a baseurl")
+        raise InputError("it names no baseurl, and lists of mirrors are not read", where=where, hint="add a baseurl")
     if not files or not all(file.startswith("file:") for file in files):
         raise InputError(
             "its keys do not lie on this machine",
             where=where,
-            cure="put the source's public keys into a file, and name it as gpgkey=file://…",
+            hint="put the source's public keys into a file, and name it as gpgkey=file://…",
         )
     keys: list[Cert] = []
     for file in files:
@@ -146,6 +146,6 @@ def _keys(path: Path, where: str) -> list[Cert]:
         raise InputError(
             f"the key {path.name} cannot be read: {error.strerror}",
             where=where,
-            cure="put the file with the source's public keys there",
+            hint="put the file with the source's public keys there",
         ) from error
     return openpgp.certificates(content, f"{where}: {path}")

@@ -59,7 +59,7 @@ def write(
             raise ConflictError(
                 f"two different files call themselves {rpm.name} {rpm.version}",
                 where=rpm.filename,
-                cure="publish bundles that were made from one source",
+                hint="publish bundles that were made from one source",
             )
     data = tree / "repodata"
     data.mkdir(parents=True)
@@ -100,7 +100,7 @@ def modules(parts: Sequence[Artifact]) -> str:
             raise ConflictError(
                 f"two streams of one module are wanted: {first.metadata['stream']} and {part.metadata['stream']}",
                 where=part.name,
-                cure="publish bundles that take the same stream",
+                hint="publish bundles that take the same stream",
             )
     defaults = [
         {

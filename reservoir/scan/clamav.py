@@ -42,7 +42,7 @@ class Clamav:
             raise InputError(
                 f"{missing[0]} and {len(missing) - 1} more files are not here",
                 where=str(blobs),
-                cure="scan the whole bundle, or the site that imported it",
+                hint="scan the whole bundle, or the site that imported it",
             )
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as wanted:
             wanted.writelines(f"{blobs.resolve() / sha256}\n" for sha256 in names)
@@ -72,13 +72,13 @@ class Clamav:
         try:
             times = [_time(path) for path in sorted(self._place.iterdir()) if path.suffix in (*DATED, *PLAIN)]
         except OSError as error:
-            raise NotFoundError(f"cannot be read: {error.strerror}", where=str(self._place), cure=FRESH) from error
+            raise NotFoundError(f"cannot be read: {error.strerror}", where=str(self._place), hint=FRESH) from error
         if not times:
-            raise NotFoundError("there are no signatures of malware", where=str(self._place), cure=FRESH)
+            raise NotFoundError("there are no signatures of malware", where=str(self._place), hint=FRESH)
         newest = max(times)
         if (now - newest).days > max_age_days:
             reason = f"the newest signatures are of {newest:%Y-%m-%d}; {max_age_days} days are allowed"
-            raise InputError(reason, where=str(self._place), cure=FRESH)
+            raise InputError(reason, where=str(self._place), hint=FRESH)
         return newest
 
 
@@ -91,4 +91,4 @@ def _time(path: Path) -> datetime:
     try:
         return datetime.strptime(header[1], "%d %b %Y %H-%M %z").astimezone(UTC)
     except (IndexError, ValueError) as error:
-        raise InputError("these signatures do not say of when they are", where=str(path), cure=FRESH) from error
+        raise InputError("these signatures do not say of when they are", where=str(path), hint=FRESH) from error

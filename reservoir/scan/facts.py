@@ -34,7 +34,7 @@ def read(content: bytes, where: str) -> Facts:
                     images.setdefault(_sha256(inside), []).append(f"{image['name']}:{image['version']}")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise IntegrityError(
-            f"not the SBOM of a bundle: {error!r}", where=where, cure="get the bundle again from its maker"
+            f"not the SBOM of a bundle: {error!r}", where=where, hint="get the bundle again from its maker"
         ) from error
     return Facts(licences, images)
 

@@ -68,4 +68,4 @@ def _read(path: Path, scan: str) -> Report:
     try:
         return Report.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        raise IntegrityError("the report is damaged", where=str(path), cure=f"run `{scan}`") from error
+        raise IntegrityError("the report is damaged", where=str(path), hint=f"run `{scan}`") from error

@@ -17,7 +17,7 @@ LARGEST = 64 << 20
 T = TypeVar("T")
 # the schema lets `null` stand for an empty list
 Listed = Annotated[list[T], BeforeValidator(lambda value: [] if value is None else value)]
-CURE = "get the advisories again from where they were exported"
+HINT = "get the advisories again from where they were exported"
 
 
 class Event(BaseModel):
@@ -103,7 +103,7 @@ def read(sources: Sequence[Path]) -> Iterator[Advisory]:
     for source in sources:
         if not source.exists():
             raise NotFoundError(
-                "there are no advisories", where=str(source), cure="give a folder or a zip file of OSV advisories"
+                "there are no advisories", where=str(source), hint="give a folder or a zip file of OSV advisories"
             )
         paths = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
         for path in paths:
@@ -112,7 +112,7 @@ def read(sources: Sequence[Path]) -> Iterator[Advisory]:
             elif path.suffix == ".zip":
                 yield from _archive(path)
             elif path == source:
-                raise InputError("not a file of advisories", where=str(path), cure="give a .json or .zip file")
+                raise InputError("not a file of advisories", where=str(path), hint="give a .json or .zip file")
 
 
 def _content(path: Path) -> bytes:
@@ -130,12 +130,12 @@ def _archive(path: Path) -> Iterator[Advisory]:
                     _require_size(entry.file_size, where)
                     yield _parse(archive.read(entry), where)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise InputError(f"the archive is damaged: {error}", where=where, cure=CURE) from error
+        raise InputError(f"the archive is damaged: {error}", where=where, hint=HINT) from error
 
 
 def _require_size(size: int, where: str) -> None:
     if size > LARGEST:
-        raise InputError(f"{size / 1e6:.0f} MB are too long for an advisory", where=where, cure=CURE)
+        raise InputError(f"{size / 1e6:.0f} MB are too long for an advisory", where=where, hint=HINT)
 
 
 def _parse(content: bytes, where: str) -> Advisory:
@@ -145,4 +145,4 @@ def _parse(content: bytes, where: str) -> Advisory:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         reason = f"not an OSV advisory: {first['msg'].removeprefix('Value error, ')}"
-        raise InputError(reason, where=f"{where}: {field}".removesuffix(": "), cure=CURE) from error
+        raise InputError(reason, where=f"{where}: {field}".removesuffix(": "), hint=HINT) from error

@@ -89,7 +89,7 @@ class Policy(Model):
 
 
 def load(text: str, source: str) -> Policy:
-    """Return the policy in `text`; raises InputError that names line, reason and cure of every problem."""
+    """Return the policy in `text`; raises InputError that names line, reason and hint of every problem."""
     document = parse(text, source)
     policy = check(Policy, document)
     seen: list[tuple[str, str | None]] = []
@@ -110,4 +110,4 @@ def read(path: Path) -> Policy:
     try:
         return load(path.read_text(), str(path))
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path), cure="give the file of a policy") from error
+        raise InputError(f"cannot be read: {error}", where=str(path), hint="give the file of a policy") from error

@@ -95,7 +95,7 @@ def site(root: Path, asked: Asked, progress: Progress = silent) -> list[Scanned]
     store = Store(root)
     newest = store.newest()
     if not newest:
-        raise NotFoundError("nothing was imported yet", where=str(root), cure="run `penstock reservoir import BUNDLE`")
+        raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
     asked = replace(asked, policy=asked.policy or gate.policy_path(store))
     scans = [
         _scan(_Place(name, bundle, store.bundles / name, store.blobs), asked, progress)
@@ -119,7 +119,7 @@ def require_passed(scans: Sequence[Scanned]) -> None:
 def _scan(place: _Place, asked: Asked, progress: Progress) -> Scanned:
     if not asked.advisories:
         raise InputError(
-            "no advisories were given", where="--advisories", cure="give a folder or a zip file of OSV advisories"
+            "no advisories were given", where="--advisories", hint="give a folder or a zip file of OSV advisories"
         )
     now = datetime.now(UTC)
     rules = policies.read(asked.policy) if asked.policy else Policy()
@@ -142,7 +142,7 @@ def read_facts(bundle: Bundle, documents: Path) -> Facts:
     try:
         content = path.read_bytes()
     except FileNotFoundError as error:
-        raise IntegrityError("is missing", where=str(path), cure=bundles.CURE) from error
+        raise IntegrityError("is missing", where=str(path), hint=bundles.HINT) from error
     if hashlib.sha256(content).hexdigest() != sha256:
-        raise IntegrityError("was changed", where=str(path), cure=bundles.CURE)
+        raise IntegrityError("was changed", where=str(path), hint=bundles.HINT)
     return facts.read(content, str(path))

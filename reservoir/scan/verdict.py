@@ -103,8 +103,8 @@ def _licences(licences: list[Licence], policy: Policy) -> list[Problem]:
         where = f"{licence.name} {licence.version}"
         if licence.expression is None:
             if rules.unknown == "block":
-                cure = "state its licence in the policy under `licences.stated`"
-                problems.append(Problem(where, "its licence is not known", cure))
+                hint = "state its licence in the policy under `licences.stated`"
+                problems.append(Problem(where, "its licence is not known", hint))
         elif licence.expression not in rules.allow and not free(licensing.parse(licence.expression, validate=False)):
             reason = f"its licence {licence.expression} is not allowed"
             problems.append(Problem(where, reason, "remove the package, or change `licences` in the policy"))
@@ -113,8 +113,8 @@ def _licences(licences: list[Licence], policy: Policy) -> list[Problem]:
 
 def _malware(report: Report, policy: Policy, now: datetime) -> list[Problem]:
     if report.malware is None:
-        cure = "scan again with --clamav"
-        return [Problem("clamav", "the policy asks for a search for malware", cure)] if policy.clamav else []
+        hint = "scan again with --clamav"
+        return [Problem("clamav", "the policy asks for a search for malware", hint)] if policy.clamav else []
     signatures = report.malware.signatures
     old = policy.clamav and now - signatures > timedelta(days=policy.max_age_days)
     reason = f"the newest signatures were of {signatures:%Y-%m-%d}; {policy.max_age_days} days are allowed"

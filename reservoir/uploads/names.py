@@ -30,7 +30,7 @@ class Names:
             raise IntegrityError(
                 "the list of allowed names is damaged",
                 where=str(self.list),
-                cure="remove it, and allow the names again",
+                hint="remove it, and allow the names again",
             ) from error
 
     def published(self, name: str) -> bool:
@@ -40,7 +40,7 @@ class Names:
         """
         if not self.simple.is_dir():
             raise UnavailableError(
-                "there is no publication", where=str(self.simple), cure="run `penstock reservoir publish`"
+                "there is no publication", where=str(self.simple), hint="run `penstock reservoir publish`"
             )
         return (self.simple / normal(name) / "index.json").is_file()
 
@@ -60,7 +60,7 @@ class Names:
         """Take an allowance back; raises NotFoundError where there is none."""
         if normal(name) not in self.allowed():
             raise NotFoundError(
-                "uploads of this name were not allowed", where=name, cure="look at `penstock reservoir uploads list`"
+                "uploads of this name were not allowed", where=name, hint="look at `penstock reservoir uploads list`"
             )
         self._keep({*self.allowed()} - {normal(name)})
 
@@ -79,5 +79,5 @@ def normal(name: str) -> str:
         raise InputError(
             "is not the name of a Python package",
             where=name,
-            cure="use letters, digits, and - _ . between them",
+            hint="use letters, digits, and - _ . between them",
         ) from error

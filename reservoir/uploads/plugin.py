@@ -62,7 +62,7 @@ def check(handler: Handler, registry: Any) -> Handler:  # noqa: ARG001 - what Py
                 return _refusal(
                     403,
                     f"{name} is published by this site's reservoir and no upload may take its place. "
-                    f"Cure: choose another name, or ask an administrator for "
+                    f"Hint: choose another name, or ask an administrator for "
                     f"`penstock reservoir uploads allow {name}`",
                 )
         except InputError as error:

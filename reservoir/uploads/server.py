@@ -89,13 +89,13 @@ class Server:
         """
         if ACCOUNT.fullmatch(name) is None:
             raise InputError(
-                "is not a name for an account", where=name, cure="use small letters, digits, and - _ . between them"
+                "is not a name for an account", where=name, hint="use small letters, digits, and - _ . between them"
             )
         if name in self._get("/"):
             raise ConflictError(
                 "there is an account of this name",
                 where=name,
-                cure="choose another name, or remove the account first",
+                hint="choose another name, or remove the account first",
             )
         # hexadecimal: what begins with "-" would be an option on the command lines it is pasted into
         password = secrets.token_hex(16)
@@ -106,7 +106,7 @@ class Server:
         """Remove an account; what it uploaded stays. Raises NotFoundError where there is none."""
         if name not in self.accounts():
             raise NotFoundError(
-                "there is no such account", where=name, cure="look at `penstock reservoir uploads list`"
+                "there is no such account", where=name, hint="look at `penstock reservoir uploads list`"
             )
         self._send("DELETE", f"/{name}")
 
@@ -120,20 +120,20 @@ class Server:
             raise UnavailableError(
                 f"the server of uploads does not answer: {error}",
                 where=path,
-                cure="look at `systemctl status penstock-index`; a site without it gets it by `penstock site deploy`",
+                hint="look at `systemctl status penstock-index`; a site without it gets it by `penstock site deploy`",
             ) from error
         if answer.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
             raise UnauthenticatedError(
                 "the server of uploads does not take the administrator's password",
                 where=path,
-                cure="give the file with the password that the site was deployed with",
+                hint="give the file with the password that the site was deployed with",
             )
         if answer.is_error:
             said = answer.json().get("message", "") if "json" in answer.headers.get("content-type", "") else ""
             raise InputError(
                 f"the server of uploads refuses: {said or answer.reason_phrase}",
                 where=path,
-                cure="mend what it names, then run it again",
+                hint="mend what it names, then run it again",
             )
         result = answer.json().get("result", {})
         return result if isinstance(result, dict) else {}
@@ -149,13 +149,13 @@ def connect(socket: Path, password: Path) -> Iterator[Server]:
         raise NotFoundError(
             "this node has no server of uploads",
             where=str(socket),
-            cure="run it on the reservoir node, after `penstock site deploy`",
+            hint="run it on the reservoir node, after `penstock site deploy`",
         )
     try:
         secret = password.read_text().strip()
     except OSError as error:
         raise NotFoundError(
-            f"cannot read the administrator's password: {error.strerror}", where=str(password), cure="run it as root"
+            f"cannot read the administrator's password: {error.strerror}", where=str(password), hint="run it as root"
         ) from error
     transport = httpx.HTTPTransport(uds=str(socket))
     headers = {"Accept": "application/json"}

@@ -254,7 +254,7 @@ def test_logs_follow_a_session_and_outlive_it(journey: Journey) -> None:
         ("17", ("gpu_milli", "at most")),
     ],
 )
-def test_a_share_that_cannot_be_is_refused_with_the_cure(journey: Journey, gpus: str, words: tuple[str, ...]) -> None:
+def test_a_share_that_cannot_be_is_refused_with_the_hint(journey: Journey, gpus: str, words: tuple[str, ...]) -> None:
     before = journey.json("list", "--all")
     result = journey.try_penstock("submit", "wrong", "-i", "python", "-g", gpus, "--command", "true")
     assert result.returncode != 0

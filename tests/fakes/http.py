@@ -32,7 +32,7 @@ Handler = Callable[[Request], Awaitable[Answer]]
 
 def problem(status: int, reason: str) -> Answer:
     """Return a refusal as our services write it."""
-    return Answer(status, json.dumps({"errors": [{"where": "id", "reason": reason, "cure": "look at the test"}]}))
+    return Answer(status, json.dumps({"errors": [{"where": "id", "reason": reason, "hint": "look at the test"}]}))
 
 
 class Server:

@@ -239,7 +239,7 @@ def main() -> None:
         gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
     except pynvml.NVMLError as error:
         print(
-            f"error: there is no GPU here: {error}. Cure: run this on a node with a GPU and its driver", file=sys.stderr
+            f"error: there is no GPU here: {error}. Hint: run this on a node with a GPU and its driver", file=sys.stderr
         )
         raise SystemExit(2) from None
     with TemporaryDirectory(prefix="penstock-check-") as name:

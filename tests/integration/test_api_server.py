@@ -95,5 +95,5 @@ def test_what_keeps_it_from_serving_is_said(environment: dict[str, str], change:
     result = subprocess.run(words, env=environment | change, capture_output=True, text=True, timeout=30, check=False)
     assert result.returncode not in {0, 1}
     assert text in result.stderr
-    assert "Cure:" in result.stderr
+    assert "Hint:" in result.stderr
     assert "Traceback" not in result.stderr

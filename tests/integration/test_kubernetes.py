@@ -129,7 +129,7 @@ def test_the_third_session_waits_in_our_own_queue(site: ClusterSite) -> None:
 def test_a_share_of_a_gpu_is_refused_with_the_reason(site: ClusterSite) -> None:
     body = {"name": "half", "project": "team-a", "image": "busybox", "gpu_milli": 500}
     refused = site.client.post("/api/v1/sessions", json=body)
-    reason = {"reason": "no GPU that it may use can be shared", "cure": "ask for whole GPUs"}
+    reason = {"reason": "no GPU that it may use can be shared", "hint": "ask for whole GPUs"}
     assert (refused.status_code, refused.json()["errors"]) == (422, [{"where": "gpu_milli", **reason}])
     with site.agent.client() as client:
         spec = {

@@ -44,6 +44,6 @@ async def test_who_is_moved_while_submitting_leaves_no_session_behind(
     assert error == {
         "where": "project",
         "reason": "alice has been moved to another domain meanwhile",
-        "cure": "submit it again",
+        "hint": "submit it again",
     }
     await refused(cluster.admin.get(f"{V1}/sessions/demo", params={"project": "rockets"}), 404)

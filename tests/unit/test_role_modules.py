@@ -189,13 +189,13 @@ def test_the_library_of_gpu_shares_is_the_published_one_and_loads(
         ("external /srv/missing", {"external": ["/srv/missing"]}),
     ],
 )
-def test_a_finding_names_reason_and_cure(name: str, change: dict[str, Any]) -> None:
+def test_a_finding_names_reason_and_hint(name: str, change: dict[str, Any]) -> None:
     found = named(name, **change)
     assert found["ok"] is False
     assert found["reason"]
-    assert found["cure"]
+    assert found["hint"]
 
 
 @pytest.mark.parametrize("name", ["address", "disk", "clock"])
 def test_a_check_that_holds_gives_no_reason(name: str) -> None:
-    assert named(name) == {"name": name, "ok": True, "reason": "", "cure": ""}
+    assert named(name) == {"name": name, "ok": True, "reason": "", "hint": ""}

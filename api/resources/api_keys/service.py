@@ -44,7 +44,7 @@ async def revoke(db: AsyncSession, user_id: UUID, key_id: UUID) -> None:
         if key.id == key_id:
             await repository.delete(db, key)
             return
-    raise NotFoundError("there is no such key", where="id", cure="list the keys")
+    raise NotFoundError("there is no such key", where="id", hint="list the keys")
 
 
 async def revoke_all(db: AsyncSession, user_id: UUID) -> None:

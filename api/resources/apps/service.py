@@ -75,7 +75,7 @@ def check(app: App, caller: Identity) -> None:
     if not caller.may(Action.APP_OPEN, project=app.project, owner_id=app.owner_id):
         raise _unknown()
     if not app.upstream:
-        raise UnavailableError("the app does not run yet", cure="try again in a moment")
+        raise UnavailableError("the app does not run yet", hint="try again in a moment")
 
 
 def check_origin(origin: str | None, host: str) -> None:
@@ -84,7 +84,7 @@ def check_origin(origin: str | None, host: str) -> None:
     Browsers name the origin with everything but plain navigation, for which any page may have a link.
     """
     if origin is not None and origin != f"https://{host}":
-        raise ForbiddenError(f"a page of {origin} may not use this app", cure="open the app itself")
+        raise ForbiddenError(f"a page of {origin} may not use this app", hint="open the app itself")
 
 
 def inner_uri(app: App, uri: str) -> str:
@@ -163,4 +163,4 @@ def _upstream(service: Service, session: Session) -> tuple[str, str]:
 
 
 def _unknown() -> NotFoundError:
-    return NotFoundError("there is no such app", cure="see the session's address with `penstock list`")
+    return NotFoundError("there is no such app", hint="see the session's address with `penstock list`")

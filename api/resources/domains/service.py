@@ -24,7 +24,7 @@ async def visible(db: AsyncSession, caller: Identity) -> Sequence[Domain]:
 async def create(db: AsyncSession, request: DomainRequest) -> Domain:
     """Create a domain; raises ConflictError where the name is taken."""
     if await repository.by_name(db, request.name):
-        raise ConflictError(f"there is a domain {request.name} already", where="name", cure="choose another name")
+        raise ConflictError(f"there is a domain {request.name} already", where="name", hint="choose another name")
     domain = Domain(**request.model_dump())
     repository.add(db, domain)
     await db.flush()
@@ -47,12 +47,12 @@ async def delete(db: AsyncSession, name: str) -> None:
     left = {kind: count for kind, count in (await repository.contents(db, name)).items() if count}
     if left:
         text = ", ".join(f"{count} {kind}" for kind, count in left.items())
-        raise ConflictError(f"{name} still has {text}", where="name", cure="move or delete them first")
+        raise ConflictError(f"{name} still has {text}", where="name", hint="move or delete them first")
     await repository.delete(db, domain)
 
 
 async def _get(db: AsyncSession, name: str) -> Domain:
     domain = await repository.by_name(db, name)
     if domain is None:
-        raise NotFoundError(f"there is no domain {name}", where="name", cure="list the domains")
+        raise NotFoundError(f"there is no domain {name}", where="name", hint="list the domains")
     return domain

@@ -47,7 +47,7 @@ async def allowed(db: AsyncSession, user_id: UUID, project: Project, kind: Kind,
         raise InputError(
             f"{kind} sessions of {project.name} run in the resource group {kept_to} only",
             where="group",
-            cure="leave the group out",
+            hint="leave the group out",
         )
     return groups, only
 
@@ -99,7 +99,7 @@ async def get(db: AsyncSession, name: str, caller: Identity, *, lock: bool = Fal
     group = await repository.by_name(db, name, lock=lock)
     if group is None or not (_looks_after(caller, group) or name in await _usable(db, caller)):
         raise NotFoundError(
-            f"there is no resource group {name} that you may see", where="name", cure="list the resource groups"
+            f"there is no resource group {name} that you may see", where="name", hint="list the resource groups"
         )
     return group
 
@@ -107,7 +107,7 @@ async def get(db: AsyncSession, name: str, caller: Identity, *, lock: bool = Fal
 async def create(db: AsyncSession, request: GroupRequest) -> ResourceGroup:
     """Create a group; raises ConflictError where the name is taken."""
     if await repository.by_name(db, request.name):
-        raise ConflictError(f"there is a group {request.name} already", where="name", cure="choose another name")
+        raise ConflictError(f"there is a group {request.name} already", where="name", hint="choose another name")
     await projects.check_domain(db, request.domain)
     lists = {"nodes", "users", "projects"}
     group = ResourceGroup(**request.model_dump(exclude=lists), nodes=[], users=[], projects=[])
@@ -137,12 +137,12 @@ async def delete(db: AsyncSession, name: str, caller: Identity) -> None:
         raise ConflictError(
             f"these projects keep to {name}: {', '.join(keeping)}",
             where="name",
-            cure="give them another group, or none",
+            hint="give them another group, or none",
         )
     live = await repository.count_live(db, name)
     if live:
         noun = "session asks" if live == 1 else "sessions ask"
-        raise ConflictError(f"{live} live {noun} for {name}", where="name", cure="delete the sessions first")
+        raise ConflictError(f"{live} live {noun} for {name}", where="name", hint="delete the sessions first")
     await repository.delete(db, group)
 
 
@@ -186,5 +186,5 @@ async def _nodes(db: AsyncSession, names: Sequence[str]) -> list[Node]:
 
 def _not_usable(group: str) -> InputError:
     return InputError(
-        f"there is no resource group {group} that you may use", where="group", cure="list the resource groups"
+        f"there is no resource group {group} that you may use", where="group", hint="list the resource groups"
     )

@@ -69,7 +69,7 @@ async def is_of_others(db: AsyncSession, reference: str, projects: Collection[UU
 
 def unknown(wanted: str, usable: Sequence[Image] = ()) -> InputError:
     """Return the error of an image that there is not, or not for who asks."""
-    return InputError(f"there is no image {wanted}", where="image", cure=_choices(usable))
+    return InputError(f"there is no image {wanted}", where="image", hint=_choices(usable))
 
 
 async def get(db: AsyncSession, name: str, tag: str, project: str | None, caller: Identity) -> Image:
@@ -83,7 +83,7 @@ async def get(db: AsyncSession, name: str, tag: str, project: str | None, caller
         raise NotFoundError(
             f"there is no image {name}:{tag}" + (f" of {project}" if project else ""),
             where="name",
-            cure="list the images; for one that is not global name its project",
+            hint="list the images; for one that is not global name its project",
         )
     return image
 
@@ -106,7 +106,7 @@ async def create(db: AsyncSession, request: ImageRequest, caller: Identity) -> I
     else:
         taken = await repository.global_one(db, request.name, request.tag)
     if taken:
-        raise ConflictError(f"there is an image {title} already", where="tag", cure="delete it first")
+        raise ConflictError(f"there is an image {title} already", where="tag", hint="delete it first")
     image = Image(
         **request.model_dump(exclude={"projects"}),
         scope=Scope.PROJECTS if owners else Scope.GLOBAL,
@@ -163,7 +163,7 @@ def _check_register(caller: Identity, owners: Sequence[Project]) -> None:
         raise ForbiddenError(
             "only an administrator of the site offers an image to every project",
             where="projects",
-            cure="name projects of yours",
+            hint="name projects of yours",
         )
     for owner in owners:
         caller.check(Action.IMAGE_REGISTER, project=owner)
@@ -178,7 +178,7 @@ async def _check_reference(db: AsyncSession, reference: str, caller: Identity) -
         raise ForbiddenError(
             f"the image {reference} is not for your projects",
             where="reference",
-            cure="ask an administrator of the site to offer it to them",
+            hint="ask an administrator of the site to offer it to them",
         )
 
 

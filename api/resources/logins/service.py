@@ -42,7 +42,7 @@ async def of_user(db: AsyncSession, user_id: UUID) -> Sequence[Login]:
 async def end(db: AsyncSession, user_id: UUID, login_id: UUID) -> None:
     """End one login of a user; raises NotFoundError."""
     if not await repository.remove(db, user_id, login_id):
-        raise NotFoundError("you have no such login", where="id", cure="list your logins")
+        raise NotFoundError("you have no such login", where="id", hint="list your logins")
 
 
 async def end_all(db: AsyncSession, user_id: UUID, *, but: UUID | None = None) -> None:

@@ -86,7 +86,7 @@ async def begin(db: AsyncSession, attempt: Try, at: datetime) -> Mapping[str, da
             tries.failures = 0
     if wait := wait_s(attempt, known, at):
         error = ThrottledError(
-            "this was tried too often", where="password", cure=f"wait {wait} s, then try again with the right password"
+            "this was tried too often", where="password", hint=f"wait {wait} s, then try again with the right password"
         )
         error.retry_after_s = wait
         raise error

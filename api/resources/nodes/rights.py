@@ -25,5 +25,5 @@ async def check(db: AsyncSession, name: str, caller: Identity, action: Action) -
         caller.check(action)
         return
     if seen.isdisjoint((await groups.by_node(db)).get(name, ())):
-        raise NotFoundError(f"there is no node {name}", where="name", cure="list the nodes")
+        raise NotFoundError(f"there is no node {name}", where="name", hint="list the nodes")
     caller.check(action, domain=caller.domain)

@@ -32,7 +32,7 @@ async def get(db: AsyncSession, name: str, *, lock: bool = False) -> Node:
     """Return one node; raises NotFoundError. `lock` is for who deletes it: nothing is placed on it any more."""
     node = await repository.by_name(db, name, lock=lock)
     if node is None:
-        raise NotFoundError(f"there is no node {name}", where="name", cure="list the nodes")
+        raise NotFoundError(f"there is no node {name}", where="name", hint="list the nodes")
     return node
 
 

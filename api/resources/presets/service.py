@@ -18,7 +18,7 @@ async def get(db: AsyncSession, name: str) -> Preset:
     """Return one preset; raises NotFoundError."""
     preset = await repository.by_name(db, name)
     if preset is None:
-        raise NotFoundError(f"there is no preset {name}", where="name", cure="list the presets")
+        raise NotFoundError(f"there is no preset {name}", where="name", hint="list the presets")
     return preset
 
 
@@ -30,7 +30,7 @@ async def wanted(db: AsyncSession, name: str) -> Preset:
         raise InputError(
             f"there is no preset {name}",
             where="preset",
-            cure=f"choose one of {names}" if names else "ask an administrator for one, or write the sizes out",
+            hint=f"choose one of {names}" if names else "ask an administrator for one, or write the sizes out",
         )
     return preset
 
@@ -38,7 +38,7 @@ async def wanted(db: AsyncSession, name: str) -> Preset:
 async def create(db: AsyncSession, request: PresetRequest, settings: Settings) -> Preset:
     """Create a preset; raises ConflictError where the name is taken, InputError for a share that the split forbids."""
     if await repository.by_name(db, request.name):
-        raise ConflictError(f"there is a preset {request.name} already", where="name", cure="choose another name")
+        raise ConflictError(f"there is a preset {request.name} already", where="name", hint="choose another name")
     preset = Preset(**request.model_dump())
     _check(preset, settings)
     repository.add(db, preset)
@@ -65,4 +65,4 @@ def _check(preset: Preset, settings: Settings) -> None:
     if preset.gpu_milli:
         check_share(preset.gpu_milli, settings.split)
     elif not preset.cpu_milli:
-        raise InputError("a preset without GPUs says how many CPUs", where="cpu_milli", cure="write cpu_milli")
+        raise InputError("a preset without GPUs says how many CPUs", where="cpu_milli", hint="write cpu_milli")

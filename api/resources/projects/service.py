@@ -42,7 +42,7 @@ async def get(
     project = await repository.by_name(db, name, people=people, lock=lock)
     if project is None or not caller.may(Action.PROJECT_READ, project=project):
         raise NotFoundError(
-            f"there is no project {name} that you may see", where=field, cure="list the projects, or ask to be a member"
+            f"there is no project {name} that you may see", where=field, hint="list the projects, or ask to be a member"
         )
     return project
 
@@ -62,7 +62,7 @@ async def named(db: AsyncSession, names: Iterable[str], field: str) -> list[Proj
 async def check_domain(db: AsyncSession, name: str | None) -> None:
     """Raise InputError where something is to belong to a domain that there is not."""
     if name is not None and not await repository.is_domain(db, name):
-        raise InputError(f"there is no domain {name}", where="domain", cure="create the domain first")
+        raise InputError(f"there is no domain {name}", where="domain", hint="create the domain first")
 
 
 def is_active(project: Project, at: datetime) -> bool:
@@ -79,7 +79,7 @@ def check_active(project: Project, at: datetime) -> None:
     raise ConflictError(
         f"project {project.name} is not active: {ended or begins}",
         where="project",
-        cure="ask an administrator to change the period" if ended else "wait, or ask an administrator",
+        hint="ask an administrator to change the period" if ended else "wait, or ask an administrator",
     )
 
 
@@ -95,7 +95,7 @@ async def create(db: AsyncSession, request: ProjectRequest, caller: Identity) ->
     await check_domain(db, domain)
     await exclusively(db, CAPACITY_LOCK)
     if await repository.by_name(db, request.name):
-        raise ConflictError(f"there is a project {request.name} already", where="name", cure="choose another name")
+        raise ConflictError(f"there is a project {request.name} already", where="name", hint="choose another name")
     fields = request.model_dump(exclude={"period", "managers", "members", "domain"})
     project = Project(**fields, domain=domain, memberships=[])
     _set_period(project, request.period)
@@ -159,7 +159,7 @@ def _set_period(project: Project, period: Period) -> None:
         raise InputError(
             f"the period would end on {_moment(project.ends_at)}, before it starts on {_moment(project.starts_at)}",
             where="period.ends_at",
-            cure="write a later end",
+            hint="write a later end",
         )
 
 
@@ -226,7 +226,7 @@ async def _check_domain(db: AsyncSession, project: Project, before: Claim | None
             f"from {_moment(step.since)} the quotas of {project.domain} would come to {format_gpus(step.milli)} GPUs, "
             f"and the domain may have {format_gpus(limit)}",
             where=field,
-            cure="choose a smaller quota or another period, or ask an administrator of the site for a larger domain",
+            hint="choose a smaller quota or another period, or ask an administrator of the site for a larger domain",
         )
 
 
@@ -243,7 +243,7 @@ async def _check_room(db: AsyncSession, project: Project, before: Claim | None, 
             f"from {_moment(step.since)} the hard quotas would come to {format_gpus(step.milli)} GPUs, "
             f"and the cluster has {format_gpus(milli)}",
             where=field,
-            cure="choose a smaller quota or another period, or let the project go over its quota",
+            hint="choose a smaller quota or another period, or let the project go over its quota",
         )
 
 

@@ -26,7 +26,7 @@ async def get(db: AsyncSession, name: str) -> Sandbox:
     """Return one sandbox; raises NotFoundError."""
     sandbox = await repository.by_name(db, name)
     if sandbox is None:
-        raise NotFoundError(f"there is no sandbox {name}", where="name", cure="list the sandboxes")
+        raise NotFoundError(f"there is no sandbox {name}", where="name", hint="list the sandboxes")
     return sandbox
 
 
@@ -43,7 +43,7 @@ async def create(db: AsyncSession, request: SandboxRequest) -> Sandbox:
     rule that names a call which there is not.
     """
     if await repository.by_name(db, request.name):
-        raise ConflictError(f"there is a sandbox {request.name} already", where="name", cure="choose another name")
+        raise ConflictError(f"there is a sandbox {request.name} already", where="name", hint="choose another name")
     _check(request.rules)
     sandbox = Sandbox(
         name=request.name,
@@ -125,5 +125,5 @@ async def _give(db: AsyncSession, sandbox: Sandbox, request: SandboxRequest | Sa
         if taken:
             where, what = taken[0]
             raise ConflictError(
-                f"{what} has the sandbox {other.name} already", where=where, cure=f"take it from {other.name} first"
+                f"{what} has the sandbox {other.name} already", where=where, hint=f"take it from {other.name} first"
             )

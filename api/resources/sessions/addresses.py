@@ -51,7 +51,7 @@ def addresses(project: str, name: str, ports: Sequence[int], args: Sequence[str]
     base = base_path(args) if ports else None
     if base and taken.has_base_path(base):
         raise ConflictError(
-            f"another session has the base_url {base} already", where="args", cure="choose another base_url"
+            f"another session has the base_url {base} already", where="args", hint="choose another base_url"
         )
     found: list[Address] = []
     for port in ports:
@@ -59,7 +59,7 @@ def addresses(project: str, name: str, ports: Sequence[int], args: Sequence[str]
         path = next((choice for choice in choices if not taken.has_path(choice)), None)
         if path is None:
             raise ConflictError(
-                f"another session is at {choices[-1]} already", where="name", cure="choose another name or port"
+                f"another session is at {choices[-1]} already", where="name", hint="choose another name or port"
             )
         found.append(Address(port, path, base if not found and base != path else None))
     return found

@@ -15,7 +15,7 @@ def mounts(request: SessionRequest, settings: Settings) -> list[dict[str, Any]]:
     """Return what to mount; raises InputError for folders that this site does not offer to sessions."""
     if request.volumes and settings.volume_root is None:
         raise InputError(
-            "this site has no shared storage for sessions", where="volumes", cure="submit the session without volumes"
+            "this site has no shared storage for sessions", where="volumes", hint="submit the session without volumes"
         )
     volumes = [
         _mount(f"{settings.volume_root}/{request.project}/{volume.name}", volume.target, volume.read_only)
@@ -37,7 +37,7 @@ def _host_mount(wanted: HostMountRequest, opened: Sequence[str]) -> dict[str, An
     raise InputError(
         f"{wanted.source} of the nodes is not open to sessions",
         where="host_mounts",
-        cure=f"mount one of {folders}" if folders else "use a volume of the project instead",
+        hint=f"mount one of {folders}" if folders else "use a volume of the project instead",
     )
 
 

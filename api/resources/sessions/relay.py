@@ -87,7 +87,7 @@ def running_on(session: Session) -> Target:
         raise ConflictError(
             f"session {session.name} is {session.state}" + (f": {session.reason}" if session.reason else ""),
             where="name",
-            cure="wait until it is RUNNING",
+            hint="wait until it is RUNNING",
         )
     return target_of(session.containers[0].node)
 

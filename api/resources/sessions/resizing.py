@@ -66,7 +66,7 @@ async def ask(
             log.info("audit", what="share asked for", session=name, project=project, by=caller.name, gpus=share)
             return session.id
         await db.refresh(session)
-    raise ConflictError(f"session {name} changes all the time", where="name", cure="try again")
+    raise ConflictError(f"session {name} changes all the time", where="name", hint="try again")
 
 
 async def take_room(db: AsyncSession, kept: Kept) -> list[Session]:
@@ -137,36 +137,36 @@ def shares(session: Session, container: Container) -> GpuShares:
 async def _check(db: AsyncSession, session: Session, wanted: int, settings: Settings) -> None:
     """Refuse what cannot be done now; the room is looked at once more when it is taken."""
     if session.state is not State.RUNNING:
-        raise ConflictError(f"session {session.name} is {session.state}", where="name", cure="resize one that runs")
+        raise ConflictError(f"session {session.name} is {session.state}", where="name", hint="resize one that runs")
     if session.resize_milli is not None and wanted == session.before_milli:
         return
     check_share(wanted, settings.split)
     whole, part = divmod(session.gpu_milli, MILLI)
     if not part:
         raise ConflictError(
-            f"session {session.name} has no part of a GPU", where="name", cure="delete it, and submit it again"
+            f"session {session.name} has no part of a GPU", where="name", hint="delete it, and submit it again"
         )
     if wanted // MILLI != whole or not wanted % MILLI:
         raise InputError(
             f"{format_gpus(wanted)} GPU would need other GPUs than those that the session has",
             where=FIELD,
-            cure=f"stay between {whole} and {whole + 1} GPU, or submit it again",
+            hint=f"stay between {whole} and {whole + 1} GPU, or submit it again",
         )
     # what its containers were started with: the GPUs of the node may have been cut anew since
     if any(container.enforcement == Enforcement.MIG for container in session.containers):
         raise ConflictError(
             f"session {session.name} runs on a slice of a GPU, which is not divided",
             where="name",
-            cure="submit it again with the share that it needs",
+            hint="submit it again with the share that it needs",
         )
     if session.resize_milli not in (None, wanted):
         raise ConflictError(
             f"the share of {session.name} is being changed to {format_gpus(session.resize_milli or 0)} GPU",
             where=FIELD,
-            cure=f"try again when that is done, or ask for {format_gpus(session.before_milli or 0)} GPU as before",
+            hint=f"try again when that is done, or ask for {format_gpus(session.before_milli or 0)} GPU as before",
         )
     if away := _away(session):
-        raise ConflictError(f"{away[0]} is lost", where="name", cure="try again when the node is back")
+        raise ConflictError(f"{away[0]} is lost", where="name", hint="try again when the node is back")
     if wanted > session.gpu_milli:
         await _check_rights(db, session, wanted)
         await _check_room(db, session, wanted)
@@ -218,14 +218,14 @@ async def _check_room(
             raise ConflictError(
                 f"{format_gpus(waited_for)} GPU of {uuid} of {names[node_id]} is kept for sessions that wait",
                 where=FIELD,
-                cure="ask again when they run, or submit it again to let it run elsewhere",
+                hint="ask again when they run, or submit it again to let it run elsewhere",
             )
         if parts * more > free:
             raise ConflictError(
                 f"{format_gpus(max(free, 0))} GPU is free on {uuid} of {names[node_id]}, "
                 f"and {format_gpus(parts * more)} more is asked for",
                 where=FIELD,
-                cure="ask for less, or submit it again to let it run elsewhere",
+                hint="ask for less, or submit it again to let it run elsewhere",
             )
 
 
@@ -235,12 +235,12 @@ def _no_quota(session: Session, held: int, extra: int, kind: str) -> ConflictErr
         f"{project.name} holds {format_gpus(held)} of its {format_gpus(project.quota_milli)} GPU{kind}, "
         f"and {format_gpus(extra)} more is asked for",
         where=FIELD,
-        cure="stop one of its sessions, or ask for a larger quota",
+        hint="stop one of its sessions, or ask for a larger quota",
     )
 
 
 async def _keep(db: AsyncSession, session: Session, problem: Problem) -> None:
-    said = f"its share stays {format_gpus(session.gpu_milli)} GPU: {problem.reason}; {problem.cure}"
+    said = f"its share stays {format_gpus(session.gpu_milli)} GPU: {problem.reason}; {problem.hint}"
     await service.change(db, session, resize_milli=None, before_milli=None, reason=said, cause=RESIZE)
 
 

@@ -50,7 +50,7 @@ async def get(db: AsyncSession, project: str, name: str, caller: Identity) -> Se
     seen = await projects.get(db, project, caller)
     session = await repository.by_name(db, seen.id, name)
     if session is None or not caller.may(Action.SESSION_READ, project=seen, owner_id=session.user_id):
-        raise NotFoundError(f"{project} has no session {name}", where="name", cure="list the sessions")
+        raise NotFoundError(f"{project} has no session {name}", where="name", hint="list the sessions")
     return session
 
 
@@ -58,7 +58,7 @@ async def get_for(db: AsyncSession, project: str, name: str, caller: Identity, a
     """Return a session that the caller may do something to; raises ForbiddenError for one of another user."""
     session = await get(db, project, name, caller)
     if not caller.may(action, project=session.project, owner_id=session.user_id):
-        raise ForbiddenError(f"session {name} belongs to {session.user_name}", cure=f"ask {session.user_name}")
+        raise ForbiddenError(f"session {name} belongs to {session.user_name}", hint=f"ask {session.user_name}")
     return session
 
 
@@ -67,7 +67,7 @@ async def delete(db: AsyncSession, project: str, name: str, caller: Identity) ->
     session = await get_for(db, project, name, caller, Action.SESSION_END)
     for _ in range(TRIES):
         if session.state is State.TERMINATED:
-            raise NotFoundError(f"{project} has no live session {name}", where="name", cure="list the sessions")
+            raise NotFoundError(f"{project} has no live session {name}", where="name", hint="list the sessions")
         if session.state is State.TERMINATING and session.ending is not State.PENDING:
             return session.id
         if await _delete(db, session):
@@ -86,7 +86,7 @@ async def extend(db: AsyncSession, project: str, name: str, seconds: int, caller
     for _ in range(TRIES):
         if session.expires_at is None or session.state not in (State.PREPARING, State.RUNNING):
             raise ConflictError(
-                f"session {name} is {session.state} and no time limit runs", where="name", cure="extend it as it runs"
+                f"session {name} is {session.state} and no time limit runs", where="name", hint="extend it as it runs"
             )
         if not freely:
             _check_allowance(session, seconds)
@@ -104,7 +104,7 @@ async def give_priority(db: AsyncSession, project: str, name: str, priority: int
     for _ in range(TRIES):
         if session.state is not State.PENDING:
             raise ConflictError(
-                f"session {name} is {session.state}: its turn has come", where="name", cure="change one that waits"
+                f"session {name} is {session.state}: its turn has come", where="name", hint="change one that waits"
             )
         if await change(db, session, priority=priority):
             return session.id
@@ -119,7 +119,7 @@ def check_priority(wanted: int, kind: Kind, caller: Identity, project: Project) 
         raise ForbiddenError(
             f"only a manager of {project.name} gives {kind} sessions a priority above {usual}",
             where="priority",
-            cure=f"choose at most {usual}",
+            hint=f"choose at most {usual}",
         )
 
 
@@ -174,7 +174,7 @@ async def refuse_while_live(db: AsyncSession, *, project: str | None = None, use
     if count:
         noun = "session" if count == 1 else "sessions"
         raise ConflictError(
-            f"{project or user} has {count} live {noun}", where="name", cure="delete the sessions first"
+            f"{project or user} has {count} live {noun}", where="name", hint="delete the sessions first"
         )
 
 
@@ -185,7 +185,7 @@ async def refuse_while_abroad(db: AsyncSession, user: User) -> None:
         raise ConflictError(
             f"{user.name} has live sessions in projects that another domain has: {', '.join(found)}",
             where="domain",
-            cure="delete the sessions first, then move the user",
+            hint="delete the sessions first, then move the user",
         )
 
 
@@ -210,7 +210,7 @@ def _check_allowance(session: Session, seconds: int) -> None:
         raise ForbiddenError(
             f"owners add at most {allowed} s in {session.project.name}, and {session.extended_s} s are added already",
             where="seconds",
-            cure=f"add at most {left} s" if left else "ask a manager of the project",
+            hint=f"add at most {left} s" if left else "ask a manager of the project",
         )
 
 
@@ -218,8 +218,8 @@ def _later(moment: datetime, seconds: int) -> datetime:
     try:
         return moment + timedelta(seconds=seconds)
     except OverflowError:
-        raise InputError("that is beyond the calendar", where="seconds", cure="add less") from None
+        raise InputError("that is beyond the calendar", where="seconds", hint="add less") from None
 
 
 def _busy(name: str) -> ConflictError:
-    return ConflictError(f"session {name} changes all the time", where="name", cure="try again")
+    return ConflictError(f"session {name} changes all the time", where="name", hint="try again")

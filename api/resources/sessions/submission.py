@@ -84,7 +84,7 @@ async def submit_batch(db: AsyncSession, request: BatchRequest, caller: Identity
         raise InputError(
             f"the last session would be called {names[-1]}, which is too long",
             where="name",
-            cure="choose a shorter one",
+            hint="choose a shorter one",
         ) from error
     return await _submit(db, request, names, caller, site)
 
@@ -160,12 +160,12 @@ async def _size(db: AsyncSession, request: SessionRequest, settings: Settings) -
     cpu_milli = request.cpu_milli if request.cpu_milli is not None else preset.cpu_milli if preset else 0
     memory_mib = request.memory_mib if request.memory_mib is not None else preset.memory_mib if preset else 0
     if gpu_milli is None:
-        raise InputError("nothing says how many GPUs", where="gpu_milli", cure="write gpu_milli, or name a preset")
+        raise InputError("nothing says how many GPUs", where="gpu_milli", hint="write gpu_milli, or name a preset")
     if gpu_milli:
         check_share(gpu_milli, settings.split)
     elif not cpu_milli:
         raise InputError(
-            "a session without GPUs has to say how many CPUs", where="cpu_milli", cure="write cpu_milli, such as 1000"
+            "a session without GPUs has to say how many CPUs", where="cpu_milli", hint="write cpu_milli, such as 1000"
         )
     if request.large_shm:
         shm_mib = max(SHM_MIB, memory_mib // 2) if memory_mib else settings.large_shm_mib
@@ -200,8 +200,8 @@ async def _check_fits(db: AsyncSession, request: SessionRequest, size: Size, all
     )
     verdict = fleet.never_fits(workload)
     if verdict:
-        reason, _, cure = verdict.partition("; ")
-        raise InputError(reason, where="gpu_milli" if size.gpu_milli else "cpu_milli", cure=cure or "ask for less")
+        reason, _, hint = verdict.partition("; ")
+        raise InputError(reason, where="gpu_milli" if size.gpu_milli else "cpu_milli", hint=hint or "ask for less")
 
 
 async def _image(db: AsyncSession, request: SessionRequest, project: Project) -> tuple[str, str]:
@@ -216,7 +216,7 @@ async def _image(db: AsyncSession, request: SessionRequest, project: Project) ->
         reference = _reference.validate_python(request.image)
     except ValidationError as error:
         raise InputError(
-            f"{request.image} is not the reference of an image", where="image", cure="write it like tensorflow:2.15"
+            f"{request.image} is not the reference of an image", where="image", hint="write it like tensorflow:2.15"
         ) from error
     if await images.is_of_others(db, reference, [project.id]):
         raise images.unknown(reference)
@@ -230,7 +230,7 @@ async def _check_unmoved(db: AsyncSession, caller: Identity) -> None:
     """
     if await repository.domain_of(db, caller.id) != caller.domain:
         raise ConflictError(
-            f"{caller.name} has been moved to another domain meanwhile", where="project", cure="submit it again"
+            f"{caller.name} has been moved to another domain meanwhile", where="project", hint="submit it again"
         )
 
 
@@ -241,7 +241,7 @@ async def _check_names(db: AsyncSession, project: Project, names: Sequence[str])
             raise ConflictError(
                 f"{project.name} has a session {name} already, and it is {live[name]}",
                 where="name",
-                cure="choose another name, or delete that session",
+                hint="choose another name, or delete that session",
             )
 
 

@@ -93,9 +93,9 @@ async def end(db: AsyncSession, session_id: UUID, at: datetime | None = None) ->
 async def report(db: AsyncSession, caller: Identity, starts_at: datetime, ends_at: datetime, by: By) -> UsageView:
     """Return what ran in a period, of what the caller may see; raises InputError for a bad period."""
     if not starts_at < ends_at:
-        raise InputError("the period ends before it starts", where="ends_at", cure="write a later end")
+        raise InputError("the period ends before it starts", where="ends_at", hint="write a later end")
     if ends_at - starts_at > LONGEST:
-        raise InputError("the period is longer than 366 days", where="ends_at", cure="ask for a shorter one")
+        raise InputError("the period is longer than 366 days", where="ends_at", hint="ask for a shorter one")
     spans = await repository.overlapping(db, starts_at, ends_at, caller.reach(Action.USAGE_READ), caller.id)
     sums: defaultdict[str, _Sum] = defaultdict(_Sum)
     moment = min(now(), ends_at)

@@ -65,9 +65,9 @@ async def show(
     until = until or session.finished_at or now()
     since = since or until - DEFAULT
     if not since < until:
-        raise InputError("the time ends before it starts", where="until", cure="write a later end")
+        raise InputError("the time ends before it starts", where="until", hint="write a later end")
     if until - since > LONGEST:
-        raise InputError("the time is longer than 366 days", where="until", cure="ask for a shorter one")
+        raise InputError("the time is longer than 366 days", where="until", hint="ask for a shorter one")
     since_s, until_s = _seconds(since), _seconds(until) + 1
     series = await repository.count_series(db, session.id, since_s, until_s)
     points = max(1, min(points, ALL_POINTS // max(series, 1)))

@@ -41,7 +41,7 @@ async def check(db: AsyncSession, user_id: UUID, extra: Extra) -> None:
     the same time either has the sessions already or gets none. Raises UnauthenticatedError where the user is gone.
     """
     if not await repository.hold_user(db, user_id):
-        raise UnauthenticatedError("the user has been deleted", cure="sign in as another user")
+        raise UnauthenticatedError("the user has been deleted", hint="sign in as another user")
     policy = await repository.of_user(db, user_id)
     if policy is None:
         return
@@ -69,14 +69,14 @@ async def get(db: AsyncSession, name: str) -> UserPolicy:
     """Return one policy; raises NotFoundError."""
     policy = await repository.by_name(db, name)
     if policy is None:
-        raise NotFoundError(f"there is no user policy {name}", where="name", cure="list the policies")
+        raise NotFoundError(f"there is no user policy {name}", where="name", hint="list the policies")
     return policy
 
 
 async def create(db: AsyncSession, request: PolicyRequest) -> UserPolicy:
     """Create a policy; raises ConflictError where the name is taken."""
     if await repository.by_name(db, request.name):
-        raise ConflictError(f"there is a user policy {request.name} already", where="name", cure="choose another name")
+        raise ConflictError(f"there is a user policy {request.name} already", where="name", hint="choose another name")
     policy = UserPolicy(**request.model_dump())
     repository.add(db, policy)
     await db.flush()
@@ -96,5 +96,5 @@ async def delete(db: AsyncSession, name: str) -> None:
     policy = await get(db, name)
     if count := await repository.count_users(db, name):
         noun = "user" if count == 1 else "users"
-        raise ConflictError(f"{count} {noun} have the policy {name}", where="name", cure="give them another one first")
+        raise ConflictError(f"{count} {noun} have the policy {name}", where="name", hint="give them another one first")
     await repository.delete(db, policy)

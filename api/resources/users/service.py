@@ -71,7 +71,7 @@ async def create(db: AsyncSession, request: UserRequest, caller: Identity | None
         caller.check(Action.USER_CREATE, domain=domain)
     await _check_references(db, {"domain": domain, "policy": request.policy})
     if await repository.by_name(db, request.name):
-        raise ConflictError(f"there is a user {request.name} already", where="name", cure="choose another name")
+        raise ConflictError(f"there is a user {request.name} already", where="name", hint="choose another name")
     fields = request.model_dump(exclude={"password", "domain"})
     user = User(**fields, domain=domain, password_hash=await passwords.make_hash(request.password))
     repository.add(db, user)
@@ -106,9 +106,9 @@ async def change(db: AsyncSession, user: User, request: UserChange, caller: Iden
     password = given.pop("password", None)
     changed = {name for name, value in given.items() if getattr(user, name) != value}
     if user.id == caller.id and (slips := changed.intersection(OWN_STAYS)):
-        raise ConflictError("you cannot change this of yourself", where=min(slips), cure="ask another administrator")
+        raise ConflictError("you cannot change this of yourself", where=min(slips), hint="ask another administrator")
     if "domain" in changed and not caller.is_admin:
-        raise ForbiddenError("only the site's administrators move users", where="domain", cure="ask one of them")
+        raise ForbiddenError("only the site's administrators move users", where="domain", hint="ask one of them")
     await _check_references(db, {name: given[name] for name in ("domain", "policy") if name in changed})
     stays = given.get("role", user.role) is Role.ADMIN and not given.get("disabled") and not given.get("domain")
     if not stays and await _is_last_admin(db, user):
@@ -125,7 +125,7 @@ async def change(db: AsyncSession, user: User, request: UserChange, caller: Iden
 async def delete(db: AsyncSession, user: User, caller: Identity) -> None:
     """Delete a user; raises ConflictError for oneself and for the last administrator."""
     if user.id == caller.id:
-        raise ConflictError("you cannot delete yourself", where="name", cure="ask another administrator")
+        raise ConflictError("you cannot delete yourself", where="name", hint="ask another administrator")
     if await _is_last_admin(db, user):
         raise _last(user)
     await repository.delete(db, user)
@@ -136,7 +136,7 @@ async def set_password(user: User, password: str, caller: Identity | None) -> No
     """Give a user a new password; raises ConflictError for one whose password the directory knows."""
     if user.source is Source.LDAP:
         raise ConflictError(
-            f"the password of {user.name} is in the directory", where="password", cure="change it in the directory"
+            f"the password of {user.name} is in the directory", where="password", hint="change it in the directory"
         )
     user.password_hash = await passwords.make_hash(password)
     _audit("password changed", user, caller)
@@ -145,9 +145,9 @@ async def set_password(user: User, password: str, caller: Identity | None) -> No
 async def replace_given_password(user: User, password: str, caller: Identity) -> None:
     """Let a user replace the password that an administrator has made; any other is the administrators' to change."""
     if not user.must_change_password:
-        raise ForbiddenError("only an administrator changes passwords", where="password", cure="ask an administrator")
+        raise ForbiddenError("only an administrator changes passwords", where="password", hint="ask an administrator")
     if await passwords.matches(user.password_hash, password):
-        raise InputError("this is the password that you were given", where="password", cure="choose another one")
+        raise InputError("this is the password that you were given", where="password", hint="choose another one")
     await set_password(user, password, caller)
     user.must_change_password = False
 
@@ -165,14 +165,14 @@ async def check_password(user: User | None, password: str) -> User:
 def check_enabled(user: User) -> User:
     """Return the user; raises ForbiddenError for a disabled one."""
     if user.disabled:
-        raise ForbiddenError(f"the user {user.name} is disabled", where="name", cure="ask an administrator")
+        raise ForbiddenError(f"the user {user.name} is disabled", where="name", hint="ask an administrator")
     return user
 
 
 def wrong_login() -> UnauthenticatedError:
     """Return the error of every login that is not right, whatever is wrong with it."""
     return UnauthenticatedError(
-        "name or password is wrong", where="password", cure="try again, or ask an administrator for a new password"
+        "name or password is wrong", where="password", hint="try again, or ask an administrator for a new password"
     )
 
 
@@ -184,17 +184,17 @@ async def _is_last_admin(db: AsyncSession, user: User) -> bool:
 async def _check_references(db: AsyncSession, given: dict[str, str | None]) -> None:
     domain, policy = given.get("domain"), given.get("policy")
     if domain and not await repository.is_domain(db, domain):
-        raise InputError(f"there is no domain {domain}", where="domain", cure="create the domain first")
+        raise InputError(f"there is no domain {domain}", where="domain", hint="create the domain first")
     if policy and not await repository.is_policy(db, policy):
-        raise InputError(f"there is no user policy {policy}", where="policy", cure="create the policy first")
+        raise InputError(f"there is no user policy {policy}", where="policy", hint="create the policy first")
 
 
 def _unknown(name: str) -> NotFoundError:
-    return NotFoundError(f"there is no user {name}", where="name", cure="list the users")
+    return NotFoundError(f"there is no user {name}", where="name", hint="list the users")
 
 
 def _last(user: User) -> ConflictError:
-    return ConflictError(f"{user.name} is the last administrator", where="name", cure="make another one first")
+    return ConflictError(f"{user.name} is the last administrator", where="name", hint="make another one first")
 
 
 def _audit(what: str, user: User, caller: Identity | None, **more: str) -> None:

@@ -111,7 +111,7 @@ def check(
         raise ConflictError(
             f"the node runs {len(live)} containers, and {MAX_CONTAINERS} are the most that a node may run",
             where="id",
-            cure="use another node, or end a session on this one",
+            hint="use another node, or end a session on this one",
         )
     check_room(spec.gpus, devices, live)
 
@@ -126,14 +126,14 @@ def check_room(grants: Sequence[GpuGrant], devices: Mapping[str, GpuDevice], oth
             raise ConflictError(
                 f"{format_gpus(used)} of GPU {grant.uuid} is in use, so {format_gpus(grant.milli)} more does not fit",
                 where=f"gpus.{position}",
-                cure="use another GPU, or end a session on this one",
+                hint="use another GPU, or end a session on this one",
             )
 
 
 def check_runs(state: ContainerState, pid: int | None = None) -> None:
     """Refuse what only a running container can do; `pid` is that of its first process. Raises ConflictError."""
     if state.status is not ContainerStatus.RUNNING or pid == 0:
-        raise ConflictError(f"container {state.id} does not run", where="id", cure="change the shares of one that runs")
+        raise ConflictError(f"container {state.id} does not run", where="id", hint="change the shares of one that runs")
 
 
 def check_mounts(spec: ContainerSpec, roots: Sequence[Path]) -> None:

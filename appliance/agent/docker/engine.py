@@ -64,13 +64,13 @@ def _translate(call: Callable[P, R]) -> Callable[P, R]:
         try:
             return call(*args, **kwargs)
         except NotFound as error:
-            raise NotFoundError(_reason(error), where="container", cure="list the node's containers") from error
+            raise NotFoundError(_reason(error), where="container", hint="list the node's containers") from error
         except APIError as error:
             kind = ConflictError if error.status_code == 409 else UnavailableError
-            raise kind(_reason(error), where="Docker", cure="see `journalctl -u docker` on the node") from error
+            raise kind(_reason(error), where="Docker", hint="see `journalctl -u docker` on the node") from error
         except (DockerException, requests.RequestException) as error:
             raise EngineAwayError(
-                f"the Docker Engine does not answer: {error}", where="Docker", cure="run `systemctl status docker`"
+                f"the Docker Engine does not answer: {error}", where="Docker", hint="run `systemctl status docker`"
             ) from error
 
     return translated
@@ -125,7 +125,7 @@ class Engine:
             raise InputError(
                 "this node's container engine has no runtime that holds sandboxes",
                 where="sandbox",
-                cure="deploy the node again, or take the sandbox from the session's project, image or site",
+                hint="deploy the node again, or take the sandbox from the session's project, image or site",
             )
         sources = [folders.make(Path(mount.source), self._mount_roots) for mount in spec.mounts]
         try:
@@ -141,7 +141,7 @@ class Engine:
             )
             self._api.create_container(**arguments)
         except ImageNotFound as error:
-            raise ImageMissingError(_reason(error), where="image", cure="pull it") from error
+            raise ImageMissingError(_reason(error), where="image", hint="pull it") from error
         except APIError as error:
             existing = self._inspect_or_none(containers.name_of(spec.id)) if error.status_code == 409 else None
             if existing is None or containers.digest_label(existing) != containers.digest_of(spec):
@@ -193,7 +193,7 @@ class Engine:
             error = _reason(refused)
         if error:
             raise UnavailableError(
-                f"image {image} cannot be pulled: {error}", where="image", cure="check its name and the site's registry"
+                f"image {image} cannot be pulled: {error}", where="image", hint="check its name and the site's registry"
             )
 
     @_translate
@@ -263,7 +263,7 @@ class Engine:
         except APIError as error:
             if error.status_code != 403:
                 raise
-            raise ConflictError(_reason(error), where=name, cure="remove its containers first") from error
+            raise ConflictError(_reason(error), where=name, hint="remove its containers first") from error
 
     @_translate
     def connect(self, identity: str, name: str, address: str) -> None:
@@ -293,7 +293,7 @@ class Engine:
         while self._inspect_or_none(name) is not None:
             if time.monotonic() > deadline:
                 raise UnavailableError(
-                    f"Docker does not finish removing {name}", where=name, cure="see `journalctl -u docker`"
+                    f"Docker does not finish removing {name}", where=name, hint="see `journalctl -u docker`"
                 )
             time.sleep(0.05)
 

@@ -27,7 +27,7 @@ def make(folder: Path, roots: Sequence[Path]) -> Path:
     """
     root = root_of(folder, roots)
     if root is None:
-        raise InputError(f"{folder} is outside of the folders that may be mounted", cure="mount a folder below one")
+        raise InputError(f"{folder} is outside of the folders that may be mounted", hint="mount a folder below one")
     real = _real(folder)
     if real.is_file():
         return real
@@ -38,7 +38,7 @@ def make(folder: Path, roots: Sequence[Path]) -> Path:
         os.close(descriptor)
     except OSError as error:
         raise UnavailableError(
-            f"the folder cannot be made: {error.strerror}", where=str(folder), cure="check the storage of the node"
+            f"the folder cannot be made: {error.strerror}", where=str(folder), hint="check the storage of the node"
         ) from error
     return real
 
@@ -49,7 +49,7 @@ def _real(folder: Path) -> Path:
         return folder.resolve()
     except (OSError, RuntimeError) as error:
         raise InputError(
-            f"{folder} cannot be followed: {error}", cure="remove the links that lead in a circle"
+            f"{folder} cannot be followed: {error}", hint="remove the links that lead in a circle"
         ) from None
 
 

@@ -97,7 +97,7 @@ class Gangs:
             raise ConflictError(
                 f"containers of another session are on network {network.number}",
                 where="network",
-                cure="remove them first",
+                hint="remove them first",
             )
 
     def _wanted(self) -> dict[int, GangNetwork]:

@@ -113,7 +113,7 @@ class Images:
         except Exception as error:
             log.exception("an image cannot be pulled", image=reference, reason=str(error))
             pull.error = UnavailableError(
-                f"image {reference} cannot be pulled: {error}", where="image", cure="see the agent's journal"
+                f"image {reference} cannot be pulled: {error}", where="image", hint="see the agent's journal"
             )
         else:
             self._pulls.pop(reference, None)
@@ -124,5 +124,5 @@ def not_here(image: str, missing: ImageMissingError) -> PenstockError:
     return NotFoundError(
         f"image {image} is not on this node, and it was asked not to pull it ({missing.problems[0].reason})",
         where="image",
-        cure="bring the image onto the node, or let it be pulled",
+        hint="bring the image onto the node, or let it be pulled",
     )

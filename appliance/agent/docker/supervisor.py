@@ -96,7 +96,7 @@ class Supervisor:
                 raise ConflictError(
                     f"container {spec.id} was launched from another specification",
                     where="id",
-                    cure="use a new id for a new container",
+                    hint="use a new id for a new container",
                 )
             return known.state
         containers.check(spec, self._shares.devices, self.states())
@@ -122,7 +122,7 @@ class Supervisor:
         InputError where the shares cannot change so.
         """
         if (known := self._known.get(identity)) is None:
-            raise NotFoundError(f"there is no container {identity}", where="id", cure="list the node's containers")
+            raise NotFoundError(f"there is no container {identity}", where="id", hint="list the node's containers")
         async with known.lock:
             containers.check_runs(known.state)
             self._shares.check_change(known.state, grants)

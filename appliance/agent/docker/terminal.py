@@ -131,5 +131,5 @@ class Terminal:
 
 def _refusal(reason: str) -> UnavailableError:
     return UnavailableError(
-        f"Docker does not open the terminal: {reason}", where="exec", cure="see `journalctl -u docker` on the node"
+        f"Docker does not open the terminal: {reason}", where="exec", hint="see `journalctl -u docker` on the node"
     )

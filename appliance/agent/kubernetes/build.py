@@ -28,7 +28,7 @@ def build(settings: Settings) -> Parts:
         raise InputError(
             f"the authority of the cluster cannot be read: {error}",
             where="PENSTOCK_AGENT_KUBERNETES_CA",
-            cure="write the PEM file of the cluster's authority there",
+            hint="write the PEM file of the cluster's authority there",
         ) from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     rules = Rules(

@@ -45,7 +45,7 @@ class Token(httpx.Auth):
             raise UnavailableError(
                 f"the token of the cluster cannot be read: {error}",
                 where="PENSTOCK_AGENT_KUBERNETES_TOKEN",
-                cure="write the token of the service account there",
+                hint="write the token of the service account there",
             ) from error
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
@@ -152,21 +152,21 @@ def refusal(code: int, body: bytes) -> PenstockError:
         message = body.decode(errors="replace").strip() or f"status {code}"
     if code == 403 and 'User "' not in message:
         # the rights of the service account are refused in that form, all else is a rule of the cluster
-        return ConflictError(message, where="Kubernetes", cure="look at the quotas and policies of the namespace")
+        return ConflictError(message, where="Kubernetes", hint="look at the quotas and policies of the namespace")
     if code in (401, 403):
         return UnavailableError(
             f"the cluster refuses the agent: {message}",
             where="Kubernetes",
-            cure="look at the token of the service account, and at its role",
+            hint="look at the token of the service account, and at its role",
         )
     if kind := _KINDS.get(code):
-        return kind(message, where="Kubernetes", cure="change what the session asks for")
-    return ClusterAwayError(f"the cluster failed: {message}", where="Kubernetes", cure="look at its API servers")
+        return kind(message, where="Kubernetes", hint="change what the session asks for")
+    return ClusterAwayError(f"the cluster failed: {message}", where="Kubernetes", hint="look at its API servers")
 
 
 def _away(error: httpx.TransportError) -> ClusterAwayError:
     return ClusterAwayError(
         f"the cluster does not answer: {str(error) or type(error).__name__}",
         where="Kubernetes",
-        cure="look at its API servers, and at PENSTOCK_AGENT_KUBERNETES_API",
+        hint="look at its API servers, and at PENSTOCK_AGENT_KUBERNETES_API",
     )

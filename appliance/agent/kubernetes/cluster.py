@@ -109,7 +109,7 @@ class Cluster:
         raise InputError(
             "Kubernetes gives whole GPUs only, so shares on a cluster of it do not change",
             where="gpus",
-            cure="submit the session again with other GPUs",
+            hint="submit the session again with other GPUs",
         )
 
     async def remove(self, identity: str, grace_s: int) -> None:
@@ -123,7 +123,7 @@ class Cluster:
                 raise UnavailableError(
                     f"the cluster does not finish deleting {pod['metadata']['name']} on {machine}",
                     where="Kubernetes",
-                    cure=f"look at {machine}; where it is lost for good, delete the pod by force",
+                    hint=f"look at {machine}; where it is lost for good, delete the pod by force",
                 )
             await self._wait(_LOOK_S)
 
@@ -137,7 +137,7 @@ class Cluster:
             await anext(chunks)
         except InputError as error:
             # so a cluster refuses the log of a container that has not started
-            raise NotFoundError(error.problems[0].reason, where="id", cure="wait until it runs") from error
+            raise NotFoundError(error.problems[0].reason, where="id", hint="wait until it runs") from error
         return chunks
 
     async def watch(self) -> None:
@@ -197,14 +197,14 @@ class Cluster:
             raise InputError(
                 f"one container asks for {_words(asked)}, and its machines have at most {_words(largest)}",
                 where="gpus",
-                cure="ask for at most that in a container",
+                hint="ask for at most that in a container",
             )
         machines = {self._capacity.home[grant.uuid] for grant in spec.gpus if grant.uuid in self._capacity.home}
         if len(machines) > 1:
             raise ConflictError(
                 f"its {len(spec.gpus)} GPUs lie on {len(machines)} machines of the cluster, and a container has one",
                 where="gpus",
-                cure="ask for fewer GPUs in a container",
+                hint="ask for fewer GPUs in a container",
             )
         return machines.pop() if machines else ""
 
@@ -213,10 +213,10 @@ class Cluster:
             raise ConflictError(
                 f"container {spec.id} was launched from another specification",
                 where="id",
-                cure="use a new id for a new container",
+                hint="use a new id for a new container",
             )
         if pod["metadata"].get("deletionTimestamp") and pod.get("status", {}).get("phase") not in FINAL_PHASES:
-            raise ConflictError(f"container {spec.id} is being deleted", where="id", cure="wait until it is gone")
+            raise ConflictError(f"container {spec.id} is being deleted", where="id", hint="wait until it is gone")
 
     async def _placed(self, pod: Object) -> Object:
         """Wait until a pod has a machine and return it; one that finds none is taken back. Raises ConflictError."""
@@ -235,7 +235,7 @@ class Cluster:
         await self.remove(identity, 0)
         reason = pods.why_unplaced(pod) or f"its scheduler has said nothing for {self._schedule_s:g} s"
         raise ConflictError(
-            f"the cluster has no machine for it now: {reason}", where="Kubernetes", cure="look at its nodes and pods"
+            f"the cluster has no machine for it now: {reason}", where="Kubernetes", hint="look at its nodes and pods"
         )
 
     async def _look(self, identity: str) -> Object | None:
@@ -267,7 +267,7 @@ class Cluster:
 
     def _known(self, identity: str) -> Object:
         if (pod := self._find(identity)) is None:
-            raise NotFoundError(f"there is no container {identity}", where="id", cure="list the node's containers")
+            raise NotFoundError(f"there is no container {identity}", where="id", hint="list the node's containers")
         return pod
 
     def _keep_node(self, node: Object) -> Machine:

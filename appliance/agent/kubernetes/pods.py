@@ -252,12 +252,12 @@ def _mounts(spec: ContainerSpec, rules: Rules) -> Iterable[Problem]:
 
 
 def _missing(spec: ContainerSpec) -> Iterable[Problem]:
-    cure = "use a resource group without the cluster"
+    hint = "use a resource group without the cluster"
     if spec.sandbox is not None:
-        yield Problem("sandbox", "a Kubernetes cluster does not hold the sandboxes of sessions", cure)
+        yield Problem("sandbox", "a Kubernetes cluster does not hold the sandboxes of sessions", hint)
     if spec.network is not None:
         reason = "a Kubernetes cluster does not have the networks between the containers of a session"
-        yield Problem("network", reason, f"ask for one container, or {cure}")
+        yield Problem("network", reason, f"ask for one container, or {hint}")
 
 
 def _claim(source: PurePosixPath, rules: Rules) -> Claim | None:

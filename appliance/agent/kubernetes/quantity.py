@@ -20,7 +20,7 @@ def parse(text: str) -> Decimal:
     """Return an amount as a number: cores, bytes or pieces; raises InputError for what is none."""
     form = _FORM.fullmatch(text)
     if form is None:
-        raise InputError(f"{text!r} is no amount of Kubernetes", where="quantity", cure="look at the cluster's objects")
+        raise InputError(f"{text!r} is no amount of Kubernetes", where="quantity", hint="look at the cluster's objects")
     number, exponent, unit = form.groups()
     return Decimal(number + (exponent or "")) * _UNITS[unit or ""]
 

@@ -56,7 +56,7 @@ class Terminal:
             raise refusal(error.response.status_code, bytes(error.response.body or b"")) from error
         except (OSError, TimeoutError, InvalidHandshake) as error:
             raise UnavailableError(
-                f"the cluster does not open the terminal: {error}", where="exec", cure="look at its API servers"
+                f"the cluster does not open the terminal: {error}", where="exec", hint="look at its API servers"
             ) from error
         return self
 
@@ -98,7 +98,7 @@ class Terminal:
             raise UnavailableError(
                 f"the cluster did not tell how the command ended: {self._reason or 'the stream was cut'}",
                 where="exec",
-                cure="look at the machine of the session",
+                hint="look at the machine of the session",
             )
         return self._code
 

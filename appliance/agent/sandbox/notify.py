@@ -81,6 +81,6 @@ def _sizes() -> tuple[int, int]:
         raise UnavailableError(
             f"the kernel tells nobody of denied system calls: {os.strerror(ctypes.get_errno())}",
             where="kernel",
-            cure="use a kernel of 5.0 or newer, with CONFIG_SECCOMP_FILTER",
+            hint="use a kernel of 5.0 or newer, with CONFIG_SECCOMP_FILTER",
         )
     return max(sizes[0], _NOTIFICATION.size), max(sizes[1], _ANSWER.size)

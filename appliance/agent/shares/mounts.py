@@ -59,7 +59,7 @@ def verify(wanted: Sequence[Mount], pid: int, proc: Path = PROC) -> None:
         raise UnavailableError(
             f"the mounts of process {pid} cannot be read: {error.strerror}",
             where="mounts",
-            cure="let root run the agent",
+            hint="let root run the agent",
         ) from error
     ours = {mount.target for mount in wanted}.union(_ABOVE)
     for mount in wanted:
@@ -67,7 +67,7 @@ def verify(wanted: Sequence[Mount], pid: int, proc: Path = PROC) -> None:
             raise UnavailableError(
                 f"the session cannot be held to its GPU shares: {reason}",
                 where=mount.target,
-                cure="mount volumes elsewhere, and use an image without links on the way to that path",
+                hint="mount volumes elsewhere, and use an image without links on the way to that path",
             )
 
 

@@ -101,7 +101,7 @@ class Shares:
                 raise InputError(
                     f"GPU {share.device.uuid} cannot be shared: none of this node's kinds of enforcement holds a part",
                     where=f"gpus.{position}.milli",
-                    cure="ask for whole GPUs, or let the order of the site's `gpu.enforcement` end with `none`",
+                    hint="ask for whole GPUs, or let the order of the site's `gpu.enforcement` end with `none`",
                 )
         for kind, shares in self._by_kind(self._kind_for(grants), grants).items():
             self._enforcers[kind].check(shares)
@@ -158,13 +158,13 @@ class Shares:
             raise InputError(
                 "these are not the GPUs that the container has",
                 where="gpus",
-                cure=f"name each once: {', '.join(grant.uuid for grant in state.gpus) or 'it has none'}",
+                hint=f"name each once: {', '.join(grant.uuid for grant in state.gpus) or 'it has none'}",
             )
         if gone := [grant.uuid for grant in wanted if grant.uuid not in self.devices]:
             raise InputError(
                 f"this node has no GPU {', '.join(gone)} any more",
                 where="gpus",
-                cure="start the session again elsewhere",
+                hint="start the session again elsewhere",
             )
         before = {grant.uuid: grant.milli for grant in state.gpus}
         changed = [grant for grant in wanted if grant.milli != before[grant.uuid]]
@@ -173,7 +173,7 @@ class Shares:
                 raise InputError(
                     f"{grant.uuid} is a MIG device, which is given whole",
                     where="gpus",
-                    cure="start the session again with a larger or smaller slice",
+                    hint="start the session again with a larger or smaller slice",
                 )
         if changed:
             self.check(wanted)
@@ -286,7 +286,7 @@ class Shares:
     def _held(self, identity: str) -> Holding:
         if (holding := self.holdings.get(identity)) is None:
             raise ConflictError(
-                f"container {identity} has ended", where="id", cure="change the shares of one that runs"
+                f"container {identity} has ended", where="id", hint="change the shares of one that runs"
             )
         return holding
 

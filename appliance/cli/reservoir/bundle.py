@@ -153,7 +153,7 @@ def _require_one_bundle(parts: list[Verified]) -> None:
     """Raise InputError where the folders do not belong together."""
     names = sorted({part.identity for part in parts})
     if len(names) > 1:
-        raise InputError(f"these are parts of {', '.join(names)}", where="verify", cure="check one bundle at a time")
+        raise InputError(f"these are parts of {', '.join(names)}", where="verify", hint="check one bundle at a time")
 
 
 def _part_numbers(parts: list[Verified]) -> str:

@@ -39,7 +39,7 @@ def public_key(path: Path | None) -> Ed25519PublicKey | None:
         return signing.read_public(path.read_bytes(), str(path))
     except OSError as error:
         raise NotFoundError(
-            f"cannot read the key: {error.strerror}", where=str(path), cure="give the maker's penstock.pub"
+            f"cannot read the key: {error.strerror}", where=str(path), hint="give the maker's penstock.pub"
         ) from error
 
 

@@ -39,10 +39,10 @@ def scan_command(  # noqa: PLR0917
     from reservoir.scan.clamav import Clamav
 
     if (bundle is None) == (root is None):
-        raise InputError("give either a bundle or --root", where="scan", cure="see `penstock reservoir scan --help`")
+        raise InputError("give either a bundle or --root", where="scan", hint="see `penstock reservoir scan --help`")
     if root and (json or html):
         reason = "the reports of a site are kept in its folder `security`"
-        raise InputError(reason, where="--json, --html", cure="leave them away with --root")
+        raise InputError(reason, where="--json, --html", hint="leave them away with --root")
     asked = run.Asked(advisories or [], policy, Clamav(signatures) if clamav else None)
     with progress_bars() as progress:
         scans = [run.folder(bundle, asked, public_key(key), progress)] if bundle else []

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Whether a node is fit to be installed. It only looks, and names every finding with its cure."""
+"""Whether a node is fit to be installed. It only looks, and names every finding with its hint."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def findings(options: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return one finding a check: its name, whether it is well, and if not the reason and the cure."""
+    """Return one finding a check: its name, whether it is well, and if not the reason and the hint."""
     release = code_name(Path("/etc/os-release"))
     free = shutil.disk_usage("/var").free // 2**20
     off = abs(time.time() - options["controller_time"])
@@ -108,9 +108,9 @@ def findings(options: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def finding(name: str, well: bool, reason: str, cure: str) -> dict[str, Any]:
-    """Return one finding; reason and cure are empty where all is well."""
-    return {"name": name, "ok": well, "reason": "" if well else reason, "cure": "" if well else cure}
+def finding(name: str, well: bool, reason: str, hint: str) -> dict[str, Any]:
+    """Return one finding; reason and hint are empty where all is well."""
+    return {"name": name, "ok": well, "reason": "" if well else reason, "hint": "" if well else hint}
 
 
 def code_name(path: Path) -> str:

@@ -229,7 +229,7 @@ def test_shell_in_a_session_that_does_not_run_says_so(admin: User) -> None:
         ([], ["-g", "no share"]),
     ],
 )
-def test_bad_submission_changes_nothing_and_names_field_reason_and_cure(
+def test_bad_submission_changes_nothing_and_names_field_reason_and_hint(
     admin: User, arguments: list[str], words: list[str]
 ) -> None:
     before = admin.json("list", "--all")
@@ -237,7 +237,7 @@ def test_bad_submission_changes_nothing_and_names_field_reason_and_cure(
     assert answer.returncode != 0
     assert answer.stdout == ""
     assert all(word in answer.stderr for word in words), answer.stderr
-    assert "Cure: " in answer.stderr
+    assert "Hint: " in answer.stderr
     assert admin.json("list", "--all") == before
 
 
@@ -280,7 +280,7 @@ def test_member_sees_the_project_only_and_loses_the_login_with_the_key(admin: Us
     admin("user", "delete", "alice")
 
 
-def test_login_without_the_site_s_certificate_is_refused_with_the_cure(admin: User, tmp_path: Path) -> None:
+def test_login_without_the_site_s_certificate_is_refused_with_the_hint(admin: User, tmp_path: Path) -> None:
     stranger = User(tmp_path, admin.url, admin.ca)
     answer = stranger.run("login", admin.url, "--user", "admin", "--password-stdin", stdin=PASSWORD)
     assert answer.returncode == 5
@@ -297,5 +297,5 @@ def test_api_that_does_not_answer_is_named(tmp_path: Path, authority: Authority)
     )
     assert answer.returncode == 5
     assert answer.stderr == (
-        f"error: {url}: nothing listens there. Cure: check the address, and whether the control API runs\n"
+        f"error: {url}: nothing listens there. Hint: check the address, and whether the control API runs\n"
     )

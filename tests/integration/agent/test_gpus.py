@@ -102,7 +102,7 @@ def test_sixteen_gpus_are_fine_and_seventeen_are_refused(library: Path, real_age
     assert result.returncode == 1
     assert result.stderr == (
         "error: GPUs: this node has 17 GPUs; a node may have at most 16."
-        " Cure: hide 1 of them from the driver, or split the machine into two nodes\n"
+        " Hint: hide 1 of them from the driver, or split the machine into two nodes\n"
     )
 
 

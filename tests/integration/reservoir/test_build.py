@@ -168,7 +168,7 @@ def test_an_unknown_debian_package_is_named_and_nothing_is_written(workshop: Wor
     workshop.save()
     said = workshop.run("lock", workshop.manifest, code=2).stderr
     assert "debian.more: no such Debian package in bookworm: no-such-package-at-all" in said
-    assert "Cure: correct the name" in said
+    assert "Hint: correct the name" in said
     assert not workshop.lock.exists()
 
 
@@ -197,7 +197,7 @@ def test_a_project_that_compiles_for_another_machine_than_the_targets_is_refused
     workshop.run("lock", workshop.manifest)
     said = workshop.build(code=2).stderr
     assert "native_project-0.3-py3-none-manylinux_2_17_riscv64.whl, does not run on debian12" in said
-    assert "Cure: build on a machine of the target's architecture" in said
+    assert "Hint: build on a machine of the target's architecture" in said
     assert not workshop.out.exists()
 
 
@@ -253,7 +253,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_leaves_no_bundle(locked: Workshop, small_disk: Path) -> None:
     said = locked.run("build", locked.manifest, "--output", small_disk / "out", code=5).stderr
     assert "no room left on the disk" in said
-    assert "Cure: free some space" in said
+    assert "Hint: free some space" in said
     assert not list((small_disk / "out").glob("[!.]*"))
 
 

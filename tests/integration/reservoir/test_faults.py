@@ -77,7 +77,7 @@ def test_a_disk_that_fills_up_anywhere_in_an_import_or_a_publication(disk: Disk,
             assert done.returncode in (0, 5), done.stderr
             if done.returncode:
                 refused += 1
-                assert "Cure: free some space" in done.stderr
+                assert "Hint: free some space" in done.stderr
                 break
         assert served(site) in (before, after)
         assert kept.items() <= held(site).items()
@@ -247,7 +247,7 @@ def test_a_line_that_stays_broken_keeps_what_came(workshop: Workshop, index: Ind
     index.faults = ["busy"] * 100
     said = workshop.build(code=5).stderr
     assert "cannot download" in said
-    assert "Cure: check the connection" in said
+    assert "Hint: check the connection" in said
     assert not workshop.out.exists()
     index.faults = []
     workshop.build()
@@ -329,7 +329,7 @@ def test_two_imports_at_once(tmp_path: Path) -> None:
     for bundle, process, (_, said) in zip(made, running, answers, strict=True):
         assert process.returncode in (0, 7), said
         if process.returncode == 7:
-            assert "Cure: wait until it ends" in said
+            assert "Hint: wait until it ends" in said
         penstock("import", bundle, "--root", site)
     penstock("publish", "--root", site)
     assert len(list((site / "bundles").iterdir())) == 2

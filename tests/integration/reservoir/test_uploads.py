@@ -208,7 +208,7 @@ def test_a_released_version_is_never_replaced(site: Site) -> None:
 
 
 @pytest.mark.parametrize("spelling", ["published", "Published"])
-def test_an_upload_with_a_published_name_is_refused_with_the_cure(site: Site, spelling: str) -> None:
+def test_an_upload_with_a_published_name_is_refused_with_the_hint(site: Site, spelling: str) -> None:
     done = site.upload(spelling, "9.0")
     assert done.returncode != 0
     said = " ".join((done.stdout + done.stderr).split())

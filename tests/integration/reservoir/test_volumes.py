@@ -53,7 +53,7 @@ def test_a_damaged_volume_is_named_and_the_others_count(
     site = tmp_path / "site"
     said = penstock("import", *others, "--root", site, code=3).stderr
     assert f"volume {int(number)} of {len(volumes)}: " in said
-    assert "Cure: get volume" in said
+    assert "Hint: get volume" in said
     done = json.loads(penstock("import", last, "--root", site, "--json").stdout)
     assert (done["complete"], done["missing"], done["damaged"]) == (False, [], [int(number)])
     good = next(volume for volume in volumes if volume.name == damaged.name)

@@ -164,7 +164,7 @@ async def refused(answer: Any, status: int) -> dict[str, str]:
     assert response.status_code == status, f"{response.status_code} {response.text}"
     errors = response.json()["errors"]
     assert len(errors) == 1, errors
-    assert set(errors[0]) == {"where", "reason", "cure"}
+    assert set(errors[0]) == {"where", "reason", "hint"}
     return dict(errors[0])
 
 

@@ -101,7 +101,7 @@ async def test_who_has_sessions_in_the_domain_stays_in_it(cluster: Cluster) -> N
     assert error == {
         "where": "domain",
         "reason": "alice has live sessions in projects that another domain has: rockets",
-        "cure": "delete the sessions first, then move the user",
+        "hint": "delete the sessions first, then move the user",
     }
     assert (await ok(dora.get(f"{V1}/projects/rockets")))["members"] == ["alice"]
     await ok(alice.delete(f"{V1}/sessions/demo", params={"project": "rockets"}))

@@ -1,4 +1,4 @@
-"""Whatever a client sends, the answer names field, reason and cure, and is never a failure of ours."""
+"""Whatever a client sends, the answer names field, reason and hint, and is never a failure of ours."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ async def test_a_database_that_does_not_answer_is_not_our_failure(
 async def test_a_body_that_is_no_object(cluster: Cluster, body: bytes) -> None:
     response = await cluster.admin.post(f"{V1}/projects", content=body, headers=JSON)
     assert response.status_code == 422, response.text
-    assert all(set(error) == {"where", "reason", "cure"} for error in response.json()["errors"])
+    assert all(set(error) == {"where", "reason", "hint"} for error in response.json()["errors"])
 
 
 async def test_a_missing_and_an_unknown_key(cluster: Cluster) -> None:
     response = await cluster.admin.post(f"{V1}/projects", json={"nam": "x", "quota_milli": 1})
     assert response.status_code == 422
     errors = {error["where"]: error for error in response.json()["errors"]}
-    assert errors["name"] == {"where": "name", "reason": "this is required", "cure": "add it"}
+    assert errors["name"] == {"where": "name", "reason": "this is required", "hint": "add it"}
     assert errors["nam"]["reason"] == "unknown key"
 
 

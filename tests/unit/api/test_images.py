@@ -86,7 +86,7 @@ async def test_other_projects_can_neither_list_nor_use_it(site: Site) -> None:
         body = {"name": "two", "project": "team-b", "image": wanted, "gpu_milli": 500}
         problem = await refused(site.bob.post(f"{V1}/sessions", json=body), 422)
         assert problem["reason"] == f"there is no image {wanted}"
-        assert "torch" not in problem["cure"]
+        assert "torch" not in problem["hint"]
     await refused(site.bob.delete(f"{IMAGES}/torch:1.7"), 404)
     await refused(site.bob.delete(f"{IMAGES}/torch:1.7", params={"project": "team-a"}), 404)
 
@@ -160,9 +160,9 @@ async def test_an_unknown_image_says_what_there_is(site: Site) -> None:
     async with site.cluster.database.reading() as db:
         with pytest.raises(InputError) as error:
             await service.resolve(db, "tensorflow", None)
-    cure = error.value.problems[0].cure
-    assert cure.startswith("choose one of torch:")
-    assert "and 2 more; a name alone means `latest` or its highest version" in cure
+    hint = error.value.problems[0].hint
+    assert hint.startswith("choose one of torch:")
+    assert "and 2 more; a name alone means `latest` or its highest version" in hint
 
 
 def test_the_order_of_tags() -> None:

@@ -89,7 +89,7 @@ async def test_a_wrong_address_fails_with_the_reason_and_is_looked_for_again_on_
 async def test_what_an_agent_refuses_has_failed(cluster: Cluster) -> None:
     await cluster.add_node()
     await add_image(cluster)
-    cluster.engine.failure = InputError("that is no image", cure="write another")
+    cluster.engine.failure = InputError("that is no image", hint="write another")
     shown = await run(cluster)
     assert (shown["status"], shown["error"]) == ("failed", "worker1 refused it: that is no image")
 

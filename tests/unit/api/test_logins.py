@@ -200,7 +200,7 @@ async def test_a_guesser_waits_longer_and_longer(cluster: Cluster, clock: Clock)
             assert (await attempt(guest, name="alice")).status_code == 401
         answer = await attempt(guest, name="alice")
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
-        assert "wait 1 s" in answer.json()["errors"][0]["cure"]
+        assert "wait 1 s" in answer.json()["errors"][0]["hint"]
         clock.forward(seconds=1)
         assert (await attempt(guest, name="alice")).status_code == 401
         assert (await attempt(guest, name="alice")).headers["retry-after"] == "2"
@@ -292,7 +292,7 @@ async def test_a_directory_that_is_away_counts_for_nobody(
     """The password may well be right: as soon as the directory is back, it opens the door."""
 
     async def away(*_: Any) -> Role:
-        raise UnavailableError("the directory does not answer", cure="try again")
+        raise UnavailableError("the directory does not answer", hint="try again")
 
     async def back(*_: Any) -> Role:
         return Role.MEMBER

@@ -82,7 +82,7 @@ async def test_a_project_needs_a_period(cluster: Cluster, period: object, where:
 
 async def test_a_period_that_is_left_out(cluster: Cluster) -> None:
     problem = await refused(cluster.admin.post(PROJECTS, json={"name": "team-a", "quota_milli": 1}), 422)
-    assert problem == {"where": "period", "reason": "this is required", "cure": "add it"}
+    assert problem == {"where": "period", "reason": "this is required", "hint": "add it"}
 
 
 async def test_everything_of_a_project(cluster: Cluster, clock: Clock) -> None:

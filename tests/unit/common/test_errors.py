@@ -20,5 +20,5 @@ from common.errors import Problem, UnavailableError
 )
 def test_no_error_tells_the_password_in_an_address(told: str, left: str) -> None:
     problem = Problem(told, f"cannot download: {told}", f"look at {told}")
-    assert str(problem) == f"{left}: cannot download: {left}. Cure: look at {left}"
+    assert str(problem) == f"{left}: cannot download: {left}. Hint: look at {left}"
     assert str(UnavailableError("cannot download", where=told)) == f"{left}: cannot download."

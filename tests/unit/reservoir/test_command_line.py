@@ -62,7 +62,7 @@ def test_a_damaged_bundle_ends_with_its_problems_and_code_3(
     said = capsys.readouterr()
     errors = [line for line in said.err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 6
-    assert all("was changed" in line and "Cure: " in line for line in errors)
+    assert all("was changed" in line and "Hint: " in line for line in errors)
     assert said.out == ""
 
 
@@ -140,7 +140,7 @@ def test_a_path_that_cannot_be_is_an_error_without_a_trace(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     assert call(monkeypatch, "import", bundle, "--root", tmp_path / "file") == 5
-    assert capsys.readouterr().err.splitlines()[-1].startswith(f"error: {tmp_path}/file: File exists. Cure: ")
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f"error: {tmp_path}/file: File exists. Hint: ")
 
 
 @pytest.mark.parametrize("words", [("verify",), ("build", "manifest.yml"), ("import", "--no-such-option")])
@@ -230,7 +230,7 @@ def test_names_that_uploads_may_have(
     assert json.loads(capsys.readouterr().out)["changed"] is True
     assert call(monkeypatch, "uploads", "deny", "my-package", "--root", tmp_path) == 0
     assert call(monkeypatch, "uploads", "deny", "my-package", "--root", tmp_path) == 6
-    assert "Cure: " in capsys.readouterr().err
+    assert "Hint: " in capsys.readouterr().err
 
 
 def test_uploads_that_a_publication_hides_are_told(

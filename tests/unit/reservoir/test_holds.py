@@ -35,12 +35,12 @@ def test_a_tuple_of_which_nothing_goes_in_is_none() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"linux_headers_amd64": set()}, r"not whole: nvidia-driver, .* without linux-headers-amd64.*Cure: list"),
-        ({"nvidia_driver": {"570.1-1"}}, r"wants nvidia-driver 580\.\*, and 570\.1-1 would go in.*Cure: correct"),
+        ({"linux_headers_amd64": set()}, r"not whole: nvidia-driver, .* without linux-headers-amd64.*Hint: list"),
+        ({"nvidia_driver": {"570.1-1"}}, r"wants nvidia-driver 580\.\*, and 570\.1-1 would go in.*Hint: correct"),
         ({"nvidia_driver": {"580.1-1", "580.2-1"}}, r"nvidia-driver in several versions: 580\.1-1, 580\.2-1"),
         (
             {"nvidia_driver": {"580.1-1"}, "nvidia_fabricmanager": {"580.2-1"}},
-            r"must be equal: nvidia-driver 580\.1-1, nvidia-fabricmanager 580\.2-1.*Cure: give",
+            r"must be equal: nvidia-driver 580\.1-1, nvidia-fabricmanager 580\.2-1.*Hint: give",
         ),
     ],
 )
@@ -84,6 +84,6 @@ def test_bundles_whose_tuples_agree_go_together() -> None:
 
 
 def test_bundles_whose_tuples_contradict_do_not_go_together() -> None:
-    words = r"bookworm amd64: the tuple gpu of a 1 holds driver at 1, and gpu of b 1 holds it at 2.*Cure: build"
+    words = r"bookworm amd64: the tuple gpu of a 1 holds driver at 1, and gpu of b 1 holds it at 2.*Hint: build"
     with pytest.raises(ConflictError, match=words):
         holds.together([bundle("a", "1"), bundle("b", "2")], "bookworm", "amd64")

@@ -300,7 +300,7 @@ def test_an_old_python_is_told(
     monkeypatch.setattr(sys, "version_info", (3, 9, 2, "final", 0))
     assert install(bundle) == 5
     assert capsys.readouterr().err == (
-        "error: Penstock needs Python 3.11 or newer, this is 3.9. Cure: run it with a newer one.\n"
+        "error: Penstock needs Python 3.11 or newer, this is 3.9. Hint: run it with a newer one.\n"
     )
     assert install(bundle, "--verify-only") == 0
 
@@ -316,7 +316,7 @@ def test_a_machine_that_cannot_be_written_is_told(
 ) -> None:
     (tmp_path / "opt").write_text("in the way")
     assert install(product(tmp_path, key)) == 5
-    assert "File exists. Cure: run as root" in capsys.readouterr().err
+    assert "File exists. Hint: run as root" in capsys.readouterr().err
 
 
 def test_a_bundle_for_another_python_is_told(

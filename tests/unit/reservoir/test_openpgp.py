@@ -59,5 +59,5 @@ def test_nothing_depends_on_the_clock_of_who_signs_or_reads(secret: bytes) -> No
 
 def test_a_key_of_another_form_is_refused() -> None:
     for secret in (bytes(Tsk.generate(user_id="x", validity_seconds=None)), b"rubbish", b""):
-        with pytest.raises(IntegrityError, match=r"keys/apt.key: .* not a key of this form. Cure: move it away"):
+        with pytest.raises(IntegrityError, match=r"keys/apt.key: .* not a key of this form. Hint: move it away"):
             openpgp.sign_beside(secret, b"content")

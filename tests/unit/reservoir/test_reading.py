@@ -22,10 +22,10 @@ def test_a_manifest_is_read_with_its_defaults() -> None:
     assert manifest.debian["nodes"].packages == ["jq"]
 
 
-def test_an_unknown_key_is_named_with_its_line_and_a_cure() -> None:
+def test_an_unknown_key_is_named_with_its_line_and_a_hint() -> None:
     said = refusal(MANIFEST + "debain: {}\n")
     assert "manifest.yml:12: debain: unknown key" in said
-    assert "Cure: remove the key" in said
+    assert "Hint: remove the key" in said
 
 
 def test_every_problem_is_told_at_once() -> None:

@@ -72,6 +72,6 @@ def test_replay_names_what_differs(tmp_path: Path) -> None:
     assert result.stdout.splitlines()[-1] == "differs from the saved decision"
 
 
-def test_a_file_that_is_not_there_is_an_error_with_a_cure(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_an_error_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="name the file of a saved cycle"):
         CliRunner().invoke(program.app, ["replay", str(tmp_path / "none.json")], catch_exceptions=False)

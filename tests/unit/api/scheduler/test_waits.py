@@ -136,7 +136,7 @@ def test_reasons(
     assert wait.position == 1
 
 
-def test_what_can_never_run_says_so_at_once_with_its_cure() -> None:
+def test_what_can_never_run_says_so_at_once_with_its_hint() -> None:
     wait = waits(two, (project("a", 9),), (work("1", "a", 3),), full)["1"]
     assert wait.cause is Cause.NEVER_FITS
     assert "ask for at most" in wait.reason

@@ -146,7 +146,7 @@ async def test_whole_gpus_never_land_on_slices(cluster: Cluster) -> None:
     body = {"name": "a", "project": "team-a", "image": "python", "gpu_milli": 1000}
     error = await refused(cluster.admin.post(f"{V1}/sessions", json=body), 422)
     assert error["reason"] == "no node that it may use has a GPU as a whole, only slices"
-    assert error["cure"] == "ask for a part of a GPU"
+    assert error["hint"] == "ask for a part of a GPU"
 
 
 @pytest.mark.parametrize("later", [slices(), [gpu(0)]], ids=["as it was", "cut anew since"])
@@ -196,7 +196,7 @@ async def test_a_kind_that_no_node_has_is_refused_at_once(cluster: Cluster) -> N
     body = {"name": "a", "project": "team-a", "image": "python", "gpu_milli": 500, "enforcement": "driver"}
     error = await refused(cluster.admin.post(f"{V1}/sessions", json=body), 422)
     assert error["reason"] == "no GPU that it may use holds shares by driver or better, the best is shim"
-    assert error["cure"] == "ask for shim, or choose another resource group"
+    assert error["hint"] == "ask for shim, or choose another resource group"
 
 
 async def test_a_session_runs_where_shares_are_held_well_enough_and_waits_for_that(cluster: Cluster) -> None:

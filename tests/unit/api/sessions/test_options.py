@@ -92,7 +92,7 @@ async def test_members_lower_a_priority_and_managers_raise_it(ready: Cluster) ->
         people = {"members": ["alice"], "managers": ["boss"]}
         await ok(ready.admin.patch(f"{V1}/projects/team-a", json=people))
         error = await refused(alice.post(f"{V1}/sessions", json=body(priority=51)), 403)
-        assert (error["where"], error["cure"]) == ("priority", "choose at most 50")
+        assert (error["where"], error["hint"]) == ("priority", "choose at most 50")
         await ok(alice.post(f"{V1}/sessions", json=body(priority=20)))
         change = f"{V1}/sessions/demo?project=team-a"
         await ok(alice.patch(change, json={"priority": 10}))
@@ -130,7 +130,7 @@ async def test_folders_that_the_nodes_open(edged: Cluster) -> None:
     for source in ("/mntx", "/etc", "/mnt/a"):
         wrong = body("wrong", host_mounts=[{"source": source, "target": "/x"}])
         error = await refused(edged.admin.post(f"{V1}/sessions", json=wrong), 422)
-        assert error["cure"] == "mount one of /mnt, /data"
+        assert error["hint"] == "mount one of /mnt, /data"
 
 
 async def test_an_image_that_is_on_the_node_already(ready: Cluster) -> None:
@@ -183,7 +183,7 @@ async def test_managers_extend_as_they_like_and_owners_as_far_as_the_project_let
         after = await ok(alice.post(extend, json={"seconds": 400}))
         assert (after["expires_at"] > before, after["extended_s"]) == (True, 400)
         error = await refused(alice.post(extend, json={"seconds": 201}), 403)
-        assert error["cure"] == "add at most 200 s"
+        assert error["hint"] == "add at most 200 s"
         longer = await ok(ready.admin.post(extend, json={"seconds": 7200}))
         assert (longer["expires_at"] > after["expires_at"], longer["extended_s"]) == (True, 400)
 

@@ -140,7 +140,7 @@ async def test_what_an_agent_refuses_stays_as_it_was(
 
     async def choosy(target: Any, container_id: str, shares: Any) -> Any:
         if shares.gpus[0].milli == milli:
-            raise ConflictError("worker1 cannot change shares", cure="submit it again")
+            raise ConflictError("worker1 cannot change shares", hint="submit it again")
         return await take(target, container_id, shares)
 
     monkeypatch.setattr(cluster.engine, "resize", choosy)
@@ -249,14 +249,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("milli", "status", "reason"), REFUSED.values(), ids=REFUSED.keys())
-async def test_what_cannot_be_done_is_refused_with_a_cure(
+async def test_what_cannot_be_done_is_refused_with_a_hint(
     cluster: Cluster, milli: int, status: int, reason: str
 ) -> None:
     await prepare(cluster, 500, 400)
     error = await resize(cluster, milli, status=status)
     assert error["reason"] == reason
     assert error["where"] == "gpu_milli"
-    assert error["cure"]
+    assert error["hint"]
 
 
 async def test_a_quota_that_is_full(cluster: Cluster) -> None:
@@ -279,7 +279,7 @@ async def test_one_change_at_a_time(cluster: Cluster) -> None:
     assert (await resize(cluster, 250))["resize_milli"] == 250, "the same again is no other wish"
     error = await resize(cluster, 300, status=409)
     assert error["reason"] == "the share of a is being changed to 0.25 GPU"
-    assert error["cure"] == "try again when that is done, or ask for 0.5 GPU as before"
+    assert error["hint"] == "try again when that is done, or ask for 0.5 GPU as before"
 
 
 @pytest.mark.parametrize("milli", [250, 750])

@@ -108,19 +108,19 @@ async def test_bad_sessions_change_nothing(ready: Cluster, change: dict[str, Any
     error = await refused(ready.admin.post(f"{V1}/sessions", json=body), status)
     assert error["where"] == where
     assert reason in error["reason"]
-    assert error["cure"]
+    assert error["hint"]
     assert await ready.states() == {}
 
 
 async def test_the_largest_possible_size_is_named(ready: Cluster) -> None:
     body = {"name": "demo", "project": "team-a", "image": "python", "gpu_milli": 8000}
     error = await refused(ready.admin.post(f"{V1}/sessions", json=body), 422)
-    assert error["cure"] == "ask for at most that in a container"
+    assert error["hint"] == "ask for at most that in a container"
 
 
 async def test_the_images_that_exist_are_named(ready: Cluster) -> None:
     body = {"name": "demo", "project": "team-a", "image": "rust", "gpu_milli": 500}
-    assert (await refused(ready.admin.post(f"{V1}/sessions", json=body), 422))["cure"].startswith(
+    assert (await refused(ready.admin.post(f"{V1}/sessions", json=body), 422))["hint"].startswith(
         "choose one of python:3.11"
     )
 

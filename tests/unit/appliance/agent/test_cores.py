@@ -59,7 +59,7 @@ def test_more_cores_than_the_node_has_are_refused() -> None:
         cores.choose(4001, FOUR, [])
     [problem] = caught.value.problems
     assert (problem.where, problem.reason) == ("cpu_milli", "5 cores are asked for, and this node has 4")
-    assert "4000" in problem.cure
+    assert "4000" in problem.hint
 
 
 def test_a_set_is_written_and_read_back() -> None:

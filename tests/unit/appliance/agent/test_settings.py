@@ -117,4 +117,4 @@ def test_what_is_wrong_is_named_by_its_variable(
     [problem] = caught.value.problems
     assert problem.where == variable
     assert reason in problem.reason
-    assert problem.cure
+    assert problem.hint

@@ -60,8 +60,8 @@ class FakeApi:
         """Answer the call after the next one so, and every later one."""
         self.later["/api/v1" + path] = 200, body, {}
 
-    def refuse(self, method: str, path: str, status: int, where: str, reason: str, cure: str) -> None:
-        self.on(method, path, {"errors": [{"where": where, "reason": reason, "cure": cure}]}, status)
+    def refuse(self, method: str, path: str, status: int, where: str, reason: str, hint: str) -> None:
+        self.on(method, path, {"errors": [{"where": where, "reason": reason, "hint": hint}]}, status)
 
     @property
     def last(self) -> Call:

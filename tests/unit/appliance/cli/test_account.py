@@ -106,7 +106,7 @@ def test_wrong_password_changes_nothing(logged_in: FakeApi, run: Run) -> None:
     logged_in.refuse("POST", "/auth/login", 401, "password", "name or password is wrong", "ask your administrator")
     code, out, err = run("login", URL, "--user", "alice", "--password-stdin", stdin="x\n")
     assert (code, out) == (9, "")
-    assert err == "error: password: name or password is wrong. Cure: ask your administrator\n"
+    assert err == "error: password: name or password is wrong. Hint: ask your administrator\n"
     assert config.load() == before
 
 
@@ -134,7 +134,7 @@ def test_logout_forgets_even_where_the_api_is_away(logged_in: FakeApi, run: Run)
     assert config.find() is None
 
 
-def test_a_damaged_login_is_an_error_with_a_cure_and_can_be_replaced(logged_in: FakeApi, run: Run) -> None:
+def test_a_damaged_login_is_an_error_with_a_hint_and_can_be_replaced(logged_in: FakeApi, run: Run) -> None:
     config.path().write_text("{")
     code, _, err = run("list")
     assert code == 2
@@ -148,7 +148,7 @@ def test_without_a_login_every_command_says_so(api: FakeApi, run: Run) -> None:
     for command in (["list"], ["get", "x"], ["submit", "x", "-i", "y", "-g", "1"], ["node", "list"], ["bash", "x"]):
         code, out, err = run(*command)
         assert (code, out) == (9, "")
-        assert err == "error: you are not logged in. Cure: run `penstock login https://MASTER:56789 --user NAME`\n"
+        assert err == "error: you are not logged in. Hint: run `penstock login https://MASTER:56789 --user NAME`\n"
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def _untrusted() -> ssl.SSLCertVerificationError:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "reason", "cure"),
+    ("trouble", "reason", "hint"),
     [
         (ConnectionRefusedError(111, "refused"), "nothing listens there", "control API runs"),
         (socket.gaierror(-2, "Name or service not known"), "the name master1 is not known here", "use a number"),
@@ -199,14 +199,14 @@ def _untrusted() -> ssl.SSLCertVerificationError:
         (OSError(113, "No route to host"), "it cannot be reached: No route to host", "check the address"),
     ],
 )
-def test_api_that_cannot_be_reached_is_named_with_reason_and_cure(
-    logged_in: FakeApi, run: Run, trouble: OSError, reason: str, cure: str
+def test_api_that_cannot_be_reached_is_named_with_reason_and_hint(
+    logged_in: FakeApi, run: Run, trouble: OSError, reason: str, hint: str
 ) -> None:
     logged_in.trouble = trouble
     code, out, err = run("list")
     assert (code, out) == (5, "")
     assert err.startswith(f"error: {URL}: {reason}")
-    assert cure in err
+    assert hint in err
 
 
 def test_key_that_is_not_valid_any_more(logged_in: FakeApi, run: Run) -> None:
@@ -214,7 +214,7 @@ def test_key_that_is_not_valid_any_more(logged_in: FakeApi, run: Run) -> None:
     code, _, err = run("list")
     assert code == UnauthenticatedError.exit_code
     assert err == (
-        f"error: {URL}: the remembered key is not valid any more. Cure: run `penstock login {URL} --user NAME`\n"
+        f"error: {URL}: the remembered key is not valid any more. Hint: run `penstock login {URL} --user NAME`\n"
     )
 
 
@@ -237,11 +237,11 @@ def test_something_else_that_answers_there(logged_in: FakeApi, run: Run, status:
 
 
 def test_every_problem_is_shown(logged_in: FakeApi, run: Run) -> None:
-    problems = [{"where": where, "reason": "is wrong", "cure": "mend it"} for where in ("name", "image")]
+    problems = [{"where": where, "reason": "is wrong", "hint": "mend it"} for where in ("name", "image")]
     logged_in.on("POST", "/sessions", {"errors": problems}, status=422)
     code, out, err = run("submit", "x", "-i", "y", "-g", "1")
     assert (code, out) == (2, "")
-    assert err == "error: name: is wrong. Cure: mend it\nerror: image: is wrong. Cure: mend it\n"
+    assert err == "error: name: is wrong. Hint: mend it\nerror: image: is wrong. Hint: mend it\n"
 
 
 def test_config_is_written_beside_and_renamed(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,11 +54,11 @@ def test_cores(text: str, milli: int) -> None:
         *((parse.moment, text) for text in ("", "tomorrow", "2027-13-01", "+2", "+", "9999-12-31T23:00:00-23:00")),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_a_cure(parser: Callable[[str, str], object], text: str) -> None:
+def test_what_cannot_be_read_is_refused_with_a_hint(parser: Callable[[str, str], object], text: str) -> None:
     with pytest.raises(InputError) as caught:
         parser(text, "FIELD")
     assert caught.value.problems[0].where == "FIELD"
-    assert caught.value.problems[0].cure
+    assert caught.value.problems[0].hint
 
 
 @pytest.mark.usefixtures("_seoul")

@@ -76,7 +76,7 @@ def test_what_is_no_rule_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(InputError) as refused:
         parse_rule(text)
     assert refused.value.problems[0].where == "--deny"
-    assert "write it like" in refused.value.problems[0].cure
+    assert "write it like" in refused.value.problems[0].hint
 
 
 @pytest.mark.parametrize("rule", STRICT["rules"])

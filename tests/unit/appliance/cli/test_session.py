@@ -184,7 +184,7 @@ def test_an_empty_name_is_refused_before_anything_is_asked(logged_in: FakeApi, r
     for command in (["get", ""], ["delete", ""], ["user", "delete", ""], ["project", "delete", ""]):
         code, out, err = run(*command)
         assert (code, out) == (2, "")
-        assert err == "error: NAME: the name is empty. Cure: give a name\n"
+        assert err == "error: NAME: the name is empty. Hint: give a name\n"
     assert not logged_in.calls
 
 
@@ -195,7 +195,7 @@ def test_delete_goes_on_after_a_refusal_and_ends_with_it(logged_in: FakeApi, run
     code, out, err = run("delete", "-p", "team-d", "a", "b", "c")
     assert code == 6
     assert out == "a: Terminating\nc: Terminated\n"
-    assert err == "error: name: there is no session b. Cure: look with penstock list\n"
+    assert err == "error: name: there is no session b. Hint: look with penstock list\n"
     assert [call.query for call in logged_in.calls] == [{"project": "team-d"}] * 3
 
 
@@ -205,7 +205,7 @@ def test_commands_of_one_session_need_a_project(api: FakeApi, run: Run) -> None:
         code, _, err = run(*command)
         assert code == 2
         assert err == (
-            "error: project: no project is chosen. Cure: run `penstock project set NAME`, or add `-p NAME`\n"
+            "error: project: no project is chosen. Hint: run `penstock project set NAME`, or add `-p NAME`\n"
         )
     assert not api.calls
 

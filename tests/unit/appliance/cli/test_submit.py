@@ -141,5 +141,5 @@ def test_bad_options_are_refused_before_anything_is_asked(
     assert (code, out) == (2, "")
     assert err.startswith(f"error: {where}: ")
     assert reason in err
-    assert "Cure: " in err
+    assert "Hint: " in err
     assert not [call for call in logged_in.calls if call.method == "POST"]

@@ -236,10 +236,10 @@ def resolved(schema: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(("kind", "status"), STATUS, ids=lambda value: getattr(value, "__name__", value))
 def test_each_error_of_the_api_is_the_same_error_here(kind: type[PenstockError], status: int) -> None:
     client = Client("https://master1", api_key="" if status == 401 else "k")
-    body = b'{"errors": [{"where": "x", "reason": "is wrong", "cure": "mend it"}]}'
+    body = b'{"errors": [{"where": "x", "reason": "is wrong", "hint": "mend it"}]}'
     refusal = client.refusal(status, body)
     assert type(refusal) is kind
-    assert str(refusal) == "x: is wrong. Cure: mend it"
+    assert str(refusal) == "x: is wrong. Hint: mend it"
 
 
 def test_no_other_status_means_an_error_of_its_own() -> None:

@@ -20,7 +20,7 @@ from reservoir import bundle as bundles
 from reservoir import intake, publication
 from reservoir import verify as verification
 
-EXAMPLE = Path(__file__).parents[3] / "inventory/example/site.yml"
+EXAMPLE = Path(__file__).parents[4] / "inventory/example/site.yml"
 
 
 @pytest.fixture
@@ -171,18 +171,18 @@ def test_nodes_whose_release_the_bundle_does_not_serve_are_named_before_anything
     with pytest.raises(InputError) as caught:
         run(site, world)
     assert [problem.where for problem in caught.value.problems] == ["nodes[2].release", "nodes[3].release"]
-    assert "worker2 runs trixie, and the bundle is for bookworm. Cure: correct the release" in str(caught.value)
+    assert "worker2 runs trixie, and the bundle is for bookworm. Hint: correct the release" in str(caught.value)
     assert world.did == []
 
 
 def test_an_unfit_node_stops_before_any_node_is_changed(site: Site, world: World) -> None:
     world.findings = [
-        {"name": "release", "ok": True, "reason": "", "cure": ""},
-        {"name": "disk", "ok": False, "reason": "1 GiB is free", "cure": "make room"},
+        {"name": "release", "ok": True, "reason": "", "hint": ""},
+        {"name": "disk", "ok": False, "reason": "1 GiB is free", "hint": "make room"},
     ]
     with pytest.raises(InputError) as caught:
         run(site, world)
-    assert str(caught.value) == "worker1: disk: 1 GiB is free. Cure: make room"
+    assert str(caught.value) == "worker1: disk: 1 GiB is free. Hint: make room"
     assert world.did[-1] == "preflight"
 
 

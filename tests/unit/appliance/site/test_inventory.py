@@ -11,7 +11,7 @@ import yaml
 from appliance.site import inventory
 from appliance.site.model import Site
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 EXAMPLE: dict[str, Any] = yaml.safe_load((ROOT / "inventory/example/site.yml").read_text())
 
 

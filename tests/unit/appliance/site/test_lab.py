@@ -18,7 +18,7 @@ from reservoir import bundle as bundles
 from reservoir.model import TargetRecord
 from tests.unit.reservoir.parts import image_blobs
 
-EXAMPLE = (Path(__file__).parents[3] / "inventory/example/site.yml").read_text()
+EXAMPLE = (Path(__file__).parents[4] / "inventory/example/site.yml").read_text()
 TARGETS = [
     TargetRecord(name="debian12", os="debian", release="bookworm", arch="amd64"),
     TargetRecord(name="debian13", os="debian", release="trixie", arch="amd64"),

@@ -11,7 +11,7 @@ from appliance.site.model import Role, Site, load, worker_path
 from common.document import parse
 from common.errors import InputError
 
-EXAMPLE = (Path(__file__).parents[3] / "inventory/example/site.yml").read_text()
+EXAMPLE = (Path(__file__).parents[4] / "inventory/example/site.yml").read_text()
 
 GOOD = """\
 name: north
@@ -32,7 +32,7 @@ def site(text: str) -> Site:
 def problems(text: str) -> list[tuple[str, str, str]]:
     with pytest.raises(InputError) as caught:
         site(text)
-    return [(problem.where, problem.reason, problem.cure) for problem in caught.value.problems]
+    return [(problem.where, problem.reason, problem.hint) for problem in caught.value.problems]
 
 
 def test_the_example_is_valid() -> None:
@@ -76,7 +76,7 @@ def test_another_console_port_stands_in_its_url() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "where", "reason", "cure"),
+    ("old", "new", "where", "reason", "hint"),
     [
         ("name: north", "name: north\ncolour: red", "2: colour", "unknown key", "remove the key, or correct"),
         ("roles: [worker], ", "roles: [worker], gpu: 4, ", "4: nodes[1].gpu", "unknown key", "remove the key"),
@@ -308,12 +308,12 @@ def test_another_console_port_stands_in_its_url() -> None:
         ("name: north", "name: north\nssh: {user: 'a;b'}", "2: ssh.user", "String should match pattern", "correct"),
     ],
 )
-def test_a_mistake_names_line_field_reason_and_cure(old: str, new: str, where: str, reason: str, cure: str) -> None:
+def test_a_mistake_names_line_field_reason_and_hint(old: str, new: str, where: str, reason: str, hint: str) -> None:
     assert old in GOOD
     found = problems(GOOD.replace(old, new, 1))
     assert found[0][0] == f"site.yml:{where}"
     assert reason in found[0][1]
-    assert cure in found[0][2]
+    assert hint in found[0][2]
 
 
 def test_all_mistakes_are_told_at_once() -> None:
@@ -362,10 +362,10 @@ def test_a_storage_server_exports_each_folder_once() -> None:
     ],
 )
 def test_a_storage_is_no_folder_of_the_system(old: str, new: str, where: str) -> None:
-    ((found, reason, cure),) = problems(GOOD.replace(old, new))
+    ((found, reason, hint),) = problems(GOOD.replace(old, new))
     assert found == where
     assert reason.endswith("belongs to the system")
-    assert cure == "choose a folder such as /srv/shared"
+    assert hint == "choose a folder such as /srv/shared"
 
 
 @pytest.mark.parametrize("opened", ["/srv", "/srv/shared", "/srv/shared/team-a"])

@@ -117,9 +117,9 @@ def test_damaged_files_are_made_anew(tmp_path: Path, damage: str) -> None:
     assert pki.issue(SITE, tmp_path, now=NOW) is False
 
 
-def test_a_folder_that_cannot_be_made_is_said_with_a_cure(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_said_with_a_hint(tmp_path: Path) -> None:
     (tmp_path / "pki").write_text("a file where the folder should be")
     with pytest.raises(UnavailableError) as caught:
         pki.issue(SITE, tmp_path / "pki" / "below", now=NOW)
     assert "could not be written" in str(caught.value)
-    assert caught.value.problems[0].cure
+    assert caught.value.problems[0].hint

@@ -94,19 +94,19 @@ def test_a_failure_names_node_phase_task_reason_log_and_what_to_do(run: Any) -> 
         ("w2: Database: Copy", "item 2 is bad"),
         ("w3: Database: Make a user", "it failed, and what it said is hidden because it handles a secret"),
     ]
-    cures = [problem.cure for problem in caught.value.problems]
-    assert "run the command again" in cures[0]
-    assert "SSH" in cures[1]
-    assert all(str(result.log) in cure for cure in cures)
+    hints = [problem.hint for problem in caught.value.problems]
+    assert "run the command again" in hints[0]
+    assert "SSH" in hints[1]
+    assert all(str(result.log) in hint for hint in hints)
 
 
-def test_a_role_that_knows_the_cure_is_heard(run: Any) -> None:
-    said = "No publication lists images. Cure: run `penstock site deploy`."
+def test_a_role_that_knows_the_hint_is_heard(run: Any) -> None:
+    said = "No publication lists images. Hint: run `penstock site deploy`."
     result, _ = run([task("failed", "m1", "Check what the API needs", msg=said)], code=2)
     with pytest.raises(ProcessError) as caught:
         result.require_success()
     (problem,) = caught.value.problems
-    assert (problem.reason, problem.cure) == (
+    assert (problem.reason, problem.hint) == (
         "No publication lists images",
         f"run `penstock site deploy` (log: {result.log})",
     )

@@ -15,7 +15,7 @@ from appliance.site.verify import Check, NodeVerdict, Verdict
 from common.document import parse
 from common.errors import UnavailableError
 
-SITE = load(parse((Path(__file__).parents[3] / "inventory/example/site.yml").read_text(), "site.yml"))
+SITE = load(parse((Path(__file__).parents[4] / "inventory/example/site.yml").read_text(), "site.yml"))
 FACTS = {"os": "Debian 12", "kernel": "6.1.0", "machine": "x86_64", "versions": {"chrony": "4.3-2"}}
 DEPLOY: dict[str, Any] = {
     "started": "2026-01-01T00:00:00Z",
@@ -94,7 +94,7 @@ def test_it_is_written_to_a_folder(tmp_path: Path) -> None:
     assert all(path.read_text().strip() for path in paths)
 
 
-def test_a_folder_that_cannot_be_made_is_an_error_with_a_cure(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_an_error_with_a_hint(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UnavailableError, match="choose another folder"):
         report.write(SITE, verdict(), [], tmp_path / "file" / "out")

@@ -17,8 +17,8 @@ from reservoir.publication import publish
 from reservoir.store import Store
 from tests.unit.reservoir.parts import STANZA, artifact, make_bundle, wheel
 
-EXAMPLE = Path(__file__).parents[3] / "inventory/example/site.yml"
-RESTART = "Cure: run `systemctl daemon-reload; systemctl restart"
+EXAMPLE = Path(__file__).parents[4] / "inventory/example/site.yml"
+RESTART = "Hint: run `systemctl daemon-reload; systemctl restart"
 STARTED = {"since": 1_767_225_600, "newer": [], "replaced": False}
 APT = "https://reservoir:8443/apt/"
 
@@ -225,7 +225,7 @@ def test_an_agent_and_an_api_that_say_an_older_version_than_is_installed(site: S
     evidence["worker1"]["running"]["penstock-agent.service"] = STARTED
     for listed in evidence["master1"]["nodes"]["nodes"]:
         listed["agent_version"] = "0.0.8"
-    assert [(node, name, said.partition(". Cure")[0]) for node, name, said in bad(site, evidence)] == [
+    assert [(node, name, said.partition(". Hint")[0]) for node, name, said in bad(site, evidence)] == [
         (
             "master1",
             "penstock-api.service runs what is installed",

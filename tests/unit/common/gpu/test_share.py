@@ -22,12 +22,12 @@ def test_decimal_numbers_of_gpus_become_milli_gpu(text: str, milli: int) -> None
 @pytest.mark.parametrize(
     "text", ["", "half", "0,5", "1/2", "NaN", "Infinity", "1e9999999", "1e5000", "0.0005", "1.2345"]
 )
-def test_other_text_is_refused_with_field_and_cure(text: str) -> None:
+def test_other_text_is_refused_with_field_and_hint(text: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_gpus(text, "-g")
     [problem] = caught.value.problems
     assert problem.where == "-g"
-    assert problem.cure
+    assert problem.hint
 
 
 @given(st.integers(min_value=-(10**7), max_value=10**7))
@@ -54,7 +54,7 @@ def test_a_split_that_leaves_a_rest_is_refused(per_gpu: int, steps: int) -> None
 
 
 @pytest.mark.parametrize(
-    ("milli", "reason", "cure"),
+    ("milli", "reason", "hint"),
     [
         (0, "not above 0", "at least 0.05 GPU"),
         (-500, "not above 0", "at least 0.05 GPU"),
@@ -63,13 +63,13 @@ def test_a_split_that_leaves_a_rest_is_refused(per_gpu: int, steps: int) -> None
         ((MAX_GPUS + 1) * MILLI, "more than a container may hold", "at most 16"),
     ],
 )
-def test_shares_that_cannot_be(milli: int, reason: str, cure: str) -> None:
+def test_shares_that_cannot_be(milli: int, reason: str, hint: str) -> None:
     with pytest.raises(InputError) as caught:
         check_share(milli, Split())
     [problem] = caught.value.problems
     assert problem.where == "gpu_milli"
     assert reason in problem.reason
-    assert cure in problem.cure
+    assert hint in problem.hint
 
 
 @pytest.mark.parametrize("milli", [50, 500, 1000, 2500, MAX_GPUS * MILLI])

@@ -80,7 +80,7 @@ def test_several_of_more_keep_their_entries(registry: Answers, tmp_path: Path) -
 @pytest.mark.parametrize("there", [("amd64",), ("amd64", "s390x")])
 def test_an_architecture_that_is_not_there(registry: Answers, tmp_path: Path, there: tuple[str, ...]) -> None:
     registry.top = image_blobs(registry.folder, architectures=there)
-    told = rf"m.yml: external_images\[0\]: {SOURCE} has no arm64\. Cure: choose from: {', '.join(there)}"
+    told = rf"m.yml: external_images\[0\]: {SOURCE} has no arm64\. Hint: choose from: {', '.join(there)}"
     with pytest.raises(InputError, match=told):
         lock(tmp_path, "arm64")
 

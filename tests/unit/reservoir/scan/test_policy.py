@@ -40,11 +40,11 @@ def blocked(verdict: Verdict) -> list[str]:
     return [f"{problem.where}: {problem.reason}" for problem in verdict.blocking]
 
 
-def test_high_severity_blocks_and_the_cure_is_the_fixed_version(made: Report) -> None:
+def test_high_severity_blocks_and_the_hint_is_the_fixed_version(made: Report) -> None:
     (problem,) = judge(made, Policy(), NOW).blocking
     assert str(problem) == (
         "urllib3 1.24.3: CVE-2021-33503 (high) in urllib3-1.24.3.whl. "
-        "Cure: take version 1.26.5, or except it in the policy with a reason and a date"
+        "Hint: take version 1.26.5, or except it in the policy with a reason and a date"
     )
 
 
@@ -197,7 +197,7 @@ def test_the_page_tells_everything_and_loads_nothing(made: Report) -> None:
     assert not any(word in page for word in ("http:", "https:", "<script", "<link", "<img", "url("))
 
 
-def test_the_page_of_a_refusal_names_reasons_and_cures(made: Report) -> None:
+def test_the_page_of_a_refusal_names_reasons_and_hints(made: Report) -> None:
     page = render(made, judge(made, Policy(), NOW)).decode()
     assert "Refused by the policy" in page
     assert "take version 1.26.5" in page

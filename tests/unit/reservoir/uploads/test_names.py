@@ -51,7 +51,7 @@ def test_a_name_may_be_allowed_before_it_is_published(names: Names) -> None:
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"allowed": 1}'])
 def test_a_damaged_list_opens_nothing(names: Names, content: str) -> None:
     names.list.write_text(content)
-    with pytest.raises(IntegrityError, match=r"uploads\.json: .*damaged.*Cure: remove it"):
+    with pytest.raises(IntegrityError, match=r"uploads\.json: .*damaged.*Hint: remove it"):
         names.shut("demo")
 
 

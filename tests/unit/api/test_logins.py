@@ -39,7 +39,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("logins.endpoints", "logins.service", "access", "api_keys.service"):
+    for module in ("endpoints.logins", "resources.logins.service", "endpoints.access", "resources.api_keys.service"):
         monkeypatch.setattr(f"api.{module}.now", clock)
     return clock
 

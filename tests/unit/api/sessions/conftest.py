@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import httpx
 import pytest
 
 from api.clock import now
@@ -42,7 +43,12 @@ async def run(cluster: Cluster, name: str = "demo", **more: Any) -> dict[str, An
 
 
 async def delete(cluster: Cluster, name: str = "demo") -> Any:
-    return await ok(cluster.admin.delete(f"{V1}/sessions/{name}", params={"project": "team-a"}))
+    return await ok(wish(cluster, name))
+
+
+async def wish(cluster: Cluster, name: str) -> httpx.Response:
+    """Ask for a session's deletion and return the answer as it comes."""
+    return await cluster.admin.delete(f"{V1}/sessions/{name}", params={"project": "team-a"})
 
 
 def pass_time(cluster: Cluster, seconds: float) -> None:

@@ -19,8 +19,8 @@ MODULES = sorted(
     if path.parent.name not in ("installer", "shim")
 )
 PURE = (
-    "reservoir/manifest.py",
-    "reservoir/reading.py",
+    "reservoir/manifest/model.py",
+    "reservoir/manifest/reading.py",
     "appliance/site/model.py",
     "appliance/site/gpu.py",
     "appliance/site/kubernetes.py",

@@ -17,7 +17,7 @@ from typing import Any
 from api.database import Database
 from api.endpoints.access import PREFIX
 from api.endpoints.app import create_app
-from api.engine.null import NullEngine
+from tests.fakes.engine import NullEngine
 from api.settings import Settings
 
 FOLDER = Path(__file__).parents[1] / "appliance" / "client"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.api_postgresql import new_database, running_server
-from tests.unit.api.conftest import Cluster, running_cluster
+from tests.postgresql import new_database, running_server
+from tests.api.cluster import Cluster, running_cluster
 
 TURN = Path(tempfile.gettempdir()) / "penstock-tests-engine.lock"
 

@@ -27,7 +27,7 @@ from tests.integration.agent.conftest import (
     image,  # noqa: F401
     make_agent,
 )
-from tests.integration.api_postgresql import new_database, running_server
+from tests.postgresql import new_database, running_server
 
 PASSWORD = "Correct1horse!"
 V1 = "/api/v1"

@@ -11,18 +11,18 @@ from typer.testing import CliRunner
 from api import __main__ as program
 from api.database import Database
 from common.errors import UnavailableError
-from tests.integration.api_postgresql import new_database
-from tests.unit.api.conftest import _cheap_hashes, anyio_backend, cluster  # noqa: F401
-from tests.unit.api.test_domains import *  # noqa: F403
-from tests.unit.api.test_logins import *  # noqa: F403
-from tests.unit.api.test_nodes import *  # noqa: F403
-from tests.unit.api.test_projects import *  # noqa: F403
-from tests.unit.api.test_schema import *  # noqa: F403
-from tests.unit.api.test_upgrade import *  # noqa: F403
-from tests.unit.api.test_usage import *  # noqa: F403
-from tests.unit.api.test_user_changes import *  # noqa: F403
-from tests.unit.api.test_user_policies import *  # noqa: F403
-from tests.unit.api.test_users import *  # noqa: F403
+from tests.postgresql import new_database
+from tests.api.cluster import _cheap_hashes, anyio_backend, cluster  # noqa: F401
+from tests.api.resources.domains.test_domains import *  # noqa: F403
+from tests.api.resources.logins.test_logins import *  # noqa: F403
+from tests.api.resources.nodes.test_nodes import *  # noqa: F403
+from tests.api.resources.projects.test_projects import *  # noqa: F403
+from tests.api.migrations.test_schema import *  # noqa: F403
+from tests.api.migrations.test_upgrade import *  # noqa: F403
+from tests.api.resources.usage.test_usage import *  # noqa: F403
+from tests.api.resources.users.test_changes import *  # noqa: F403
+from tests.api.resources.user_policies.test_user_policies import *  # noqa: F403
+from tests.api.resources.users.test_users import *  # noqa: F403
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ import pytest
 
 from common.protocol import HEARTBEAT_PATH
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
-from tests.unit.api.conftest import inventory
+from tests.api.cluster import inventory
 
 BEAT = {
     "name": "worker1",

@@ -19,7 +19,7 @@ import pytest
 
 from common.protocol import HEARTBEAT_PATH
 from tests.integration.agent.conftest import Authority, authority, free_port  # noqa: F401
-from tests.unit.api.conftest import inventory
+from tests.api.cluster import inventory
 
 PENSTOCK = Path(sys.executable).with_name("penstock")
 LINES = [
@@ -68,7 +68,7 @@ class Site:
             )
         with (self.folder / "api.log").open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.integration.null_api"], env=self.api_environment, stdout=log, stderr=log
+                [sys.executable, "-m", "tests.fakes.api"], env=self.api_environment, stdout=log, stderr=log
             )
         context = ssl.create_default_context(cafile=str(self.pki.ca))
         self.until(lambda: _answers(f"{self.url}/health", context), "the API answers")

@@ -21,17 +21,7 @@ from api.resources.logins import throttle
 from api.settings import Settings
 from common.errors import UnavailableError
 from tests.integration.agent.conftest import Authority, authority, free_port, make_authority  # noqa: F401
-from tests.unit.api.conftest import (  # noqa: F401
-    PASSWORD,
-    V1,
-    Cluster,
-    _cheap_hashes,
-    anyio_backend,
-    ok,
-    refused,
-    running_cluster,
-    sign_in,
-)
+from tests.api.cluster import PASSWORD, V1, Cluster, _cheap_hashes, anyio_backend, ok, refused, running_cluster, sign_in
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from api.resources.sessions.scheduling import Placed
 from api.scheduler.snapshot import Placement
 from api.tables.nodes import Node
 from api.tables.sessions import GangNetwork, GangNode, Session, State
-from tests.unit.api.conftest import Cluster
+from tests.api.cluster import Cluster
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,7 @@ from schemathesis import Case
 from api.database import Database
 from api.endpoints.app import create_app
 from api.endpoints.errors import ErrorBody
-from api.engine.null import NullEngine
+from tests.fakes.engine import NullEngine
 from api.settings import Settings
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
 

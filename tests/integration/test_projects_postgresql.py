@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.api_postgresql import new_database
-from tests.unit.api.conftest import _cheap_hashes, anyio_backend, cluster  # noqa: F401
-from tests.unit.api.test_groups import *  # noqa: F403
-from tests.unit.api.test_images import *  # noqa: F403
-from tests.unit.api.test_images_check import *  # noqa: F403
-from tests.unit.api.test_projects_domains import *  # noqa: F403
-from tests.unit.api.test_projects_people import *  # noqa: F403
-from tests.unit.api.test_projects_periods import *  # noqa: F403
-from tests.unit.api.test_projects_races import *  # noqa: F403
+from tests.postgresql import new_database
+from tests.api.cluster import _cheap_hashes, anyio_backend, cluster  # noqa: F401
+from tests.api.resources.groups.test_groups import *  # noqa: F403
+from tests.api.resources.images.test_images import *  # noqa: F403
+from tests.api.control.test_image_check import *  # noqa: F403
+from tests.api.resources.projects.test_domains import *  # noqa: F403
+from tests.api.resources.projects.test_people import *  # noqa: F403
+from tests.api.resources.projects.test_periods import *  # noqa: F403
+from tests.api.resources.projects.test_races import *  # noqa: F403
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 
 from api.clock import now
 from api.resources.denials import service
-from tests.unit.api.conftest import V1, Cluster, ok
-from tests.unit.api.denials.test_denials import denial, report, shown
+from tests.api.cluster import V1, Cluster, ok
+from tests.api.resources.denials.test_denials import denial, report, shown
 
 pytestmark = pytest.mark.anyio
 

@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import update
 
 from api.tables.sessions import Container
-from tests.integration.api_postgresql import new_database
-from tests.unit.api.conftest import V1, Cluster, ok, running_cluster
-from tests.unit.api.sessions.conftest import body
+from tests.postgresql import new_database
+from tests.api.cluster import V1, Cluster, ok, running_cluster
+from tests.api.steps import body
 
 pytestmark = pytest.mark.anyio
 

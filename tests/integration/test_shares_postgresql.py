@@ -11,7 +11,7 @@ from api.clock import now
 from api.control.reconcilers import resizes
 from api.resources.nodes import service as nodes
 from common.protocol import USE_PATH, GpuUse, UseReport
-from tests.unit.api.conftest import V1, Cluster, ok
+from tests.api.cluster import V1, Cluster, ok
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from api.auth import passwords
 from appliance.cli import config, terminal
 from appliance.client import Client
 from appliance.client.transport import Transport
-from tests.unit.api.conftest import V1, Cluster, ok, running_cluster
+from tests.api.cluster import V1, Cluster, ok, running_cluster
 from tests.unit.appliance.cli.conftest import URL, Answer, Run
 
 LINES = [

@@ -1,0 +1,242 @@
+"""A control API without sockets: the application called in this process, SQLite in a temporary folder, no machines."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import argon2
+import httpx
+import pytest
+import structlog
+from argon2.profiles import CHEAPEST
+from fastapi import FastAPI
+
+from api.auth import passwords
+from api.auth.policy import Role
+from api.control.manager import Manager
+from api.database import Database
+from api.endpoints.app import create_app, set_up
+from tests.fakes.engine import NullEngine
+from api.migrations import schema
+from api.resources.users import service as users
+from api.resources.users.schemas import UserRequest
+from api.settings import Settings
+from common.protocol import HEARTBEAT_PATH, ContainerState, ContainerStatus, GpuDevice, Heartbeat, Inventory
+
+PASSWORD = "Correct1horse!"
+V1 = "/api/v1"
+
+
+@pytest.fixture(autouse=True)
+def _plain_logs() -> None:
+    """Write tracebacks as they are: drawing them with every local variable takes minutes."""
+    structlog.configure(processors=[structlog.processors.format_exc_info, structlog.processors.LogfmtRenderer()])
+
+
+@pytest.fixture(autouse=True)
+def _cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passwords, "hasher", argon2.PasswordHasher.from_parameters(CHEAPEST))
+
+
+@dataclass
+class Cluster:
+    """An application under test with its database, its engine and a way to call it as anybody."""
+
+    app: FastAPI
+    database: Database
+    engine: NullEngine
+    settings: Settings
+    admin: httpx.AsyncClient
+    sequences: Iterator[int]
+
+    @property
+    def manager(self) -> Manager:
+        manager: Manager = self.app.state.manager
+        return manager
+
+    def client(self, key: str | None = None, **headers: str) -> httpx.AsyncClient:
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+        return httpx.AsyncClient(transport=transport, base_url="https://penstock", headers=headers)
+
+    async def user(self, name: str, role: Role = Role.MEMBER) -> httpx.AsyncClient:
+        """Create a user and return a client with a key of that user."""
+        async with self.database.transaction() as db:
+            await users.create(db, UserRequest(name=name, password=PASSWORD, role=role))
+        async with self.client() as guest:
+            await sign_in(guest, name)
+            key = (await ok(guest.post(f"{V1}/api-keys", json={"name": "tests"})))["key"]
+        return self.client(key)
+
+    async def heartbeat(
+        self, name: str = "worker1", gpus: int = 4, containers: list[ContainerState] | None = None
+    ) -> httpx.Response:
+        """Report as a node's agent; without `containers` report those of the engine."""
+        if containers is None:
+            containers = [state for (node, _), state in self.engine.containers.items() if node == name]
+        beat = Heartbeat(
+            name=name,
+            address="192.0.2.10",
+            port=6001,
+            boot="boot-1",
+            sequence=next(self.sequences),
+            inventory=inventory(name, gpus),
+            containers=containers,
+        )
+        body = beat.model_dump(mode="json")
+        async with self.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": name}) as agent:
+            return await agent.post(HEARTBEAT_PATH, json=body)
+
+    async def add_node(self, name: str = "worker1", gpus: int = 4) -> None:
+        assert (await self.heartbeat(name, gpus)).status_code == 200
+        await self.manager.settle()
+
+    async def add_image(self) -> None:
+        body = {"name": "python", "tag": "3.11", "reference": "reservoir:5000/penstock/python:3.11"}
+        await ok(self.admin.post(f"{V1}/images", json=body))
+
+    async def add_project(self, name: str = "team-a", quota_milli: int = 1000, *members: str) -> None:
+        body = {"name": name, "quota_milli": quota_milli, "members": list(members), "period": {"ends_at": None}}
+        await ok(self.admin.post(f"{V1}/projects", json=body))
+
+    async def submit(self, name: str, gpu_milli: int = 500, project: str = "team-a", **more: Any) -> dict[str, Any]:
+        body = {"name": name, "project": project, "image": "python", "gpu_milli": gpu_milli, **more}
+        return dict(await ok(self.admin.post(f"{V1}/sessions", json=body)))
+
+    async def session(self, name: str, project: str = "team-a") -> dict[str, Any]:
+        return dict(await ok(self.admin.get(f"{V1}/sessions/{name}", params={"project": project})))
+
+    async def states(self, project: str = "team-a") -> dict[str, str]:
+        rows = await ok(self.admin.get(f"{V1}/sessions", params={"project": project, "all": True}))
+        return {row["name"]: row["state"] for row in rows}
+
+    def container(self, session: dict[str, Any]) -> tuple[str, str]:
+        return (session["node"], f"session-{session['id']}-0-0")
+
+    def change_container(self, session: dict[str, Any], **changes: Any) -> None:
+        """Let a container of the engine come to another state."""
+        key = self.container(session)
+        self.engine.containers[key] = self.engine.containers[key].model_copy(update=changes)
+
+    def exit_container(self, session: dict[str, Any], code: int) -> None:
+        self.change_container(session, status=ContainerStatus.EXITED, exit_code=code)
+
+
+def inventory(name: str, gpus: int) -> Inventory:
+    return Inventory(
+        name=name,
+        agent_version="0.1.0",
+        engine_version="20.10.24",
+        os="Debian 12",
+        cpu_milli=8000,
+        memory_mib=32768,
+        gpus=[
+            GpuDevice(index=index, uuid=f"GPU-{name}-{index}", model="Simulated GPU", memory_mib=16384, simulated=True)
+            for index in range(gpus)
+        ],
+    )
+
+
+async def sign_in(guest: httpx.AsyncClient, name: str, password: str = PASSWORD) -> dict[str, Any]:
+    """Sign in as our pages do: what they change later carries the login's token."""
+    login = dict(await ok(guest.post(f"{V1}/auth/login", json={"name": name, "password": password})))
+    guest.headers["X-CSRF-Token"] = login["csrf_token"]
+    return login
+
+
+async def ok(answer: Any) -> Any:
+    """Return the body of an answer that must be a success."""
+    response: httpx.Response = await answer
+    assert response.is_success, f"{response.status_code} {response.text}"
+    return response.json()
+
+
+async def refused(answer: Any, status: int) -> dict[str, str]:
+    """Return the one error of an answer that must be a refusal."""
+    response: httpx.Response = await answer
+    assert response.status_code == status, f"{response.status_code} {response.text}"
+    errors = response.json()["errors"]
+    assert len(errors) == 1, errors
+    assert set(errors[0]) == {"where", "reason", "hint"}
+    return dict(errors[0])
+
+
+_template: tuple[bytes, str] | None = None
+_applications: list[FastAPI] = []
+
+
+def application(settings: Settings, database: Database, engine: NullEngine) -> FastAPI:
+    """Return the application, new in all but its routes: to make those takes longer than most tests."""
+    if not _applications:
+        _applications.append(create_app(settings, database, engine, reconcile=False))
+    set_up(_applications[0], settings, database, engine)
+    # nobody reports here by itself: a test says when a node is lost
+    _applications[0].state.manager._rules._began = float("inf")
+    return _applications[0]
+
+
+@asynccontextmanager
+async def running_cluster(database_url: str, **changes: Any) -> AsyncIterator[Cluster]:
+    """Give an application with an administrator; its reconcilers run when a test says so."""
+    settings = Settings(database_url=database_url, trust_client_headers=True, **changes)
+    key = await _copied(database_url)
+    database = Database(database_url)
+    engine = NullEngine()
+    app = application(settings, database, engine)
+    cluster = Cluster(app, database, engine, settings, httpx.AsyncClient(), itertools.count(1))
+    if key:
+        cluster.admin = cluster.client(key)
+    else:
+        await schema.migrate(database)
+        cluster.admin = await cluster.user("admin", Role.ADMIN)
+    try:
+        yield cluster
+    finally:
+        await cluster.admin.aclose()
+        await database.close()
+
+
+async def _copied(database_url: str) -> str:
+    """Copy a file with this version's schema and an administrator, whose key is returned; empty where it is no file.
+
+    The file is made once: the steps of the schema and of a first login take longer than most tests.
+    """
+    global _template  # noqa: PLW0603 -- a cache of this process
+    scheme, _, path = database_url.partition(":///")
+    if not scheme.startswith("sqlite"):
+        return ""
+    if _template is None:
+        settings = Settings(database_url=f"{database_url}.template", trust_client_headers=True)
+        database = Database(settings.database_url)
+        await schema.migrate(database)
+        app = application(settings, database, NullEngine())
+        cluster = Cluster(app, database, NullEngine(), settings, httpx.AsyncClient(), itertools.count(1))
+        async with await cluster.user("admin", Role.ADMIN) as admin:
+            key = admin.headers["Authorization"].removeprefix("Bearer ")
+        await database.close()
+        _template = (await asyncio.to_thread(Path(f"{path}.template").read_bytes), key)
+    await asyncio.to_thread(Path(path).write_bytes, _template[0])
+    return _template[1]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def database_url(tmp_path: Path) -> str:
+    return f"sqlite+aiosqlite:///{tmp_path}/penstock.db"
+
+
+@pytest.fixture
+async def cluster(database_url: str) -> AsyncIterator[Cluster]:
+    async with running_cluster(database_url, volume_root="/srv/shared") as running:
+        yield running

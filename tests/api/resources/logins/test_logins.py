@@ -17,8 +17,9 @@ from api.resources.logins import callers, throttle
 from api.tables.logins import Login, LoginTries
 from api.tables.users import Source, User
 from common.errors import ThrottledError, UnavailableError
-from tests.api.cluster import PASSWORD, V1, Cluster, ok, refused, sign_in
+from tests.api.cluster import V1, Cluster, ok, refused, sign_in
 from tests.api.endpoints.test_routes import open_websocket
+from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio
 

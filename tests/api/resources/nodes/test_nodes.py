@@ -143,5 +143,5 @@ async def test_one_bad_node_does_not_silence_the_others(cluster: Cluster) -> Non
     async with cluster.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": "broken"}) as agent:
         await ok(agent.post(HEARTBEAT_PATH, json=body))
     await cluster.heartbeat("worker1")
-    await cluster.manager.settle()
+    await cluster.settle()
     assert [node["name"] for node in await ok(cluster.admin.get(f"{V1}/nodes"))] == ["worker1"]

@@ -116,11 +116,11 @@ async def test_a_higher_quota_lets_a_waiting_session_run(cluster: Cluster) -> No
     await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"over_quota": False}))
     await cluster.submit("one")
     await cluster.submit("two")
-    await cluster.manager.settle()
+    await cluster.settle()
     assert await cluster.states() == {"one": "RUNNING", "two": "PENDING"}
     assert (await ok(cluster.admin.get(f"{V1}/projects/team-a")))["used_milli"] == 500
     await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"quota_milli": 1000}))
-    await cluster.manager.settle()
+    await cluster.settle()
     assert await cluster.states() == {"one": "RUNNING", "two": "RUNNING"}
 
 

@@ -141,6 +141,6 @@ async def test_names_are_unique_while_a_session_lives(ready: Cluster) -> None:
     await ready.add_project("team-b", 1000)
     await ready.submit("demo", project="team-b")
     await delete(ready)
-    await ready.manager.settle()
+    await ready.settle()
     again = await ready.submit("demo")
     assert (await ready.session("demo"))["id"] == again["id"], "the live one is meant"

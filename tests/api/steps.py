@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import httpx
-import pytest
 
 from api.clock import now
 from api.control.manager import RETRY_S

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,6 +21,7 @@ from api.endpoints.app import create_app, set_up
 from api.resources.users import service as users
 from api.resources.users.schemas import UserRequest
 from api.settings import Settings
+from common import problem
 from common.protocol import HEARTBEAT_PATH, ContainerState, ContainerStatus, Heartbeat
 from tests.fakes.engine import FakeEngine
 from tests.fakes.heartbeats import inventory
@@ -146,10 +147,17 @@ async def refused(answer: Any, status: int) -> dict[str, str]:
     """Return the one error of an answer that must be a refusal."""
     response: httpx.Response = await answer
     assert response.status_code == status, f"{response.status_code} {response.text}"
-    errors = response.json()["errors"]
-    assert len(errors) == 1, errors
-    assert set(errors[0]) == {"where", "reason", "hint"}
-    return dict(errors[0])
+    (told,) = problems(response)
+    return told
+
+
+def problems(response: httpx.Response) -> list[dict[str, str]]:
+    """Return the errors of an answer that must be a refusal in the one form that they have."""
+    assert response.headers["Content-Type"] == problem.MEDIA_TYPE
+    assert response.json()["request_id"] == response.headers["X-Request-Id"] != ""
+    error = problem.read(response.status_code, response.content)
+    assert error, response.text
+    return [asdict(one) for one in error.problems]
 
 
 _applications: list[FastAPI] = []

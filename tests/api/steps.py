@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import httpx
+
 from api.clock import now
 from api.control.manager import RETRY_S
 from api.control.reconcilers.rules import SLACK_S, STALL_S
@@ -27,7 +29,12 @@ async def run(cluster: Cluster, name: str = "demo", **more: Any) -> dict[str, An
 
 
 async def delete(cluster: Cluster, name: str = "demo") -> Any:
-    return await ok(cluster.admin.delete(f"{V1}/sessions/{name}", params={"project": "team-a"}))
+    return await ok(wish(cluster, name))
+
+
+async def wish(cluster: Cluster, name: str) -> httpx.Response:
+    """Ask for a session's deletion and return the answer as it comes."""
+    return await cluster.admin.delete(f"{V1}/sessions/{name}", params={"project": "team-a"})
 
 
 def pass_time(cluster: Cluster, seconds: float) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from reservoir.images import oci
+from reservoir.artifacts.image import oci
 from tests.integration.agent.conftest import Authority, authority, engine  # noqa: F401
 from tests.integration.reservoir.registry import layout
 from tests.integration.test_api_agent import PASSWORD, Site

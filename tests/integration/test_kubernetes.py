@@ -134,8 +134,8 @@ def test_the_third_session_waits_in_our_own_queue(site: ClusterSite) -> None:
 def test_a_share_of_a_gpu_is_refused_with_the_reason(site: ClusterSite) -> None:
     body = {"name": "half", "project": "team-a", "image": "busybox", "gpu_milli": 500}
     refused = site.client.post("/api/v1/sessions", json=body)
-    reason = {"reason": "no GPU that it may use can be shared", "hint": "ask for whole GPUs"}
-    assert (refused.status_code, refused.json()["errors"]) == (422, [{"where": "gpu_milli", **reason}])
+    reason = {"detail": "no GPU that it may use can be shared", "hint": "ask for whole GPUs"}
+    assert (refused.status_code, refused.json()["errors"]) == (422, [{"pointer": "/gpu_milli", **reason}])
     with site.agent.client() as client:
         spec = {
             "id": "half",
@@ -148,7 +148,7 @@ def test_a_share_of_a_gpu_is_refused_with_the_reason(site: ClusterSite) -> None:
         gpus = [{"uuid": "left/0", "index": 0, "milli": 500}]
         answer = client.put("/v1/containers/half", json=spec | {"gpus": gpus})
     assert answer.status_code == 422
-    assert "Kubernetes gives whole GPUs only" in answer.json()["errors"][0]["reason"]
+    assert "Kubernetes gives whole GPUs only" in answer.json()["errors"][0]["detail"]
 
 
 def test_a_container_for_which_no_machine_is_large_enough_is_refused_with_the_reason(site: ClusterSite) -> None:
@@ -156,9 +156,9 @@ def test_a_container_for_which_no_machine_is_large_enough_is_refused_with_the_re
     body = {"name": "large", "project": "team-a", "image": "busybox", "gpu_milli": 2000}
     refused = site.client.post("/api/v1/sessions", json=body)
     reason = "one container asks for 2 GPUs and the largest machine that it may use has 1 GPU"
-    assert (refused.status_code, refused.json()["errors"][0]["reason"]) == (422, reason)
+    assert (refused.status_code, refused.json()["errors"][0]["detail"]) == (422, reason)
     refused = site.client.post("/api/v1/sessions", json=body | {"gpu_milli": 1000, "size": 2})
-    assert "cannot meet on the nodes that it may use" in refused.json()["errors"][0]["reason"]
+    assert "cannot meet on the nodes that it may use" in refused.json()["errors"][0]["detail"]
 
 
 def test_pods_run_on_while_the_agent_is_away(site: ClusterSite) -> None:

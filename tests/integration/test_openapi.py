@@ -20,7 +20,7 @@ from schemathesis import Case
 
 from api.database import Database
 from api.endpoints.app import create_app
-from api.endpoints.errors import ErrorBody
+from api.endpoints.errors import ProblemDetails
 from api.settings import Settings
 from tests.fakes.engine import FakeEngine
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
@@ -91,4 +91,4 @@ def test_no_operation_fails(case: Case[Any], server: httpx.Client) -> None:
     answer = case.call(base_url=str(server.base_url), headers={"Authorization": server.headers["Authorization"]})
     assert answer.status_code < 500, answer.text
     if answer.status_code >= 400:
-        assert ErrorBody.model_validate(answer.json()).errors, "every refusal says what and why"
+        assert ProblemDetails.model_validate(answer.json()).errors, "every refusal says what and why"

@@ -17,7 +17,7 @@ from api.resources.logins import callers, throttle
 from api.tables.logins import Login, LoginTries
 from api.tables.users import Source, User
 from common.errors import ThrottledError, UnavailableError
-from tests.api.cluster import V1, Cluster, ok, refused, sign_in
+from tests.api.cluster import V1, Cluster, ok, problems, refused, sign_in
 from tests.api.endpoints.test_routes import open_websocket
 from tests.installed import PASSWORD
 
@@ -40,7 +40,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("logins.endpoints", "logins.service", "access", "api_keys.service"):
+    for module in ("endpoints.logins", "resources.logins.service", "endpoints.access", "resources.api_keys.service"):
         monkeypatch.setattr(f"api.{module}.now", clock)
     return clock
 
@@ -194,7 +194,7 @@ async def test_a_guesser_waits_longer_and_longer(cluster: Cluster, clock: Clock)
             assert (await attempt(guest, name="alice")).status_code == 401
         answer = await attempt(guest, name="alice")
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
-        assert "wait 1 s" in answer.json()["errors"][0]["hint"]
+        assert "wait 1 s" in problems(answer)[0]["hint"]
         clock.forward(seconds=1)
         assert (await attempt(guest, name="alice")).status_code == 401
         assert (await attempt(guest, name="alice")).headers["retry-after"] == "2"

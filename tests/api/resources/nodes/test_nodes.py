@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from common.protocol import HEARTBEAT_PATH
-from tests.api.cluster import V1, Cluster, ok, refused
+from tests.api.cluster import V1, Cluster, ok, problems, refused
 from tests.fakes.heartbeats import beat
 
 pytestmark = pytest.mark.anyio
@@ -51,7 +51,7 @@ async def test_the_agent_is_told_when_to_report_next(cluster: Cluster) -> None:
 async def test_bad_heartbeats(cluster: Cluster, change: dict[str, Any], where: str) -> None:
     response = await _raw(cluster, change)
     assert response.status_code == 422
-    assert response.json()["errors"][0]["where"] == where
+    assert problems(response)[0]["where"] == where
 
 
 async def _raw(cluster: Cluster, change: dict[str, Any]) -> Any:
@@ -64,7 +64,7 @@ async def test_a_node_with_more_than_128_gpus_and_slices_is_refused(cluster: Clu
     body["inventory"]["gpus"] = [{**body["inventory"]["gpus"][0], "index": n, "uuid": f"GPU-{n}"} for n in range(129)]
     response = await _raw(cluster, body)
     assert response.status_code == 422
-    assert response.json()["errors"][0]["where"] == "inventory.gpus"
+    assert response.json()["errors"][0]["pointer"] == "/inventory/gpus"
 
 
 async def test_one_bad_node_does_not_silence_the_others(cluster: Cluster) -> None:

@@ -38,10 +38,9 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     frozen, real = Clock(), now
     for name, module in list(sys.modules.items()):
-        if (
-            name.startswith(("api.resources.projects", "api.resources.sessions"))
-            and getattr(module, "now", None) is real
-        ):
+        room, _, rest = name.removeprefix("api.").partition(".")
+        ours = room in ("resources", "endpoints", "lists") and rest.startswith(("projects", "sessions", "overview"))
+        if ours and getattr(module, "now", None) is real:
             monkeypatch.setattr(module, "now", frozen)
     return frozen
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 
+from api.engine.base import UnreachableError
 from tests.api.cluster import V1, Cluster, ok, refused
-from tests.api.steps import delete, run
+from tests.api.steps import delete, run, wish
 
 pytestmark = pytest.mark.anyio
 
@@ -50,12 +53,64 @@ async def test_deleted_before_it_ran(cluster: Cluster) -> None:
     await cluster.submit("demo")
     assert (await delete(cluster))["state"] == "TERMINATED"
     assert cluster.engine.calls == []
-    await refused(cluster.admin.delete(f"{V1}/sessions/demo", params={"project": "team-a"}), 404)
 
 
-async def test_deleting_twice_is_no_error(ready: Cluster) -> None:
+async def test_deletion_is_a_wish_that_may_be_repeated(ready: Cluster) -> None:
+    """202 while the session is ending, 200 when it has ended; nothing of it changes any more."""
     await run(ready)
-    assert (await delete(ready))["state"] == (await delete(ready))["state"] == "TERMINATING"
+    first = await wish(ready, "demo")
+    assert (first.status_code, first.json()["state"]) == (202, "TERMINATING")
+    again = await wish(ready, "demo")
+    assert (again.status_code, again.json()) == (202, first.json())
+    await ready.manager.settle()
+    ended = await ready.session("demo")
+    last = await wish(ready, "demo")
+    assert (last.status_code, last.json()["state"], last.json()) == (200, "TERMINATED", ended)
+
+
+async def test_a_session_that_is_failing_is_off_the_lists_when_it_was_deleted(ready: Cluster) -> None:
+    session = await run(ready)
+    ready.exit_container(session, 1)
+    await ready.heartbeat()
+    ready.engine.failure = UnreachableError("the agent of worker1 does not answer", delivered=False)
+    await ready.manager.settle()
+    answer = await delete(ready)
+    assert (answer["state"], answer["reason"]) == ("TERMINATING", "its command ended with exit code 1")
+    ready.engine.failure = None
+    ready.manager._retries.clear()
+    await ready.manager.settle()
+    assert await ok(ready.admin.get(f"{V1}/sessions")) == []
+    assert (await ready.session("demo"))["exit_code"] == 1
+
+
+async def test_unknown_and_invisible_sessions_are_not_found(ready: Cluster) -> None:
+    session = await run(ready)
+    async with await ready.user("eve") as eve:
+        for key in ("demo", session["id"]):
+            await refused(eve.delete(f"{V1}/sessions/{key}?project=team-a"), 404)
+    for key in ("nothing", str(uuid4())):
+        await refused(ready.admin.delete(f"{V1}/sessions/{key}?project=team-a"), 404)
+    await ready.add_project("team-b")
+    await refused(ready.admin.delete(f"{V1}/sessions/{session['id']}?project=team-b"), 404)
+    assert (await ready.session("demo"))["state"] == "RUNNING"
+
+
+async def test_a_name_that_was_used_again(ready: Cluster) -> None:
+    """It is the live session's; then that of what lists still show; any other is found by its id."""
+    failed = await run(ready)
+    ready.exit_container(failed, 1)
+    await ready.heartbeat()
+    await ready.manager.settle()
+    again = await run(ready)
+    assert (await delete(ready))["id"] == again["id"]
+    assert (await delete(ready))["id"] == again["id"], "it lives as long as it is ending"
+    await ready.manager.settle()
+    assert (await ready.session("demo"))["id"] == failed["id"]
+    assert (await ready.session(again["id"]))["state"] == "TERMINATED"
+    assert (await delete(ready))["id"] == failed["id"]
+    assert await ok(ready.admin.get(f"{V1}/sessions")) == []
+    assert (await delete(ready))["id"] == again["id"], "the newest"
+    assert (await wish(ready, failed["id"])).json()["id"] == failed["id"]
 
 
 async def test_only_the_owner_and_administrators_act_on_a_session(ready: Cluster) -> None:

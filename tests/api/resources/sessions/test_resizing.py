@@ -266,6 +266,32 @@ async def test_a_quota_that_is_full(cluster: Cluster) -> None:
     assert error["reason"] == "team-a holds 0.5 of its 0.5 GPU, and 0.1 more is asked for"
 
 
+@pytest.mark.parametrize("over_quota", [True, False])
+async def test_work_that_cannot_be_taken_back_grows_as_far_as_the_quota(cluster: Cluster, over_quota: bool) -> None:
+    """The last milli-GPU of the quota is its own, whatever others hold beyond theirs; the first beyond is not."""
+    await prepare(cluster, quota=750)
+    await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"over_quota": over_quota}))
+    await cluster.submit("a", 500, preemptible=False)
+    await cluster.manager.settle()
+    error = await resize(cluster, 800, status=409)
+    kind = " by work that cannot be taken back" if over_quota else ""
+    assert error["reason"] == f"team-a holds 0.5 of its 0.75 GPU{kind}, and 0.3 more is asked for"
+    await resize(cluster, 750)
+    await cluster.manager.settle()
+    session = await cluster.session("a")
+    assert (session["gpu_milli"], session["reason"], told(cluster, session)) == (750, "", [750])
+
+
+async def test_work_that_can_be_taken_back_grows_beyond_the_quota(cluster: Cluster) -> None:
+    await prepare(cluster, quota=750)
+    await cluster.submit("a", 700, preemptible=False)
+    await cluster.submit("b", 200)
+    await cluster.manager.settle()
+    await resize(cluster, 300, "b")
+    await cluster.manager.settle()
+    assert [(await cluster.session(name))["gpu_milli"] for name in "ab"] == [700, 300]
+
+
 async def test_whole_gpus_and_what_waits_are_not_resized(cluster: Cluster) -> None:
     await prepare(cluster, 1000, 500)
     assert (await resize(cluster, 500, "a", 409))["reason"] == "session a has no part of a GPU"

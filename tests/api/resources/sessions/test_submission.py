@@ -62,7 +62,7 @@ async def test_what_the_agent_is_asked_for(ready: Cluster) -> None:
         ({"command": []}, "command", "at least 1"),
         ({"command": "bash"}, "command", "list"),
         ({"args": ["a\0"]}, "args[0]", "NUL"),
-        ({"environment": {"1A": "x"}}, "environment.1A.[key]", "pattern"),
+        ({"environment": {"1A": "x"}}, "environment.1A", "pattern"),
         ({"environment": {"A": 1}}, "environment.A", "string"),
         ({"volumes": [{"name": "data", "target": "data"}]}, "volumes[0].target", "pattern"),
         ({"volumes": [{"name": "..", "target": "/data"}]}, "volumes[0].name", "lower-case"),

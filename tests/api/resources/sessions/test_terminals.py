@@ -154,4 +154,4 @@ async def test_a_stranger_is_refused_before_the_terminal_opens(cluster: Cluster)
 async def test_a_bad_address_is_explained(cluster: Cluster) -> None:
     sent = await talk(cluster, [], project="Team A")
     assert (sent[0]["type"], sent[0]["status"]) == ("websocket.http.response.start", 422)
-    assert json.loads(sent[1]["body"])["errors"][0]["where"] == "project"
+    assert json.loads(sent[1]["body"])["errors"][0]["parameter"] == "project"

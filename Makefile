@@ -14,7 +14,7 @@ export PYTHONUNBUFFERED := 1
 
 SAY = @printf '\n\033[1m== %s\033[0m\n'
 
-.PHONY: help setup packages engine vendor bundle demo demo-down lint types unit test-fast check integration molecule e2e test bench clean shim shim-test shim-sanitized
+.PHONY: help setup packages engine vendor bundle demo demo-down lint types unit api-tests api-dev test-fast check integration molecule e2e test bench clean shim shim-test shim-sanitized
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,10 +72,19 @@ unit:
 	$(SAY) "Unit tests"
 	@$(BIN)/pytest tests/unit -q -n auto
 
+api-tests:
+	$(SAY) "Control API: on PostgreSQL"
+	@$(BIN)/pytest tests/api -q -n auto
+
 FILES ?= tests/unit
 
 test-fast: $(STAMP) ## Tests of some files, those that failed last first, up to the first failure: FILES="tests/unit/api"
 	@$(BIN)/pytest $(FILES) -q -x --failed-first
+
+PORT ?= 56789
+
+api-dev: setup ## The control API alone on a PostgreSQL of its own, with simulated nodes; prints address and login. PORT=…
+	@$(BIN)/python -m tools.api_dev $(PORT)
 
 check: setup ## The fast tier: lint, types, unit tests
 	@$(MAKE) --no-print-directory lint types unit
@@ -93,7 +102,7 @@ e2e: bundle
 	@$(BIN)/pytest tests/e2e -v -s
 
 test: setup ## All tests, from lint to the closed lab
-	@$(MAKE) --no-print-directory lint types unit
+	@$(MAKE) --no-print-directory lint types unit api-tests
 	@$(MAKE) --no-print-directory integration
 	@$(MAKE) --no-print-directory molecule
 	@$(MAKE) --no-print-directory e2e

@@ -14,8 +14,9 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from tests.installed import InstalledDatabase
 
-SERVER = "PENSTOCK_TESTS_POSTGRESQL"
-"""The environment variable by which the processes of a run know the folder of the server that they share."""
+SERVER, OWNER = "PENSTOCK_TESTS_POSTGRESQL", "PENSTOCK_TESTS_PID"
+"""Environment variables by which the processes of a run know the folder of the server that they share, and the first
+of them."""
 
 LIMITS_S = {"integration": 1800, "e2e": 3600}
 """How long a test of these tiers may take, with what it sets up for others, on a busy machine."""
@@ -29,6 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         # short, for the path of a socket may have 107 characters
         os.environ[SERVER] = tempfile.mkdtemp(prefix="penstock-postgresql-")
+        os.environ[OWNER] = str(os.getpid())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -56,7 +58,7 @@ def postgresql_server() -> Path:
     from tests import postgresql
 
     folder = Path(os.environ[SERVER])
-    postgresql.shared_server(folder)
+    postgresql.shared_server(folder, int(os.environ[OWNER]))
     return folder
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -38,7 +39,8 @@ def main() -> None:
         database.close()
         engine = FakeEngine()
         threading.Thread(target=_fill, args=(engine, f"http://127.0.0.1:{port}", settings), daemon=True).start()
-        serve(settings, engine)
+        with suppress(KeyboardInterrupt):
+            serve(settings, engine)
 
 
 def _fill(engine: FakeEngine, url: str, settings: Settings) -> None:

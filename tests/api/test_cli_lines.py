@@ -7,22 +7,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import argon2
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
-from argon2.profiles import CHEAPEST
 
 import appliance.client.transport
-from api.auth import passwords
 from appliance.cli import config, terminal
 from appliance.client import Client
 from appliance.client.transport import Transport
 from tests.api.cluster import V1, Cluster, ok, running_cluster
-from tests.unit.appliance.cli.conftest import URL, Answer, Run
+from tests.unit.appliance.cli.conftest import URL, Answer, Run, run  # noqa: F401
 
 LINES = [
     line
-    for line in (Path(__file__).parents[3] / "data" / "cli_lines.txt").read_text().splitlines()
+    for line in (Path(__file__).parents[1] / "data" / "cli_lines.txt").read_text().splitlines()
     if line and not line.startswith("#")
 ]
 IMAGES = ("quickstart", "python", "base-notebook")
@@ -51,15 +48,13 @@ class AppConnection:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+def cluster(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """An application with what the lines take for granted, and a command line that is logged in to it."""
-    monkeypatch.setattr(passwords, "hasher", argon2.PasswordHasher.from_parameters(CHEAPEST))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     settings = {"volume_root": "/srv/shared", "host_mounts": ("/mnt", "/tmp"), "apps_url": "https://10.255.174.13:8443"}
-    url = f"sqlite+aiosqlite:///{tmp_path}/penstock.db"
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(running_cluster(url, **settings)) as running,
+        portal.wrap_async_context_manager(running_cluster(database_url, **settings)) as running,
     ):
         key = portal.call(prepare, running)
         monkeypatch.setattr(appliance.client.transport, "connect", connect_to(portal, running))
@@ -91,7 +86,7 @@ async def prepare(running: Cluster) -> str:
     return str(alice.headers["Authorization"].removeprefix("Bearer "))
 
 
-def test_every_line_of_the_reference_works(cluster: Cluster, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_line_of_the_reference_works(cluster: Cluster, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     shells: list[tuple[str, str]] = []
 
     def shell(_client: Client, name: str, project: str) -> int:
@@ -112,7 +107,7 @@ def test_every_line_of_the_reference_works(cluster: Cluster, run: Run, monkeypat
     assert outputs[LINES[-1]].count("Terminat") == 3
 
 
-def test_the_lines_ask_for_what_they_say(cluster: Cluster, run: Run) -> None:
+def test_the_lines_ask_for_what_they_say(cluster: Cluster, run: Run) -> None:  # noqa: F811
     run("project", "set", "team-a")
     wanted: dict[str, dict[str, Any]] = {
         "test-ingress": {

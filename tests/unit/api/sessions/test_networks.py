@@ -15,12 +15,12 @@ from sqlalchemy import select
 
 from api.control import manager as managing
 from api.engine.base import UnreachableError
-from api.gang_networks import PRIVATE
 from api.resources.sessions import networks, service
 from api.settings import load
 from api.tables.nodes import Node
 from api.tables.sessions import GangNetwork, GangNode, Session, State
 from common.errors import InputError
+from common.gang_networks import PRIVATE
 from common.protocol import ContainerSpec
 from tests.unit.api.conftest import V1, Cluster, ok, running_cluster
 from tests.unit.api.reconcilers.conftest import lose

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-
 from api.gang_networks import PRIVATE
+
 from api.resources.sessions import networks
 from api.settings import load
 from common.errors import InputError

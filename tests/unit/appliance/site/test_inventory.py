@@ -124,7 +124,7 @@ def test_what_a_site_does_not_say_is_left_to_the_services() -> None:
         {"name": "m1", "address": "10.0.0.2", "roles": ["reservoir", "master"]},
         {"name": "w1", "address": "10.0.0.3", "roles": ["worker"], "agent_port": 6001},
     ]
-    plain = {"nodes": nodes, "storage": [], "session_storage": None, "gpu": {}}
+    plain: dict[str, Any] = {"nodes": nodes, "storage": [], "session_storage": None, "gpu": {}}
     built = build(**plain)
     assert set(built["vars"]["site_control_api"]) == {"apps_url", "host_mounts"}
     computed = {"name", "address", "port", "api_url", "allowed", "mount_roots"}

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import docker
 import pytest
 
-from tests.integration.api_postgresql import new_database, running_server
 from tests.integration.own_engine import OwnEngine, own_engine
-from tests.unit.api.conftest import Cluster, running_cluster
-
 
 HERE = Path(__file__).parent
 LIMIT_S = 600
@@ -49,25 +46,3 @@ def engine(worker_engine: OwnEngine) -> Iterator[docker.DockerClient]:
     client = docker.DockerClient(base_url=worker_engine.address)
     yield client
     client.close()
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="session")
-def postgresql_server() -> Iterator[Path]:
-    """A running PostgreSQL: its folder, which `new_database` takes."""
-    with running_server() as folder:
-        yield folder
-
-
-@pytest.fixture
-async def cluster(postgresql_server: Path) -> AsyncIterator[Cluster]:
-    """The control API on PostgreSQL, with a node of one GPU, an image, and a project that may use it."""
-    async with running_cluster(new_database(postgresql_server)) as running:
-        await running.add_node("worker1", 1)
-        await running.add_image()
-        await running.add_project("team-a", 4000)
-        yield running

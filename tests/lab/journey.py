@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -127,16 +128,25 @@ class Journey:
         status: dict[str, Any] = self.json("lab", "status", "-f", self.site)
         return status
 
-    def in_node(self, node: str, *command: str) -> subprocess.CompletedProcess[str]:
+    def in_node(self, node: str, *command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run a command inside a node of the lab, as someone at its keyboard would."""
-        container = next(item["container"] for item in self.lab["nodes"] if item["name"] == node)
-        return subprocess.run(["docker", "exec", container, *command], capture_output=True, text=True, check=False)
+        words = ["docker", "exec", "--interactive", self.containers[node], *command]
+        return subprocess.run(words, input=stdin, capture_output=True, text=True, check=False)
+
+    @cached_property
+    def containers(self) -> dict[str, str]:
+        """The container of each node."""
+        return {item["name"]: item["container"] for item in self.lab["nodes"]}
+
+    @cached_property
+    def reservoir(self) -> str:
+        """The name of the reservoir node, from where a site is deployed."""
+        return str(next(item["name"] for item in self.lab["nodes"] if "reservoir" in item["roles"]))
 
     @property
     def first_password(self) -> str:
         """The password that the deploy made for the first administrator, read on the reservoir node."""
-        reservoir = next(item["name"] for item in self.lab["nodes"] if "reservoir" in item["roles"])
-        return self.in_node(reservoir, "cat", "/var/lib/penstock/site/admin-password").stdout.strip()
+        return self.in_node(self.reservoir, "cat", "/var/lib/penstock/site/admin-password").stdout.strip()
 
     @property
     def own_password(self) -> Path:

@@ -6,7 +6,7 @@ import statistics
 import time
 from datetime import datetime
 
-from tests.e2e.journey import Journey
+from tests.lab.journey import Journey
 
 ROUNDS = 10
 

@@ -13,19 +13,10 @@ import httpx
 import pexpect
 import pytest
 
-from tests.e2e.journey import PENSTOCK, PROJECT, Journey
+from tests.lab.journey import PENSTOCK, PROJECT, Journey
+from tests.lab.outside import CONNECT
 
 NODES = ("master1", "worker1", "worker2", "storage1")
-CONNECT = """
-import errno, socket, sys, time
-begin = time.monotonic()
-try:
-    socket.create_connection(("192.0.2.1", 443), 5)
-except OSError as error:
-    print(errno.errorcode.get(error.errno), time.monotonic() - begin)
-"""
-
-
 INDEX = "https://reservoir:8443/index/site/dev/"
 WHEEL = """
 import sys, zipfile
@@ -76,24 +67,6 @@ class TestTheNetworkIsClosed:
         assert update.returncode == 0, update.stdout + update.stderr
         insecure = journey.in_node(node, "apt-config", "dump", "--format", "%f %v%n").stdout
         assert "AllowInsecureRepositories 1" not in insecure
-
-
-def test_a_second_deploy_changes_nothing(journey: Journey) -> None:
-    deploy = journey.in_node(
-        "master1",
-        "penstock",
-        "site",
-        "deploy",
-        "-f",
-        "/etc/penstock/site.yml",
-        "--bundle",
-        "/media/penstock",
-        "-o",
-        "json",
-    )
-    assert deploy.returncode == 0, deploy.stdout + deploy.stderr
-    verdict = json.loads(deploy.stdout)
-    assert {name: node["changed"] for name, node in verdict["nodes"].items()} == dict.fromkeys(NODES, 0)
 
 
 def test_the_site_verifies(journey: Journey) -> None:

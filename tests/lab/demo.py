@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.e2e.figures import list_seconds, submit_seconds
-from tests.e2e.journey import ROOT, Journey
+from tests.lab.figures import list_seconds, submit_seconds
+from tests.lab.journey import ROOT, Journey
 
 FIGURES = {"submit to RUNNING": submit_seconds, "penstock list": list_seconds}
 

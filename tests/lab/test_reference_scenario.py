@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.journey import Journey
+from tests.lab.journey import Journey
 
 SCENARIO: dict[str, Any] = yaml.safe_load((Path(__file__).parents[1] / "data" / "tr4858.yml").read_text())
 PROJECTS: list[dict[str, Any]] = SCENARIO["projects"]

@@ -1,48 +1,12 @@
 /* NVML as a process sees it: memory of the share, processes of the container, and nothing that changes the GPU. */
-#include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 
-#define NVML_NO_UNVERSIONED_FUNC_DEFS
-#include <nvml.h>
-
-#include "shim.h"
-
-#define EXPORT __attribute__((visibility("default")))
-
-#define VIEWS(VIEW)                                  \
-    VIEW(nvmlDeviceGetMemoryInfo)                    \
-    VIEW(nvmlDeviceGetMemoryInfo_v2)                 \
-    VIEW(nvmlDeviceGetComputeRunningProcesses)       \
-    VIEW(nvmlDeviceGetComputeRunningProcesses_v2)    \
-    VIEW(nvmlDeviceGetComputeRunningProcesses_v3)    \
-    VIEW(nvmlDeviceGetGraphicsRunningProcesses)      \
-    VIEW(nvmlDeviceGetGraphicsRunningProcesses_v2)   \
-    VIEW(nvmlDeviceGetGraphicsRunningProcesses_v3)   \
-    VIEW(nvmlDeviceGetMPSComputeRunningProcesses)    \
-    VIEW(nvmlDeviceGetMPSComputeRunningProcesses_v2) \
-    VIEW(nvmlDeviceGetMPSComputeRunningProcesses_v3) \
-    VIEW(nvmlDeviceGetRunningProcessDetailList)      \
-    VIEW(nvmlDeviceGetProcessUtilization)            \
-    VIEW(nvmlDeviceGetProcessesUtilizationInfo)
-
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t, unsigned int *, nvmlProcessInfo_v1_t *);
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t, unsigned int *, nvmlProcessInfo_v2_t *);
-nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t, unsigned int *, nvmlProcessInfo_v1_t *);
-nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t, unsigned int *, nvmlProcessInfo_v2_t *);
-nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t, unsigned int *, nvmlProcessInfo_v1_t *);
-nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t, unsigned int *, nvmlProcessInfo_v2_t *);
-
-static struct {
-#define VIEW(symbol) __typeof__(&symbol) symbol;
-    VIEWS(VIEW)
-#undef VIEW
-    __typeof__(&nvmlInit_v2) nvmlInit_v2;
-    __typeof__(&nvmlDeviceGetUUID) nvmlDeviceGetUUID;
-    __typeof__(&nvmlDeviceGetHandleByUUID) nvmlDeviceGetHandleByUUID;
-} real;
-
-static atomic_bool loaded;
+#include "account.h"
+#include "library.h"
+#include "limits.h"
+#include "nvml_real.h"
+#include "nvml_view.h"
+#include "pools.h"
 
 /* A share of a GPU gives no right to change it. */
 static nvmlReturn_t refuse(void)
@@ -57,7 +21,7 @@ static nvmlReturn_t refuse(void)
     {                                                                                             \
         if (psg_limited())                                                                        \
             return refuse();                                                                      \
-        void *library = psg_library("libnvidia-ml.so.1", true);                                   \
+        void *library = psg_nvml_library(true);                                                   \
         nvmlReturn_t (*next)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t) =        \
             (nvmlReturn_t(*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))(library ? psg_find(library, #symbol) : NULL); \
         return next ? next(a, b, c, d, e, f) : NVML_ERROR_FUNCTION_NOT_FOUND;                      \
@@ -65,64 +29,25 @@ static nvmlReturn_t refuse(void)
 #include "setters.def"
 #undef REFUSED
 
-static void load(void *library)
+bool psg_nvml_map(void (*add)(void *real, void *wrapper))
 {
-#define VIEW(symbol) real.symbol = (__typeof__(&symbol))psg_find(library, #symbol);
-    VIEWS(VIEW)
-    VIEW(nvmlInit_v2)
-    VIEW(nvmlDeviceGetUUID)
-    VIEW(nvmlDeviceGetHandleByUUID)
-#undef VIEW
-    atomic_store_explicit(&loaded, true, memory_order_release);
-}
-
-static bool ready(void)
-{
-    if (atomic_load_explicit(&loaded, memory_order_acquire))
-        return true;
-    void *library = psg_library("libnvidia-ml.so.1", true);
-    if (library)
-        load(library);
-    return library;
-}
-
-void psg_nvml_map(void (*add)(void *real, void *wrapper))
-{
-    void *library = psg_library("libnvidia-ml.so.1", false);
+    void *library = psg_nvml_library(false);
     if (!library)
-        return;
-    load(library);
-#define VIEW(symbol) add((void *)real.symbol, (void *)symbol);
-    VIEWS(VIEW)
+        return false;
+#define VIEW(symbol) add((void *)psg_nvml.symbol, (void *)symbol);
+    PSG_NVML_VIEWS(VIEW)
 #undef VIEW
 #define REFUSED(symbol) add(psg_find(library, #symbol), (void *)psg_##symbol);
 #include "setters.def"
 #undef REFUSED
+    return true;
 }
-
-#define REAL(symbol, ...) (ready() && real.symbol ? real.symbol(__VA_ARGS__) : NVML_ERROR_FUNCTION_NOT_FOUND)
 
 /* Looking up is cheap beside what NVML does, so nothing is kept. */
 static int gpu_of(nvmlDevice_t device)
 {
     char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
     return psg_limited() && REAL(nvmlDeviceGetUUID, device, uuid, sizeof uuid) == NVML_SUCCESS ? psg_gpu_of_uuid(uuid) : -1;
-}
-
-bool psg_nvml_used(int gpu, uint64_t *bytes)
-{
-    nvmlDevice_t device;
-    nvmlMemory_t memory;
-    /* Initialised once and never shut down: NVML counts, and the program may use it as well. */
-    static atomic_int initialised;
-    if (atomic_load(&initialised) == 0)
-        atomic_store(&initialised, REAL(nvmlInit_v2) == NVML_SUCCESS ? 1 : -1);
-    if (atomic_load(&initialised) < 0 ||
-        REAL(nvmlDeviceGetHandleByUUID, psg_uuid_of_gpu(gpu), &device) != NVML_SUCCESS ||
-        REAL(nvmlDeviceGetMemoryInfo, device, &memory) != NVML_SUCCESS)
-        return false;
-    *bytes = memory.used;
-    return true;
 }
 
 /* Memory ---------------------------------------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@ export PYTHONUNBUFFERED := 1
 
 SAY = @printf '\n\033[1m== %s\033[0m\n'
 
-.PHONY: help setup packages engine vendor bundle demo demo-down lint types unit check integration molecule e2e test bench clean shim shim-test shim-sanitized
+.PHONY: help setup packages engine vendor bundle demo demo-down lint types unit test-fast check integration molecule e2e test bench clean shim shim-test shim-sanitized
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,11 @@ types:
 unit:
 	$(SAY) "Unit tests"
 	@$(BIN)/pytest tests/unit -q -n auto
+
+FILES ?= tests/unit
+
+test-fast: $(STAMP) ## Tests of some files, those that failed last first, up to the first failure: FILES="tests/unit/api"
+	@$(BIN)/pytest $(FILES) -q -x --failed-first
 
 check: setup ## The fast tier: lint, types, unit tests
 	@$(MAKE) --no-print-directory lint types unit

@@ -50,7 +50,7 @@ async def live_by_names(db: AsyncSession, project_id: UUID, names: Collection[st
 
 async def by_ids(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, Session]:
     """Return sessions by their ids."""
-    return {session.id: session for session in await db.scalars(select(Session).where(among(db, Session.id, ids)))}
+    return {session.id: session for session in await db.scalars(select(Session).where(among(Session.id, ids)))}
 
 
 async def in_states(
@@ -59,7 +59,7 @@ async def in_states(
     """Return the sessions in any of some states, those with a container on some nodes or all, in order of age."""
     query = select(Session).where(Session.state.in_(states))
     if node_ids is not None:
-        query = query.where(Session.id.in_(select(Container.session_id).where(among(db, Container.node_id, node_ids))))
+        query = query.where(Session.id.in_(select(Container.session_id).where(among(Container.node_id, node_ids))))
     return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
 
 

@@ -143,17 +143,17 @@ def test_limits_of_a_container_that_runs_change_in_place_and_are_known_to_the_ne
     assert again.limits("c1").limits()[0].milli == 500
 
 
-def test_an_account_is_made_in_a_room_of_its_own(tmp_path: Path) -> None:
-    rooms: list[tuple[Path, bool]] = []
+def test_an_account_is_made_in_a_file_system_of_its_own(tmp_path: Path) -> None:
+    quotas: list[tuple[Path, bool]] = []
     preload = Preload(
         tmp_path / "lib.so",
         tmp_path / "gpu",
         Compute.FAIR,
-        room=lambda folder: rooms.append((folder, (folder / "account").exists())),
+        mount_quota=lambda folder: quotas.append((folder, (folder / "account").exists())),
     )
     preload.prepare("c1", [QUARTER])
     preload.prepare("c1", [QUARTER])
-    assert rooms == [(tmp_path / "gpu/c1/account", False)]
+    assert quotas == [(tmp_path / "gpu/c1/account", False)]
 
 
 def test_a_container_that_goes_while_others_look_at_it_is_gone_for_good(preload: Preload, tmp_path: Path) -> None:

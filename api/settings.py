@@ -33,7 +33,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    database_url: str = "sqlite+aiosqlite:///./penstock.db"
+    database_url: str = "postgresql+psycopg:///penstock"
     socket: Path | None = None
     socket_mode: int = Field(default=0o660, ge=0, le=0o777)
     host: str = "127.0.0.1"

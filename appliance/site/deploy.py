@@ -22,11 +22,12 @@ from appliance.site.model import Site
 from common import files
 from common.errors import ConflictError, InputError, NotFoundError, Problem, UnavailableError
 from common.progress import Progress
-from reservoir import bundle as bundles
-from reservoir import intake, publication
-from reservoir import verify as verification
-from reservoir.model import Bundle
-from reservoir.store import Store
+from reservoir.bundle import folder as bundles
+from reservoir.bundle import verify as verification
+from reservoir.contents.model import Bundle
+from reservoir.intake import take as intake
+from reservoir.intake.store import Store
+from reservoir.publication import publish as publication
 
 STATE = Path(inventory.STATE)
 ROOT = Path(inventory.RESERVOIR_ROOT)

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from common.document import Path
 from common.gpu.kinds import Enforcement
 from common.gpu.share import Split
+from common.places import Path
 
 Order = Annotated[list[Enforcement], Field(min_length=1)]
 """Kinds of enforcement in the order in which a node tries them."""

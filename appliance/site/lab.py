@@ -21,8 +21,8 @@ from appliance.site.inventory import aliases
 from appliance.site.model import ExternalStorage, NfsStorage, Node, Role, Site
 from common import process
 from common.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
-from reservoir import bundle as bundles
-from reservoir.images import archive
+from reservoir.artifacts.image import archive
+from reservoir.bundle import folder as bundles
 
 LABEL = "io.penstock.lab"
 IMAGE = "penstock/lab-node"

@@ -15,9 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from appliance.site.gpu import Order, SharedGpus, order_findings
 from appliance.site.kubernetes import Cluster, cluster_findings
-from common.document import Document, Path, check
+from common.document import Document, check
 from common.errors import InputError
 from common.gpu.share import MAX_GPUS
+from common.places import Path
 
 NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 PLACE = r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$"

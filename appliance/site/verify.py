@@ -13,8 +13,8 @@ from appliance.site import inventory, playbook
 from appliance.site.deploy import ROOT, STATE, require_controller
 from appliance.site.model import Node, Role, Site
 from common.errors import UnavailableError
-from reservoir import publication
-from reservoir.store import Store
+from reservoir.intake.store import Store
+from reservoir.publication import publish as publication
 
 EVIDENCE = "penstock_evidence"
 OFFSET_S = 1.0

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from common.errors import InputError, Problem
-from reservoir.model import Artifact, Bundle
+from reservoir.contents.model import Artifact, Bundle
 from reservoir.scan import osv
 from reservoir.scan.facts import Facts
 from reservoir.scan.inventory import Inventory, covers, inventory

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
 
-from reservoir.model import Artifact, Bundle, TargetRecord
+from reservoir.contents.model import Artifact, Bundle, TargetRecord
 from reservoir.scan.versions import base
 
 # by the code name of the release

@@ -20,8 +20,8 @@ from license_expression import ExpressionError, ExpressionParseError, Licensing,
 from packaging.metadata import parse_email
 
 from common import files
-from reservoir.cache import Cache
-from reservoir.model import Artifact
+from reservoir.contents.model import Artifact
+from reservoir.download.cache import Cache
 
 # what stands in metadata for a licence; the classifiers that leave a version or a choice open are not here
 CLASSIFIERS = {

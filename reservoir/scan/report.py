@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field
 
-from reservoir.model import Kind, Model
+from reservoir.contents.model import Kind, Model
 from reservoir.scan.severity import LEVELS, Level
 
 

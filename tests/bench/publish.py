@@ -15,10 +15,10 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from reservoir.intake import take
-from reservoir.model import Artifact
-from reservoir.prune import prune
-from reservoir.publication import publish
+from reservoir.contents.model import Artifact
+from reservoir.intake.take import take
+from reservoir.publication.prune import prune
+from reservoir.publication.publish import publish
 from tests.unit.reservoir.parts import STANZA, artifact, make_bundle, wheel
 
 VERSIONS = 5

@@ -17,12 +17,12 @@ def submit_seconds(journey: Journey, rounds: int = ROUNDS) -> float:
     for number in range(rounds):
         name = f"bench-{number}"
         journey.submit(name)
-        journey.until(lambda name=name: journey.states().get(name) == "RUNNING", f"{name} runs")  # type: ignore[misc]
+        journey.until_states({name: "RUNNING"}, f"{name} runs")
         session = journey.json("get", name)
         created, started = (datetime.fromisoformat(session[key]) for key in ("created_at", "started_at"))
         taken.append((started - created).total_seconds())
         journey.penstock("delete", name)
-    journey.clear()
+        journey.until_states({}, f"{name} has ended")
     return statistics.median(taken)
 
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,13 +15,28 @@ from typing import Any
 
 from appliance.site.deploy import new_password
 from common import files
-from common.errors import ConflictError
+from common.errors import ConflictError, UnauthenticatedError, UnavailableError
 
 ROOT = Path(__file__).parents[2]
 PENSTOCK = Path(sys.executable).with_name("penstock")
 PROJECT = "team-a"
 SESSIONS = ("first", "second", "third")
 DEADLINE_S = 90.0
+STEP_S = 0.2
+
+
+class CommandError(RuntimeError):
+    """A command of ours failed; `exit_code` says how."""
+
+    def __init__(self, words: Sequence[str | Path], result: subprocess.CompletedProcess[str]) -> None:
+        said = result.stderr.strip()
+        super().__init__(f"penstock {' '.join(map(str, words))} exited {result.returncode}: {said}")
+        self.exit_code = result.returncode
+
+
+def slowness() -> float:
+    """Return how many times as long as on an idle machine things take on this one now, by its load; at least 1."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 @dataclass
@@ -38,7 +53,7 @@ class Journey:
         """Run the command, show what it says as it comes, and return its standard output."""
         result = self.try_penstock(*arguments, stdin=stdin)
         if result.returncode:
-            raise RuntimeError(f"penstock {' '.join(map(str, arguments))} exited {result.returncode}: {result.stderr}")
+            raise CommandError(arguments, result)
         return result.stdout
 
     def try_penstock(self, *arguments: str | Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -133,8 +148,12 @@ class Journey:
         lab, file = self.lab, self.own_password
         words = ("login", lab["api"], "--user", "admin", "--ca", lab["ca"], "--password-stdin")
         with self.phase("log in"):
-            if file.is_file() and self.try_penstock(*words, stdin=file.read_text()).returncode == 0:
-                return
+            if file.is_file():
+                result = self.try_penstock(*words, stdin=file.read_text())
+                if result.returncode == 0:
+                    return
+                if result.returncode != UnauthenticatedError.exit_code:
+                    raise CommandError(words, result)
             files.write(file, new_password() + "\n", 0o600)
             self.penstock(*words, stdin=f"{self.first_password}\n{file.read_text()}")
 
@@ -148,9 +167,9 @@ class Journey:
 
     def clear(self) -> None:
         """Delete what an earlier run left in the project."""
-        live = [session["name"] for session in self.json("list")]
-        if live:
-            self.penstock("delete", *live)
+        left = [session["id"] for session in self.json("list")]
+        if left:
+            self.penstock("delete", *left)
             self.until(lambda: not self.json("list"), "the sessions of an earlier run are gone")
 
     def submit(self, name: str, gpus: str = "0.5", *, image: str = "python:3.11") -> None:
@@ -162,12 +181,38 @@ class Journey:
         return {session["name"]: session["state"] for session in self.json("list")}
 
     def until(self, condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
-        """Wait until a condition holds; raises TimeoutError that names it."""
-        end = time.monotonic() + deadline_s
-        while not condition():
-            if time.monotonic() > end:
-                raise TimeoutError(f"waited {deadline_s:.0f} s until {what}: {self.penstock('list')}")
-            time.sleep(0.2)
+        """Wait until a condition holds, on a busy machine longer; raises TimeoutError that names it.
+
+        What cannot be asked now, because the API is away for a moment, does not hold yet.
+        """
+        begin = time.monotonic()
+        while not self._holds(condition):
+            waited = time.monotonic() - begin
+            if waited > deadline_s * slowness():
+                listed = self.try_penstock("list")
+                raise TimeoutError(f"waited {waited:.0f} s until {what}: {listed.stdout or listed.stderr}")
+            time.sleep(STEP_S)
+
+    def until_states(self, wanted: Mapping[str, str], what: str) -> None:
+        """Wait until these are the live sessions of the project; raises RuntimeError for one that failed."""
+
+        def reached() -> bool:
+            sessions = self.json("list")
+            for session in sessions:
+                if session["state"] == "FAILED":
+                    raise RuntimeError(f"session {session['name']} failed before {what}: {session['reason']}")
+            return {session["name"]: session["state"] for session in sessions} == wanted
+
+        self.until(reached, what)
+
+    @staticmethod
+    def _holds(condition: Callable[[], bool]) -> bool:
+        try:
+            return condition()
+        except CommandError as error:
+            if error.exit_code != UnavailableError.exit_code:
+                raise
+            return False
 
     def three_for_two(self) -> str:
         """Row L7: three sessions of one fGPU where the project may hold two; returns why the third waits."""
@@ -175,7 +220,8 @@ class Journey:
             for name in SESSIONS:
                 self.submit(name)
             wanted = {"first": "RUNNING", "second": "RUNNING", "third": "PENDING"}
-            self.until(lambda: self.states() == wanted, "two sessions run and the third waits")
+            self.until_states(wanted, "two sessions run and the third waits")
+            self.until(lambda: bool(self.json("get", "third")["reason"]), "the third says why it waits")
             print(self.penstock("list"))
             reason = str(self.json("get", "third")["reason"])
             print(f"   third waits: {reason}")
@@ -185,6 +231,5 @@ class Journey:
         """Delete the first session; the third takes its place."""
         with self.phase("delete one, the third runs"):
             self.penstock("delete", "first")
-            wanted = {"second": "RUNNING", "third": "RUNNING"}
-            self.until(lambda: self.states() == wanted, "the third session runs")
+            self.until_states({"second": "RUNNING", "third": "RUNNING"}, "the third session runs")
             print(self.penstock("list"))

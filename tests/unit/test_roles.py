@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reservoir.lock import read_manifest
+from reservoir.lock.file import read_manifest
 from tools import role_readmes
 
 ROOT = Path(__file__).parents[2]

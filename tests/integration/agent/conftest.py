@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from appliance.gpu import rooms
+from appliance.gpu import tmpfs_quota
 from common.protocol import (
     DENIALS_PATH,
     HEARTBEAT_PATH,
@@ -262,7 +262,7 @@ def node(
     for container in engine.containers.list(all=True, filters={"label": f"io.penstock.user={run_id}"}):
         container.remove(force=True)
     for folder in (tmp_path / "gpu").glob("*/account"):
-        rooms.give_back(folder)
+        tmpfs_quota.unmount(folder)
 
 
 @pytest.fixture

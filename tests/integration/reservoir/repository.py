@@ -9,10 +9,10 @@ from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
-from reservoir import openpgp
-from reservoir.bundle import link_or_copy
-from reservoir.debian import tree as apt_tree
-from reservoir.model import Artifact
+from reservoir.artifacts.debian import publish as apt_tree
+from reservoir.bundle.folder import link_or_copy
+from reservoir.contents.model import Artifact
+from reservoir.signing import openpgp
 from tests.unit.reservoir.parts import artifact
 
 

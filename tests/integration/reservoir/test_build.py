@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from reservoir import openpgp
-from reservoir.debian import tree as apt_tree
-from reservoir.model import Artifact
+from reservoir.artifacts.debian import publish as apt_tree
+from reservoir.contents.model import Artifact
+from reservoir.signing import openpgp
 from tests.integration.reservoir.conftest import PENSTOCK, penstock
 from tests.unit.reservoir.parts import STANZA, artifact, wheel
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reservoir import signing
+from reservoir.signing import ed25519
 from tests.integration.reservoir.conftest import Machine, docker, penstock
 from tests.unit.reservoir.parts import STANZA, TARGET, artifact, make_bundle
 
@@ -23,7 +23,7 @@ def bundle(folder: Path, release: str, version: str) -> Path:
     made = artifact(deb, "debian", "hello", version, stanza=STANZA.format(name="hello", version=version))
     made = made.model_copy(update={"targets": [CODE[release]]})
     path = folder.parent / "maker.key"
-    key = signing.read_key(path) if path.exists() else signing.new_key(path)
+    key = ed25519.read_key(path) if path.exists() else ed25519.new_key(path)
     target = TARGET.model_copy(update={"name": CODE[release], "release": release})
     return make_bundle(folder, key, version=version, made=[(made, deb)], targets=[target])
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from reservoir import signing
-from reservoir.lock import read_manifest
+from reservoir.lock.file import read_manifest
+from reservoir.signing import ed25519
 from tests.integration.reservoir.conftest import MEDIA, ROOT, ClosedNetwork, Machine, docker, penstock
 from tests.integration.reservoir.registry import certificate
 
@@ -191,8 +191,8 @@ def test_a_registry_that_does_not_answer_is_told(reservoir: Machine) -> None:
 
 def test_the_installer_refuses_a_key_that_is_not_the_makers(closed: ClosedNetwork, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    signing.new_key(tmp_path / "other.key")
-    other = signing.public_pem(signing.read_key(tmp_path / "other.key"))
+    ed25519.new_key(tmp_path / "other.key")
+    other = ed25519.public_pem(ed25519.read_key(tmp_path / "other.key"))
     (tmp_path / "other.pub").write_bytes(other)
     machine = closed.machine("stranger", "--volume", f"{tmp_path}:/keys:ro")
     said = machine.run(f"sh {MEDIA}/install.sh --key /keys/other.pub", code=3)

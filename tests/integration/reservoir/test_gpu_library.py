@@ -13,9 +13,9 @@ from zipfile import ZipFile
 import pytest
 
 from common.errors import ProcessError
-from reservoir.build import WHEEL_TIME
-from reservoir.lock import read_manifest
-from reservoir.pypi import wheels
+from reservoir.artifacts.python import wheels
+from reservoir.bundle.build import WHEEL_TIME
+from reservoir.lock.file import read_manifest
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "appliance/gpu/shim"

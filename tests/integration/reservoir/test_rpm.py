@@ -15,9 +15,10 @@ import pytest
 import yaml
 
 from common.errors import InputError, IntegrityError, UnavailableError
-from reservoir import build, lock
-from reservoir.cache import Cache
-from reservoir.model import Lock
+from reservoir.bundle import build
+from reservoir.contents.model import Lock
+from reservoir.download.cache import Cache
+from reservoir.lock import file as lock
 from reservoir.settings import Settings
 from tests.integration.reservoir.conftest import penstock
 from tests.integration.reservoir.guarded import WRITTEN, guarded, telling

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from common import process
 from common.errors import InputError, NotFoundError, ProcessError
-from reservoir import bundle as bundles
-from reservoir.model import Bundle
+from reservoir.bundle import folder as bundles
+from reservoir.contents.model import Bundle
 from reservoir.scan.clamav import Clamav
 from reservoir.scan.versions import debian, rpm
 from tests.integration.reservoir.conftest import penstock

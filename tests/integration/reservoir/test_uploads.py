@@ -25,10 +25,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import UnauthenticatedError
 from reservoir import settings
-from reservoir.intake import take
-from reservoir.publication import publish
-from reservoir.uploads.names import Names
-from reservoir.uploads.server import connect
+from reservoir.intake.take import take
+from reservoir.publication.publish import publish
+from reservoir.serving.uploads.names import Names
+from reservoir.serving.uploads.server import connect
 from tests.unit.reservoir.parts import artifact, make_bundle, wheel
 
 PASSWORD = "of-the-administrator"

@@ -11,12 +11,12 @@ from types import MappingProxyType
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from reservoir import bundle as bundles
-from reservoir.images import oci
-from reservoir.intake import take
-from reservoir.keychain import Keychain
-from reservoir.model import Artifact, Bundle, TargetRecord
-from reservoir.publication import publish
+from reservoir.artifacts.image import oci
+from reservoir.bundle import folder as bundles
+from reservoir.contents.model import Artifact, Bundle, TargetRecord
+from reservoir.intake.take import take
+from reservoir.publication.publish import publish
+from reservoir.signing.keychain import Keychain
 
 TARGET = TargetRecord(name="debian12", os="debian", release="bookworm", arch="amd64", python="3.11")
 MANIFEST = """\

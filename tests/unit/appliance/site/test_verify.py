@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from appliance.site.model import Site, load
 from appliance.site.verify import Verdict, judge, published
 from common.document import parse
-from reservoir.intake import take
-from reservoir.publication import publish
-from reservoir.store import Store
+from reservoir.intake.store import Store
+from reservoir.intake.take import take
+from reservoir.publication.publish import publish
 from tests.unit.reservoir.parts import STANZA, artifact, make_bundle, wheel
 
 EXAMPLE = Path(__file__).parents[4] / "inventory/example/site.yml"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from reservoir.model import Artifact, Bundle, TargetRecord
+from reservoir.contents.model import Artifact, Bundle, TargetRecord
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 TODAY = "2026-03-10T06:00:00Z"

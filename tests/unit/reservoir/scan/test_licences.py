@@ -10,7 +10,7 @@ from typing import Literal
 
 import pytest
 
-from reservoir.cache import Cache
+from reservoir.download.cache import Cache
 from reservoir.scan import licences
 from reservoir.scan.licences import Found, copyright_file, read, read_all
 from tests.unit.reservoir.parts import artifact

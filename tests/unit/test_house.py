@@ -110,7 +110,7 @@ def test_no_host_name_of_a_package_registry_stands_in_the_project() -> None:
 
 def test_every_change_has_a_news_fragment_and_every_decision_a_number() -> None:
     assert list((ROOT / "changelog.d").glob("*.*.md"))
-    numbers = [path.name[:4] for path in sorted((ROOT / "docs" / "adr").glob("*.md"))]
+    numbers = [path.name[:4] for path in sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))]
     assert numbers == [f"{index:04}" for index in range(1, len(numbers) + 1)]
 
 

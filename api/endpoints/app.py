@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from fastapi import Depends, FastAPI
 
@@ -33,7 +34,7 @@ from api.endpoints import (
     user_policies,
     users,
 )
-from api.endpoints.access import PREFIX, check_routes, guard
+from api.endpoints.access import PREFIX, check_routes, guard, is_behind_edge
 from api.endpoints.repeats import Repeats
 from api.engine.base import Engine
 from api.lists.nodes import GroupsOfNodes
@@ -42,10 +43,19 @@ from api.resources.apps.service import Directory
 from api.resources.nodes.fleet import Fleet
 from api.resources.nodes.heartbeats import Heartbeats
 from api.settings import Settings
+from common.request_id import RequestIds
 
 DESCRIPTION = (
     "Users, projects, nodes, images and sessions of a Penstock site. Shares are in milli-GPU: 1,000 are one GPU."
 )
+
+
+class Application(FastAPI):
+    """FastAPI with the document as we describe it."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document."""
+        return errors.described(super().openapi())
 
 
 def create_app(settings: Settings, database: Database, engine: Engine, *, reconcile: bool = True) -> FastAPI:
@@ -63,7 +73,7 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
         await app.state.engine.close()
         await app.state.database.close()
 
-    app = FastAPI(
+    app = Application(
         title="Penstock control API",
         description=DESCRIPTION,
         version=system.VERSION,
@@ -76,6 +86,7 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
     )
     set_up(app, settings, database, engine)
     errors.install(app)
+    app.add_middleware(RequestIds, trusts=is_behind_edge)
     app.add_middleware(Repeats)
     _include_routes(app)
     docs.mount_static(app)

@@ -126,6 +126,7 @@ def _log_as_lines() -> None:
     """Write one line an event; the service manager adds the time."""
     structlog.configure(
         processors=[
+            structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.format_exc_info,
             structlog.processors.LogfmtRenderer(key_order=["level", "event"], bool_as_flag=False),

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import (
     Depends,
@@ -19,24 +19,16 @@ from fastapi import (
     WebSocketException,
     status,
 )
-from fastapi.exceptions import RequestValidationError
 from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import TypeAdapter, ValidationError
+from starlette.exceptions import HTTPException
 
 from appliance.agent.container_runtime import ContainerRuntime, Shell
 from appliance.agent.reports.heartbeat import HeartbeatReporter
 from appliance.agent.settings import Settings
 from appliance.agent.watchdog import Watchdog
-from common.errors import (
-    ConflictError,
-    ForbiddenError,
-    InputError,
-    NotFoundError,
-    PenstockError,
-    Problem,
-    UnavailableError,
-)
+from common.errors import ForbiddenError, InputError, PenstockError
 from common.protocol import (
     CONTAINERS_PATH,
     HEALTH_PATH,
@@ -50,16 +42,11 @@ from common.protocol import (
     ImageState,
     Inventory,
 )
+from common.refusals import install, refuse
+from common.request_id import RequestIds
 
 CONTAINER_PATH = CONTAINERS_PATH + "/{identity}"
 MAX_GRACE_S = 600
-_STATUS: dict[type[PenstockError], int] = {
-    InputError: 422,
-    ConflictError: 409,
-    NotFoundError: 404,
-    ForbiddenError: 403,
-    UnavailableError: 503,
-}
 _command = TypeAdapter(Annotated[list[str], Query(min_length=1)])
 
 
@@ -107,8 +94,9 @@ def make(settings: Settings, runtime: ContainerRuntime) -> FastAPI:
         redoc_url=None,
         openapi_url=None,
     )
-    app.add_exception_handler(PenstockError, _refused)
-    app.add_exception_handler(RequestValidationError, _invalid)
+    install(app, "the agent")
+    app.add_exception_handler(HTTPException, _unknown)
+    app.add_middleware(RequestIds, trusts=lambda scope: scope["state"].get("peer") in settings.allowed)
 
     @app.get(HEALTH_PATH)
     async def health() -> dict[str, str]:
@@ -206,21 +194,9 @@ def _parse_command(text: str) -> list[str]:
         ) from None
 
 
-async def _refused(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, PenstockError)  # noqa: S101 - registered for this class only
-    code = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
-    return _problems(code, error.problems)
-
-
-async def _invalid(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class only
-    problems = [
-        Problem(".".join(str(part) for part in detail["loc"][1:]), detail["msg"], "see common/protocol.py")
-        for detail in error.errors()
-    ]
-    return _problems(422, problems)
-
-
-def _problems(code: int, problems: Any) -> JSONResponse:
-    errors = [{"where": problem.where, "reason": problem.reason, "hint": problem.hint} for problem in problems]
-    return JSONResponse({"errors": errors}, code)
+async def _unknown(_: Request, error: Exception) -> JSONResponse:
+    """Say that only another release of the agent knows this; 404 would say that there is no such container."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
+    if error.status_code in (404, 405):
+        return refuse(501, "this agent does not know this call", "upgrade the node")
+    return refuse(error.status_code, str(error.detail), "")

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from common.document import Path
 from common.gpu.kinds import Enforcement
 from common.gpu.share import Split
+from common.places import Path
 from common.settings.node_agent import GpuSettings
 from common.settings.options import keys_without
 

@@ -7,7 +7,7 @@ from typing import Annotated, Protocol
 
 from pydantic import Field
 
-from common.document import Path
+from common.places import Path
 from common.settings.node_agent import ClusterUrl, KubernetesSettings
 from common.settings.options import PlainPath, keys_without
 

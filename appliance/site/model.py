@@ -15,9 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from appliance.site.gpu import SharedGpus, order_findings
 from appliance.site.kubernetes import Cluster, cluster_findings
-from common.document import Document, Path, check
+from common.document import Document, check
 from common.errors import InputError
 from common.gpu.share import MAX_GPUS
+from common.places import Path
 from common.settings.control_api import ControlApiSettings
 from common.settings.node_agent import LocationSettings, NodeAgentSettings, Order, SimulatedGpuSettings
 from common.settings.options import PlainPath, Port, keys_without

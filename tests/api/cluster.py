@@ -1,4 +1,4 @@
-"""A control API without sockets: the application called in this process, SQLite in a temporary folder, no machines."""
+"""A control API without sockets and machines: the application called in this process, on a database of its own."""
 
 from __future__ import annotations
 
@@ -6,42 +6,27 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
-import argon2
 import httpx
-import pytest
-import structlog
-from argon2.profiles import CHEAPEST
 from fastapi import FastAPI
 
-from api.auth import passwords
 from api.auth.policy import Role
+from api.clock import Clock
 from api.control.manager import Manager
 from api.database import Database
 from api.endpoints.app import create_app, set_up
-from tests.fakes.engine import NullEngine
-from api.migrations import schema
 from api.resources.users import service as users
 from api.resources.users.schemas import UserRequest
 from api.settings import Settings
+from common import problem
 from common.protocol import HEARTBEAT_PATH, ContainerState, ContainerStatus, GpuDevice, Heartbeat, Inventory
+from tests.fakes.engine import FakeEngine
+from tests.installed import ADMIN_KEY, PASSWORD
 
-PASSWORD = "Correct1horse!"
 V1 = "/api/v1"
-
-
-@pytest.fixture(autouse=True)
-def _plain_logs() -> None:
-    """Write tracebacks as they are: drawing them with every local variable takes minutes."""
-    structlog.configure(processors=[structlog.processors.format_exc_info, structlog.processors.LogfmtRenderer()])
-
-
-@pytest.fixture(autouse=True)
-def _cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passwords, "hasher", argon2.PasswordHasher.from_parameters(CHEAPEST))
 
 
 @dataclass
@@ -50,15 +35,22 @@ class Cluster:
 
     app: FastAPI
     database: Database
-    engine: NullEngine
+    engine: FakeEngine
     settings: Settings
-    admin: httpx.AsyncClient
-    sequences: Iterator[int]
+    clock: SlowClock
+    admin: httpx.AsyncClient = field(init=False)
+    sequences: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def __post_init__(self) -> None:
+        self.admin = self.client(ADMIN_KEY)
 
     @property
     def manager(self) -> Manager:
         manager: Manager = self.app.state.manager
         return manager
+
+    async def settle(self) -> None:
+        await settle(self.manager)
 
     def client(self, key: str | None = None, **headers: str) -> httpx.AsyncClient:
         if key:
@@ -96,7 +88,7 @@ class Cluster:
 
     async def add_node(self, name: str = "worker1", gpus: int = 4) -> None:
         assert (await self.heartbeat(name, gpus)).status_code == 200
-        await self.manager.settle()
+        await self.settle()
 
     async def add_image(self) -> None:
         body = {"name": "python", "tag": "3.11", "reference": "reservoir:5000/penstock/python:3.11"}
@@ -127,6 +119,13 @@ class Cluster:
 
     def exit_container(self, session: dict[str, Any], code: int) -> None:
         self.change_container(session, status=ContainerStatus.EXITED, exit_code=code)
+
+
+async def settle(manager: Manager) -> None:
+    """Run every reconciler until nothing is left to do at once."""
+    await manager.observe()
+    while await manager.reconcile() or manager.operations:
+        await asyncio.gather(*manager.operations.values())
 
 
 def inventory(name: str, gpus: int) -> Inventory:
@@ -162,81 +161,51 @@ async def refused(answer: Any, status: int) -> dict[str, str]:
     """Return the one error of an answer that must be a refusal."""
     response: httpx.Response = await answer
     assert response.status_code == status, f"{response.status_code} {response.text}"
-    errors = response.json()["errors"]
-    assert len(errors) == 1, errors
-    assert set(errors[0]) == {"where", "reason", "hint"}
-    return dict(errors[0])
+    (told,) = problems(response)
+    return told
 
 
-_template: tuple[bytes, str] | None = None
+def problems(response: httpx.Response) -> list[dict[str, str]]:
+    """Return the errors of an answer that must be a refusal in the one form that they have."""
+    assert response.headers["Content-Type"] == problem.MEDIA_TYPE
+    assert response.json()["request_id"] == response.headers["X-Request-Id"] != ""
+    error = problem.read(response.status_code, response.content)
+    assert error, response.text
+    return [asdict(one) for one in error.problems]
+
+
 _applications: list[FastAPI] = []
 
 
-def application(settings: Settings, database: Database, engine: NullEngine) -> FastAPI:
+class SlowClock(Clock):
+    """The clock of the reconcilers: what people call the time may be `ahead`, and only `forward` lets seconds pass."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+        self.passed = 0.0
+
+    def now(self) -> datetime:
+        return super().now() + self.ahead
+
+    def monotonic(self) -> float:
+        return self.passed
+
+
+def application(settings: Settings, database: Database, engine: FakeEngine, clock: Clock) -> FastAPI:
     """Return the application, new in all but its routes: to make those takes longer than most tests."""
     if not _applications:
         _applications.append(create_app(settings, database, engine, reconcile=False))
-    set_up(_applications[0], settings, database, engine)
-    # nobody reports here by itself: a test says when a node is lost
-    _applications[0].state.manager._rules._began = float("inf")
+    set_up(_applications[0], settings, database, engine, clock)
     return _applications[0]
 
 
 @asynccontextmanager
 async def running_cluster(database_url: str, **changes: Any) -> AsyncIterator[Cluster]:
-    """Give an application with an administrator; its reconcilers run when a test says so."""
+    """Give an application on a database with an administrator; its reconcilers run when a test says so."""
     settings = Settings(database_url=database_url, trust_client_headers=True, **changes)
-    key = await _copied(database_url)
-    database = Database(database_url)
-    engine = NullEngine()
-    app = application(settings, database, engine)
-    cluster = Cluster(app, database, engine, settings, httpx.AsyncClient(), itertools.count(1))
-    if key:
-        cluster.admin = cluster.client(key)
-    else:
-        await schema.migrate(database)
-        cluster.admin = await cluster.user("admin", Role.ADMIN)
-    try:
+    database, engine, clock = Database(database_url), FakeEngine(), SlowClock()
+    app = application(settings, database, engine, clock)
+    cluster = Cluster(app, database, engine, settings, clock)
+    async with cluster.admin:
         yield cluster
-    finally:
-        await cluster.admin.aclose()
-        await database.close()
-
-
-async def _copied(database_url: str) -> str:
-    """Copy a file with this version's schema and an administrator, whose key is returned; empty where it is no file.
-
-    The file is made once: the steps of the schema and of a first login take longer than most tests.
-    """
-    global _template  # noqa: PLW0603 -- a cache of this process
-    scheme, _, path = database_url.partition(":///")
-    if not scheme.startswith("sqlite"):
-        return ""
-    if _template is None:
-        settings = Settings(database_url=f"{database_url}.template", trust_client_headers=True)
-        database = Database(settings.database_url)
-        await schema.migrate(database)
-        app = application(settings, database, NullEngine())
-        cluster = Cluster(app, database, NullEngine(), settings, httpx.AsyncClient(), itertools.count(1))
-        async with await cluster.user("admin", Role.ADMIN) as admin:
-            key = admin.headers["Authorization"].removeprefix("Bearer ")
-        await database.close()
-        _template = (await asyncio.to_thread(Path(f"{path}.template").read_bytes), key)
-    await asyncio.to_thread(Path(path).write_bytes, _template[0])
-    return _template[1]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-def database_url(tmp_path: Path) -> str:
-    return f"sqlite+aiosqlite:///{tmp_path}/penstock.db"
-
-
-@pytest.fixture
-async def cluster(database_url: str) -> AsyncIterator[Cluster]:
-    async with running_cluster(database_url, volume_root="/srv/shared") as running:
-        yield running
+    await database.close()

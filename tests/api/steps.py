@@ -1,4 +1,4 @@
-"""A cluster that is ready for sessions, and short words for what the tests do with them."""
+"""Short words for what tests do with sessions and nodes."""
 
 from __future__ import annotations
 
@@ -6,26 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 import httpx
-import pytest
 
 from api.clock import now
-from api.control import manager as managing
+from api.control.manager import RETRY_S
+from api.control.reconcilers.rules import SLACK_S, STALL_S
+from api.resources.nodes import service as nodes
 from tests.api.cluster import V1, Cluster, ok
-
-
-@pytest.fixture
-async def ready(cluster: Cluster) -> Cluster:
-    """A cluster with a node of four GPUs, an image and a project that may use all of it."""
-    await cluster.add_node()
-    await cluster.add_image()
-    await cluster.add_project("team-a", 4000)
-    return cluster
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what is tried again be due at once."""
-    monkeypatch.setattr(managing, "RETRY_S", (0.0,))
 
 
 def body(name: str = "demo", project: str = "team-a", **more: Any) -> dict[str, Any]:
@@ -36,7 +22,7 @@ def body(name: str = "demo", project: str = "team-a", **more: Any) -> dict[str, 
 async def run(cluster: Cluster, name: str = "demo", **more: Any) -> dict[str, Any]:
     """Submit a session and return it as it runs."""
     await cluster.submit(name, **more)
-    await cluster.manager.settle()
+    await cluster.settle()
     session = await cluster.session(name)
     assert session["state"] == "RUNNING", session
     return session
@@ -53,5 +39,27 @@ async def wish(cluster: Cluster, name: str) -> httpx.Response:
 
 def pass_time(cluster: Cluster, seconds: float) -> None:
     """Let the reconcilers' clock be so far ahead of ours; nodes count as lost only after their time to report."""
-    rules = cluster.manager._rules
-    rules._clock = lambda: now() + timedelta(seconds=seconds)
+    cluster.clock.ahead = timedelta(seconds=seconds)
+
+
+async def try_again(cluster: Cluster) -> None:
+    """Let what has failed be tried again."""
+    cluster.clock.passed += RETRY_S[-1]
+    await cluster.settle()
+
+
+async def listen(cluster: Cluster) -> None:
+    """Let the API run for so long that it may judge who is silent."""
+    until = cluster.clock.passed + cluster.settings.node_lost_s + SLACK_S
+    while cluster.clock.passed < until:
+        cluster.clock.passed += STALL_S
+        await cluster.manager.reconcile()
+
+
+async def lose(cluster: Cluster, name: str = "worker1") -> None:
+    """Let a node be silent for too long, as far as the database knows."""
+    await listen(cluster)
+    async with cluster.database.transaction() as db:
+        (await nodes.get(db, name)).last_seen = now() - timedelta(seconds=16)
+    await cluster.settle()
+    assert (await ok(cluster.admin.get(f"{V1}/nodes/{name}")))["state"] == "lost"

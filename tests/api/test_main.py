@@ -1,11 +1,10 @@
-"""The commands of `python -m api`, and the settings they read."""
+"""The commands of `python -m api`."""
 
 from __future__ import annotations
 
 import asyncio
 import io
 import json
-import threading
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
 from api import __main__ as program
-from api import settings
 from api.database import Database
 from api.resources.nodes.schemas import NodeView
 from api.resources.users import service as users
@@ -22,7 +20,15 @@ from common.errors import InputError, PenstockError, UnavailableError
 
 
 @pytest.fixture
+def new(empty_database_url: str, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
+    """Commands on a database without tables."""
+    monkeypatch.setenv("PENSTOCK_API_DATABASE_URL", empty_database_url)
+    return CliRunner()
+
+
+@pytest.fixture
 def run(database_url: str, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
+    """Commands on a database of this version, with the administrator `admin`."""
     monkeypatch.setenv("PENSTOCK_API_DATABASE_URL", database_url)
     return CliRunner()
 
@@ -35,22 +41,23 @@ def changed(runner: CliRunner, *words: str, stdin: str | None = None) -> bool:
     return bool(answer["changed"])
 
 
-def test_migrate_and_the_first_administrator(run: CliRunner) -> None:
-    assert changed(run, "migrate")
-    assert not changed(run, "migrate")
-    assert changed(run, "create-admin", "--name", "admin", stdin="Correct1horse!\n")
-    assert not changed(run, "create-admin", "--name", "admin", stdin="Correct1horse!\n")
-    assert not changed(run, "create-admin", "--name", "admin", stdin="")
+def test_migrate_and_the_first_administrator(new: CliRunner) -> None:
+    with pytest.raises(UnavailableError, match="python -m api migrate"):
+        changed(new, "create-admin", "--name", "admin", stdin="Correct1horse!\n")
+    assert changed(new, "migrate")
+    assert not changed(new, "migrate")
+    assert changed(new, "create-admin", "--name", "admin", stdin="Correct1horse!\n")
+    assert not changed(new, "create-admin", "--name", "admin", stdin="Correct1horse!\n")
+    assert not changed(new, "create-admin", "--name", "admin", stdin="")
 
 
 def test_the_first_administrators_password_may_be_for_once(run: CliRunner, database_url: str) -> None:
-    changed(run, "migrate")
-    assert changed(run, "create-admin", "--name", "admin", "--change-at-first-login", stdin="Correct1horse!\n")
+    assert changed(run, "create-admin", "--name", "ada", "--change-at-first-login", stdin="Correct1horse!\n")
 
     async def must_change() -> bool:
         database = Database(database_url)
         async with database.reading() as db:
-            admin = await users.get(db, "admin")
+            admin = await users.get(db, "ada")
         await database.close()
         return admin.must_change_password
 
@@ -58,13 +65,11 @@ def test_the_first_administrators_password_may_be_for_once(run: CliRunner, datab
 
 
 def test_a_weak_password_is_refused(run: CliRunner) -> None:
-    changed(run, "migrate")
     with pytest.raises(InputError, match="password"):
-        changed(run, "create-admin", "--name", "admin", stdin="weak\n")
+        changed(run, "create-admin", "--name", "ada", stdin="weak\n")
 
 
 def test_images_of_a_publication(run: CliRunner, tmp_path: Path) -> None:
-    changed(run, "migrate")
     index = tmp_path / "index.json"
     also = {"architectures": ["amd64"]}
     python = {"name": "penstock/python", "tag": "3.11", "digest": "sha256:0", "session": True} | also
@@ -77,7 +82,6 @@ def test_images_of_a_publication(run: CliRunner, tmp_path: Path) -> None:
 
 
 def test_nodes_are_listed_as_the_api_lists_them(run: CliRunner, database_url: str) -> None:
-    changed(run, "migrate")
     assert json.loads(run.invoke(program.app, ["list-nodes"], catch_exceptions=False).stdout) == []
 
     async def add() -> None:
@@ -96,7 +100,6 @@ def test_nodes_are_listed_as_the_api_lists_them(run: CliRunner, database_url: st
     "text", ["", "{", "[]", '{"images": [{"name": "x"}]}', '{"images": [{"name": "X Y", "tag": "1"}]}']
 )
 def test_a_bad_list_of_images(run: CliRunner, tmp_path: Path, text: str) -> None:
-    changed(run, "migrate")
     index = tmp_path / "index.json"
     index.write_text(text)
     with pytest.raises(InputError, match=r"index\.json"):
@@ -114,53 +117,12 @@ def test_an_error_becomes_text_and_an_exit_code(
     assert "nothing.json" in capsys.readouterr().err
 
 
-def test_an_embedded_database_needs_no_migration_by_hand(run: CliRunner) -> None:
-    assert changed(run, "create-admin", "--name", "admin", stdin="Correct1horse!\n")
-
-
-def test_a_database_that_is_not_there(run: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PENSTOCK_API_DATABASE_URL", f"sqlite+aiosqlite:///{tmp_path}/nothing/penstock.db")
-    started: list[threading.Thread] = []
-    monkeypatch.setattr(threading.Thread, "start", started.append)
-    with pytest.raises(UnavailableError, match="cannot be reached: unable to open database file"):
-        changed(run, "migrate")
-    assert not started, "it would answer to an event loop that has ended"
+def test_a_server_that_is_away_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_API_DATABASE_URL", f"postgresql+psycopg:///penstock?host={tmp_path}")
+    with pytest.raises(UnavailableError, match="the database cannot be reached"):
+        changed(CliRunner(), "migrate")
 
 
 def test_serving_needs_a_certificate_towards_the_agents(run: CliRunner) -> None:
     with pytest.raises(PenstockError, match="PENSTOCK_API_AGENT_CA"):
         run.invoke(program.app, ["serve"], catch_exceptions=False)
-
-
-@pytest.mark.parametrize(
-    ("variables", "where"),
-    [
-        ({"PORT": "0"}, "PENSTOCK_API_PORT"),
-        ({"PORT": "x"}, "PENSTOCK_API_PORT"),
-        ({"DATABASE": "x"}, "PENSTOCK_API_DATABASE"),
-        ({"SOCKET_MODE": "rw"}, "PENSTOCK_API_SOCKET_MODE"),
-        ({"VOLUME_ROOT": "srv"}, "PENSTOCK_API_VOLUME_ROOT"),
-        ({"TLS_CERT": "/x"}, "PENSTOCK_API_*"),
-        ({"AGENT_CA": "/x"}, "PENSTOCK_API_*"),
-        ({"FGPU_PER_GPU": "7"}, "PENSTOCK_API_STEPS_PER_FGPU"),
-    ],
-)
-def test_bad_settings_are_named(variables: dict[str, str], where: str) -> None:
-    with pytest.raises(InputError) as raised:
-        settings.load({f"PENSTOCK_API_{name}": value for name, value in variables.items()})
-    assert raised.value.problems[0].where == where
-
-
-def test_good_settings() -> None:
-    loaded = settings.load(
-        {
-            "PENSTOCK_API_SOCKET": "/run/x",
-            "PENSTOCK_API_SOCKET_MODE": "0666",
-            "PENSTOCK_API_VOLUME_ROOT": "",
-            "HOME": "/",
-        }
-    )
-    assert (loaded.socket, loaded.socket_mode, loaded.volume_root) == (Path("/run/x"), 0o666, None)
-    assert loaded.trusts_client_headers
-    assert not settings.load({}).trusts_client_headers
-    assert settings.load({"PENSTOCK_API_TRUST_CLIENT_HEADERS": "1"}).trusts_client_headers

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from api import settings
 from api.endpoints import server
-from tests.fakes.engine import NullEngine
+from tests.fakes.engine import FakeEngine
 
 
 def main() -> None:
     """Serve by the environment until SIGTERM."""
-    setattr(server, "DirectEngine", lambda _context: NullEngine())  # noqa: B010 -- a stand-in of another type
-    server.serve(settings.load())
+    server.serve(settings.load(), FakeEngine())
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class EchoTerminal:
                 return
 
 
-class NullEngine:
+class FakeEngine:
     """Keeps containers in a dictionary. `failure` is raised by every call while it is set.
 
     `images` holds what is answered to pulls, by the image's reference.

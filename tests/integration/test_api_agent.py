@@ -27,7 +27,7 @@ from tests.integration.agent.conftest import (
     image,  # noqa: F401
     make_agent,
 )
-from tests.postgresql import new_database, running_server
+from tests.postgresql import new_database
 
 PASSWORD = "Correct1horse!"
 V1 = "/api/v1"
@@ -121,28 +121,28 @@ def site(
     authority: Authority,  # noqa: F811
     image: str,  # noqa: F811
     engine: docker.DockerClient,  # noqa: F811
+    postgresql_server: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Site]:
     """One node with two simulated GPUs, one project that may use both."""
-    with running_server() as folder:
-        running = Site(authority, new_database(folder), tmp_path_factory.mktemp("site"))
-        running.run("migrate")
-        running.run("create-admin", "--name", "admin", stdin=PASSWORD)
-        try:
-            running.start()
-            running.agent.start()
-            login = running.call("POST", "/auth/login", {"name": "admin", "password": PASSWORD})
-            running.client.headers["X-CSRF-Token"] = login["csrf_token"]
-            running.call("POST", "/images", {"name": "busybox", "tag": "1", "reference": image})
-            running.call("POST", "/projects", {"name": "team-a", "quota_milli": 2000, "period": {"ends_at": None}})
-            running.until(lambda: running.get("/nodes"))
-            yield running
-        finally:
-            running.agent.stop()
-            running.stop()
-            running.client.close()
-            for container in engine.containers.list(all=True, filters={"ancestor": image}):
-                container.remove(force=True)
+    running = Site(authority, new_database(postgresql_server), tmp_path_factory.mktemp("site"))
+    running.run("migrate")
+    running.run("create-admin", "--name", "admin", stdin=PASSWORD)
+    try:
+        running.start()
+        running.agent.start()
+        login = running.call("POST", "/auth/login", {"name": "admin", "password": PASSWORD})
+        running.client.headers["X-CSRF-Token"] = login["csrf_token"]
+        running.call("POST", "/images", {"name": "busybox", "tag": "1", "reference": image})
+        running.call("POST", "/projects", {"name": "team-a", "quota_milli": 2000, "period": {"ends_at": None}})
+        running.until(lambda: running.get("/nodes"))
+        yield running
+    finally:
+        running.agent.stop()
+        running.stop()
+        running.client.close()
+        for container in engine.containers.list(all=True, filters={"ancestor": image}):
+            container.remove(force=True)
 
 
 @pytest.fixture(autouse=True)

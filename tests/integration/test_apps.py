@@ -35,6 +35,7 @@ from tests.integration.agent.conftest import (
     make_agent,
 )
 from tests.integration.edge import Edge, running_edge
+from tests.postgresql import new_database
 
 PASSWORD = "Correct1horse!"
 V1 = "/api/v1"
@@ -125,6 +126,7 @@ def site(
     authority: Authority,  # noqa: F811
     image: str,
     engine: docker.DockerClient,  # noqa: F811
+    postgresql_server: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
@@ -132,7 +134,7 @@ def site(
     certificate, key = authority.issue("master")
     environment = {
         "PATH": os.environ["PATH"],
-        "PENSTOCK_API_DATABASE_URL": f"sqlite+aiosqlite:///{folder}/penstock.db",
+        "PENSTOCK_API_DATABASE_URL": new_database(postgresql_server),
         "PENSTOCK_API_PORT": str(port),
         "PENSTOCK_API_TRUST_CLIENT_HEADERS": "true",
         "PENSTOCK_API_AGENT_CA": str(authority.ca),

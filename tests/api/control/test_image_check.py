@@ -99,7 +99,7 @@ async def test_without_an_agent_that_answers_it_waits(cluster: Cluster) -> None:
     assert (await run(cluster))["status"] == "unchecked", "no node at all"
     for name in ("worker1", "worker2"):
         await cluster.heartbeat(name)
-    await cluster.manager._observer.apply()
+    await cluster.manager.observe()
     cluster.engine.failure = UnreachableError("nobody there", delivered=False)
     cluster.engine.calls.clear()
     assert (await run(cluster))["status"] == "unchecked"

@@ -1,4 +1,4 @@
-"""What several processes do at the same moment on PostgreSQL: lead, place, delete what others are about to use."""
+"""What several processes do at the same moment: lead, place, delete what others are about to use."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ async def leads(leadership: Leadership) -> bool:
     return False
 
 
-async def test_a_deposed_leader_gives_no_places_away(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_deposed_leader_gives_no_places_away(small: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has decided on the one GPU that there is; its successor gives that to somebody else before it writes."""
-    other = Database(str(cluster.settings.database_url))
-    old, new, apply = Loop(cluster.database, cluster.settings), Loop(other, cluster.settings), Loop._apply
-    await cluster.submit("first", gpu_milli=1000)
-    async with cluster.database.leadership() as deposed, other.leadership() as successor:
+    other = Database(str(small.settings.database_url))
+    old, new, apply = Loop(small.database, small.settings), Loop(other, small.settings), Loop._apply
+    await small.submit("first", gpu_milli=1000)
+    async with small.database.leadership() as deposed, other.leadership() as successor:
         assert await deposed.hold()
         assert not await successor.hold()
 
@@ -52,7 +52,7 @@ async def test_a_deposed_leader_gives_no_places_away(cluster: Cluster, monkeypat
             if self is old:
                 await depose(other)
                 assert await leads(successor)
-                await cluster.submit("urgent", gpu_milli=1000, kind="interactive")
+                await small.submit("urgent", gpu_milli=1000, kind="interactive")
                 assert await new.run(successor.transaction) == 1
             return await apply(self, *args)
 
@@ -61,7 +61,7 @@ async def test_a_deposed_leader_gives_no_places_away(cluster: Cluster, monkeypat
             await old.run(deposed.transaction)
         assert await successor.hold(), "its transactions leave the lock alone"
     await other.close()
-    assert await cluster.states() == {"first": "PENDING", "urgent": "SCHEDULED"}
+    assert await small.states() == {"first": "PENDING", "urgent": "SCHEDULED"}
 
 
 class Pause:
@@ -89,27 +89,27 @@ class Pause:
 
 
 async def test_a_node_on_which_a_session_is_just_being_placed_is_not_empty(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    small: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await cluster.submit("demo", gpu_milli=1000)
+    await small.submit("demo", gpu_milli=1000)
     pause = Pause(monkeypatch, scheduling, "start")
     node = f"{V1}/nodes/worker1"
 
     async def remove() -> str:
-        await ok(cluster.admin.patch(f"{node}/mode", json={"mode": "maintenance"}))
-        return (await refused(cluster.admin.delete(node), 409))["reason"]
+        await ok(small.admin.patch(f"{node}/mode", json={"mode": "maintenance"}))
+        return (await refused(small.admin.delete(node), 409))["reason"]
 
-    placed, reason = await pause.against(cluster.manager.loop.run(), remove())
+    placed, reason = await pause.against(small.manager.loop.run(), remove())
     assert (placed, reason) == (1, "worker1 is ready and maintenance, with 1 live sessions")
-    assert await cluster.states() == {"demo": "SCHEDULED"}
+    assert await small.states() == {"demo": "SCHEDULED"}
 
 
-async def test_a_user_who_is_just_submitting_has_a_session(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with await cluster.user("alice") as alice:
-        await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"members": ["alice"]}))
+async def test_a_user_who_is_just_submitting_has_a_session(small: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with await small.user("alice") as alice:
+        await ok(small.admin.patch(f"{V1}/projects/team-a", json={"members": ["alice"]}))
         pause = Pause(monkeypatch, submission, "_check_names")
         submitted, removed = await pause.against(
-            alice.post(f"{V1}/sessions", json=body()), cluster.admin.delete(f"{V1}/users/alice")
+            alice.post(f"{V1}/sessions", json=body()), small.admin.delete(f"{V1}/users/alice")
         )
     assert (submitted.status_code, removed.status_code) == (201, 409)
-    assert (await cluster.session("demo"))["user"] == "alice"
+    assert (await small.session("demo"))["user"] == "alice"

@@ -66,7 +66,7 @@ async def test_nothing_is_decided_while_nothing_waits(ready: Cluster, monkeypatc
 async def test_a_full_cluster_is_not_looked_at_again_and_again(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     await run(ready, gpu_milli=4000)
     await ready.submit("next", gpu_milli=1000)
-    await ready.manager.settle()
+    await ready.settle()
     await loop_of(ready).run()
     decided = count_decisions(monkeypatch)
     statements: list[str] = []
@@ -85,18 +85,18 @@ async def test_a_change_of_the_project_is_noticed(ready: Cluster, change: dict[s
     await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"quota_milli": 1000, "over_quota": False}))
     await run(ready, gpu_milli=1000)
     await ready.submit("next", gpu_milli=1000)
-    await ready.manager.settle()
+    await ready.settle()
     await loop_of(ready).run()
     assert (await ready.session("next"))["cause"] == "quota"
     await ok(ready.admin.patch(f"{V1}/projects/team-a", json=change))
-    await ready.manager.settle()
+    await ready.settle()
     assert (await ready.session("next"))["state"] == "RUNNING"
 
 
 async def test_why_it_waits_is_written_once(ready: Cluster) -> None:
     await run(ready, gpu_milli=4000)
     await ready.submit("next", gpu_milli=1000)
-    await ready.manager.settle()
+    await ready.settle()
     async with ready.database.reading() as db:
         (before,) = await service.in_states(db, [State.PENDING])
     loop_of(ready)._mark = None
@@ -125,7 +125,7 @@ async def test_a_session_is_taken_back_and_starts_again(ready: Cluster) -> None:
     """team-b uses what is idle until team-a asks for its own."""
     await ready.add_project("team-b", 0)
     await ready.submit("guest", project="team-b", gpu_milli=4000)
-    await ready.manager.settle()
+    await ready.settle()
     guest = await ready.session("guest", "team-b")
     assert guest["state"] == "RUNNING"
     await ready.submit("owner", gpu_milli=2000)
@@ -134,12 +134,12 @@ async def test_a_session_is_taken_back_and_starts_again(ready: Cluster) -> None:
     assert stopped["state"] == "TERMINATING"
     assert stopped["reason"].startswith("taken back for team-a/owner: ")
     assert (await ready.session("owner"))["cause"] == "reclaiming"
-    await ready.manager.settle()
+    await ready.settle()
     assert (await ready.session("owner"))["state"] == "RUNNING"
     again = await ready.session("guest", "team-b")
     assert (again["state"], again["attempt"], again["node"]) == ("PENDING", 1, None)
     await delete(ready, "owner")
-    await ready.manager.settle()
+    await ready.settle()
     again = await ready.session("guest", "team-b")
     assert (again["state"], again["attempt"]) == ("RUNNING", 1)
     assert f"session-{again['id']}-1-0" in {key for _, key in ready.engine.containers}
@@ -149,7 +149,7 @@ async def test_a_session_that_has_just_begun_is_spared(ready: Cluster) -> None:
     loop = Loop(ready.database, ready.settings.model_copy(update={"min_runtime_s": 3600}))
     await ready.add_project("team-b", 0)
     await ready.submit("guest", project="team-b", gpu_milli=4000)
-    await ready.manager.settle()
+    await ready.settle()
     await ready.submit("owner", gpu_milli=2000)
     await loop.run()
     assert (await ready.session("guest", "team-b"))["state"] == "RUNNING"
@@ -163,7 +163,7 @@ async def test_a_project_before_its_period_waits(ready: Cluster) -> None:
     soon = now() + timedelta(hours=1)
     period = {"starts_at": soon.isoformat(), "ends_at": None}
     await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"period": period}))
-    await ready.manager.settle()
+    await ready.settle()
     session = await ready.session("demo")
     assert (session["state"], session["cause"], session["position"]) == ("PENDING", "not-active", 0)
     assert "begins at" in session["reason"]
@@ -183,7 +183,7 @@ async def test_the_queue_and_the_last_cycle_can_be_looked_at(ready: Cluster) -> 
         before = load((await auditor.get(f"{V1}/scheduler/cycle")).text)
         assert len(before[1].placements) == 4, "a process that has run none tells what it would decide"
         assert set((await ready.states()).values()) == {"PENDING"}
-        await ready.manager.settle()
+        await ready.settle()
         queue = await ok(auditor.get(f"{V1}/scheduler/queue"))
         assert [(row["name"], row["position"], row["cause"]) for row in queue] == [
             ("job-5", 1, "fair-share"),

@@ -9,7 +9,7 @@ import pytest
 
 from api.control import manager as managing
 from tests.api.cluster import V1, Cluster, ok
-from tests.api.nodes import delete, run
+from tests.api.steps import delete, run
 
 pytestmark = pytest.mark.anyio
 
@@ -35,11 +35,11 @@ async def test_stops_that_hang_keep_nobody_from_starting(ready: Cluster, monkeyp
         while (await ready.states()) != dict.fromkeys(("one", "two"), "TERMINATING") | dict.fromkeys(
             ("three", "four"), "RUNNING"
         ):
-            await ready.manager._pass()
+            await ready.manager.reconcile()
             await asyncio.sleep(0.01)
     assert len(asked) == 1, "the other one waits for its turn"
     goes_on.set()
-    await ready.manager.settle()
+    await ready.settle()
     assert (await ready.states())["two"] == "TERMINATED"
 
 
@@ -60,13 +60,13 @@ async def test_changes_of_shares_that_hang_keep_nobody_from_starting(
     monkeypatch.setattr(ready.engine, "resize", hanging)
     for name in ("one", "two"):
         await ok(ready.admin.patch(f"{V1}/sessions/{name}", params={"project": "team-a"}, json={"gpu_milli": 250}))
-    await ready.manager._pass()
+    await ready.manager.reconcile()
     await ready.submit("three")
     async with asyncio.timeout(20):
         while (await ready.states())["three"] != "RUNNING":
-            await ready.manager._pass()
+            await ready.manager.reconcile()
             await asyncio.sleep(0.01)
     assert len(asked) == 1, "the other one waits for its turn"
     goes_on.set()
-    await ready.manager.settle()
+    await ready.settle()
     assert [(await ready.session(name))["gpu_milli"] for name in ("one", "two")] == [250, 250]

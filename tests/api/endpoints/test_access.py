@@ -13,7 +13,8 @@ from sqlalchemy import select, update
 from api.clock import now
 from api.tables.logins import Login
 from common.protocol import HEARTBEAT_PATH
-from tests.api.cluster import PASSWORD, V1, Cluster, ok, refused, sign_in
+from tests.api.cluster import V1, Cluster, ok, refused, sign_in
+from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio
 

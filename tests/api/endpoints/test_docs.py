@@ -70,8 +70,8 @@ async def test_the_description_has_typed_answers_for_every_route(cluster: Cluste
         elif not name.endswith(("/logs", "/scheduler/cycle")):  # a text, and a file with a format of its own
             schema = good["content"]["application/json"]["schema"]
             assert "$ref" in schema or "$ref" in schema.get("items", {}), name
-        bad = operation["responses"]["422"]["content"]["application/json"]["schema"]
-        assert bad == {"$ref": "#/components/schemas/ErrorBody"}, name
+        bad = operation["responses"]["422"]["content"]["application/problem+json"]["schema"]
+        assert bad == {"$ref": "#/components/schemas/ProblemDetails"}, name
 
 
 async def test_health_and_settings(cluster: Cluster) -> None:

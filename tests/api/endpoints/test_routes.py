@@ -23,7 +23,8 @@ from api.resources.users import service as users
 from api.resources.users.schemas import UserRequest
 from common.errors import PenstockError
 from common.protocol import DENIALS_PATH, HEARTBEAT_PATH, USE_PATH
-from tests.api.cluster import PASSWORD, V1, Cluster, ok, sign_in
+from tests.api.cluster import V1, Cluster, ok, sign_in
+from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio
 

@@ -1,27 +1,24 @@
-"""Lists on PostgreSQL, where texts are kept by marks: after every change a list shows what one thing alone shows."""
+"""Lists whose texts are kept by marks: after every change a list shows what one thing alone shows."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
 from sqlalchemy import text, update
 
-from api.endpoints import nodes as endpoints
-from api.lists.nodes import Listing
 from api.resources.nodes.schemas import NodeView
 from api.resources.sessions.views import SessionView
 from api.tables.nodes import Node
 from api.tables.sessions import Container
-from tests.postgresql import as_server_user, new_database, programs, running_server
 from tests.api.cluster import V1, Cluster, ok, running_cluster
-from tests.api.lists.test_nodes import *  # noqa: F403
 from tests.api.steps import body
+from tests.installed import InstalledDatabase
+from tests.postgresql import as_server_user, programs, running_server
 
 pytestmark = pytest.mark.anyio
 
@@ -29,10 +26,9 @@ Change = Callable[[], Awaitable[Any]]
 
 
 @pytest.fixture
-async def cluster(postgresql_server: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
-    monkeypatch.setattr(endpoints, "_listing", Listing())
+async def cluster(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
     monkeypatch.setattr("api.lists.nodes.GROUPS_S", -1)
-    async with running_cluster(new_database(postgresql_server), apps_url="https://edge:8443") as running:
+    async with running_cluster(database_url, apps_url="https://edge:8443") as running:
         yield running
 
 
@@ -91,11 +87,11 @@ async def test_a_list_of_sessions_follows_every_change(cluster: Cluster) -> None
     changes: list[Change] = [
         lambda: ok(cluster.admin.post(f"{V1}/sessions", json=body("one", gpu_milli=500, ports=[80]))),
         lambda: ok(cluster.admin.post(f"{V1}/sessions", json=body("two", gpu_milli=500, size=2))),
-        cluster.manager.settle,
+        cluster.settle,
         lambda: written(cluster, Container, warning="GPU memory over the limit"),
         lambda: cluster.add_node("worker1", 3),
         lambda: ok(cluster.admin.patch(session, json={"gpu_milli": 250})),
-        cluster.manager.settle,
+        cluster.settle,
         lambda: end(cluster, session),
     ]
     await follows(cluster, "sessions", changes)
@@ -107,7 +103,7 @@ async def test_what_two_early_transactions_write_last_is_seen(cluster: Cluster) 
     await cluster.add_image()
     await cluster.add_project("team-a", 4000)
     await ok(cluster.admin.post(f"{V1}/sessions", json=body("one", gpu_milli=500, size=2)))
-    await cluster.manager.settle()
+    await cluster.settle()
     async with AsyncExitStack() as stack:
         begun = [await stack.enter_async_context(cluster.database.engine.connect()) for _ in range(4)]
         numbers = [int((await each.execute(text("SELECT pg_current_xact_id()::text"))).scalar_one()) for each in begun]
@@ -127,7 +123,7 @@ async def test_what_two_early_transactions_write_last_is_seen(cluster: Cluster) 
 async def test_what_another_server_tells_is_not_taken_for_what_was() -> None:
     """A server that was started from a copy gives the same numbers to other transactions."""
     with running_server() as folder:
-        async with running_cluster(new_database(folder)) as cluster:
+        async with running_cluster(InstalledDatabase(folder).fresh()) as cluster:
             await cluster.add_image()
             await cluster.add_project("team-a", 4000)
             await cluster.add_node("worker1", 2)
@@ -174,19 +170,19 @@ async def test_nobody_is_told_for_long_what_was(cluster: Cluster) -> None:
     watchers = [asyncio.create_task(watch(path)) for path in ("sessions", "nodes") * 3]
     for number in range(6):
         await ok(cluster.admin.post(f"{V1}/sessions/batch", json=body(f"job{number}", count=3, gpu_milli=300)))
-        await cluster.manager.settle()
+        await cluster.settle()
         await cluster.heartbeat("worker1", 4)
         await ok(cluster.admin.delete(f"{V1}/sessions/job{number}-1", params={"project": "team-a"}))
-        await cluster.manager.settle()
+        await cluster.settle()
     at_work = False
     await asyncio.gather(*watchers)
 
 
 async def run(cluster: Cluster, name: str) -> None:
     await ok(cluster.admin.post(f"{V1}/sessions", json=body(name, gpu_milli=500)))
-    await cluster.manager.settle()
+    await cluster.settle()
 
 
 async def end(cluster: Cluster, session: str) -> None:
     await ok(cluster.admin.delete(session))
-    await cluster.manager.settle()
+    await cluster.settle()

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from api.endpoints import nodes as endpoints
-from api.lists.nodes import Listing
 from common.protocol import HEARTBEAT_PATH
 from tests.api.cluster import V1, Cluster, inventory, ok, refused
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True)
-def _fresh_listing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the list remembers for some seconds is not what another test has left."""
-    monkeypatch.setattr(endpoints, "_listing", Listing())
 
 
 async def report(cluster: Cluster, name: str, **described: object) -> None:
@@ -29,7 +21,7 @@ async def report(cluster: Cluster, name: str, **described: object) -> None:
     }
     async with cluster.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": name}) as agent:
         await ok(agent.post(HEARTBEAT_PATH, json=body))
-    await cluster.manager.settle()
+    await cluster.settle()
 
 
 def gpus(name: str, count: int) -> list[dict[str, object]]:
@@ -89,7 +81,7 @@ async def test_what_has_not_changed_is_not_sent_again(cluster: Cluster) -> None:
     again = await cluster.admin.get(f"{V1}/nodes", headers={"If-None-Match": first.headers["ETag"]})
     assert (again.status_code, again.content) == (304, b"")
     await cluster.heartbeat()
-    await cluster.manager.settle()
+    await cluster.settle()
     changed = await cluster.admin.get(f"{V1}/nodes", headers={"If-None-Match": first.headers["ETag"]})
     assert changed.status_code == 200, "it was seen since"
 

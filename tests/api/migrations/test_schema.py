@@ -27,8 +27,8 @@ def undo(connection: Connection) -> None:
     command.downgrade(config, "base")
 
 
-async def test_migrations_and_models_agree(database_url: str) -> None:
-    database = Database(database_url)
+async def test_migrations_and_models_agree(empty_database_url: str) -> None:
+    database = Database(empty_database_url)
     try:
         assert not await schema.is_current(database)
         assert await schema.migrate(database)
@@ -40,8 +40,8 @@ async def test_migrations_and_models_agree(database_url: str) -> None:
         await database.close()
 
 
-async def test_migrations_can_be_undone(database_url: str) -> None:
-    database = Database(database_url)
+async def test_migrations_can_be_undone(empty_database_url: str) -> None:
+    database = Database(empty_database_url)
     try:
         await schema.migrate(database)
         async with database.engine.begin() as connection:

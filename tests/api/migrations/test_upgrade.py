@@ -78,17 +78,11 @@ def first_tables(connection: Connection) -> None:
     known = MetaData()
     for name, rows in ROWS.items():
         table = Table(name, known, autoload_with=connection)
-        connection.execute(table.insert(), [_plain(table, row) for row in rows])
+        connection.execute(table.insert(), rows)
 
 
-def _plain(table: Table, row: dict[str, Any]) -> dict[str, Any]:
-    """A file knows ids as text, and a reflected table does not know that."""
-    text = {column.name for column in table.columns if "CHAR" in str(column.type)}
-    return {name: value.hex if name in text and isinstance(value, UUID) else value for name, value in row.items()}
-
-
-async def test_nothing_is_lost_by_the_upgrade(database_url: str) -> None:
-    database = Database(database_url)
+async def test_nothing_is_lost_by_the_upgrade(empty_database_url: str) -> None:
+    database = Database(empty_database_url)
     try:
         async with database.engine.begin() as connection:
             await connection.run_sync(first_tables)

@@ -180,7 +180,7 @@ def test_what_a_gpu_has_no_room_for_is_refused_and_nothing_changes(
         launch(client, wanted)
         launch(client, neighbour)
         refused = resize(client, wanted.id, grant(501))
-        assert (refused.status_code, refused.json()["errors"][0]["where"]) == (409, "gpus.0")
+        assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (409, "/gpus/0")
         assert resize(client, wanted.id, grant(250, index=1)).status_code == 422
         assert resize(client, "nobody", grant(250)).status_code == 404
         assert states(client)[wanted.id].gpus == [GpuGrant.model_validate(grant(250))]

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from tests.api.cluster import V1, Cluster, ok, refused
-from tests.api.nodes import pass_time, run
+from tests.api.steps import pass_time, run
 
 pytestmark = pytest.mark.anyio
 
 
 async def set_mode(cluster: Cluster, mode: str, **more: Any) -> dict[str, Any]:
     answer = dict(await ok(cluster.admin.patch(f"{V1}/nodes/worker1/mode", json={"mode": mode, **more})))
-    await cluster.manager.settle()
+    await cluster.settle()
     return answer
 
 
@@ -22,7 +22,7 @@ async def test_in_maintenance_nothing_new_comes_and_what_runs_stays(ready: Clust
     await run(ready)
     assert (await set_mode(ready, "maintenance"))["mode"] == "maintenance"
     await ready.submit("next")
-    await ready.manager.settle()
+    await ready.settle()
     assert await ready.states() == {"demo": "RUNNING", "next": "PENDING"}
     await set_mode(ready, "active")
     assert await ready.states() == {"demo": "RUNNING", "next": "RUNNING"}
@@ -39,15 +39,15 @@ async def test_a_drain_moves_trainings_and_warns_people(ready: Cluster) -> None:
     assert (await ready.session("talk"))["node"] == other
     for name in (node, other):
         await ok(ready.admin.patch(f"{V1}/nodes/{name}/mode", json={"mode": "draining", "drain_timeout_s": 600}))
-    await ready.manager.settle()
+    await ready.settle()
     assert await ready.states() == {"work": "PENDING", "talk": "RUNNING"}
     assert (await ready.session("talk"))["reason"].startswith(f"{other} is drained and ends it at ")
     modes = {row["name"]: row["mode"] for row in await ok(ready.admin.get(f"{V1}/nodes"))}
     assert modes == {node: "maintenance", other: "draining"}, "an empty node is done"
 
     pass_time(ready, 601)
-    await ready.manager.settle()
-    await ready.manager.settle()
+    await ready.settle()
+    await ready.settle()
     session = await ready.session("talk")
     assert (session["state"], session["reason"]) == ("TERMINATED", f"{other} was drained")
     assert (await ok(ready.admin.get(f"{V1}/nodes/{other}")))["mode"] == "maintenance"
@@ -61,7 +61,7 @@ async def test_a_drain_that_is_called_off(ready: Cluster) -> None:
     await set_mode(ready, "active")
     assert (await ready.session("demo"))["reason"] == ""
     pass_time(ready, 3600)
-    await ready.manager.settle()
+    await ready.settle()
     assert (await ready.session("demo"))["state"] == "RUNNING"
 
 

@@ -11,7 +11,7 @@ from api.clock import now
 from api.resources.sessions import service
 from api.tables.sessions import State
 from tests.api.cluster import V1, Cluster, ok
-from tests.api.nodes import pass_time, run
+from tests.api.steps import pass_time, run
 
 pytestmark = pytest.mark.anyio
 
@@ -34,19 +34,19 @@ async def test_a_warning_comes_before_the_end(ready: Cluster) -> None:
     await limit(ready, interactive_limit_s=HOUR)
     await run(ready, interactive=True)
     pass_time(ready, HOUR - 310)
-    await ready.manager.settle()
+    await ready.settle()
     assert (await ready.session("demo"))["reason"] == ""
     pass_time(ready, HOUR - 290)
-    await ready.manager.settle()
+    await ready.settle()
     session = await ready.session("demo")
     assert session["state"] == "RUNNING"
     assert session["reason"].startswith("its time limit ends it at ")
     await ready.heartbeat()
-    await ready.manager.settle()
+    await ready.settle()
     assert (await ready.session("demo"))["reason"] == session["reason"], "heartbeats do not wipe it away"
 
     pass_time(ready, HOUR + 1)
-    await ready.manager.settle()
+    await ready.settle()
     session = await ready.session("demo")
     assert session["state"] == "TERMINATED"
     assert session["reason"].startswith("its time limit was reached at ")
@@ -57,15 +57,15 @@ async def test_an_extension_takes_the_warning_away_and_another_comes(ready: Clus
     await limit(ready, interactive_limit_s=HOUR)
     await run(ready, interactive=True)
     pass_time(ready, HOUR - 60)
-    await ready.manager.settle()
+    await ready.settle()
     async with ready.database.transaction() as db:
         (session,) = await service.in_states(db, [State.RUNNING])
         assert session.expires_at
         await service.change(db, session, expires_at=session.expires_at + timedelta(hours=1))
-    await ready.manager.settle()
+    await ready.settle()
     assert (await ready.session("demo"))["reason"] == ""
     pass_time(ready, 2 * HOUR - 60)
-    await ready.manager.settle()
+    await ready.settle()
     assert (await ready.session("demo"))["reason"].startswith("its time limit ends it at ")
 
 
@@ -78,10 +78,10 @@ async def test_when_a_period_ends_what_runs_is_stopped(ready: Cluster) -> None:
     await end_period(ready)
     await run(ready)
     pass_time(ready, 23 * HOUR)
-    await ready.manager.settle()
+    await ready.settle()
     assert (await ready.session("demo"))["state"] == "RUNNING"
     pass_time(ready, 25 * HOUR)
-    await ready.manager.settle()
+    await ready.settle()
     session = await ready.session("demo")
     assert session["state"] == "TERMINATED"
     assert session["reason"].startswith("the period of team-a ended at ")
@@ -92,7 +92,7 @@ async def test_or_may_finish(ready: Cluster) -> None:
     await end_period(ready, on_expiry="finish")
     await run(ready)
     pass_time(ready, 25 * HOUR)
-    await ready.manager.settle()
+    await ready.settle()
     assert (await ready.session("demo"))["state"] == "RUNNING"
 
 

@@ -13,7 +13,7 @@ from api.resources.sessions import service
 from api.tables.sessions import Session, State
 from common.protocol import ContainerState, ContainerStatus
 from tests.api.cluster import V1, Cluster, ok, refused
-from tests.api.nodes import delete, lose, pass_time, run
+from tests.api.steps import delete, listen, lose, pass_time, run, try_again
 
 pytestmark = pytest.mark.anyio
 
@@ -26,11 +26,11 @@ async def test_an_interactive_session_is_marked_and_kept(ready: Cluster) -> None
     node = await ok(ready.admin.get(f"{V1}/nodes/worker1"))
     assert node["message"].startswith("its agent has not reported since ")
     await ready.submit("next")
-    await ready.manager.settle()
+    await ready.settle()
     assert (await ready.session("next"))["state"] == "PENDING", "a lost node takes nothing new"
 
     await ready.heartbeat()
-    await ready.manager.settle()
+    await ready.settle()
     node = await ok(ready.admin.get(f"{V1}/nodes/worker1"))
     assert (node["state"], node["message"]) == ("ready", "")
     session = await ready.session("demo")
@@ -47,7 +47,7 @@ async def test_a_training_starts_again_elsewhere_and_what_it_left_is_removed(rea
     assert left in ready.engine.containers, "nobody could remove it"
 
     await ready.heartbeat("worker1")
-    await ready.manager.settle()
+    await ready.settle()
     assert list(ready.engine.containers) == [("worker2", f"session-{before['id']}-1-0")]
 
 
@@ -59,7 +59,7 @@ async def test_a_training_that_waits_gets_its_running_container_back(ready: Clus
     assert "no node" in session["reason"]
 
     await ready.heartbeat()
-    await ready.manager.settle()
+    await ready.settle()
     after = await ready.session("demo")
     assert (after["state"], after["attempt"], after["reason"]) == ("RUNNING", 0, "")
     assert after["gpus"] == before["gpus"], "the places are rebuilt from what the agent says"
@@ -73,7 +73,7 @@ async def test_a_training_that_was_deleted_meanwhile_is_not_taken_back(ready: Cl
     await lose(ready)
     await delete(ready)
     await ready.heartbeat()
-    await ready.manager.settle()
+    await ready.settle()
     assert await ready.states() == {"demo": "TERMINATED"}
     assert ready.engine.containers == {}
 
@@ -83,10 +83,10 @@ async def test_a_late_heartbeat_does_not_bring_a_session_back_that_was_taken_bac
     session = await run(ready)
     late = ready.engine.containers[ready.container(session)]
     await ready.admin.patch(f"{V1}/nodes/worker1/mode", json={"mode": "draining"})
-    await ready.manager.settle()
+    await ready.settle()
     assert (await ready.session("demo"))["state"] == "PENDING"
     await ready.heartbeat(containers=[late])
-    await ready.manager.settle()
+    await ready.settle()
     assert (await ready.session("demo"))["state"] == "PENDING"
 
 
@@ -102,8 +102,8 @@ async def test_a_gang_on_two_nodes_loses_both_when_it_loses_one(cluster: Cluster
     assert [node for node, _ in cluster.engine.containers] == ["worker1"]
 
     await cluster.heartbeat("worker1", 2)
-    await cluster.manager.settle()
-    await cluster.manager.settle()
+    await cluster.settle()
+    await cluster.settle()
     session = await cluster.session("demo")
     assert (session["state"], session["attempt"]) == ("RUNNING", 1)
     assert sorted(id_[-3:] for _, id_ in cluster.engine.containers) == ["1-0", "1-1"]
@@ -114,7 +114,7 @@ async def test_a_deletion_on_a_lost_node_ends_when_the_node_is_given_up(ready: C
     await lose(ready)
     ready.engine.failure = UnreachableError("the agent of worker1 does not answer", delivered=False)
     await delete(ready)
-    await ready.manager.settle()
+    await ready.settle()
     assert (await ready.session("demo"))["state"] == "TERMINATING"
     await _gone(ready)
     assert (await ready.session("demo"))["state"] == "TERMINATED"
@@ -128,8 +128,7 @@ async def _gone(cluster: Cluster) -> None:
 
     async with cluster.database.transaction() as db:
         (await nodes.get(db, "worker1")).last_seen = now() - timedelta(seconds=601)
-    cluster.manager._retries.clear()
-    await cluster.manager.settle()
+    await try_again(cluster)
 
 
 async def test_only_a_lost_or_empty_node_can_be_deleted(ready: Cluster) -> None:
@@ -139,13 +138,13 @@ async def test_only_a_lost_or_empty_node_can_be_deleted(ready: Cluster) -> None:
     assert error["reason"] == "worker1 is ready and active, with 2 live sessions"
     await lose(ready)
     await ok(ready.admin.delete(f"{V1}/nodes/worker1"))
-    await ready.manager.settle()
+    await ready.settle()
     assert await ok(ready.admin.get(f"{V1}/nodes")) == []
     assert await ready.states() == {"work": "PENDING", "talk": "FAILED"}
     assert (await ready.session("talk"))["reason"] == "worker1 was removed"
 
     await ready.heartbeat(containers=[])
-    await ready.manager.settle()
+    await ready.settle()
     assert (await ready.session("work"))["state"] == "RUNNING", "it came back as a new node"
 
 
@@ -156,20 +155,20 @@ async def test_a_message_of_an_unknown_session_does_not_disturb_the_return(ready
         id="session-x", session_id="00000000-0000-4000-8000-000000000000", status=ContainerStatus.RUNNING
     )
     await ready.heartbeat(containers=[*ready.engine.containers.values(), stranger])
-    await ready.manager.settle()
+    await ready.settle()
     assert (await ready.session("demo"))["reason"] == ""
     pass_time(ready, 10)
-    await ready.manager.settle()
+    await ready.settle()
     node = await ok(ready.admin.get(f"{V1}/nodes/worker1"))
     assert (node["state"], node["unknown_containers"]) == ("ready", 1)
 
 
 async def test_when_the_api_stood_still_nobody_was_silent(ready: Cluster) -> None:
     await run(ready)
-    rules = ready.manager._rules
-    rules._began, rules._looked = float("-inf"), rules._looked - 60
+    await listen(ready)
+    ready.clock.passed += 60
     pass_time(ready, 60)
-    await ready.manager.settle()
+    await ready.settle()
     assert (await ready.session("demo"))["state"] == "RUNNING", "every agent gets the time to be heard again"
 
 

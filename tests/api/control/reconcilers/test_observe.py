@@ -51,14 +51,14 @@ async def test_a_node_that_only_lives_costs_one_statement_for_all(cluster: Clust
     names = [f"worker{number}" for number in range(20)]
     for name in names:
         await cluster.heartbeat(name, 1)
-    await cluster.manager.settle()
+    await cluster.settle()
     before = await seen(cluster, "worker7")
     for name in names:
         await cluster.heartbeat(name, 1)
     statements: list[str] = []
     engine = cluster.database.engine.sync_engine
     event.listen(engine, "before_cursor_execute", lambda _c, _u, statement, *_: statements.append(statement))
-    await cluster.manager._observer.apply()
+    await cluster.manager.observe()
     assert len([text for text in statements if not text.startswith("BEGIN")]) == 1
     assert await seen(cluster, "worker7") > before
 
@@ -68,7 +68,7 @@ async def test_a_deleted_node_comes_back_though_its_agent_says_nothing_new(clust
     await ok(cluster.admin.patch(f"{V1}/nodes/worker1/mode", json={"mode": "maintenance"}))
     await ok(cluster.admin.delete(f"{V1}/nodes/worker1"))
     await cluster.heartbeat()
-    await cluster.manager.settle()
+    await cluster.settle()
     (node,) = await ok(cluster.admin.get(f"{V1}/nodes"))
     assert (node["name"], node["mode"]) == ("worker1", "active")
 
@@ -80,11 +80,11 @@ async def test_a_node_may_report_a_hundred_containers_of_sixteen_gpus(cluster: C
     for name, count in (("a", 50), ("b", 51)):
         body = {"name": name, "project": "team-a", "image": "python", "gpu_milli": 100, "count": count}
         await ok(cluster.admin.post(f"{V1}/sessions/batch", json=body))
-    await cluster.manager.settle()
+    await cluster.settle()
     states = list((await cluster.states()).values())
     assert (states.count("RUNNING"), states.count("PENDING")) == (100, 1), "the 101st waits"
     await cluster.heartbeat("worker1", 16)
-    await cluster.manager.settle()
+    await cluster.settle()
     assert (await ok(cluster.admin.get(f"{V1}/nodes/worker1")))["sessions"] == 100
 
 
@@ -106,8 +106,8 @@ async def test_no_heartbeat_is_lost_by_an_outage_of_the_database(
 
     monkeypatch.setattr(nodes, "record", failing)
     with pytest.raises(type(outage)):
-        await cluster.manager._observer.apply()
-    await cluster.manager._observer.apply()
+        await cluster.manager.observe()
+    await cluster.manager.observe()
     assert len((await ok(cluster.admin.get(f"{V1}/nodes/worker1")))["gpus"]) == 2
 
 
@@ -127,8 +127,8 @@ async def test_what_is_written_already_is_not_written_again_after_an_outage(
 
     monkeypatch.setattr(nodes, "record", failing)
     with pytest.raises(OperationalError):
-        await cluster.manager._observer.apply()
-    await cluster.manager._observer.apply()
+        await cluster.manager.observe()
+    await cluster.manager.observe()
     assert written == ["worker1", "worker2", "worker2", "worker3"]
 
 
@@ -149,7 +149,7 @@ async def test_after_a_pause_what_came_together_is_written_together(
     began = now()
     for number, name in enumerate(names):
         assert cluster.app.state.heartbeats.repeat(name, 10_000, began + timedelta(seconds=number / 8))
-    await cluster.manager._observer.apply()
+    await cluster.manager.observe()
     assert len(written) <= 3, "one statement for each two seconds, not for each node"
     assert sum(written) == 40
 

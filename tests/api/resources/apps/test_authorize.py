@@ -38,7 +38,7 @@ async def owner(cluster: Cluster) -> AsyncIterator[httpx.AsyncClient]:
         await cluster.add_project("team-a", 2000, "alice")
         body = {"name": "web", "project": "team-a", "image": "python", "gpu_milli": 500}
         session = await ok(alice.post(f"{V1}/sessions", json=body))
-        await cluster.manager.settle()
+        await cluster.settle()
         async with cluster.database.transaction() as db:
             session_id = (
                 (await db.execute(update(Container).values(ports={"8888": 57123}).returning(Container)))
@@ -158,7 +158,7 @@ async def test_the_edge_must_name_the_path(owner: httpx.AsyncClient) -> None:
 async def test_nobodys_own_prefix_takes_a_path_away(cluster: Cluster, owner: httpx.AsyncClient) -> None:
     """A session that gives itself the path of another one as prefix does not get its visitors."""
     await cluster.submit("trap")
-    await cluster.manager.settle()
+    await cluster.settle()
     trap = await cluster.session("trap")
     async with cluster.database.transaction() as db:
         db.add(Service(session_id=UUID(trap["id"]), port=1, path="trap-1", base_path="web-8888"))

@@ -52,7 +52,7 @@ async def session(cluster: Cluster) -> dict[str, Any]:
     body = {"name": "strict", "rules": [{"calls": ["mkdir"]}], "site_wide": True}
     await ok(cluster.admin.post(f"{V1}/sandboxes", json=body))
     await cluster.submit("a", 500)
-    await cluster.manager.settle()
+    await cluster.settle()
     return await cluster.session("a")
 
 
@@ -107,7 +107,7 @@ async def test_a_session_has_only_so_many_series_and_the_rest_is_not_kept(
 async def test_denials_outlive_the_session_and_go_after_a_while(cluster: Cluster, session: dict[str, Any]) -> None:
     await report(cluster, denial(session))
     await ok(cluster.admin.delete(f"{V1}/sessions/a", params={"project": "team-a"}))
-    await cluster.manager.settle()
+    await cluster.settle()
     await report(cluster, denial(session, 2))
     assert (await shown(cluster))["denied"] == 2
     async with cluster.database.transaction() as db:

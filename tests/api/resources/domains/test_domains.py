@@ -6,7 +6,8 @@ import httpx
 import pytest
 
 from api.auth.policy import Role
-from tests.api.cluster import PASSWORD, V1, Cluster, ok, refused, sign_in
+from tests.api.cluster import V1, Cluster, ok, refused, sign_in
+from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio
 

@@ -1,28 +1,21 @@
-"""A user is moved to another domain while a submission of the same user is under way, on PostgreSQL."""
+"""A user is moved to another domain while a submission of the same user is under way."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from api.auth.policy import Role
 from api.resources.groups import service as groups
-from tests.postgresql import new_database
-from tests.api.cluster import V1, Cluster, _cheap_hashes, anyio_backend, cluster, ok, refused  # noqa: F401
+from tests.api.cluster import V1, Cluster, ok, refused
 from tests.api.resources.domains.test_domains import person, two_companies
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def database_url(postgresql_server: Path) -> str:
-    return new_database(postgresql_server)
-
-
 async def test_who_is_moved_while_submitting_leaves_no_session_behind(
-    cluster: Cluster,  # noqa: F811
+    cluster: Cluster,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The move comes after the rights of the submission were looked at, and before its session is written."""

@@ -130,12 +130,12 @@ async def test_a_session_waits_for_the_group_that_its_project_keeps_to(cluster: 
     await ok(cluster.admin.patch(f"{V1}/projects/team-a", json=groups))
     for name, interactive in (("first", False), ("second", False), ("desk", True)):
         await cluster.submit(name, 1000, interactive=interactive)
-    await cluster.manager.settle()
+    await cluster.settle()
     assert await cluster.states() == {"first": "RUNNING", "second": "PENDING", "desk": "RUNNING"}
     assert (await cluster.session("first"))["node"] == "worker1"
     assert (await cluster.session("desk"))["node"] == "worker2"
     await ok(cluster.admin.delete(f"{V1}/sessions/first", params={"project": "team-a"}))
-    await cluster.manager.settle()
+    await cluster.settle()
     assert (await cluster.session("second"))["node"] == "worker1"
 
 

@@ -257,7 +257,7 @@ async def test_a_digest_that_is_known_is_no_way_around_either(site: Site) -> Non
     known = ImageState(reference=secret["reference"], status=ImageStatus.READY, digest="sha256:12ab")
     site.cluster.engine.images[secret["reference"]] = known
     await ok(site.bob.post(IMAGES, json=secret))
-    await site.cluster.manager.settle()
+    await site.cluster.settle()
     asked = image("mine", projects=["team-a"]) | {"reference": "registry:5000/secret@sha256:12ab"}
     assert (await refused(site.alice.post(IMAGES, json=asked), 403))["where"] == "reference"
     await ok(site.carol.post(IMAGES, json=asked))

@@ -17,8 +17,9 @@ from api.resources.logins import callers, throttle
 from api.tables.logins import Login, LoginTries
 from api.tables.users import Source, User
 from common.errors import ThrottledError, UnavailableError
-from tests.api.cluster import PASSWORD, V1, Cluster, ok, refused, sign_in
+from tests.api.cluster import V1, Cluster, ok, problems, refused, sign_in
 from tests.api.endpoints.test_routes import open_websocket
+from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio
 
@@ -200,7 +201,7 @@ async def test_a_guesser_waits_longer_and_longer(cluster: Cluster, clock: Clock)
             assert (await attempt(guest, name="alice")).status_code == 401
         answer = await attempt(guest, name="alice")
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
-        assert "wait 1 s" in answer.json()["errors"][0]["hint"]
+        assert "wait 1 s" in problems(answer)[0]["hint"]
         clock.forward(seconds=1)
         assert (await attempt(guest, name="alice")).status_code == 401
         assert (await attempt(guest, name="alice")).headers["retry-after"] == "2"

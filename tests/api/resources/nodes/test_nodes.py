@@ -9,7 +9,7 @@ import pytest
 from api.clock import now
 from api.resources.nodes.heartbeats import Heartbeats
 from common.protocol import HEARTBEAT_PATH, ContainerState, ContainerStatus, Heartbeat
-from tests.api.cluster import V1, Cluster, inventory, ok, refused
+from tests.api.cluster import V1, Cluster, inventory, ok, problems, refused
 
 pytestmark = pytest.mark.anyio
 
@@ -120,7 +120,7 @@ async def test_the_agent_is_told_when_to_report_next(cluster: Cluster) -> None:
 async def test_bad_heartbeats(cluster: Cluster, change: dict[str, Any], where: str) -> None:
     response = await _raw(cluster, change)
     assert response.status_code == 422
-    assert response.json()["errors"][0]["where"] == where
+    assert problems(response)[0]["where"] == where
 
 
 async def _raw(cluster: Cluster, change: dict[str, Any]) -> Any:
@@ -133,7 +133,7 @@ async def test_a_node_with_more_than_128_gpus_and_slices_is_refused(cluster: Clu
     body["inventory"]["gpus"] = [{**body["inventory"]["gpus"][0], "index": n, "uuid": f"GPU-{n}"} for n in range(129)]
     response = await _raw(cluster, body)
     assert response.status_code == 422
-    assert response.json()["errors"][0]["where"] == "inventory.gpus"
+    assert response.json()["errors"][0]["pointer"] == "/inventory/gpus"
 
 
 async def test_one_bad_node_does_not_silence_the_others(cluster: Cluster) -> None:
@@ -143,5 +143,5 @@ async def test_one_bad_node_does_not_silence_the_others(cluster: Cluster) -> Non
     async with cluster.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": "broken"}) as agent:
         await ok(agent.post(HEARTBEAT_PATH, json=body))
     await cluster.heartbeat("worker1")
-    await cluster.manager.settle()
+    await cluster.settle()
     assert [node["name"] for node in await ok(cluster.admin.get(f"{V1}/nodes"))] == ["worker1"]

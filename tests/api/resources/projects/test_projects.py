@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.cluster import V1, Cluster, ok, refused
+from tests.api.cluster import V1, Cluster, ok, problems, refused
 
 pytestmark = pytest.mark.anyio
 
@@ -89,7 +89,7 @@ async def test_bad_projects(cluster: Cluster, change: dict[str, Any], where: str
 async def test_every_unknown_member_is_named(cluster: Cluster) -> None:
     body = {"name": "team-a", "quota_milli": 1000, "period": OPEN, "members": ["nobody", "no-one"]}
     response = await cluster.admin.post(f"{V1}/projects", json=body)
-    assert [error["reason"] for error in response.json()["errors"]] == [
+    assert [error["reason"] for error in problems(response)] == [
         "there is no user no-one",
         "there is no user nobody",
     ]
@@ -116,11 +116,11 @@ async def test_a_higher_quota_lets_a_waiting_session_run(cluster: Cluster) -> No
     await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"over_quota": False}))
     await cluster.submit("one")
     await cluster.submit("two")
-    await cluster.manager.settle()
+    await cluster.settle()
     assert await cluster.states() == {"one": "RUNNING", "two": "PENDING"}
     assert (await ok(cluster.admin.get(f"{V1}/projects/team-a")))["used_milli"] == 500
     await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"quota_milli": 1000}))
-    await cluster.manager.settle()
+    await cluster.settle()
     assert await cluster.states() == {"one": "RUNNING", "two": "RUNNING"}
 
 

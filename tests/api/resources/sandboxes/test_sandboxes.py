@@ -66,7 +66,7 @@ async def test_a_sandbox_without_rules_spares_its_sessions_the_one_of_the_site(c
     await make(cluster, "wide", site_wide=True)
     await ok(cluster.admin.post(f"{V1}/sandboxes", json={"name": "open", "rules": [], "projects": ["team-a"]}))
     assert await sandbox_of(cluster, "one") == "open"
-    await cluster.manager.settle()
+    await cluster.settle()
     assert [spec.sandbox for spec in cluster.engine.specs.values()] == [None]
 
 
@@ -76,7 +76,7 @@ async def test_agents_get_the_rules_and_a_session_keeps_those_that_it_was_submit
     await ok(cluster.admin.patch(f"{V1}/sandboxes/wide", json={"rules": [NO_PACKETS]}))
     await cluster.submit("two", 100)
     await ok(cluster.admin.delete(f"{V1}/sandboxes/wide"))
-    await cluster.manager.settle()
+    await cluster.settle()
     denied = {
         spec.session_name: (spec.sandbox.name, spec.sandbox.rules[0].calls)
         for spec in cluster.engine.specs.values()

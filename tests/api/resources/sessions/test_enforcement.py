@@ -57,7 +57,7 @@ async def report(
     async with cluster.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": "worker1"}) as agent:
         answer = await agent.post(HEARTBEAT_PATH, json=beat.model_dump(mode="json"))
     assert answer.status_code == 200, answer.text
-    await cluster.manager.settle()
+    await cluster.settle()
 
 
 async def prepare(cluster: Cluster, *gpus: GpuDevice, quota: int = 4000) -> None:
@@ -68,7 +68,7 @@ async def prepare(cluster: Cluster, *gpus: GpuDevice, quota: int = 4000) -> None
 
 async def submitted(cluster: Cluster, name: str, gpu_milli: int, **more: Any) -> dict[str, Any]:
     await cluster.submit(name, gpu_milli, **more)
-    await cluster.manager.settle()
+    await cluster.settle()
     return await cluster.session(name)
 
 
@@ -137,7 +137,7 @@ async def test_what_a_slice_takes_counts_for_a_hard_cap(cluster: Cluster) -> Non
     third = await submitted(cluster, "c", 100)
     assert (third["state"], third["cause"]) == ("PENDING", "quota")
     await ok(cluster.admin.delete(f"{V1}/sessions/a", params={"project": "team-a"}))
-    await cluster.manager.settle()
+    await cluster.settle()
     assert (await cluster.session("c"))["held_milli"] == 142
 
 
@@ -219,7 +219,7 @@ async def test_a_batch_and_a_preset_ask_for_a_kind(cluster: Cluster) -> None:
     assert [session["enforcement"] for session in made] == ["shim", "shim"]
     anywhere = {"name": "b", "project": "team-a", "image": "python", "preset": "held", "enforcement": "none"}
     assert (await ok(cluster.admin.post(f"{V1}/sessions", json=anywhere)))["enforcement"] == "none"
-    await cluster.manager.settle()
+    await cluster.settle()
     assert {(await cluster.session(f"a-{n}"))["gpus"][0]["uuid"] for n in (1, 2)} == {"GPU-0"}
 
 

@@ -20,7 +20,7 @@ async def test_two_run_and_the_third_waits_for_the_quota(cluster: Cluster) -> No
     await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"over_quota": False}))
     for name in ("one", "two", "three"):
         await cluster.submit(name)
-    await cluster.manager.settle()
+    await cluster.settle()
     assert await cluster.states() == {"one": "RUNNING", "two": "RUNNING", "three": "PENDING"}
     assert (await cluster.session("three"))["reason"] == (
         "team-a holds 1 GPU of its 1 GPU and may not go beyond; stop one of its sessions, or ask for a larger quota"
@@ -28,7 +28,7 @@ async def test_two_run_and_the_third_waits_for_the_quota(cluster: Cluster) -> No
 
     await delete(cluster, "one")
     assert (await cluster.session("one"))["state"] == "TERMINATING"
-    await cluster.manager.settle()
+    await cluster.settle()
     assert await cluster.states() == {"one": "TERMINATED", "two": "RUNNING", "three": "RUNNING"}
 
 
@@ -36,7 +36,7 @@ async def test_without_nodes_a_session_waits(cluster: Cluster) -> None:
     await cluster.add_image()
     await cluster.add_project()
     await cluster.submit("demo")
-    await cluster.manager.settle()
+    await cluster.settle()
     session = await cluster.session("demo")
     assert (session["state"], session["reason"], session["node"]) == (
         "PENDING",
@@ -134,7 +134,7 @@ async def test_a_command_that_ends(ready: Cluster, code: int, state: str, reason
     if code == 137:
         ready.change_container(session, error="out of memory")
     await ready.heartbeat()
-    await ready.manager.settle()
+    await ready.settle()
     session = await ready.session("demo")
     assert (session["state"], session["exit_code"], session["reason"]) == (state, code, reason)
     assert session["finished_at"] >= session["started_at"] >= session["created_at"]
@@ -151,7 +151,7 @@ async def test_failed_sessions_are_listed_until_they_are_deleted(ready: Cluster)
     session = await run(ready)
     ready.exit_container(session, 1)
     await ready.heartbeat()
-    await ready.manager.settle()
+    await ready.settle()
     listed = await ok(ready.admin.get(f"{V1}/sessions"))
     assert [row["state"] for row in listed] == ["FAILED"]
     assert (await delete(ready))["reason"] == "its command ended with exit code 1"
@@ -162,11 +162,11 @@ async def test_failed_sessions_are_listed_until_they_are_deleted(ready: Cluster)
 async def test_a_change_of_somebody_else_wins(ready: Cluster) -> None:
     """Between loading a session and writing the outcome a user deletes it: the outcome is dropped."""
     await ready.submit("demo")
-    await ready.manager._pass()
+    await ready.manager.reconcile()
     await delete(ready)
-    while ready.manager._busy:
-        await next(iter(ready.manager._busy.values()))
+    while ready.manager.operations:
+        await next(iter(ready.manager.operations.values()))
     assert (await ready.session("demo"))["state"] == "TERMINATING"
-    await ready.manager.settle()
+    await ready.settle()
     assert await ready.states() == {"demo": "TERMINATED"}
     assert ready.engine.containers == {}

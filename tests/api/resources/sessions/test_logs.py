@@ -22,7 +22,7 @@ async def test_of_a_long_log_the_end_is_kept(ready: Cluster) -> None:
     session = await run(ready)
     ready.engine.output[ready.container(session)[1]] = b"x" * 300_000 + b"end"
     await delete(ready)
-    await ready.manager.settle()
+    await ready.settle()
     log = await ready.admin.get(f"{V1}/sessions/demo/logs", params={"project": "team-a"})
     assert len(log.content) == 256 * 1024
     assert log.content.endswith(b"end")
@@ -120,7 +120,7 @@ async def test_the_log_of_a_session_that_was_put_back_is_kept(ready: Cluster) ->
         (row,) = await service.in_states(db, [State.RUNNING])
         assert await service.take_back(db, row.id, row.revision, "taken back for team-b/x")
     await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"quota_milli": 0, "over_quota": False}))
-    await ready.manager.settle()
+    await ready.settle()
     assert (await ready.session("demo"))["state"] == "PENDING"
     log = await ready.admin.get(f"{V1}/sessions/demo/logs", params={"project": "team-a"})
     assert log.text == "epoch 1\n"

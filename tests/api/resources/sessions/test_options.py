@@ -33,7 +33,7 @@ async def edged(database_url: str) -> AsyncIterator[Cluster]:
 async def test_a_batch_is_so_many_sessions(ready: Cluster) -> None:
     made = await ok(ready.admin.post(f"{V1}/sessions/batch", json=body("study", count=3)))
     assert [session["name"] for session in made] == ["study-1", "study-2", "study-3"]
-    await ready.manager.settle()
+    await ready.settle()
     assert set((await ready.states()).values()) == {"RUNNING"}
 
 
@@ -53,24 +53,24 @@ async def test_two_of_three_shares_run_and_a_deletion_lets_the_third_run(cluster
     await cluster.add_project("team-a", 2000)
     fgpu_milli = (await ok(cluster.admin.get(f"{V1}/settings")))["fgpu_milli"]
     await ok(cluster.admin.post(f"{V1}/sessions/batch", json=body("job", count=3, gpu_milli=fgpu_milli)))
-    await cluster.manager.settle()
+    await cluster.settle()
     assert await cluster.states() == {"job-1": "RUNNING", "job-2": "RUNNING", "job-3": "PENDING"}
     waiting = await cluster.session("job-3")
     assert (waiting["cause"], waiting["position"]) == ("no-room", 1)
     await delete(cluster, "job-1")
-    await cluster.manager.settle()
+    await cluster.settle()
     assert await cluster.states() == {"job-1": "TERMINATED", "job-2": "RUNNING", "job-3": "RUNNING"}
 
 
 async def test_a_session_waits_for_its_start(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     tonight = now() + timedelta(hours=8)
     session = await ready.submit("night", starts_at=tonight.isoformat())
-    await ready.manager.settle()
+    await ready.settle()
     session = await ready.session("night")
     assert (session["state"], session["cause"]) == ("PENDING", "not-due")
     assert session["reason"] == f"starts at {tonight:%Y-%m-%d %H:%M:%S} UTC"
     monkeypatch.setattr(loop, "now", lambda: tonight)
-    await ready.manager.settle()
+    await ready.settle()
     assert (await ready.session("night"))["state"] == "RUNNING"
 
 
@@ -98,7 +98,7 @@ async def test_members_lower_a_priority_and_managers_raise_it(ready: Cluster) ->
         await ok(alice.patch(change, json={"priority": 10}))
         await refused(alice.patch(change, json={"priority": 60}), 403)
         assert (await ok(boss.patch(change, json={"priority": 60})))["priority"] == 60
-        await ready.manager.settle()
+        await ready.settle()
         assert "its turn has come" in (await refused(boss.patch(change, json={"priority": 1}), 409))["reason"]
 
 
@@ -113,7 +113,7 @@ async def test_ports_get_addresses_until_the_session_ends(edged: Cluster) -> Non
     error = await refused(edged.admin.post(f"{V1}/sessions", json=body("third", ports=[1], args=args)), 409)
     assert error["where"] == "args"
     await delete(edged, "test-ingress")
-    await edged.manager.settle()
+    await edged.settle()
     assert (await edged.session("test-ingress"))["urls"] == []
     again = await edged.submit("test-ingress", ports=[8888], args=args)
     assert again["url"] == "https://edge:8443/test-ingress-8888/"
@@ -177,7 +177,7 @@ async def test_managers_extend_as_they_like_and_owners_as_far_as_the_project_let
         await ok(alice.post(f"{V1}/sessions", json=body(interactive=True)))
         extend = f"{V1}/sessions/demo/extend?project=team-a"
         assert "PENDING" in (await refused(alice.post(extend, json={"seconds": 1}), 409))["reason"]
-        await ready.manager.settle()
+        await ready.settle()
         before = (await ready.session("demo"))["expires_at"]
         assert before is not None
         after = await ok(alice.post(extend, json={"seconds": 400}))
@@ -196,6 +196,6 @@ async def test_a_session_that_is_being_taken_back_can_be_deleted(ready: Cluster)
         (row,) = await service.in_states(db, [State.RUNNING])
         assert await service.take_back(db, row.id, row.revision, "taken back for team-b/x")
     await delete(ready)
-    await ready.manager.settle()
+    await ready.settle()
     assert (await ready.session("demo"))["state"] == "TERMINATED"
     assert session["attempt"] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from sqlalchemy import delete, event
 
 from api.resources.sessions import submission
 from api.tables.users import User
-from tests.api.cluster import V1, Cluster, ok, refused
+from tests.api.cluster import V1, Cluster, ok, refused, running_cluster
 from tests.api.steps import body
 
 pytestmark = pytest.mark.anyio
@@ -55,3 +56,32 @@ async def test_the_sessions_of_a_batch_share_no_base_path(ready: Cluster) -> Non
     error = await refused(ready.admin.post(f"{V1}/sessions/batch", json=request), 409)
     assert error["reason"] == "another session has the base_url lab already"
     assert await ready.states() == {}
+
+
+async def test_submissions_against_the_deletion_of_their_project(ready: Cluster) -> None:
+    """Whoever comes first wins: nothing fails unexpectedly, and no session stays without a project."""
+    for number in range(10):
+        project = f"race-{number}"
+        await ready.add_project(project, 1000)
+        answers = await asyncio.gather(
+            *(ready.admin.post(f"{V1}/sessions", json=body(f"s{index}", project)) for index in range(3)),
+            ready.admin.delete(f"{V1}/projects/{project}"),
+        )
+        statuses = [answer.status_code for answer in answers]
+        assert set(statuses[:3]) <= {201, 404, 409}, statuses
+        assert statuses[3] in (200, 409), statuses
+        assert (statuses[3] == 200) != (201 in statuses[:3]), statuses
+
+
+async def test_one_address_for_two_submissions_at_once(database_url: str) -> None:
+    projects = ("team-a", "team-b", "team-c")
+    async with running_cluster(database_url, apps_url="https://edge:8443") as cluster:
+        await cluster.add_image()
+        for project in projects:
+            await cluster.add_project(project, 1000)
+        answers = await asyncio.gather(
+            *(cluster.admin.post(f"{V1}/sessions", json=body("lab", project, ports=[8888])) for project in projects)
+        )
+    urls = {answer.json()["url"] for answer in answers}
+    assert len(urls) == 3
+    assert "https://edge:8443/lab-8888/" in urls

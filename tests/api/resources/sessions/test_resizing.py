@@ -20,6 +20,7 @@ from api.tables.usage import Span
 from common.errors import ConflictError
 from common.protocol import GpuGrant
 from tests.api.cluster import V1, Cluster, ok, refused
+from tests.api.steps import try_again
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +38,7 @@ async def prepare(cluster: Cluster, *shares: int, quota: int = 4000, gpus: int =
     await cluster.add_project("team-a", quota)
     for name, milli in zip("abcdefgh", shares, strict=False):
         await cluster.submit(name, milli)
-    await cluster.manager.settle()
+    await cluster.settle()
 
 
 def told(cluster: Cluster, session: dict[str, Any]) -> list[int]:
@@ -51,7 +52,7 @@ async def test_a_share_is_changed_on_the_gpu_and_in_the_books(cluster: Cluster, 
     asked = await resize(cluster, milli)
     assert asked["resize_milli"] == milli
     assert asked["gpu_milli"] == 500, "it is not done yet"
-    await cluster.manager.settle()
+    await cluster.settle()
     session = await cluster.session("a")
     assert (session["gpu_milli"], session["held_milli"], session["resize_milli"]) == (milli, milli, None)
     assert session["gpus"][0]["milli"] == milli
@@ -64,7 +65,7 @@ async def test_a_share_is_changed_on_the_gpu_and_in_the_books(cluster: Cluster, 
 async def test_only_the_part_changes_beside_whole_gpus(cluster: Cluster) -> None:
     await prepare(cluster, 2500, gpus=3)
     await resize(cluster, 2250)
-    await cluster.manager.settle()
+    await cluster.settle()
     session = await cluster.session("a")
     assert sorted(told(cluster, session)) == [250, 1000, 1000]
     assert sorted(gpu["milli"] for gpu in session["gpus"]) == [250, 1000, 1000]
@@ -74,7 +75,7 @@ async def test_what_is_given_back_goes_to_who_waits(cluster: Cluster) -> None:
     await prepare(cluster, 500, 500, 250)
     assert (await cluster.states())["c"] == "PENDING"
     await resize(cluster, 250)
-    await cluster.manager.settle()
+    await cluster.settle()
     assert (await cluster.states())["c"] == "RUNNING"
 
 
@@ -82,7 +83,7 @@ async def test_a_raise_takes_the_room_before_anybody_else_gets_it(cluster: Clust
     await prepare(cluster, 250, 500)
     await resize(cluster, 500)
     await cluster.submit("late", 250)
-    await cluster.manager.settle()
+    await cluster.settle()
     assert (await cluster.session("a"))["gpu_milli"] == 500
     assert (await cluster.states())["late"] == "PENDING"
 
@@ -92,13 +93,12 @@ async def test_a_lowered_share_is_given_away_only_when_the_agent_has_taken_it(cl
     cluster.engine.failure = UnreachableError("the agent of worker1 does not answer", delivered=False)
     await resize(cluster, 250)
     await cluster.submit("late", 250)
-    await cluster.manager.settle()
+    await cluster.settle()
     session = await cluster.session("a")
     assert (session["gpu_milli"], session["resize_milli"], session["gpus"][0]["milli"]) == (500, 250, 500)
     assert (await cluster.states())["late"] == "PENDING"
     cluster.engine.failure = None
-    cluster.manager._retries.clear()
-    await cluster.manager.settle()
+    await try_again(cluster)
     assert told(cluster, session) == [250]
     assert (await cluster.states())["late"] == "RUNNING"
 
@@ -114,8 +114,7 @@ async def test_an_api_that_was_killed_finishes_what_it_began(cluster: Cluster, m
     key = cluster.container(before)
     gpu = cluster.engine.containers[key].gpus[0]
     cluster.change_container(before, gpus=[GpuGrant(uuid=gpu.uuid, index=gpu.index, milli=milli)])
-    cluster.manager._retries.clear()
-    await cluster.manager.settle()
+    await try_again(cluster)
     session = await cluster.session("a")
     assert (session["gpu_milli"], session["resize_milli"], told(cluster, session)) == (milli, None, [milli])
 
@@ -126,7 +125,7 @@ async def test_an_agent_that_has_lost_the_new_share_gets_it_again(cluster: Clust
     gpu = cluster.engine.containers[cluster.container(session)].gpus[0]
     cluster.change_container(session, gpus=[GpuGrant(uuid=gpu.uuid, index=gpu.index, milli=900)])
     await cluster.heartbeat("worker1", 1)
-    await cluster.manager.settle()
+    await cluster.settle()
     assert told(cluster, session) == [500]
     assert (await cluster.session("a"))["resize_milli"] is None
 
@@ -145,7 +144,7 @@ async def test_what_an_agent_refuses_stays_as_it_was(
 
     monkeypatch.setattr(cluster.engine, "resize", choosy)
     await resize(cluster, milli)
-    await cluster.manager.settle()
+    await cluster.settle()
     session = await cluster.session("a")
     assert (session["gpu_milli"], session["held_milli"], session["resize_milli"]) == (500, 500, None)
     assert session["gpus"][0]["milli"] == 500
@@ -156,7 +155,7 @@ async def test_what_an_agent_refuses_stays_as_it_was(
     )
     monkeypatch.undo()
     await resize(cluster, milli)
-    await cluster.manager.settle()
+    await cluster.settle()
     assert (await cluster.session("a"))["reason"] == "", "what went well in the end is no trouble any more"
 
 
@@ -164,7 +163,7 @@ async def test_room_that_went_away_meanwhile(cluster: Cluster) -> None:
     await prepare(cluster, 250, 250)
     await resize(cluster, 750, "a")
     await resize(cluster, 750, "b")
-    await cluster.manager.settle()
+    await cluster.settle()
     shares = sorted([(await cluster.session(name))["gpu_milli"] for name in "ab"])
     assert shares == [250, 750]
     (kept,) = [item for item in [await cluster.session(name) for name in "ab"] if item["gpu_milli"] == 250]
@@ -176,7 +175,7 @@ async def wait_for_long(cluster: Cluster, name: str) -> None:
     async with cluster.database.transaction() as db:
         long_ago = now() - timedelta(days=1)
         await db.execute(update(Session).where(Session.name == name).values(created_at=long_ago))
-    await cluster.manager.settle()
+    await cluster.settle()
 
 
 async def test_a_raise_does_not_take_what_is_kept_for_who_waits(cluster: Cluster) -> None:
@@ -185,7 +184,7 @@ async def test_a_raise_does_not_take_what_is_kept_for_who_waits(cluster: Cluster
     await cluster.submit("large", 1000)
     await wait_for_long(cluster, "large")
     await resize(cluster, 500)
-    await cluster.manager.settle()
+    await cluster.settle()
     session = await cluster.session("a")
     assert (session["gpu_milli"], session["resize_milli"], told(cluster, session)) == (250, None, [250])
     assert session["cause"] == "resize"
@@ -195,7 +194,7 @@ async def test_a_raise_does_not_take_what_is_kept_for_who_waits(cluster: Cluster
     )
     await ok(cluster.admin.delete(f"{V1}/sessions/large", params={"project": "team-a"}))
     await resize(cluster, 500)
-    await cluster.manager.settle()
+    await cluster.settle()
     assert (await cluster.session("a"))["gpu_milli"] == 500, "nobody waits for it any more"
 
 
@@ -205,7 +204,7 @@ async def test_a_raise_on_another_gpu_than_the_kept_one_is_granted(cluster: Clus
     await wait_for_long(cluster, "large")
     await resize(cluster, 600, "a")
     await resize(cluster, 700, "b")
-    await cluster.manager.settle()
+    await cluster.settle()
     assert [(await cluster.session(name))["gpu_milli"] for name in "ab"] == [500, 700]
 
 
@@ -215,9 +214,9 @@ async def test_a_new_leader_raises_no_share_before_it_knows_what_is_kept(cluster
     await wait_for_long(cluster, "large")
     await resize(cluster, 500)
     cluster.manager.loop = Loop(cluster.database, cluster.settings)
-    await cluster.manager.settle()
+    await cluster.settle()
     assert (await cluster.session("a"))["resize_milli"] == 500, "it has not been looked at"
-    await cluster.manager.settle()
+    await cluster.settle()
     session = await cluster.session("a")
     assert (session["gpu_milli"], session["resize_milli"]) == (250, None)
 
@@ -225,7 +224,7 @@ async def test_a_new_leader_raises_no_share_before_it_knows_what_is_kept(cluster
 async def test_usage_counts_each_share_for_its_time(cluster: Cluster) -> None:
     await prepare(cluster, 500)
     await resize(cluster, 750)
-    await cluster.manager.settle()
+    await cluster.settle()
     async with cluster.database.reading() as db:
         session = (await sessions.in_states(db, list(State)))[0]
         spans = await _spans(db, session.id)
@@ -267,6 +266,32 @@ async def test_a_quota_that_is_full(cluster: Cluster) -> None:
     assert error["reason"] == "team-a holds 0.5 of its 0.5 GPU, and 0.1 more is asked for"
 
 
+@pytest.mark.parametrize("over_quota", [True, False])
+async def test_work_that_cannot_be_taken_back_grows_as_far_as_the_quota(cluster: Cluster, over_quota: bool) -> None:
+    """The last milli-GPU of the quota is its own, whatever others hold beyond theirs; the first beyond is not."""
+    await prepare(cluster, quota=750)
+    await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"over_quota": over_quota}))
+    await cluster.submit("a", 500, preemptible=False)
+    await cluster.manager.settle()
+    error = await resize(cluster, 800, status=409)
+    kind = " by work that cannot be taken back" if over_quota else ""
+    assert error["reason"] == f"team-a holds 0.5 of its 0.75 GPU{kind}, and 0.3 more is asked for"
+    await resize(cluster, 750)
+    await cluster.manager.settle()
+    session = await cluster.session("a")
+    assert (session["gpu_milli"], session["reason"], told(cluster, session)) == (750, "", [750])
+
+
+async def test_work_that_can_be_taken_back_grows_beyond_the_quota(cluster: Cluster) -> None:
+    await prepare(cluster, quota=750)
+    await cluster.submit("a", 700, preemptible=False)
+    await cluster.submit("b", 200)
+    await cluster.manager.settle()
+    await resize(cluster, 300, "b")
+    await cluster.manager.settle()
+    assert [(await cluster.session(name))["gpu_milli"] for name in "ab"] == [700, 300]
+
+
 async def test_whole_gpus_and_what_waits_are_not_resized(cluster: Cluster) -> None:
     await prepare(cluster, 1000, 500)
     assert (await resize(cluster, 500, "a", 409))["reason"] == "session a has no part of a GPU"
@@ -287,15 +312,14 @@ async def test_a_change_that_is_not_done_is_withdrawn(cluster: Cluster, milli: i
     await prepare(cluster, 500)
     cluster.engine.failure = UnreachableError("the agent of worker1 does not answer", delivered=False)
     await resize(cluster, milli)
-    await cluster.manager.settle()
+    await cluster.settle()
     assert (await cluster.session("a"))["resize_milli"] == milli
     assert (await resize(cluster, 500))["resize_milli"] == 500
-    await cluster.manager.settle()
+    await cluster.settle()
     session = await cluster.session("a")
     assert session["held_milli"] == max(500, milli), "the agent may have taken it: the room is not given away yet"
     cluster.engine.failure = None
-    cluster.manager._retries.clear()
-    await cluster.manager.settle()
+    await try_again(cluster)
     session = await cluster.session("a")
     assert (session["gpu_milli"], session["held_milli"], session["resize_milli"]) == (500, 500, None)
     assert told(cluster, session) == [500]
@@ -311,7 +335,7 @@ async def test_a_raise_waits_for_a_node_that_is_lost(cluster: Cluster) -> None:
     session = await cluster.session("a")
     assert (session["gpu_milli"], session["resize_milli"], session["reason"]) == (500, 750, "")
     await cluster.heartbeat("worker1", 1)
-    await cluster.manager.settle()
+    await cluster.settle()
     assert (await cluster.session("a"))["gpu_milli"] == 750
 
 
@@ -330,7 +354,7 @@ async def test_members_resize_their_own_sessions_only(cluster: Cluster) -> None:
     await cluster.add_project("team-a", 4000, "ada", "bob")
     body = {"name": "a", "project": "team-a", "image": "python", "gpu_milli": 500}
     await ok(ada.post(f"{V1}/sessions", json=body))
-    await cluster.manager.settle()
+    await cluster.settle()
     query, change = {"project": "team-a"}, {"gpu_milli": 250}
     for other in (bob, auditor):
         await refused(other.patch(f"{V1}/sessions/a", params=query, json=change), 403)
@@ -341,7 +365,7 @@ async def test_a_session_that_ends_meanwhile_only_ends(cluster: Cluster) -> None
     await prepare(cluster, 500)
     await resize(cluster, 250)
     await ok(cluster.admin.delete(f"{V1}/sessions/a", params={"project": "team-a"}))
-    await cluster.manager.settle()
+    await cluster.settle()
     session = await cluster.session("a")
     assert (session["state"], session["resize_milli"]) == ("TERMINATED", None)
 
@@ -350,7 +374,7 @@ async def test_it_starts_again_with_the_share_that_was_asked_for(cluster: Cluste
     await prepare(cluster, 500)
     cluster.engine.failure = UnreachableError("the agent of worker1 does not answer", delivered=False)
     await resize(cluster, 250)
-    await cluster.manager.settle()
+    await cluster.settle()
     async with cluster.database.transaction() as db:
         session = (await sessions.in_states(db, [State.RUNNING]))[0]
         assert await sessions.requeue(db, session, "its node was lost")

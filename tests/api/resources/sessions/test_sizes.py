@@ -84,7 +84,7 @@ async def test_several_containers_start_together_or_not_at_all(ready: Cluster) -
     ]
     assert len({each["gpus"][0]["uuid"] for each in session["containers"]}) == 4
     await ready.submit("second", size=2, gpu_milli=500)
-    await ready.manager.settle()
+    await ready.settle()
     second = await ready.session("second")
     assert (second["state"], second["containers"]) == ("PENDING", [])
 

@@ -68,7 +68,7 @@ async def running_session(cluster: Cluster) -> AsyncIterator[None]:
     await cluster.add_image()
     await cluster.add_project()
     await cluster.submit("demo")
-    await cluster.manager.settle()
+    await cluster.settle()
     yield
 
 
@@ -134,7 +134,7 @@ async def test_who_loses_the_right_loses_the_terminal(cluster: Cluster, monkeypa
         await cluster.add_project("team-a", 1000, "alice")
         request = {"name": "demo", "project": "team-a", "image": "python", "gpu_milli": 500}
         await ok(alice.post(f"{V1}/sessions", json=request))
-        await cluster.manager.settle()
+        await cluster.settle()
 
         async def remove() -> None:
             await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"members": []}))
@@ -154,4 +154,4 @@ async def test_a_stranger_is_refused_before_the_terminal_opens(cluster: Cluster)
 async def test_a_bad_address_is_explained(cluster: Cluster) -> None:
     sent = await talk(cluster, [], project="Team A")
     assert (sent[0]["type"], sent[0]["status"]) == ("websocket.http.response.start", 422)
-    assert json.loads(sent[1]["body"])["errors"][0]["where"] == "project"
+    assert json.loads(sent[1]["body"])["errors"][0]["parameter"] == "project"

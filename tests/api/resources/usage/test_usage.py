@@ -106,15 +106,15 @@ async def test_the_sums_are_those_of_the_sessions(cluster: Cluster) -> None:
     await cluster.add_project("team-a", 4000)
     for name, milli in (("one", 500), ("two", 2000)):
         await cluster.submit(name, milli)
-    await cluster.manager.settle()
+    await cluster.settle()
     await cluster.heartbeat()
-    await cluster.manager.settle()
+    await cluster.settle()
     rows = [await cluster.session(name) for name in ("one", "two")]
     assert [row["state"] for row in rows] == ["RUNNING", "RUNNING"]
     for row in rows:
         cluster.exit_container(row, 0)
     await cluster.heartbeat()
-    await cluster.manager.settle()
+    await cluster.settle()
     rows = [await cluster.session(name) for name in ("one", "two")]
     expected = sum(seconds(row) * milli / 1000 for row, milli in zip(rows, (500, 2000), strict=True))
     [row] = (await ok(cluster.admin.get(f"{V1}/usage", params={"by": "project"})))["rows"]

@@ -11,10 +11,12 @@ from sqlalchemy import func, select
 
 from api.auth.policy import Role
 from api.clock import now
+from api.control.reconcilers.rules import TIDY_S
 from api.resources.use import service
 from api.tables.use import GpuSample
 from common.protocol import USE_PATH, GpuUse, UseReport
 from tests.api.cluster import V1, Cluster, ok, refused
+from tests.api.steps import pass_time
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +48,7 @@ async def session(cluster: Cluster) -> dict[str, Any]:
     await cluster.add_image()
     await cluster.add_project("team-a", 4000)
     await cluster.submit("a", 500)
-    await cluster.manager.settle()
+    await cluster.settle()
     return await cluster.session("a")
 
 
@@ -126,13 +128,12 @@ async def test_samples_of_a_time_that_is_not_kept(cluster: Cluster, session: dic
 
 async def test_old_samples_are_forgotten(cluster: Cluster, session: dict[str, Any]) -> None:
     await report(cluster, *(sample(session, now() - timedelta(days=days)) for days in (0, 3, 6)))
-    rules = cluster.manager._rules
-    rules._clock = lambda: now() + timedelta(days=2)
-    rules._tidied = float("-inf")
-    await cluster.manager.settle()
+    pass_time(cluster, timedelta(days=2).total_seconds())
+    cluster.clock.passed += TIDY_S
+    await cluster.settle()
     assert await count(cluster) == 2
-    rules._clock = lambda: now() + timedelta(days=20)
-    await cluster.manager.settle()
+    pass_time(cluster, timedelta(days=20).total_seconds())
+    await cluster.settle()
     assert await count(cluster) == 2, "it is not looked for all the time"
 
 
@@ -161,7 +162,7 @@ async def test_a_bad_time_is_refused(cluster: Cluster, session: dict[str, Any]) 
 async def test_the_use_of_a_session_that_has_ended(cluster: Cluster, session: dict[str, Any]) -> None:
     await report(cluster, sample(session, now()))
     await ok(cluster.admin.delete(f"{V1}/sessions/a", params={"project": "team-a"}))
-    await cluster.manager.settle()
+    await cluster.settle()
     assert len((await use(cluster))["series"]) == 1
 
 

@@ -9,7 +9,8 @@ import pytest
 import structlog
 
 from api.auth.policy import Role
-from tests.api.cluster import PASSWORD, V1, Cluster, ok, refused, sign_in
+from tests.api.cluster import V1, Cluster, ok, refused, sign_in
+from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,8 @@ from sqlalchemy.pool import QueuePool
 from api.auth import passwords
 from api.auth.policy import Role
 from api.tables.users import User
-from tests.api.cluster import PASSWORD, V1, Cluster, ok, refused
+from tests.api.cluster import V1, Cluster, ok, refused
+from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio
 

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from inspect import isasyncgenfunction, iscoroutinefunction
 from uuid import UUID
 
 import pytest
-from fastapi import FastAPI
-from fastapi.dependencies.models import Dependant
-from fastapi.routing import iter_route_contexts
 
 from api.lists.texts import Entry, Look, Texts, answer
-from tests.api.cluster import Cluster
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +26,7 @@ class Table:
         return {id_: self.rows[id_] for id_ in ids if id_ in self.rows}
 
 
-def page(one: str | None = "a", two: str | None = "b", end: bytes = b"}", following: str | None = None) -> Look:
+def page(one: str = "a", two: str = "b", end: bytes = b"}", following: str | None = None) -> Look:
     return Look([Entry(ONE, one, end), Entry(TWO, two, end)], following)
 
 
@@ -43,13 +38,6 @@ async def test_only_what_has_another_mark_is_rendered_again() -> None:
     later = page(two="c", end=b',"at":5}')
     assert await texts.of(later.entries, table.render) == [b'{"n":1,"at":5}', b'{"n":3,"at":5}']
     assert table.asked == [{ONE, TWO}, {TWO}]
-
-
-async def test_what_has_no_mark_is_rendered_each_time_and_not_kept() -> None:
-    table, texts = Table(), Texts()
-    for _ in range(2):
-        await texts.of(page(None, None).entries, table.render)
-    assert table.asked == [{ONE, TWO}, {ONE, TWO}]
 
 
 async def test_what_is_gone_by_then_is_left_out() -> None:
@@ -88,34 +76,3 @@ async def test_a_tag_that_was_made_weak_on_the_way_or_is_one_of_several_is_known
 )
 async def test_another_page_has_another_tag(other: Look) -> None:
     assert page().tag != other.tag
-
-
-async def test_without_marks_the_tag_is_that_of_the_text() -> None:
-    table = Table()
-    first = await answer(page(None), Texts(), table.render, None)
-    assert (await answer(page(None), Texts(), table.render, first.headers["ETag"])).status_code == 304
-    table.rows[ONE] = b'{"n":7'
-    assert (await answer(page(None), Texts(), table.render, first.headers["ETag"])).status_code == 200
-
-
-async def test_no_request_waits_for_a_thread(cluster: Cluster) -> None:
-    """FastAPI calls what is no coroutine on a thread; under load each such call waits for its turn."""
-    assert {str(call) for call in calls(cluster.app) if not _is_async(call)} == set()
-
-
-def calls(app: FastAPI) -> set[object]:
-    found: set[object] = set()
-
-    def walk(dependant: Dependant) -> None:
-        found.add(dependant.call)
-        for part in dependant.dependencies:
-            walk(part)
-
-    for context in iter_route_contexts(app.routes):
-        if dependant := getattr(context, "dependant", None) or getattr(context.original_route, "dependant", None):
-            walk(dependant)
-    return found
-
-
-def _is_async(call: object) -> bool:
-    return iscoroutinefunction(call) or isasyncgenfunction(call)

@@ -263,6 +263,15 @@ def test_daemons_that_nobody_needs_are_stopped_and_those_that_do_not_run_are_lef
     assert calls == [("stop", "penstock-mps@GPU-1.service")]
 
 
+def test_daemons_are_systemds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr("appliance.gpu.mps.process.succeeds", lambda command: bool(commands.append(command)))
+    (tmp_path / "GPU-1/pipe").mkdir(parents=True)
+    (tmp_path / "GPU-1/pipe/control").touch()
+    mps(tmp_path).leave([GPU])
+    assert commands == [["systemctl", "stop", "penstock-mps@GPU-1.service"]]
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

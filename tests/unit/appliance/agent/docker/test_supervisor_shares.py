@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,9 +17,10 @@ from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import PreparedShares
 from common.errors import ConflictError, InputError, NotFoundError, UnavailableError
+from common.gpu.kinds import Enforcement
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant
 from tests.fakes.node_networks import gang_networks
-from tests.unit.appliance.agent.shares.test_share_manager import Node, grant
+from tests.unit.appliance.agent.shares.test_share_manager import Node, grant, stops
 from tests.unit.appliance.gpu.samples import GPU, SECOND
 
 pytestmark = pytest.mark.anyio
@@ -261,7 +262,33 @@ async def test_an_ended_container_lets_go_of_its_shares(tmp_path: Path) -> None:
     node.docker.stop("c1", 0)
     await node.supervisor.rebuild()
     await node.launch("c2", grant(GPU, 1000))
-    async with asyncio.timeout(5):
-        while "c1" in node.node.shares.holdings:  # noqa: ASYNC110 -- it happens in a task of the supervisor
-            await asyncio.sleep(0.005)
+    await until(lambda: "c1" not in node.node.shares.holdings)
     assert set(node.node.shim.removed) == {"c1"}
+
+
+async def test_an_agent_that_starts_ends_daemons_that_nobody_needs(tmp_path: Path) -> None:
+    node = Supervised(tmp_path)
+    node.node.leave_daemons(GPU, SECOND)
+    await node.supervisor.rebuild()
+    assert node.node.asked == stops(GPU, SECOND)
+
+
+async def test_daemons_of_the_multi_process_service_end_after_the_last_container_that_they_hold(tmp_path: Path) -> None:
+    before = Supervised(tmp_path)
+    await before.launch("c1", grant(GPU, 250))
+    before.docker.inspections["c1"]["Config"]["Labels"][containers.LABEL_ENFORCEMENT] = "mps"
+    node = Supervised(tmp_path, before.docker)
+    node.node.leave_daemons(GPU)
+    await node.supervisor.rebuild()
+    assert node.state("c1").enforcement is Enforcement.MPS
+    assert node.node.asked == []
+    await node.supervisor.remove("c1", 0)
+    await until(lambda: bool(node.node.asked))
+    assert node.node.asked == stops(GPU)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what happens in a task of the supervisor."""
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)

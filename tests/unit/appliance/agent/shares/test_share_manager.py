@@ -64,15 +64,21 @@ class Holder(Accounting):
 
 
 class Node:
-    """Shares of a node where the shim is available and the driver's limits are not."""
+    """Shares of a node where the shim is available, and neither the driver's limits nor the multi-process service are.
+
+    `asked` is what was asked of systemd for that service's daemons.
+    """
 
     def __init__(self, folder: Path, *devices: GpuDevice, order: Sequence[Enforcement] = ALL) -> None:
         self.shim = Holder(Enforcement.SHIM)
+        self.asked: list[tuple[str, str]] = []
+        self._pipes = folder.with_name(f"{folder.name}-mps")
+        service = Mps(Telemetry(), self._pipes, Compute.FAIR, control=folder / "none", systemctl=self._ask)
         enforcers = {
             Enforcement.DRIVER: Holder(Enforcement.DRIVER, available=False),
             Enforcement.MIG: Mig(),
             Enforcement.SHIM: self.shim,
-            Enforcement.MPS: Mps(Telemetry(), folder / "mps", Compute.FAIR, control=folder / "none"),
+            Enforcement.MPS: service,
             Enforcement.NONE: Accounting(),
         }
         kinds = [Accelerated("nvidia"), Accelerated("simulated", [Enforcement.NONE])]
@@ -84,6 +90,22 @@ class Node:
         self.shares.prepare(identity, grants)
         self.shares.attach(identity, f"engine-{identity}", 1)
         return state(identity, *grants)
+
+    def leave_daemons(self, *devices: GpuDevice) -> None:
+        """Let the daemons of devices run, as an agent before may have left them."""
+        for device in devices:
+            pipe = self._pipes / device.uuid / "pipe"
+            pipe.mkdir(parents=True)
+            (pipe / "control").touch()
+
+    def _ask(self, verb: str, unit: str) -> bool:
+        self.asked.append((verb, unit))
+        return True
+
+
+def stops(*devices: GpuDevice) -> list[tuple[str, str]]:
+    """What is asked of systemd to end the daemons of devices."""
+    return [("stop", f"penstock-mps@{device.uuid}.service") for device in devices]
 
 
 def grant(device: GpuDevice, milli: int) -> GpuGrant:
@@ -190,6 +212,26 @@ def test_a_container_keeps_its_kind_and_the_node_goes_on_with_it_until_the_last_
     assert node.shares.switch_kinds([])
     found = node.shares.describe(BARE)
     assert (found.enforcement, found.enforcement_pending) == (Enforcement.SHIM, "")
+
+
+def test_daemons_that_no_kind_in_use_needs_end_where_they_run(tmp_path: Path) -> None:
+    node = Node(tmp_path, GPU, SECOND, SLICE)
+    node.leave_daemons(SECOND, SLICE)
+    node.shares.tidy()
+    assert node.asked == stops(SECOND), "a slice has no daemon of its own"
+
+
+def test_daemons_stay_until_the_last_container_that_they_hold_has_gone(tmp_path: Path) -> None:
+    node = Node(tmp_path, GPU, SECOND)
+    node.leave_daemons(GPU, SECOND)
+    node.shares.adopt("old", Enforcement.MPS, [grant(GPU, 500)])
+    node.shares.settle(["old"])
+    node.shares.tidy()
+    assert node.asked == []
+    node.shares.release("old")
+    node.shares.settle([])
+    node.shares.tidy()
+    assert node.asked == stops(GPU, SECOND)
 
 
 def test_a_container_that_goes_on_without_its_limits_says_so_until_they_hold_again(tmp_path: Path) -> None:

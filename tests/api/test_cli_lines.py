@@ -44,7 +44,7 @@ class AppConnection:
             return Answer(answer.status_code, answer.content, dict(answer.headers))
 
         self.answer = self.portal.call(ask)
-        self.portal.call(self.cluster.manager.settle)
+        self.portal.call(self.cluster.settle)
 
     def getresponse(self) -> Answer:
         return self.answer
@@ -87,7 +87,7 @@ async def prepare(running: Cluster) -> str:
     for name in EARLIER:
         earlier = {"name": name, "project": "team-d", "image": "python", "gpu_milli": 500, "interactive": True}
         await ok(alice.post(f"{V1}/sessions", json=earlier))
-    await running.manager.settle()
+    await running.settle()
     return str(alice.headers["Authorization"].removeprefix("Bearer "))
 
 

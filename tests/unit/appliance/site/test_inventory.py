@@ -80,6 +80,7 @@ def test_gpus_and_ports_reach_the_agents_of_workers_alone() -> None:
         "api_url": "https://master1:56789",
         "allowed": ["master1"],
         "mount_roots": ["/srv/shared"],
+        "pids_limit": 8192,
         "simulated_gpus": 4,
         "simulated_gpu_model": "Simulated GPU",
         "simulated_gpu_memory_mib": 16384,
@@ -124,7 +125,14 @@ def test_what_a_site_does_not_say_is_left_to_the_services() -> None:
         {"name": "m1", "address": "10.0.0.2", "roles": ["reservoir", "master"]},
         {"name": "w1", "address": "10.0.0.3", "roles": ["worker"], "agent_port": 6001},
     ]
-    plain: dict[str, Any] = {"nodes": nodes, "storage": [], "session_storage": None, "gpu": {}}
+    plain: dict[str, Any] = {
+        "nodes": nodes,
+        "storage": [],
+        "session_storage": None,
+        "gpu": {},
+        "control_api": {},
+        "node_agent": {},
+    }
     built = build(**plain)
     assert set(built["vars"]["site_control_api"]) == {"apps_url", "host_mounts"}
     computed = {"name", "address", "port", "api_url", "allowed", "mount_roots"}

@@ -10,8 +10,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from common.errors import InputError, Problem
+from common.places import Path, dotted
 
-Path = tuple[int | str, ...]
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 HINTS = {
@@ -44,14 +44,6 @@ class Document:
     def problem(self, path: Path, reason: str, hint: str) -> Problem:
         """Return a problem that points to the value at `path`."""
         return Problem(self.where(path), reason, hint)
-
-
-def dotted(path: Path) -> str:
-    """Return a path as people write it: `("nodes", 0, "name")` is `nodes[0].name`."""
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
-    return text
 
 
 def parse(text: str, source: str) -> Document:

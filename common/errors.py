@@ -1,13 +1,14 @@
 """The one hierarchy of errors: what went wrong, where, why, and what to do about it.
 
-Library code raises these; only the command line turns them into text and an exit code,
-and only the control API turns them into an HTTP status.
+Library code raises these. Each class knows its exit code, which the command line ends with, and its HTTP status, by
+which API and agents answer: `kind_of` finds the class again on the other side.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
 # a user and a password in an address
 CREDENTIALS = re.compile(r"\b(https?|ftp)://[^/\s?#]*@", re.IGNORECASE)
@@ -40,7 +41,8 @@ class Problem:
 class PenstockError(Exception):
     """Base of every error that Penstock raises on purpose."""
 
-    exit_code = 1
+    exit_code: ClassVar[int] = 1
+    http_status: ClassVar[int] = 500
 
     def __init__(self, reason: str, *, where: str = "", hint: str = "") -> None:
         """Make an error of one problem."""
@@ -60,6 +62,7 @@ class InputError(PenstockError):
     """Something that a person or a program gave us is not valid; nothing was changed."""
 
     exit_code = 2
+    http_status = 422
 
 
 class IntegrityError(PenstockError):
@@ -78,34 +81,48 @@ class UnavailableError(PenstockError):
     """Something that we need cannot be reached or has no room; trying again later may help."""
 
     exit_code = 5
+    http_status = 503
 
 
 class NotFoundError(PenstockError):
     """What was named does not exist, or the caller may not see it."""
 
     exit_code = 6
+    http_status = 404
 
 
 class ConflictError(PenstockError):
     """The request contradicts the present state."""
 
     exit_code = 7
+    http_status = 409
 
 
 class ForbiddenError(PenstockError):
     """The caller is known but may not do this."""
 
     exit_code = 8
+    http_status = 403
 
 
 class UnauthenticatedError(PenstockError):
     """The caller is not known."""
 
     exit_code = 9
+    http_status = 401
 
 
 class ThrottledError(PenstockError):
     """The caller has tried too often; trying again is right only after `retry_after_s` seconds."""
 
     exit_code = 10
+    http_status = 429
     retry_after_s = 1
+
+
+_BY_STATUS = {kind.http_status: kind for kind in PenstockError.__subclasses__() if "http_status" in vars(kind)}
+
+
+def kind_of(status: int) -> type[PenstockError]:
+    """Return the class that an HTTP status stands for; UnavailableError for one that is none of ours."""
+    return InputError if status == 400 else _BY_STATUS.get(status, UnavailableError)

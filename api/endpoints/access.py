@@ -11,6 +11,7 @@ from fastapi import Depends, FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.requests import HTTPConnection
 from starlette.routing import Mount
+from starlette.types import Scope
 
 from api.auth import passwords
 from api.auth.identity import Identity, refusal
@@ -213,6 +214,12 @@ def _own_origin(connection: HTTPConnection) -> str:
     """Return the origin of our own pages, as the browser that calls knows it."""
     scheme = "https" if connection.url.scheme in ("https", "wss") else "http"
     return f"{scheme}://{connection.headers.get('host', '')}"
+
+
+def is_behind_edge(scope: Scope) -> bool:
+    """Return whether headers that only our own edge may send are its own."""
+    settings: Settings = scope["app"].state.settings
+    return settings.trusts_client_headers
 
 
 def agent_of_certificate(connection: HTTPConnection) -> str:

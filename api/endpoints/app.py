@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from fastapi import Depends, FastAPI
 
+from api.clock import Clock
 from api.control.manager import Manager
 from api.database import Database
 from api.endpoints import (
@@ -32,18 +34,28 @@ from api.endpoints import (
     user_policies,
     users,
 )
-from api.endpoints.access import PREFIX, check_routes, guard
+from api.endpoints.access import PREFIX, check_routes, guard, is_behind_edge
 from api.endpoints.repeats import Repeats
 from api.engine.base import Engine
+from api.lists.nodes import GroupsOfNodes
 from api.lists.texts import Texts
 from api.resources.apps.service import Directory
 from api.resources.nodes.fleet import Fleet
 from api.resources.nodes.heartbeats import Heartbeats
 from api.settings import Settings
+from common.request_id import RequestIds
 
 DESCRIPTION = (
     "Users, projects, nodes, images and sessions of a Penstock site. Shares are in milli-GPU: 1,000 are one GPU."
 )
+
+
+class Application(FastAPI):
+    """FastAPI with the document as we describe it."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document."""
+        return errors.described(super().openapi())
 
 
 def create_app(settings: Settings, database: Database, engine: Engine, *, reconcile: bool = True) -> FastAPI:
@@ -61,7 +73,7 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
         await app.state.engine.close()
         await app.state.database.close()
 
-    app = FastAPI(
+    app = Application(
         title="Penstock control API",
         description=DESCRIPTION,
         version=system.VERSION,
@@ -74,6 +86,7 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
     )
     set_up(app, settings, database, engine)
     errors.install(app)
+    app.add_middleware(RequestIds, trusts=is_behind_edge)
     app.add_middleware(Repeats)
     _include_routes(app)
     docs.mount_static(app)
@@ -81,7 +94,7 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
     return app
 
 
-def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine) -> None:
+def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine, clock: Clock = Clock()) -> None:
     """Give an application what it works with, and nothing that it may have remembered from before."""
     app.state.settings = settings
     app.state.database = database
@@ -90,7 +103,8 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine)
     app.state.fleet = Fleet()
     app.state.apps = Directory()
     app.state.texts = Texts()
-    app.state.manager = Manager(database, engine, app.state.heartbeats, settings)
+    app.state.groups_of_nodes = GroupsOfNodes()
+    app.state.manager = Manager(database, engine, app.state.heartbeats, settings, clock)
 
 
 def _include_routes(app: FastAPI) -> None:

@@ -1,152 +1,98 @@
-"""Errors of the API: every answer that is not a success has the same shape, with field, reason and hint."""
+"""Errors of the API: what it answers where there is no success, and how its document describes that."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
 import structlog
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
-from fastapi.responses import JSONResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from sqlalchemy.exc import IntegrityError as DatabaseIntegrityError
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
 
-from common.document import dotted
-from common.errors import (
-    ConflictError,
-    ForbiddenError,
-    InputError,
-    NotFoundError,
-    PenstockError,
-    Problem,
-    ThrottledError,
-    UnauthenticatedError,
-    UnavailableError,
-)
+from common import refusals
+from common.problem import MEDIA_TYPE
+from common.refusals import refuse
+from common.request_id import HEADER
 
 log = structlog.get_logger()
 
-STATUS: tuple[tuple[type[PenstockError], int], ...] = (
-    (InputError, 422),
-    (UnauthenticatedError, 401),
-    (ForbiddenError, 403),
-    (NotFoundError, 404),
-    (ConflictError, 409),
-    (ThrottledError, 429),
-    (UnavailableError, 503),
-)
-HINTS = {
-    "extra_forbidden": "remove the key, or correct its spelling",
-    "missing": "add it",
-    "json_invalid": "send well-formed JSON",
-}
+
+class ProblemItem(BaseModel):
+    """One thing that is wrong, why, and what to do; at most one of `pointer`, `parameter` and `where` is there."""
+
+    detail: str = Field(description="What is wrong.")
+    hint: str = Field(description="What to do about it; may be empty.")
+    pointer: str | None = Field(default=None, description="JSON pointer (RFC 6901) into the body that was sent.")
+    parameter: str | None = Field(default=None, description="Name of a parameter of the path, the query or a header.")
+    where: str | None = Field(default=None, description="What else it is about, such as a program on a node.")
 
 
-class ErrorItem(BaseModel):
-    """One thing that is wrong: the field, why, and what to do."""
+class ProblemDetails(BaseModel):
+    """Body of every answer that is not a success (RFC 9457)."""
 
-    where: str
-    reason: str
-    hint: str
+    type: str
+    title: str
+    status: int
+    detail: str = Field(description="All that is wrong, as one text for people.")
+    request_id: str = Field(description="Names this request in the site's logs.")
+    errors: list[ProblemItem]
 
 
-class ErrorBody(BaseModel):
-    """Body of every answer that is not a success."""
-
-    errors: list[ErrorItem]
+def _described(description: str) -> dict[str, Any]:
+    header = {"description": "Names this request in the site's logs.", "schema": {"type": "string"}}
+    return {"model": ProblemDetails, "description": description, "headers": {HEADER: header}}
 
 
 RESPONSES: dict[int | str, dict[str, Any]] = {
-    401: {"model": ErrorBody, "description": "Not signed in"},
-    403: {"model": ErrorBody, "description": "Not allowed"},
-    404: {"model": ErrorBody, "description": "Unknown, or not visible to the caller"},
-    409: {"model": ErrorBody, "description": "Contradicts the present state"},
-    422: {"model": ErrorBody, "description": "Not valid; nothing was changed"},
-    429: {"model": ErrorBody, "description": "Tried too often; the header Retry-After says when to try again"},
+    401: _described("Not signed in"),
+    403: _described("Not allowed"),
+    404: _described("Unknown, or not visible to the caller"),
+    409: _described("Contradicts the present state"),
+    422: _described("Not valid; nothing was changed"),
+    429: _described("Tried too often; the header Retry-After says when to try again"),
+    503: _described("Something that the API needs does not answer"),
 }
 
 
-def answer(status: int, problems: Sequence[Problem], headers: dict[str, str] | None = None) -> JSONResponse:
-    """Return problems as an answer."""
-    body = ErrorBody(errors=[ErrorItem(where=p.where, reason=p.reason, hint=p.hint) for p in problems])
-    return JSONResponse(body.model_dump(), status_code=status, headers=headers)
-
-
-def status_of(error: PenstockError) -> int:
-    """Return the HTTP status that says what kind of error it is."""
-    return next((status for kind, status in STATUS if isinstance(error, kind)), 500)
-
-
 def install(app: FastAPI) -> None:
-    """Make the application answer every kind of error in our shape."""
-    app.add_exception_handler(PenstockError, _penstock)
-    app.add_exception_handler(RequestValidationError, _validation)
-    app.add_exception_handler(WebSocketRequestValidationError, _validation)
+    """Make the application answer every kind of error in our shape, and describe it."""
+    refusals.install(app, "the API")
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(DatabaseIntegrityError, _constraint)
     app.add_exception_handler(OperationalError, _database)
     app.add_exception_handler(PoolTimeoutError, _database)
-    app.add_exception_handler(Exception, _unexpected)
 
 
-def _penstock(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, PenstockError)  # noqa: S101 -- registered for this class only
-    return answer(status_of(error), error.problems, _headers(error))
+def described(document: dict[str, Any]) -> dict[str, Any]:
+    """Return an OpenAPI document with the media type of errors, in place of the success's that FastAPI gives them."""
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            for status in RESPONSES:
+                content = operation["responses"][str(status)]["content"]
+                operation["responses"][str(status)]["content"] = {MEDIA_TYPE: next(iter(content.values()))}
+    return document
 
 
-def _headers(error: PenstockError) -> dict[str, str]:
-    if isinstance(error, UnauthenticatedError):
-        return {"WWW-Authenticate": "Bearer"}
-    if isinstance(error, ThrottledError):
-        return {"Retry-After": str(error.retry_after_s)}
-    return {}
-
-
-def _validation(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError | WebSocketRequestValidationError)  # noqa: S101
-    return answer(422, [_problem(item) for item in error.errors()])
-
-
-def _problem(item: dict[str, Any]) -> Problem:
-    kind = str(item["type"])
-    location = tuple(item["loc"])
-    if kind == "json_invalid":
-        return Problem("", f"the body is not JSON: {item['ctx']['error']}", HINTS[kind])
-    reason = str(item["msg"]).removeprefix("Value error, ")
-    reason = {"Extra inputs are not permitted": "unknown key", "Field required": "this is required"}.get(reason, reason)
-    # The first part only says whether the field stood in the body, the path or the query.
-    return Problem(dotted(location[1:]), reason, HINTS.get(kind, "correct the value"))
-
-
-def _http(_request: Request, error: Exception) -> JSONResponse:
+async def _http(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101
-    hints = {404: "see /docs for what exists", 405: "see /docs for the methods of this path"}
     if error.status_code == 400:
-        return answer(422, [Problem("", str(error.detail), HINTS["json_invalid"])])
+        return refuse(422, str(error.detail), "send well-formed JSON")
+    hints = {404: "see /docs for what exists", 405: "see /docs for the methods of this path"}
     reason = str(error.detail or HTTPStatus(error.status_code).phrase)
-    return answer(error.status_code, [Problem("", reason, hints.get(error.status_code, ""))], dict(error.headers or {}))
+    return refuse(error.status_code, reason, hints.get(error.status_code, ""), dict(error.headers or {}))
 
 
-def _constraint(_request: Request, error: Exception) -> JSONResponse:
+async def _constraint(_request: Request, error: Exception) -> JSONResponse:
     """Two requests at once wanted what only one can have; the database decided."""
     log.info("constraint", error=str(error))
-    return answer(
-        409, [Problem("", "another request has just changed this", "look at the present state and try again")]
-    )
+    return refuse(409, "another request has just changed this", "look at the present state and try again")
 
 
-def _database(_request: Request, error: Exception) -> JSONResponse:
+async def _database(_request: Request, error: Exception) -> JSONResponse:
     log.error("database", error=str(error))
-    return answer(
-        503, [Problem("", "the database does not answer", "try again; if it stays so, tell the administrator")]
-    )
-
-
-def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    log.error("unexpected", path=request.url.path, exc_info=error)
-    return answer(500, [Problem("", "the API failed unexpectedly; its log says why", "tell the administrator")])
+    return refuse(503, "the database does not answer", "try again; if it stays so, tell the administrator")

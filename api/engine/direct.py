@@ -16,13 +16,13 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from api.engine.base import Target, UnreachableError
-from common.errors import ConflictError, InputError, NotFoundError, PenstockError, Problem
+from common import problem, request_id
+from common.errors import InputError, PenstockError, UnavailableError
 from common.protocol import CONTAINERS_PATH, IMAGES_PATH, ContainerSpec, ContainerState, GpuShares, ImageState, Message
 
 CONNECT_S = 3.0
 ANSWER_S = 30.0
 MessageT = TypeVar("MessageT", bound=Message)
-KINDS: dict[int, type[PenstockError]] = {404: NotFoundError, 409: ConflictError}
 
 
 def client_context(ca: Path, cert: Path, key: Path) -> ssl.SSLContext:
@@ -103,7 +103,9 @@ class DirectEngine:
         timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S, read=None if follow else ANSWER_S)
         url = f"https://{_host(target)}{CONTAINERS_PATH}/{container_id}/logs"
         try:
-            async with self._client.stream("GET", url, params=params, timeout=timeout) as response:
+            async with self._client.stream(
+                "GET", url, params=params, timeout=timeout, headers=request_id.headers()
+            ) as response:
                 if response.is_error:
                     await response.aread()
                     raise _refusal(target, response)
@@ -121,7 +123,13 @@ class DirectEngine:
         url = f"wss://{_host(target)}{CONTAINERS_PATH}/{container_id}/exec?{query}"
         try:
             connection = await connect(
-                url, ssl=self._context, open_timeout=ANSWER_S, max_size=None, proxy=None, compression=None
+                url,
+                ssl=self._context,
+                open_timeout=ANSWER_S,
+                max_size=None,
+                proxy=None,
+                compression=None,
+                additional_headers=request_id.headers(),
             )
         except InvalidStatus as error:
             raise _refused(target, error.response.status_code, bytes(error.response.body or b"")) from error
@@ -147,7 +155,12 @@ class DirectEngine:
         url = f"https://{_host(target)}{path}"
         try:
             response = await self._client.request(
-                method, url, json=json, params=params, timeout=patience or self._client.timeout
+                method,
+                url,
+                json=json,
+                params=params,
+                timeout=patience or self._client.timeout,
+                headers=request_id.headers(),
             )
         except httpx.TransportError as error:
             raise _unreachable(target, error) from error
@@ -181,13 +194,8 @@ def _refusal(target: Target, response: httpx.Response) -> PenstockError:
 
 def _refused(target: Target, status: int, body: bytes) -> PenstockError:
     """Return the agent's refusal with its own words; what lies on the agent's side may pass, and is tried again."""
-    try:
-        problems = [
-            Problem(str(item["where"]), str(item["reason"]), str(item["hint"])) for item in json.loads(body)["errors"]
-        ]
-    except (ValueError, KeyError, TypeError):
-        problems = []
-    if status >= 500 or not problems:
-        text = problems[0].reason if problems else f"status {status}"
-        return UnreachableError(f"the agent of {target.name} failed: {text}", delivered=True)
-    return KINDS.get(status, InputError).of(problems)
+    told = problem.read(status, body)
+    if told and not isinstance(told, UnavailableError):
+        return told
+    text = told.problems[0].reason if told else f"status {status}"
+    return UnreachableError(f"the agent of {target.name} failed: {text}", delivered=True)

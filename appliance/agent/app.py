@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import (
     Depends,
@@ -19,24 +19,16 @@ from fastapi import (
     WebSocketException,
     status,
 )
-from fastapi.exceptions import RequestValidationError
 from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import TypeAdapter, ValidationError
+from starlette.exceptions import HTTPException
 
-from appliance.agent.parts import Parts, Shell
-from appliance.agent.reports.heartbeat import Reporter
+from appliance.agent.container_runtime import ContainerRuntime, Shell
+from appliance.agent.reports.heartbeat import HeartbeatReporter
 from appliance.agent.settings import Settings
 from appliance.agent.watchdog import Watchdog
-from common.errors import (
-    ConflictError,
-    ForbiddenError,
-    InputError,
-    NotFoundError,
-    PenstockError,
-    Problem,
-    UnavailableError,
-)
+from common.errors import ForbiddenError, InputError, PenstockError
 from common.protocol import (
     CONTAINERS_PATH,
     HEALTH_PATH,
@@ -50,22 +42,17 @@ from common.protocol import (
     ImageState,
     Inventory,
 )
+from common.refusals import install, refuse
+from common.request_id import RequestIds
 
 CONTAINER_PATH = CONTAINERS_PATH + "/{identity}"
 MAX_GRACE_S = 600
-_STATUS: dict[type[PenstockError], int] = {
-    InputError: 422,
-    ConflictError: 409,
-    NotFoundError: 404,
-    ForbiddenError: 403,
-    UnavailableError: 503,
-}
 _command = TypeAdapter(Annotated[list[str], Query(min_length=1)])
 
 
-def make(settings: Settings, parts: Parts) -> FastAPI:
+def make(settings: Settings, runtime: ContainerRuntime) -> FastAPI:
     """Return the application of one agent."""
-    supervisor = parts.containers
+    supervisor = runtime.containers
 
     def allowed(connection: HTTPConnection) -> None:
         peer = connection.state.peer
@@ -82,22 +69,22 @@ def make(settings: Settings, parts: Parts) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # first: Docker may take longer to tell its containers than systemd waits for a sign of life
-        alive = asyncio.create_task(Watchdog(parts.is_stuck, settings.notify_socket, settings.watchdog_usec).run())
+        alive = asyncio.create_task(Watchdog(runtime.is_stuck, settings.notify_socket, settings.watchdog_usec).run())
         # a container that was created before this agent ended is started by the next line
-        parts.begin()
+        runtime.begin()
         await supervisor.rebuild()
         tasks = [
             alive,
             asyncio.create_task(supervisor.watch()),
-            asyncio.create_task(Reporter(settings, parts.inventory, supervisor).run()),
-            *(asyncio.create_task(work) for work in parts.tasks()),
+            asyncio.create_task(HeartbeatReporter(settings, runtime.inventory, supervisor).run()),
+            *(asyncio.create_task(work) for work in runtime.tasks()),
         ]
         yield
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await supervisor.close()
-        parts.close()
+        runtime.close()
 
     app = FastAPI(
         title="Penstock agent",
@@ -107,20 +94,21 @@ def make(settings: Settings, parts: Parts) -> FastAPI:
         redoc_url=None,
         openapi_url=None,
     )
-    app.add_exception_handler(PenstockError, _refused)
-    app.add_exception_handler(RequestValidationError, _invalid)
+    install(app, "the agent")
+    app.add_exception_handler(HTTPException, _unknown)
+    app.add_middleware(RequestIds, trusts=lambda scope: scope["state"].get("peer") in settings.allowed)
 
     @app.get(HEALTH_PATH)
     async def health() -> dict[str, str]:
-        return {"status": "ok", "name": settings.name, "version": parts.inventory().agent_version}
+        return {"status": "ok", "name": settings.name, "version": runtime.inventory().agent_version}
 
     @app.get(INVENTORY_PATH)
     async def show_inventory() -> Inventory:
-        return parts.inventory()
+        return runtime.inventory()
 
     @app.put(IMAGES_PATH)
     async def ask_for_image(request: ImageRequest) -> ImageState:
-        return await parts.images.ask(request.reference)
+        return await runtime.images.ask(request.reference)
 
     @app.get(CONTAINERS_PATH)
     async def list_containers() -> list[ContainerState]:
@@ -151,7 +139,7 @@ def make(settings: Settings, parts: Parts) -> FastAPI:
     ) -> None:
         await websocket.accept()
         try:
-            async with parts.terminal(identity, _parse_command(command), tty=tty) as terminal:
+            async with runtime.terminal(identity, _parse_command(command), tty=tty) as terminal:
                 if tty:
                     await terminal.resize(rows, cols)
                 last = await _relay(websocket, terminal)
@@ -206,21 +194,9 @@ def _parse_command(text: str) -> list[str]:
         ) from None
 
 
-async def _refused(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, PenstockError)  # noqa: S101 - registered for this class only
-    code = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
-    return _problems(code, error.problems)
-
-
-async def _invalid(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class only
-    problems = [
-        Problem(".".join(str(part) for part in detail["loc"][1:]), detail["msg"], "see common/protocol.py")
-        for detail in error.errors()
-    ]
-    return _problems(422, problems)
-
-
-def _problems(code: int, problems: Any) -> JSONResponse:
-    errors = [{"where": problem.where, "reason": problem.reason, "hint": problem.hint} for problem in problems]
-    return JSONResponse({"errors": errors}, code)
+async def _unknown(_: Request, error: Exception) -> JSONResponse:
+    """Say that only another release of the agent knows this; 404 would say that there is no such container."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
+    if error.status_code in (404, 405):
+        return refuse(501, "this agent does not know this call", "upgrade the node")
+    return refuse(error.status_code, str(error.detail), "")

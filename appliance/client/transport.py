@@ -13,17 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from common.errors import (
-    ConflictError,
-    ForbiddenError,
-    InputError,
-    NotFoundError,
-    PenstockError,
-    Problem,
-    ThrottledError,
-    UnauthenticatedError,
-    UnavailableError,
-)
+from common import problem
+from common.errors import InputError, PenstockError, UnauthenticatedError, UnavailableError, kind_of
 
 T = TypeVar("T")
 
@@ -34,16 +25,6 @@ PAGE = 1000
 """How many items of a list are asked for at a time."""
 CONNECT_S = 10.0
 ANSWER_S = 60.0
-KINDS: dict[int, type[PenstockError]] = {
-    400: InputError,
-    401: UnauthenticatedError,
-    403: ForbiddenError,
-    404: NotFoundError,
-    409: ConflictError,
-    422: InputError,
-    429: ThrottledError,
-}
-"""The error that a status stands for; every other status is an UnavailableError."""
 
 _CHUNK = 1 << 16
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -128,14 +109,9 @@ class Transport:
                 where=self.url,
                 hint=f"run `penstock login {self.url} --user NAME`",
             )
-        kind = KINDS.get(status, UnavailableError)
-        try:
-            problems = [Problem(one["where"], one["reason"], one["hint"]) for one in json.loads(body)["errors"]]
-        except (ValueError, KeyError, TypeError):
-            problems = []
-        if problems:
-            return kind.of(problems)
-        return kind(f"it answers with status {status}", where=self.url, hint="see the control API's log")
+        return problem.read(status, body) or kind_of(status)(
+            f"it answers with status {status}", where=self.url, hint="see the control API's log"
+        )
 
     def unreachable(self, error: OSError) -> UnavailableError:
         """Return what a failed connection means for the user."""

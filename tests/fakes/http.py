@@ -9,6 +9,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from common.errors import Problem
+from common.problem import document, item
+
 
 @dataclass(frozen=True)
 class Request:
@@ -32,7 +35,8 @@ Handler = Callable[[Request], Awaitable[Answer]]
 
 def problem(status: int, reason: str) -> Answer:
     """Return a refusal as our services write it."""
-    return Answer(status, json.dumps({"errors": [{"where": "id", "reason": reason, "hint": "look at the test"}]}))
+    told = document(status, [item(Problem("id", reason, "look at the test"), {"id"})], "0")
+    return Answer(status, json.dumps(told))
 
 
 class Server:

@@ -16,6 +16,7 @@ from tests.fakes.kubernetes import FakeKubernetes
 from tests.fakes.kubernetes_server import PLAIN, Server, running_kubernetes
 from tests.integration.agent.conftest import Agent, Authority, authority, make_agent  # noqa: F401
 from tests.integration.test_api_agent import PASSWORD, Site
+from tests.postgresql import new_database
 
 POD = "penstock-session-{}-0-0"
 
@@ -47,7 +48,11 @@ class ClusterSite(Site):
 
 
 @pytest.fixture(scope="module")
-def site(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSite]:  # noqa: F811
+def site(
+    authority: Authority,  # noqa: F811
+    postgresql_server: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[ClusterSite]:
     """A cluster of two machines with a GPU each, and a project that may use both."""
     folder = tmp_path_factory.mktemp("site")
     fake = FakeKubernetes()
@@ -55,7 +60,7 @@ def site(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iter
         fake.add_node(name, cpu="4", memory="16Gi", gpus=1, labels={"nvidia.com/gpu.product": "NVIDIA-A100"})
     with running_kubernetes(fake, *authority.issue("kubernetes")) as cluster:
         # last: the ports that it found free are taken by nobody else
-        running = ClusterSite(authority, f"sqlite+aiosqlite:///{folder}/penstock.db", folder)
+        running = ClusterSite(authority, new_database(postgresql_server), folder)
         running.cluster = cluster
         # a restart of the agent is no loss of the node, however busy this machine is
         running.environment["PENSTOCK_API_NODE_LOST_S"] = "60"
@@ -129,8 +134,8 @@ def test_the_third_session_waits_in_our_own_queue(site: ClusterSite) -> None:
 def test_a_share_of_a_gpu_is_refused_with_the_reason(site: ClusterSite) -> None:
     body = {"name": "half", "project": "team-a", "image": "busybox", "gpu_milli": 500}
     refused = site.client.post("/api/v1/sessions", json=body)
-    reason = {"reason": "no GPU that it may use can be shared", "hint": "ask for whole GPUs"}
-    assert (refused.status_code, refused.json()["errors"]) == (422, [{"where": "gpu_milli", **reason}])
+    reason = {"detail": "no GPU that it may use can be shared", "hint": "ask for whole GPUs"}
+    assert (refused.status_code, refused.json()["errors"]) == (422, [{"pointer": "/gpu_milli", **reason}])
     with site.agent.client() as client:
         spec = {
             "id": "half",
@@ -143,7 +148,7 @@ def test_a_share_of_a_gpu_is_refused_with_the_reason(site: ClusterSite) -> None:
         gpus = [{"uuid": "left/0", "index": 0, "milli": 500}]
         answer = client.put("/v1/containers/half", json=spec | {"gpus": gpus})
     assert answer.status_code == 422
-    assert "Kubernetes gives whole GPUs only" in answer.json()["errors"][0]["reason"]
+    assert "Kubernetes gives whole GPUs only" in answer.json()["errors"][0]["detail"]
 
 
 def test_a_container_for_which_no_machine_is_large_enough_is_refused_with_the_reason(site: ClusterSite) -> None:
@@ -151,9 +156,9 @@ def test_a_container_for_which_no_machine_is_large_enough_is_refused_with_the_re
     body = {"name": "large", "project": "team-a", "image": "busybox", "gpu_milli": 2000}
     refused = site.client.post("/api/v1/sessions", json=body)
     reason = "one container asks for 2 GPUs and the largest machine that it may use has 1 GPU"
-    assert (refused.status_code, refused.json()["errors"][0]["reason"]) == (422, reason)
+    assert (refused.status_code, refused.json()["errors"][0]["detail"]) == (422, reason)
     refused = site.client.post("/api/v1/sessions", json=body | {"gpu_milli": 1000, "size": 2})
-    assert "cannot meet on the nodes that it may use" in refused.json()["errors"][0]["reason"]
+    assert "cannot meet on the nodes that it may use" in refused.json()["errors"][0]["detail"]
 
 
 def test_pods_run_on_while_the_agent_is_away(site: ClusterSite) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError
 
 from api.resources.images.schemas import ImageRequest
-from common.document import dotted
 from common.errors import InputError, Problem
+from common.places import dotted
 
 
 class PublishedImage(BaseModel):

@@ -80,7 +80,7 @@ def test_a_gpu_is_never_granted_above_one(agent: Agent, spec: Make) -> None:
         launch(client, spec(gpus=[grant]))
         refused = put(client, spec(gpus=[grant]))
         assert refused.status_code == 409
-        assert "0.6 of GPU SIM-worker1-0 is in use" in refused.json()["errors"][0]["reason"]
+        assert "0.6 of GPU SIM-worker1-0 is in use" in refused.json()["errors"][0]["detail"]
         launch(client, spec(gpus=[{**grant, "milli": 400}]))
 
 
@@ -246,7 +246,7 @@ def test_mounts_only_below_the_allowed_folders(agent: Agent, spec: Make, tmp_pat
         for source in ("/etc", str(tmp_path / "volumes" / "escape"), f"{volume}/../../../.."):
             refused = put(client, spec(mounts=[{"source": source, "target": "/data"}]))
             assert refused.status_code == 422, source
-            assert refused.json()["errors"][0]["where"] == "mounts.0.source"
+            assert refused.json()["errors"][0]["pointer"] == "/mounts/0/source"
 
 
 def test_exec_carries_input_output_and_exit_code(agent: Agent, spec: Make) -> None:
@@ -348,7 +348,7 @@ def test_another_node_s_certificate_is_refused(agent: Agent, spec: Make) -> None
     with agent.client("worker2") as client:
         refused = client.get("/v1/health")
     assert refused.status_code == 403
-    assert "the certificate of worker2 may not call" in refused.json()["errors"][0]["reason"]
+    assert "the certificate of worker2 may not call" in refused.json()["errors"][0]["detail"]
     with pytest.raises(InvalidStatus) as rejected:
         connect(f"wss://127.0.0.1:{agent.port}/v1/containers/x/exec?command=[]", ssl=agent.context("worker2"))
     assert rejected.value.response.status_code == 403
@@ -368,10 +368,10 @@ def test_bad_bodies_name_their_field(agent: Agent, spec: Make) -> None:
     with agent.client() as client:
         wrong = client.put(f"/v1/containers/{wanted.id}", json={**wanted.model_dump(), "colour": "red"})
         assert wrong.status_code == 422
-        assert wrong.json()["errors"][0]["where"] == "colour"
+        assert wrong.json()["errors"][0]["pointer"] == "/colour"
         assert client.put("/v1/containers/other", json=wanted.model_dump()).status_code == 422
         unknown = put(client, spec(gpus=[{"uuid": "GPU-of-another-node", "index": 0, "milli": 500}]))
-        assert unknown.json()["errors"][0]["where"] == "gpus.0.uuid"
+        assert unknown.json()["errors"][0]["pointer"] == "/gpus/0/uuid"
 
 
 def test_many_launches_at_once_make_one_container_each(agent: Agent, spec: Make) -> None:

@@ -65,4 +65,4 @@ def test_a_reference_that_is_none_is_refused(agent: Agent) -> None:
     with agent.client() as client:
         answer = client.put("/v1/images", json={"reference": ""})
     assert answer.status_code == 422
-    assert answer.json()["errors"][0]["where"] == "reference"
+    assert answer.json()["errors"][0]["pointer"] == "/reference"

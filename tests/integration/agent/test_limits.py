@@ -86,8 +86,8 @@ def test_more_cores_than_the_node_has_are_refused(agent: Agent, spec: Make) -> N
         assert states(client) == {}
     assert refused.status_code == 422
     [problem] = refused.json()["errors"]
-    assert problem["where"] == "cpu_milli"
-    assert f"this node has {CORES}" in problem["reason"]
+    assert problem["pointer"] == "/cpu_milli"
+    assert f"this node has {CORES}" in problem["detail"]
 
 
 def test_a_fork_bomb_stays_within_its_session(agent: Agent, spec: Make) -> None:

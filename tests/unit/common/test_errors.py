@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from common.errors import Problem, UnavailableError
+from common import errors
+from common.errors import InputError, PenstockError, Problem, UnavailableError, kind_of
 
 
 @pytest.mark.parametrize(
@@ -22,3 +23,25 @@ def test_no_error_tells_the_password_in_an_address(told: str, left: str) -> None
     problem = Problem(told, f"cannot download: {told}", f"look at {told}")
     assert str(problem) == f"{left}: cannot download: {left}. Hint: look at {left}"
     assert str(UnavailableError("cannot download", where=told)) == f"{left}: cannot download."
+
+
+KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, PenstockError)]
+
+
+def test_each_kind_ends_the_command_line_with_a_code_of_its_own() -> None:
+    assert sorted(kind.exit_code for kind in KINDS) == list(range(1, 11))
+
+
+def test_each_status_below_500_has_one_kind_and_each_kind_is_found_by_its_status() -> None:
+    refusals = {kind: kind.http_status for kind in KINDS if kind.http_status < 500}
+    assert sorted(refusals.values()) == [401, 403, 404, 409, 422, 429]
+    assert {kind: kind_of(status) for kind, status in refusals.items()} == {kind: kind for kind in refusals}
+
+
+@pytest.mark.parametrize("status", [301, 405, 413, 500, 501, 502, 503, 504])
+def test_what_is_no_refusal_of_ours_may_pass(status: int) -> None:
+    assert kind_of(status) is UnavailableError
+
+
+def test_a_request_that_a_proxy_does_not_understand_is_not_valid() -> None:
+    assert kind_of(400) is InputError

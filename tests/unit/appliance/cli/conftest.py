@@ -17,6 +17,8 @@ import pytest
 import appliance.client.transport
 from appliance.cli import config, main
 from appliance.client.transport import Transport
+from common import problem
+from common.errors import Problem
 
 URL = "https://master1:56789"
 
@@ -61,7 +63,8 @@ class FakeApi:
         self.later["/api/v1" + path] = 200, body, {}
 
     def refuse(self, method: str, path: str, status: int, where: str, reason: str, hint: str) -> None:
-        self.on(method, path, {"errors": [{"where": where, "reason": reason, "hint": hint}]}, status)
+        told = problem.item(Problem(where, reason, hint), {where.split(".", maxsplit=1)[0]})
+        self.on(method, path, problem.document(status, [told], "r1"), status)
 
     @property
     def last(self) -> Call:

@@ -237,7 +237,7 @@ def test_something_else_that_answers_there(logged_in: FakeApi, run: Run, status:
 
 
 def test_every_problem_is_shown(logged_in: FakeApi, run: Run) -> None:
-    problems = [{"where": where, "reason": "is wrong", "hint": "mend it"} for where in ("name", "image")]
+    problems = [{"pointer": place, "detail": "is wrong", "hint": "mend it"} for place in ("/name", "/image")]
     logged_in.on("POST", "/sessions", {"errors": problems}, status=422)
     code, out, err = run("submit", "x", "-i", "y", "-g", "1")
     assert (code, out) == (2, "")

@@ -1,0 +1,92 @@
+"""Refusals of a FastAPI application: whatever goes wrong is answered as problem details."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from functools import partial
+from typing import Any
+
+import structlog
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse
+
+from common import problem, request_id
+from common.errors import PenstockError, Problem, ThrottledError, UnauthenticatedError
+from common.problem import Item
+
+log = structlog.get_logger()
+
+_HINTS = {
+    "extra_forbidden": "remove the key, or correct its spelling",
+    "missing": "add it",
+}
+_REASONS = {"Extra inputs are not permitted": "unknown key", "Field required": "this is required"}
+
+
+def install(app: FastAPI, who: str) -> None:
+    """Make an application refuse in our form; `who` it is stands in the answer to an unexpected error."""
+    app.add_exception_handler(PenstockError, _penstock)
+    app.add_exception_handler(RequestValidationError, _validation)
+    app.add_exception_handler(WebSocketRequestValidationError, _validation)
+    app.add_exception_handler(Exception, partial(_unexpected, who=who))
+
+
+def answer(status: int, items: Sequence[Item], headers: dict[str, str] | None = None) -> JSONResponse:
+    """Return problems as an answer."""
+    body = problem.document(status, items, request_id.current())
+    return JSONResponse(body, status, headers, problem.MEDIA_TYPE)
+
+
+def refuse(status: int, reason: str, hint: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    """Return a problem of no field as an answer."""
+    return answer(status, [problem.item(Problem("", reason, hint))], headers)
+
+
+async def _penstock(connection: HTTPConnection, error: Exception) -> JSONResponse:
+    assert isinstance(error, PenstockError)  # noqa: S101 -- registered for this class only
+    fields, parameters = _fields(connection), {*connection.path_params, *connection.query_params}
+    items = [problem.item(one, fields, parameters) for one in error.problems]
+    return answer(error.http_status, items, _headers(error))
+
+
+def _fields(connection: HTTPConnection) -> Container[int | str]:
+    """Return the fields that the body of such a request has."""
+    body = getattr(connection.scope.get("route"), "body_field", None)
+    fields: Container[int | str] = getattr(body.field_info.annotation, "model_fields", ()) if body else ()
+    return fields
+
+
+def _headers(error: PenstockError) -> dict[str, str]:
+    if isinstance(error, UnauthenticatedError):
+        return {"WWW-Authenticate": "Bearer"}
+    if isinstance(error, ThrottledError):
+        return {"Retry-After": str(error.retry_after_s)}
+    return {}
+
+
+async def _validation(_connection: HTTPConnection, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError | WebSocketRequestValidationError)  # noqa: S101
+    return answer(422, [_item(told) for told in error.errors()])
+
+
+def _item(told: dict[str, Any]) -> Item:
+    """Return what pydantic tells in our words; the first part of its location is where in the request it was."""
+    kind, (source, *path) = str(told["type"]), told["loc"]
+    if kind == "json_invalid":
+        invalid = Problem("", f"the body is not JSON: {told['ctx']['error']}", "send well-formed JSON")
+        return problem.in_body((), invalid)
+    reason = str(told["msg"]).removeprefix("Value error, ")
+    found = Problem("", _REASONS.get(reason, reason), _HINTS.get(kind, "correct the value"))
+    if source != "body":
+        return problem.in_parameter(str(path[0]), found)
+    # a key that is wrong has no place of its own in the body
+    return problem.in_body(path[:-1] if path[-1:] == ["[key]"] else path, found)
+
+
+async def _unexpected(connection: HTTPConnection, error: Exception, *, who: str) -> JSONResponse:
+    log.error("unexpected", path=connection.url.path, exc_info=error)
+    reason, hint = f"{who} failed unexpectedly; its log says why", "tell the administrator"
+    # this answer is made before the middleware that names the request
+    return refuse(500, reason, hint, request_id.headers())

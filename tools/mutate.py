@@ -211,8 +211,8 @@ def caught_by(root: Path, mutation: Mutation, arguments: argparse.Namespace) -> 
 
 def difference(mutation: Mutation, source: bytes) -> str:
     """Return a mutation as a diff."""
-    both = [text.decode().splitlines() for text in (source, mutation.of(source))]
-    return "\n".join(difflib.unified_diff(*both, mutation.path, mutation.operator, n=2, lineterm=""))
+    before, after = (text.decode().splitlines() for text in (source, mutation.of(source)))
+    return "\n".join(difflib.unified_diff(before, after, mutation.path, mutation.operator, n=2, lineterm=""))
 
 
 def main() -> int:

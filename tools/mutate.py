@@ -176,7 +176,8 @@ def copy_tree(root: Path, target: Path) -> None:
 
 def failing(root: Path, tests: Sequence[Path], limit_s: float | None) -> str:
     """Return which of some tests fails, or that they took too long; empty where all is well."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", "auto", *map(str, tests)]
+    workers = "auto" if any(test.is_dir() for test in tests) else "0"
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", workers, *map(str, tests)]
     # a file is changed twice within a second: compiled ones would be taken for the same
     environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
     with subprocess.Popen(
@@ -185,21 +186,15 @@ def failing(root: Path, tests: Sequence[Path], limit_s: float | None) -> str:
         try:
             said, _ = running.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
-            _stop(running)
+            for kind in (signal.SIGINT, signal.SIGKILL):  # the first lets the tests put things away
+                with suppress(subprocess.TimeoutExpired, ProcessLookupError):
+                    os.killpg(running.pid, kind)
+                    running.communicate(timeout=STOP_S)
             return f"time limit of {limit_s:.0f} s"
     if running.returncode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         return ""
     names = [line.split()[1] for line in said.splitlines() if line.startswith(("FAILED ", "ERROR "))]
     return names[0] if names else f"pytest exited {running.returncode}"
-
-
-def _stop(running: subprocess.Popen[str]) -> None:
-    """Let the tests put things away, then end them."""
-    for kind in (signal.SIGINT, signal.SIGKILL):
-        os.killpg(running.pid, kind)
-        with suppress(subprocess.TimeoutExpired):
-            running.communicate(timeout=STOP_S)
-            return
 
 
 def caught_by(root: Path, mutation: Mutation, arguments: argparse.Namespace) -> str:
@@ -216,8 +211,8 @@ def caught_by(root: Path, mutation: Mutation, arguments: argparse.Namespace) -> 
 
 def difference(mutation: Mutation, source: bytes) -> str:
     """Return a mutation as a diff."""
-    both = [text.decode().splitlines() for text in (source, mutation.of(source))]
-    return "\n".join(difflib.unified_diff(*both, mutation.path, mutation.operator, n=2, lineterm=""))
+    before, after = (text.decode().splitlines() for text in (source, mutation.of(source)))
+    return "\n".join(difflib.unified_diff(before, after, mutation.path, mutation.operator, n=2, lineterm=""))
 
 
 def main() -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tools import mutate
-from tools.mutate import Mutation, draw, mutations, stages
+from tools.mutate import draw, mutations, stages
 
 CASES = {
     "a comparison": ("x = a == b\n", "swap_comparison", ["x = (a != b)\n"]),
@@ -95,39 +95,20 @@ def test_the_nearest_tests_come_first_and_then_all_of_the_package(tmp_path: Path
     ]
 
 
-TEST = """
-from api.half import half
+@pytest.mark.parametrize("outcomes", [["a.py::test"], ["", "a.py::test"], ["", ""]])
+def test_a_mutation_is_there_while_its_tests_run_and_until_one_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcomes: list[str]
+) -> None:
+    tree(tmp_path, "api/a.py", "tests/api/test_a.py")
+    (mutation,) = [one for one in mutations("api/a.py", b"a = 1\n") if one.text == "2"]
+    seen = []
 
+    def failing(root: Path, tests: Any, limit_s: float) -> str:
+        seen.append(((root / "api/a.py").read_text(), limit_s))
+        return outcomes[len(seen) - 1]
 
-def test_half():
-    assert half(4) == 2
-"""
-
-
-@pytest.fixture
-def product(tmp_path: Path) -> Path:
-    """A tree with one function, which divides, and a test of it."""
-    tree(tmp_path, "api/__init__.py", "tests/api/__init__.py", "pyproject.toml")
-    (tmp_path / "api/half.py").write_text("def half(x):\n    while x > 100:\n        pass\n    return x // 2\n")
-    (tmp_path / "tests/api/test_half.py").write_text(TEST)
-    (tmp_path / "pyproject.toml").write_text("")
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("line", "operator", "caught"),
-    [
-        (4, "change_constant", "tests/api/test_half.py::test_half"),
-        (2, "swap_comparison", ""),
-        (2, "negate", "time limit of 3 s"),
-    ],
-)
-def test_a_mutation_is_caught_or_survives_and_goes(product: Path, line: int, operator: str, caught: str) -> None:
-    file = product / "api/half.py"
-    source = file.read_bytes()
-    wanted: list[Mutation] = [
-        one for one in mutations("api/half.py", source) if (one.line, one.operator) == (line, operator)
-    ]
-    arguments: Any = SimpleNamespace(limit=3.0 if caught.startswith("time") else 60.0, integration=False)
-    assert mutate.caught_by(product, wanted[0], arguments) == caught
-    assert file.read_bytes() == source
+    monkeypatch.setattr(mutate, "failing", failing)
+    arguments: Any = SimpleNamespace(limit=60.0, integration=False)
+    assert mutate.caught_by(tmp_path, mutation, arguments) == outcomes[-1]
+    assert seen == [("a = 2\n", 60.0)] * len(outcomes)
+    assert (tmp_path / "api/a.py").read_text() == "a = 1\n"

@@ -125,15 +125,7 @@ def test_what_a_site_does_not_say_is_left_to_the_services() -> None:
         {"name": "m1", "address": "10.0.0.2", "roles": ["reservoir", "master"]},
         {"name": "w1", "address": "10.0.0.3", "roles": ["worker"], "agent_port": 6001},
     ]
-    plain: dict[str, Any] = {
-        "nodes": nodes,
-        "storage": [],
-        "session_storage": None,
-        "gpu": {},
-        "control_api": {},
-        "node_agent": {},
-    }
-    built = build(**plain)
+    built = build(nodes=nodes, storage=[], session_storage=None, gpu={}, control_api={}, node_agent={})
     assert set(built["vars"]["site_control_api"]) == {"apps_url", "host_mounts"}
     computed = {"name", "address", "port", "api_url", "allowed", "mount_roots"}
     assert set(built["hosts"]["w1"]["node_settings"]) == computed

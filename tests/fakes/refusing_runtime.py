@@ -1,4 +1,4 @@
-"""Parts of an agent whose containers do nothing but refuse: what a test says is raised by every call."""
+"""A runtime whose containers do nothing but refuse: what a test says is raised by every call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import structlog
 
-from appliance.agent.parts import Parts, Shell
+from appliance.agent.container_runtime import ContainerRuntime, Shell
 from common.protocol import ContainerSpec, ContainerState, GpuGrant, ImageState, Inventory
 
 
@@ -56,14 +56,14 @@ class Refusing:
         return self.error
 
 
-def refusing(error: Exception) -> Parts:
-    """Return the parts of an agent that refuses everything."""
+def refusing(error: Exception) -> ContainerRuntime:
+    """Return the runtime of an agent that refuses everything."""
     node = Refusing(error)
 
     def inventory() -> Inventory:
         return Inventory(name="worker1", agent_version="0.1.0", engine_version="", os="", cpu_milli=1, memory_mib=1)
 
-    return Parts(
+    return ContainerRuntime(
         inventory=inventory,
         containers=node,
         images=node,

@@ -22,6 +22,7 @@ from api.endpoints.app import create_app
 from api.engine.direct import DirectEngine, client_context
 from api.migrations import schema
 from api.settings import Settings
+from common import logs
 from common.errors import InputError, UnavailableError
 
 SHUTDOWN_S = 5
@@ -41,7 +42,8 @@ class CertificateProtocol(HttpToolsProtocol):
 
 def serve(settings: Settings) -> None:
     """Serve until SIGTERM; raises PenstockError where the settings or the database do not allow it."""
-    _log_as_lines()
+    logs.write_lines()
+    logging.basicConfig(level=logging.WARNING, format="level=%(levelname)s event=%(name)s message=%(message)s")
     if settings.agent_ca is None or settings.agent_cert is None or settings.agent_key is None:
         raise InputError(
             "the API has no certificate towards the node agents",
@@ -112,17 +114,3 @@ def _listening(path: Path, mode: int) -> Iterator[socket.socket]:
         listener.close()
         with suppress(OSError):
             path.unlink(missing_ok=True)
-
-
-def _log_as_lines() -> None:
-    """Write one line an event; the service manager adds the time."""
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.format_exc_info,
-            structlog.processors.LogfmtRenderer(key_order=["level", "event"], bool_as_flag=False),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(),
-    )
-    logging.basicConfig(level=logging.WARNING, format="level=%(levelname)s event=%(name)s message=%(message)s")

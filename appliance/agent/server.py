@@ -28,6 +28,7 @@ from appliance.agent.sandbox.sandboxes import Gatekeeper
 from appliance.agent.settings import Settings
 from appliance.agent.watchdog import ask_for_time
 from appliance.gpu import accelerators
+from common import logs
 
 log = structlog.get_logger()
 
@@ -45,7 +46,7 @@ class PeerProtocol(H11Protocol):
 
 def serve(settings: Settings) -> None:
     """Serve until a signal ends it; raises PenstockError where the node cannot be an agent."""
-    _log_as_lines()
+    logs.write_lines()
     ask_for_time(settings.notify_socket, settings.watchdog_usec)
     parts = kubernetes.build(settings) if settings.kubernetes_api else machine(settings)
     uvicorn.run(
@@ -116,16 +117,3 @@ def _lockable_memory() -> int:
     except (ValueError, OSError):
         log.warning("sessions can lock little memory", hint="give the agent and Docker the right CAP_SYS_RESOURCE")
     return resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
-
-
-def _log_as_lines() -> None:
-    """Write one line an event; the service manager adds the time."""
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.format_exc_info,
-            structlog.processors.LogfmtRenderer(key_order=["level", "event"], bool_as_flag=False),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(),
-    )

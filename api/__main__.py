@@ -36,7 +36,7 @@ def migrate() -> None:
     """Bring the database schema to this version."""
     from api.migrations import schema
 
-    _change(schema.migrate, prepare=False)
+    _change(schema.migrate, check=False)
 
 
 @app.command()
@@ -135,13 +135,13 @@ def list_nodes() -> None:
     typer.echo(_with_database(read))
 
 
-def _change(action: Callable[[Database], Awaitable[bool]], *, prepare: bool = True) -> None:
+def _change(action: Callable[[Database], Awaitable[bool]], *, check: bool = True) -> None:
     """Run an action on the database and print whether it changed anything."""
-    typer.echo(json.dumps({"changed": _with_database(action, prepare=prepare)}))
+    typer.echo(json.dumps({"changed": _with_database(action, check=check)}))
 
 
-def _with_database(action: Callable[[Database], Awaitable[T]], *, prepare: bool = True) -> T:
-    """Return what an action on the database returns; `prepare` brings an empty database to its schema first."""
+def _with_database(action: Callable[[Database], Awaitable[T]], *, check: bool = True) -> T:
+    """Return what an action on the database returns; `check` refuses one with a schema of another version."""
     from api.migrations import schema
 
     loaded: Settings = environment.load()
@@ -151,8 +151,8 @@ def _with_database(action: Callable[[Database], Awaitable[T]], *, prepare: bool 
     async def run() -> T:
         database = Database(loaded.database_url)
         try:
-            if prepare:
-                await schema.prepare(database)
+            if check:
+                await schema.check(database)
             return await action(database)
         finally:
             await database.close()

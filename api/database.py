@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from sqlalchemy import ARRAY, ColumnElement, any_, event, literal, text
+from sqlalchemy import ARRAY, ColumnElement, any_, literal, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import InstrumentedAttribute
@@ -32,39 +32,32 @@ Begin = Callable[[], AbstractAsyncContextManager[AsyncSession]]
 """What gives a transaction: `Database.transaction`, or the leader's."""
 
 
-def among(db: AsyncSession, column: InstrumentedAttribute[V], values: Iterable[V]) -> ColumnElement[bool]:
+def among(column: InstrumentedAttribute[V], values: Iterable[V]) -> ColumnElement[bool]:
     """Return the condition that a column has one of many values.
 
-    PostgreSQL gets them as one array: a parameter for each would make another statement of every number of them, and to
-    take such a one apart costs more than to run it.
+    They go as one array: a parameter for each would make another statement of every number of them, and to take such a
+    one apart costs more than to run it.
     """
-    if db.get_bind().dialect.name == "postgresql":
-        return column == any_(literal(list(values), ARRAY(column.type)))
-    return column.in_(list(values))
+    return column == any_(literal(list(values), ARRAY(column.type)))
 
 
 class Database:
-    """A database by its URL: PostgreSQL (`postgresql+psycopg://`) or SQLite (`sqlite+aiosqlite://`)."""
+    """A database of PostgreSQL by its URL (`postgresql+psycopg://`)."""
 
     def __init__(self, url: str) -> None:
         """Prepare the engine; nothing is connected yet. Raises InputError for any other kind of URL."""
-        if not url.startswith(("postgresql+psycopg://", "sqlite+aiosqlite://")):
+        if not url.startswith("postgresql+psycopg://"):
             raise InputError(
                 f"{url.partition(':')[0]} is not a kind of database that the API can use",
                 where="PENSTOCK_API_DATABASE_URL",
-                hint="write postgresql+psycopg://... or sqlite+aiosqlite:///FILE",
+                hint="write postgresql+psycopg://USER@HOST/NAME, or postgresql+psycopg:///NAME?host=FOLDER",
             )
-        self.embedded = url.startswith("sqlite")
         # Errors go into the log, and what they would quote may be a user's secret: an environment, a password's hash.
-        options = {"hide_parameters": True, "pool_pre_ping": not self.embedded}
-        self.engine = create_async_engine(url, **options)
-        if self.embedded:
-            event.listen(self.engine.sync_engine, "connect", _prepare_sqlite)
-            event.listen(self.engine.sync_engine, "begin", _begin_sqlite)
+        self.engine = create_async_engine(url, hide_parameters=True, pool_pre_ping=True)
         self._writers = async_sessionmaker(self.engine, expire_on_commit=False)
-        # PostgreSQL gives every statement a view of its own anyway; without transactions two messages fewer are sent.
-        readers = {"read_only": True} if self.embedded else {"read_only": True, "isolation_level": "AUTOCOMMIT"}
-        self._readers = async_sessionmaker(self.engine.execution_options(**readers), expire_on_commit=False)
+        # Every statement has a view of its own anyway; without transactions two messages fewer are sent.
+        readers = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._readers = async_sessionmaker(readers, expire_on_commit=False)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncSession]:
@@ -76,8 +69,8 @@ class Database:
     async def reading(self) -> AsyncIterator[AsyncSession]:
         """Give a session for reading; nothing is written.
 
-        An embedded database shows it one state from the first statement to the last. PostgreSQL shows each statement
-        what is committed by then: what must fit together is read by one statement, or checked when it is used.
+        Each statement sees what is committed by then: what must fit together is read by one statement, or checked when
+        it is used.
         """
         async with self._readers() as db:
             yield db
@@ -85,12 +78,9 @@ class Database:
     @asynccontextmanager
     async def leadership(self) -> AsyncIterator[Leadership]:
         """Give the means to become the one process that runs the reconcilers."""
-        if self.embedded:
-            yield Leadership(self, None)
-            return
         async with self.engine.connect() as connection:
             try:
-                yield Leadership(self, connection)
+                yield Leadership(connection)
             finally:
                 # The lock ends with the connection only if that is closed, not given back to the pool.
                 await connection.invalidate()
@@ -103,16 +93,13 @@ class Database:
 class Leadership:
     """A lock in the database that one process holds as long as its connection lives."""
 
-    def __init__(self, database: Database, connection: AsyncConnection | None) -> None:
-        """Use a connection of its own; None where the database belongs to one process anyway."""
-        self._database = database
+    def __init__(self, connection: AsyncConnection) -> None:
+        """Use a connection of its own."""
         self._connection = connection
-        self._held = connection is None
+        self._held = False
 
     async def hold(self) -> bool:
         """Return whether this process is the leader now; raises UnavailableError when the connection is lost."""
-        if self._connection is None:
-            return True
         try:
             if self._held:
                 await self._connection.execute(text("SELECT 1"))
@@ -131,10 +118,6 @@ class Leadership:
         It runs on the connection that holds the lock. Where that has ended, and another process may be the leader,
         PostgreSQL has undone the transaction before; a new leader finds what was committed.
         """
-        if self._connection is None:
-            async with self._database.transaction() as db:
-                yield db
-            return
         async with AsyncSession(self._connection, expire_on_commit=False) as db, db.begin():
             yield db
 
@@ -142,22 +125,6 @@ class Leadership:
 async def exclusively(db: AsyncSession, key: int) -> None:
     """Go on only while no other transaction holds this key; it is let go when the transaction ends.
 
-    What was read before may be old by then. An embedded database has one writer at a time anyway.
+    What was read before may be old by then.
     """
-    if db.get_bind().dialect.name == "postgresql":
-        await db.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
-
-
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    """Let SQLAlchemy, not the driver, begin transactions; readers do not wait for the one writer."""
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "busy_timeout=10000"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
-
-
-def _begin_sqlite(connection: Any) -> None:
-    """Take the write lock at the start: a transaction that reads first and writes later could not get it any more."""
-    read_only = connection.get_execution_options().get("read_only", False)
-    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+    await db.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})

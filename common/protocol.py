@@ -202,6 +202,11 @@ class ContainerStatus(StrEnum):
     EXITED = "exited"
     FAILED = "failed"
 
+    @property
+    def is_final(self) -> bool:
+        """Whether the container never runs again."""
+        return self in (ContainerStatus.EXITED, ContainerStatus.FAILED)
+
 
 class ContainerState(Message):
     """What an agent knows of one container; `error` says why it failed; times are UTC.

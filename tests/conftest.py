@@ -1,9 +1,73 @@
-"""What holds for all tests."""
+"""What holds for all tests: limits of time, and one PostgreSQL server for all that need one."""
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.installed import InstalledDatabase
+
+SERVER = "PENSTOCK_TESTS_POSTGRESQL"
+"""The environment variable by which the processes of a run know the folder of the server that they share."""
 
 # A time limit of an example would measure what else the machine does.
 settings.register_profile("penstock", deadline=None)
 settings.load_profile("penstock")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        # short, for the path of a socket may have 107 characters
+        os.environ[SERVER] = tempfile.mkdtemp(prefix="penstock-postgresql-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        from tests import postgresql
+
+        postgresql.stop(Path(os.environ.pop(SERVER)))
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Path:
+    """The folder of a running PostgreSQL, which `new_database` takes; it serves the other tests, too."""
+    from tests import postgresql
+
+    folder = Path(os.environ[SERVER])
+    postgresql.shared_server(folder)
+    return folder
+
+
+@pytest.fixture
+def empty_database_url(postgresql_server: Path) -> str:
+    """A database without tables."""
+    from tests import postgresql
+
+    return postgresql.new_database(postgresql_server)
+
+
+@pytest.fixture(scope="session")
+def _installed_database(postgresql_server: Path) -> Iterator[InstalledDatabase]:
+    from tests.installed import InstalledDatabase
+
+    database = InstalledDatabase(postgresql_server)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def database_url(_installed_database: InstalledDatabase) -> str:
+    """A database with the tables of this version and an administrator, and nothing that another test has written."""
+    return _installed_database.fresh()

@@ -17,8 +17,8 @@ from typing import Any
 from api.database import Database
 from api.endpoints.access import PREFIX
 from api.endpoints.app import create_app
-from api.engine.null import NullEngine
 from api.settings import Settings
+from tests.fakes.engine import FakeEngine
 
 FOLDER = Path(__file__).parents[1] / "appliance" / "client"
 SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
@@ -41,8 +41,8 @@ def main() -> None:
 
 def document() -> dict[str, Any]:
     """Return the OpenAPI document of the application."""
-    url = "sqlite+aiosqlite:///:memory:"
-    return create_app(Settings(database_url=url), Database(url), NullEngine(), reconcile=False).openapi()
+    url = "postgresql+psycopg:///unused"
+    return create_app(Settings(database_url=url), Database(url), FakeEngine(), reconcile=False).openapi()
 
 
 class _Types:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from types import MappingProxyType
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -15,7 +14,7 @@ import structlog
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
-from api.clock import now
+from api.clock import Clock
 from api.control.image_check import Checker
 from api.control.loop import Loop
 from api.control.reconcilers import resizes
@@ -53,7 +52,10 @@ class _Retry:
 
 
 class Manager:
-    """Runs until it is cancelled; `wake` makes the leader look at once. `clock` says what time it is."""
+    """Runs until it is cancelled; `wake` makes the leader look at once.
+
+    What it does again and again can be done once: `observe`, then `reconcile`, and what `operations` shows is awaited.
+    """
 
     def __init__(
         self,
@@ -61,9 +63,10 @@ class Manager:
         engine: Engine,
         heartbeats: Heartbeats,
         settings: Settings,
-        clock: Callable[[], datetime] = now,
+        clock: Clock = Clock(),
     ) -> None:
         """Prepare the reconcilers."""
+        self._clock = clock
         self._database = database
         self._engine = engine
         self._heartbeats = heartbeats
@@ -94,40 +97,17 @@ class Manager:
                 task.cancel()
             await asyncio.gather(*self._busy.values(), return_exceptions=True)
 
-    async def settle(self) -> None:
-        """Run every reconciler until nothing is left to do at once; for tests and tools that want no loop."""
+    @property
+    def operations(self) -> Mapping[str, asyncio.Task[None]]:
+        """What is under way at the machines, by session, image or container."""
+        return MappingProxyType(self._busy)
+
+    async def observe(self) -> None:
+        """Write what agents have said since the last time, and begin to remove the containers that nobody wants."""
         for ghost in await self._observer.apply():
             self._remove(ghost)
-        while await self._pass() or self._busy:
-            await asyncio.gather(*self._busy.values())
 
-    async def _observe(self) -> None:
-        while True:
-            await _wait(self._heartbeats.news, TICK_S)
-            urgent = self._heartbeats.news.is_set()
-            try:
-                for ghost in await self._observer.apply():
-                    self._remove(ghost)
-                if urgent:
-                    self.wake()
-            except Exception as error:
-                log.exception("observe", error=str(error))
-                await asyncio.sleep(TICK_S)
-
-    async def _lead(self) -> None:
-        while True:
-            try:
-                async with self._database.leadership() as leadership:
-                    while True:
-                        if await leadership.hold():
-                            await self._pass(leadership.transaction)
-                        await _wait(self._woken, TICK_S)
-                        self._woken.clear()
-            except Exception as error:
-                log.exception("lead", error=str(error))
-                await asyncio.sleep(TICK_S)
-
-    async def _pass(self, begin: Begin | None = None) -> bool:
+    async def reconcile(self, begin: Begin | None = None) -> bool:
         """Do everything that can be done now; returns whether anything was begun.
 
         `begin` gives the transactions of a leader, in which alone places are given away.
@@ -155,6 +135,31 @@ class Manager:
             self._begin(f"image/{image_id}", self._checker.check(image_id))
         return bool(starts or stops or changes or unseen)
 
+    async def _observe(self) -> None:
+        while True:
+            await _wait(self._heartbeats.news, TICK_S)
+            urgent = self._heartbeats.news.is_set()
+            try:
+                await self.observe()
+                if urgent:
+                    self.wake()
+            except Exception as error:
+                log.exception("observe", error=str(error))
+                await asyncio.sleep(TICK_S)
+
+    async def _lead(self) -> None:
+        while True:
+            try:
+                async with self._database.leadership() as leadership:
+                    while True:
+                        if await leadership.hold():
+                            await self.reconcile(leadership.transaction)
+                        await _wait(self._woken, TICK_S)
+                        self._woken.clear()
+            except Exception as error:
+                log.exception("lead", error=str(error))
+                await asyncio.sleep(TICK_S)
+
     async def _operate(self, session_id: UUID) -> None:
         known = self._retries.get(session_id)
         unfinished = await self._operator.operate(session_id, known.tries if known else 0)
@@ -162,11 +167,11 @@ class Manager:
         if unfinished:
             tries = known.tries if known and known.state is unfinished else 0
             wait_s = RETRY_S[min(tries, len(RETRY_S) - 1)]
-            self._retries[session_id] = _Retry(unfinished, time.monotonic() + wait_s, tries + 1)
+            self._retries[session_id] = _Retry(unfinished, self._clock.monotonic() + wait_s, tries + 1)
 
     def _is_due(self, session_id: UUID, state: State) -> bool:
         retry = self._retries.get(session_id)
-        return retry is None or retry.state is not state or retry.due <= time.monotonic()
+        return retry is None or retry.state is not state or retry.due <= self._clock.monotonic()
 
     def _remove(self, ghost: Ghost) -> None:
         key = f"{ghost.target.name}/{ghost.container_id}"

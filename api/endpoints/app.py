@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI
 
+from api.clock import Clock
 from api.control.manager import Manager
 from api.database import Database
 from api.endpoints import (
@@ -36,6 +37,7 @@ from api.endpoints import (
 from api.endpoints.access import PREFIX, check_routes, guard, is_behind_edge
 from api.endpoints.repeats import Repeats
 from api.engine.base import Engine
+from api.lists.nodes import GroupsOfNodes
 from api.lists.texts import Texts
 from api.resources.apps.service import Directory
 from api.resources.nodes.fleet import Fleet
@@ -92,7 +94,7 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
     return app
 
 
-def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine) -> None:
+def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine, clock: Clock = Clock()) -> None:
     """Give an application what it works with, and nothing that it may have remembered from before."""
     app.state.settings = settings
     app.state.database = database
@@ -101,7 +103,8 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine)
     app.state.fleet = Fleet()
     app.state.apps = Directory()
     app.state.texts = Texts()
-    app.state.manager = Manager(database, engine, app.state.heartbeats, settings)
+    app.state.groups_of_nodes = GroupsOfNodes()
+    app.state.manager = Manager(database, engine, app.state.heartbeats, settings, clock)
 
 
 def _include_routes(app: FastAPI) -> None:

@@ -15,7 +15,7 @@ from api.endpoints.transactions import DatabaseOf, Reading, Transaction
 from api.engine.base import Engine
 from api.lists import nodes as listing
 from api.lists import texts as lists
-from api.lists.nodes import Filters, Listing
+from api.lists.nodes import Filters, Remembered
 from api.lists.texts import TextsOf
 from api.resources.nodes import rights
 from api.resources.nodes.heartbeats import Heartbeats
@@ -30,8 +30,6 @@ agents = APIRouter(tags=["agents"])
 MAX_PAGE = 2000
 """Most nodes of one answer, and of one site."""
 
-_listing = Listing()
-
 
 @router.get("", response_model=list[NodeView], responses=lists.RESPONSES)
 @action(Action.NODE_READ)
@@ -40,6 +38,7 @@ async def list_nodes(
     caller: Caller,
     db: Reading,
     kept: TextsOf,
+    remembered: Remembered,
     state: NodeState | None = None,
     mode: NodeMode | None = None,
     group: NameQuery | None = None,
@@ -53,7 +52,7 @@ async def list_nodes(
     as it was is a 304 for who sends its `ETag` as `If-None-Match`.
     """
     filters = Filters(state, mode, group, await rights.within(db, caller))
-    groups = await _listing.groups(db)
+    groups = await remembered.by_node(db)
     look = await listing.look(db, filters, groups, limit=limit, after=after)
     return await lists.answer(look, kept, lambda ids: listing.texts(db, ids, groups), if_none_match)
 

@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.database import Database
 from api.endpoints.app import create_app
+from api.engine.base import Engine
 from api.engine.direct import DirectEngine, client_context
 from api.migrations import schema
 from api.settings import Settings
@@ -40,18 +41,15 @@ class CertificateProtocol(HttpToolsProtocol):
         self.app_state = {**self.app_state, "certificate_name": names[0] if len(names) == 1 else ""}
 
 
-def serve(settings: Settings) -> None:
-    """Serve until SIGTERM; raises PenstockError where the settings or the database do not allow it."""
+def serve(settings: Settings, engine: Engine | None = None) -> None:
+    """Serve until SIGTERM, by the node agents or another engine.
+
+    Raises PenstockError where the settings or the database do not allow it.
+    """
     logs.write_lines()
     logging.basicConfig(level=logging.WARNING, format="level=%(levelname)s event=%(name)s message=%(message)s")
-    if settings.agent_ca is None or settings.agent_cert is None or settings.agent_key is None:
-        raise InputError(
-            "the API has no certificate towards the node agents",
-            where="PENSTOCK_API_AGENT_CA, _CERT, _KEY",
-            hint="name the PEM files of the site's authority and of this node",
-        )
-    engine = DirectEngine(client_context(settings.agent_ca, settings.agent_cert, settings.agent_key))
-    asyncio.run(_prepare(settings))
+    engine = engine or _agents(settings)
+    asyncio.run(_check_schema(settings))
     app = create_app(settings, Database(settings.database_url), engine)
     config = uvicorn.Config(
         app,
@@ -89,10 +87,20 @@ def serve(settings: Settings) -> None:
             server.run(sockets=[listener])
 
 
-async def _prepare(settings: Settings) -> None:
+def _agents(settings: Settings) -> DirectEngine:
+    if settings.agent_ca is None or settings.agent_cert is None or settings.agent_key is None:
+        raise InputError(
+            "the API has no certificate towards the node agents",
+            where="PENSTOCK_API_AGENT_CA, _CERT, _KEY",
+            hint="name the PEM files of the site's authority and of this node",
+        )
+    return DirectEngine(client_context(settings.agent_ca, settings.agent_cert, settings.agent_key))
+
+
+async def _check_schema(settings: Settings) -> None:
     database = Database(settings.database_url)
     try:
-        await schema.prepare(database)
+        await schema.check(database)
     finally:
         await database.close()
 

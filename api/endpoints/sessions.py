@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Header, Query, Response, WebSocket
@@ -43,6 +43,8 @@ FIRST_PART_S = 2.0
 PAGE = 200
 MAX_PAGE = 1000
 """How many sessions an answer has unless it is said, and at most."""
+
+DELETED: dict[int | str, dict[str, Any]] = {200: {"model": SessionView, "description": "It has ended"}}
 
 _command = TypeAdapter(list[Text])
 
@@ -111,7 +113,7 @@ async def list_sessions(
 async def get_session(
     name: NamePath, project: NameQuery, caller: Caller, db: Reading, settings: SettingsOf
 ) -> SessionView:
-    """Show the live session of a name, else the newest that has ended."""
+    """Show the live session of a name, else the newest that has ended, or the session of an id in place of a name."""
     return await _view(db, (await service.get(db, project, name, caller)).id, settings)
 
 
@@ -148,13 +150,23 @@ async def extend_session(
     return await _view(db, await service.extend(db, project, name, request.seconds, caller), settings)
 
 
-@router.delete("/{name}", status_code=202)
+@router.delete("/{name}", status_code=202, response_description="It is ending", responses=DELETED)
 @action(Action.SESSION_END)
 async def delete_session(
-    *, name: NamePath, project: NameQuery, caller: Caller, db: Transaction, settings: SettingsOf, _wake: WakeAfterwards
+    *,
+    name: NamePath,
+    project: NameQuery,
+    caller: Caller,
+    db: Transaction,
+    settings: SettingsOf,
+    response: Response,
+    _wake: WakeAfterwards,
 ) -> SessionView:
-    """End a session, or take an ended one off the lists."""
-    return await _view(db, await service.delete(db, project, name, caller), settings)
+    """End a session, or take an ended one off the lists; what is ending or has ended already is answered as it is."""
+    session = await _view(db, await service.delete(db, project, name, caller), settings)
+    if session.state is State.TERMINATED:
+        response.status_code = 200
+    return session
 
 
 @router.get("/{name}/logs", response_class=LogStream, responses={200: {"content": {"text/plain": {}}}})

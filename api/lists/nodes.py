@@ -11,12 +11,14 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
+from fastapi import Depends
 from pydantic_core import to_json
-from sqlalchemy import ARRAY, Integer, Select, Text, and_, any_, bindparam, cast, func, null, select
+from sqlalchemy import ARRAY, Integer, Select, Text, and_, any_, bindparam, cast, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
+from starlette.requests import HTTPConnection
 
 from api.database import among
 from api.lists.texts import Entry, Look, said, server, written
@@ -51,7 +53,7 @@ class Filters:
     """Resource groups; only nodes of any of them."""
 
 
-class Listing:
+class GroupsOfNodes:
     """Remembers the groups of nodes for a moment; one for each process."""
 
     def __init__(self) -> None:
@@ -59,21 +61,30 @@ class Listing:
         self._groups: Groups = {}
         self._read_at = float("-inf")
 
-    async def groups(self, db: AsyncSession) -> Groups:
+    async def by_node(self, db: AsyncSession) -> Groups:
         """Return the groups of every node that is in any. One page is made with the same ones from first to last."""
         if self._read_at + GROUPS_S < time.monotonic():
             self._groups, self._read_at = await groups.by_node(db), time.monotonic()
         return self._groups
 
 
+async def groups_of(connection: HTTPConnection) -> GroupsOfNodes:
+    """Return the groups that the application remembers."""
+    remembered: GroupsOfNodes = connection.app.state.groups_of_nodes
+    return remembered
+
+
+Remembered = Annotated[GroupsOfNodes, Depends(groups_of)]
+
+
 async def look(db: AsyncSession, filters: Filters, by_node: Groups, *, limit: int, after: str | None = None) -> Look:
     """Return which nodes a page has, by name."""
     asked = {"after": after, "state": filters.state, "mode": filters.mode, "names": _names(filters, by_node)}
     given = {name: value for name, value in asked.items() if value is not None}
-    statement = _statement(frozenset(given), postgresql=db.get_bind().dialect.name == "postgresql")
+    statement = _statement(frozenset(given))
     rows = (await db.execute(statement, given | {"limit": limit + 1})).all()
     entries = [
-        Entry(id_, mark and f"{mark}{by_node.get(name, ())}", b',"last_seen":%b}' % to_json(last_seen))
+        Entry(id_, f"{mark}{by_node.get(name, ())}", b',"last_seen":%b}' % to_json(last_seen))
         for id_, name, last_seen, mark in rows[:limit]
     ]
     return Look(entries, rows[limit - 1].name if len(rows) > limit else None, (limit,))
@@ -81,7 +92,7 @@ async def look(db: AsyncSession, filters: Filters, by_node: Groups, *, limit: in
 
 async def texts(db: AsyncSession, ids: Collection[UUID], by_node: Groups) -> dict[UUID, bytes]:
     """Return nodes as the JSON of a `NodeView`, those that are there, up to `last_seen`, which is the end."""
-    rows = [row._asdict() for row in await db.execute(select(*_COLUMNS).where(among(db, Node.id, ids)))]
+    rows = [row._asdict() for row in await db.execute(select(*_COLUMNS).where(among(Node.id, ids)))]
     found = await _complete(db, rows, by_node)
     return {row["id"]: to_json({name: row[name] for name in _BEFORE_END})[:-1] for row in found}
 
@@ -96,26 +107,23 @@ async def one(db: AsyncSession, name: str) -> Row:
 
 
 @cache
-def _statement(asked: frozenset[str], *, postgresql: bool) -> Select[Any]:
+def _statement(asked: frozenset[str]) -> Select[Any]:
     """Return the statement for what is asked: the names of its parameters, but for the limit."""
-    names = any_(bindparam("names", type_=ARRAY(Text))) if postgresql else None
     conditions = {
         "after": Node.name > bindparam("after"),
         "state": Node.state == bindparam("state"),
         "mode": Node.mode == bindparam("mode"),
-        "names": Node.name.in_(bindparam("names", expanding=True)) if names is None else Node.name == names,
+        "names": Node.name == any_(bindparam("names", type_=ARRAY(Text))),
     }
-    columns: tuple[Any, ...] = (Node.id, Node.name, Node.last_seen, null().label("mark"))
+    described = func.row(*(column for column in _COLUMNS if column is not Node.last_seen))
+    columns = (Node.id, Node.name, Node.last_seen, func.md5(cast(described, Text)).label("described"))
     query = select(*columns).where(*(condition for name, condition in conditions.items() if name in asked))
-    query = query.order_by(Node.name).limit(bindparam("limit", type_=Integer))
-    return _with_marks(query) if postgresql else query
+    return _with_marks(query.order_by(Node.name).limit(bindparam("limit", type_=Integer)))
 
 
 def _with_marks(query: Select[Any]) -> Select[Any]:
     """Give each node a text that is another one whenever it is shown another way, but for its groups."""
-    described = func.row(*(column for column in _COLUMNS if column is not Node.last_seen))
-    columns = (Node.id, Node.name, Node.last_seen, func.md5(cast(described, Text)).label("described"))
-    page = query.with_only_columns(*columns).cte("page")
+    page = query.cte("page")
     within = select(page.c.id)
     gpus = select(Gpu.node_id, said(*written(Gpu)).label("said")).where(Gpu.node_id.in_(within))
     held = and_(Grant.session_id == Container.session_id, Grant.rank == Container.rank)
@@ -159,7 +167,7 @@ async def _complete(db: AsyncSession, rows: list[Row], by_node: Mapping[str, Seq
 async def _gpus(db: AsyncSession, ids: Collection[UUID]) -> defaultdict[UUID, list[Row]]:
     used = await upkeep.used_by_gpu(db, ids)
     gpus: defaultdict[UUID, list[Row]] = defaultdict(list)
-    query = select(Gpu.node_id, *_GPU_COLUMNS).where(among(db, Gpu.node_id, ids)).order_by(Gpu.node_id, Gpu.index)
+    query = select(Gpu.node_id, *_GPU_COLUMNS).where(among(Gpu.node_id, ids)).order_by(Gpu.node_id, Gpu.index)
     for node_id, *values in await db.execute(query):
         gpu = dict(zip(_GPU, values, strict=True))
         gpus[node_id].append(gpu | {"used_milli": used.get((node_id, gpu["uuid"]), 0)})

@@ -50,7 +50,7 @@ async def waiting(db: AsyncSession) -> list[WaitingView]:
 
 
 async def _shown(db: AsyncSession, ids: Collection[UUID], apps_url: str) -> list[Shown]:
-    query = select(*_COLUMNS).join(Project, Project.id == Session.project_id).where(among(db, Session.id, ids))
+    query = select(*_COLUMNS).join(Project, Project.id == Session.project_id).where(among(Session.id, ids))
     rows = (await db.execute(query)).all()
     containers, services = await _containers(db, ids), await _services(db, ids, apps_url)
     return [_session(row, containers[row.id], services[row.id]) for row in rows]
@@ -79,7 +79,7 @@ async def _containers(db: AsyncSession, ids: Collection[UUID]) -> defaultdict[UU
         .join(Node, Node.id == Container.node_id)
         .outerjoin(Grant, held)
         .outerjoin(Gpu, and_(Gpu.node_id == Container.node_id, Gpu.uuid == Grant.uuid))
-        .where(among(db, Container.session_id, ids))
+        .where(among(Container.session_id, ids))
         .order_by(Container.session_id, Container.rank, Grant.index)
     )
     found: defaultdict[UUID, list[Shown]] = defaultdict(list)
@@ -109,7 +109,7 @@ def _grant(row: Row[Any]) -> Shown:
 
 async def _services(db: AsyncSession, ids: Collection[UUID], apps_url: str) -> defaultdict[UUID, list[Shown]]:
     found: defaultdict[UUID, list[Shown]] = defaultdict(list)
-    query = select(Service.session_id, Service.port, Service.path).where(among(db, Service.session_id, ids))
+    query = select(Service.session_id, Service.port, Service.path).where(among(Service.session_id, ids))
     for id_, port, path in await db.execute(query.order_by(Service.session_id, Service.port)):
         found[id_].append({"port": port, "url": f"{apps_url}/{path}/" if apps_url else None})
     return found

@@ -1,7 +1,7 @@
 """Which sessions a page of a list has, and a mark of each: a text that is another one whenever it is shown another way.
 
 Every console asks for this all the time. The statements are of tables and not of classes, and each is made once:
-building one takes longer than the database does. SQLite has no marks.
+building one takes longer than the database does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Integer, Row, Select, and_, bindparam, null, or_, select
+from sqlalchemy import ColumnElement, Integer, Row, Select, and_, bindparam, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Identity, Reach
@@ -61,7 +61,7 @@ async def look(
     """Return which sessions a page has that a caller may see, oldest first; raises InputError for what is no cursor."""
     asked = _within(caller.reach(Action.SESSION_READ)) | _filtered(filters) | _position(after)
     listed = not (filters.states or filters.ended)
-    statement = _statement(frozenset(asked), listed=listed, marked=db.get_bind().dialect.name == "postgresql")
+    statement = _statement(frozenset(asked), listed=listed)
     rows = (await db.execute(statement, asked | {"limit": limit + 1})).all()
     following = _cursor(rows[limit - 1]) if len(rows) > limit else None
     entries = [Entry(id_, mark) for id_, _, mark in rows[:limit]]
@@ -69,24 +69,23 @@ async def look(
 
 
 @cache
-def _statement(asked: frozenset[str], *, listed: bool, marked: bool) -> Select[Any]:
+def _statement(asked: frozenset[str], *, listed: bool) -> Select[Any]:
     """Return the statement for what is asked: the names of its parameters, but for the limit.
 
     `listed` leaves out those that were taken off the lists.
     """
     joined = Session.__table__.join(Project.__table__, _projects.id == _sessions.project_id)
-    columns: tuple[Any, ...] = (_sessions.id, _sessions.created_at, null().label("mark"))
+    columns = (_sessions.id, _sessions.created_at, written_by(Session).label("written"))
     query = select(*columns).select_from(joined)
     query = query.where(*(condition for name, condition in _CONDITIONS.items() if name in asked))
     query = query.where(LISTED) if listed else query
     if within := [condition for name, condition in _WITHIN.items() if name in asked]:
         query = query.where(or_(*within))
-    query = query.order_by(_sessions.created_at, _sessions.id).limit(bindparam("limit", type_=Integer))
-    return _with_marks(query) if marked else query
+    return _with_marks(query.order_by(_sessions.created_at, _sessions.id).limit(bindparam("limit", type_=Integer)))
 
 
 def _with_marks(query: Select[Any]) -> Select[Any]:
-    page = query.with_only_columns(_sessions.id, _sessions.created_at, written_by(Session).label("written")).cte("page")
+    page = query.cte("page")
     held = and_(_grants.session_id == _containers.session_id, _grants.rank == _containers.rank)
     places = select(said(*written(Container), *written(Grant), *written(Gpu))).select_from(
         Container.__table__.outerjoin(Grant.__table__, held).outerjoin(

@@ -41,10 +41,10 @@ Render = Callable[[Collection[UUID]], Awaitable[Mapping[UUID, bytes]]]
 
 @dataclass(frozen=True)
 class Entry:
-    """A thing of a page. Without a `mark` nothing says whether it has changed; `end` is put behind its text."""
+    """A thing of a page, and its mark; `end` is put behind its text."""
 
     id: UUID
-    mark: str | None
+    mark: str
     end: bytes = b""
 
 
@@ -60,12 +60,11 @@ class Look:
     asked: tuple[object, ...] = ()
 
     @property
-    def tag(self) -> str | None:
-        """An ETag that is another one whenever the page is; None where the database gives no marks."""
-        if any(entry.mark is None for entry in self.entries):
-            return None
+    def tag(self) -> str:
+        """An ETag that is another one whenever the page is."""
         said = [(entry.id.hex, entry.mark, entry.end) for entry in self.entries]
-        return _tag(repr((VERSION, self.asked, self.following, said)).encode())
+        page = repr((VERSION, self.asked, self.following, said))
+        return f'"{sha256(page.encode()).hexdigest()[:32]}"'
 
 
 class Texts:
@@ -82,7 +81,7 @@ class Texts:
         found: dict[UUID, bytes] = {}
         for entry in entries:
             mark, text = self._kept.get(entry.id, (None, b""))
-            if entry.mark is not None and entry.mark == mark:
+            if entry.mark == mark:
                 found[entry.id] = text
         if len(found) < len(entries):
             made = await render([entry.id for entry in entries if entry.id not in found])
@@ -92,9 +91,7 @@ class Texts:
             found |= made
         return [found[entry.id] + entry.end for entry in entries if entry.id in found]
 
-    def _keep(self, id_: UUID, mark: str | None, text: bytes) -> None:
-        if mark is None:
-            return
+    def _keep(self, id_: UUID, mark: str, text: bytes) -> None:
         _, before = self._kept.pop(id_, ("", b""))
         self._kept[id_] = mark, text
         self._bytes += len(text) - len(before)
@@ -110,7 +107,6 @@ async def answer(look: Look, texts: Texts, render: Render, if_none_match: str | 
     tag, body = look.tag, b""
     if tag not in held:
         body = b"[%b]" % b",".join(await texts.of(look.entries, render))
-        tag = tag or _tag(body)
     headers = {"ETag": tag, "Cache-Control": "no-cache"} | ({"X-Next": look.following} if look.following else {})
     if tag in held:
         return Response(status_code=304, headers=headers)
@@ -152,7 +148,3 @@ async def texts_of(connection: HTTPConnection) -> Texts:
 
 
 TextsOf = Annotated[Texts, Depends(texts_of)]
-
-
-def _tag(said: bytes) -> str:
-    return f'"{sha256(said).hexdigest()[:32]}"'

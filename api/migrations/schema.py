@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +12,6 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 # Every table has to be known before Base.metadata is complete.
 import api.tables.api_keys
@@ -41,24 +39,19 @@ MIGRATIONS = Path(__file__).parent
 
 async def migrate(database: Database) -> bool:
     """Bring the schema to the newest step; returns whether anything changed."""
-    async with _reaching(database), _changing(database) as connection:
+    async with _reaching(), database.engine.begin() as connection:
         return await connection.run_sync(_upgrade)
 
 
 async def is_current(database: Database) -> bool:
     """Return whether the schema is that of this version."""
-    async with _reaching(database), database.engine.connect() as connection:
+    async with _reaching(), database.engine.connect() as connection:
         return await connection.run_sync(_is_current)
 
 
-async def prepare(database: Database) -> None:
-    """Make sure that the schema is that of this version: an embedded database is migrated, a site's is not touched.
-
-    Raises UnavailableError where the site's is behind, or where the database cannot be reached.
-    """
-    if database.embedded:
-        await migrate(database)
-    elif not await is_current(database):
+async def check(database: Database) -> None:
+    """Raise UnavailableError where the schema is not that of this version, or where the database cannot be reached."""
+    if not await is_current(database):
         raise UnavailableError(
             "the database schema is not that of this version",
             where="PENSTOCK_API_DATABASE_URL",
@@ -67,31 +60,10 @@ async def prepare(database: Database) -> None:
 
 
 @asynccontextmanager
-async def _changing(database: Database) -> AsyncIterator[AsyncConnection]:
-    """Give a connection on which tables may be made anew: in a file, what refers to one would be deleted with it."""
-    async with database.engine.connect() as connection:
-        await _foreign_keys(database, connection, "OFF")
-        async with connection.begin():
-            yield connection
-        await _foreign_keys(database, connection, "ON")
-
-
-async def _foreign_keys(database: Database, connection: AsyncConnection, switch: str) -> None:
-    if database.embedded:
-        # a file takes this only outside of a transaction, which SQLAlchemy would begin
-        driver = (await connection.get_raw_connection()).driver_connection
-        assert driver is not None  # noqa: S101 -- it is connected
-        await driver.execute(f"PRAGMA foreign_keys={switch}")
-
-
-@asynccontextmanager
-async def _reaching(database: Database) -> AsyncIterator[None]:
+async def _reaching() -> AsyncIterator[None]:
     try:
-        if database.embedded:
-            # aiosqlite's thread outlives a file that cannot be opened, and would speak to an event loop that has ended.
-            sqlite3.connect(database.engine.url.database or ":memory:").close()
         yield
-    except (OperationalError, sqlite3.OperationalError, OSError) as error:
+    except (OperationalError, OSError) as error:
         raise UnavailableError(
             f"the database cannot be reached: {getattr(error, 'orig', error)}",
             where="PENSTOCK_API_DATABASE_URL",

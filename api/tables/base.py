@@ -18,24 +18,20 @@ NAMING = {
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A moment in UTC, aware of it in Python even where the database forgets time zones."""
+    """A moment in UTC, whatever the time zone of the server and of what is written."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Refuse a moment without a time zone; store UTC."""
-        if value is None:
-            return None
-        if value.tzinfo is None:
+        """Refuse a moment without a time zone, which the server would take for one of its own."""
+        if value is not None and value.tzinfo is None:
             raise ValueError(f"{value} has no time zone")
-        return value.astimezone(UTC)
+        return value
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         """Return the moment in UTC."""
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        return None if value is None else value.astimezone(UTC)
 
 
 class Base(DeclarativeBase):

@@ -51,7 +51,7 @@ class Image(Base):
 
     __tablename__ = "images"
     __table_args__ = (
-        Index("uq_images_global_title", "name", "tag", unique=True, sqlite_where=_global, postgresql_where=_global),
+        Index("uq_images_global_title", "name", "tag", unique=True, postgresql_where=_global),
         Index("ix_images_name_tag", "name", "tag"),
     )
 

@@ -37,9 +37,7 @@ class Sandbox(Base):
     """
 
     __tablename__ = "sandboxes"
-    __table_args__ = (
-        Index("uq_sandboxes_site_wide", "site_wide", unique=True, sqlite_where=_site_wide, postgresql_where=_site_wide),
-    )
+    __table_args__ = (Index("uq_sandboxes_site_wide", "site_wide", unique=True, postgresql_where=_site_wide),)
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
     name: Mapped[str] = mapped_column(String(20), unique=True)

@@ -84,15 +84,14 @@ class Session(Base):
 
     __tablename__ = "sessions"
     __table_args__ = (
-        Index("uq_sessions_live_name", "project_id", "name", unique=True, sqlite_where=_live, postgresql_where=_live),
+        Index("uq_sessions_live_name", "project_id", "name", unique=True, postgresql_where=_live),
         Index("ix_sessions_state_created_at", "state", "created_at"),
-        Index("ix_sessions_created_at_id", "created_at", "id", sqlite_where=LISTED, postgresql_where=LISTED),
+        Index("ix_sessions_created_at_id", "created_at", "id", postgresql_where=LISTED),
         Index(
             *("ix_sessions_project_id_created_at_id", "project_id", "created_at", "id"),
-            sqlite_where=LISTED,
             postgresql_where=LISTED,
         ),
-        Index("ix_sessions_resize_milli", "resize_milli", sqlite_where=_resized, postgresql_where=_resized),
+        Index("ix_sessions_resize_milli", "resize_milli", postgresql_where=_resized),
     )
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)

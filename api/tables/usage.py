@@ -22,7 +22,7 @@ class Span(Base):
 
     __tablename__ = "spans"
     __table_args__ = (
-        Index("uq_spans_open", "session_id", unique=True, sqlite_where=_open, postgresql_where=_open),
+        Index("uq_spans_open", "session_id", unique=True, postgresql_where=_open),
         Index("ix_spans_started_at", "started_at"),
     )
 

@@ -24,8 +24,8 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 
-from appliance.agent.parts import Parts, Shell
-from appliance.agent.reports.heartbeat import Reporter
+from appliance.agent.container_runtime import ContainerRuntime, Shell
+from appliance.agent.reports.heartbeat import HeartbeatReporter
 from appliance.agent.settings import Settings
 from appliance.agent.watchdog import Watchdog
 from common.errors import ForbiddenError, InputError, PenstockError
@@ -50,9 +50,9 @@ MAX_GRACE_S = 600
 _command = TypeAdapter(Annotated[list[str], Query(min_length=1)])
 
 
-def make(settings: Settings, parts: Parts) -> FastAPI:
+def make(settings: Settings, runtime: ContainerRuntime) -> FastAPI:
     """Return the application of one agent."""
-    supervisor = parts.containers
+    supervisor = runtime.containers
 
     def allowed(connection: HTTPConnection) -> None:
         peer = connection.state.peer
@@ -69,22 +69,22 @@ def make(settings: Settings, parts: Parts) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # first: Docker may take longer to tell its containers than systemd waits for a sign of life
-        alive = asyncio.create_task(Watchdog(parts.is_stuck, settings.notify_socket, settings.watchdog_usec).run())
+        alive = asyncio.create_task(Watchdog(runtime.is_stuck, settings.notify_socket, settings.watchdog_usec).run())
         # a container that was created before this agent ended is started by the next line
-        parts.begin()
+        runtime.begin()
         await supervisor.rebuild()
         tasks = [
             alive,
             asyncio.create_task(supervisor.watch()),
-            asyncio.create_task(Reporter(settings, parts.inventory, supervisor).run()),
-            *(asyncio.create_task(work) for work in parts.tasks()),
+            asyncio.create_task(HeartbeatReporter(settings, runtime.inventory, supervisor).run()),
+            *(asyncio.create_task(work) for work in runtime.tasks()),
         ]
         yield
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await supervisor.close()
-        parts.close()
+        runtime.close()
 
     app = FastAPI(
         title="Penstock agent",
@@ -100,15 +100,15 @@ def make(settings: Settings, parts: Parts) -> FastAPI:
 
     @app.get(HEALTH_PATH)
     async def health() -> dict[str, str]:
-        return {"status": "ok", "name": settings.name, "version": parts.inventory().agent_version}
+        return {"status": "ok", "name": settings.name, "version": runtime.inventory().agent_version}
 
     @app.get(INVENTORY_PATH)
     async def show_inventory() -> Inventory:
-        return parts.inventory()
+        return runtime.inventory()
 
     @app.put(IMAGES_PATH)
     async def ask_for_image(request: ImageRequest) -> ImageState:
-        return await parts.images.ask(request.reference)
+        return await runtime.images.ask(request.reference)
 
     @app.get(CONTAINERS_PATH)
     async def list_containers() -> list[ContainerState]:
@@ -139,7 +139,7 @@ def make(settings: Settings, parts: Parts) -> FastAPI:
     ) -> None:
         await websocket.accept()
         try:
-            async with parts.terminal(identity, _parse_command(command), tty=tty) as terminal:
+            async with runtime.terminal(identity, _parse_command(command), tty=tty) as terminal:
                 if tty:
                     await terminal.resize(rows, cols)
                 last = await _relay(websocket, terminal)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +36,7 @@ def login(
     if signed_in["must_change_password"]:
         print("The password that you were given has to be replaced by one of your own.", file=sys.stderr)
         client.account.replace_password(read_password(password_stdin, confirm=True))
-    key = client.api_keys.create(name=f"penstock on {socket.gethostname()}"[:64])
+    key = client.api_keys.create(name=f"penstock on {os.uname().nodename}"[:64])
     client.account.log_out()
     same_site = before is not None and before.url == client.url
     config.save(

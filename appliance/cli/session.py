@@ -14,7 +14,7 @@ from appliance.cli.options import ProjectOption, complete_sessions
 from appliance.cli.output import Format, FormatOption
 from appliance.cli.share import FgpuOption, GpusOption
 from appliance.client.views import Container, Grant, Session
-from common.errors import ConflictError, PenstockError
+from common.errors import ConflictError, NotFoundError, PenstockError
 from common.gpu.units import MILLI, format_gpus
 
 WAIT_STEP_S = 0.5
@@ -126,9 +126,12 @@ def delete(
     ],
     *,
     project: ProjectOption = None,
+    ignore_not_found: Annotated[
+        bool, typer.Option("--ignore-not-found", help="Sessions that are not there are no error.")
+    ] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Delete sessions: end those that live, and take ended ones off the list."""
+    """Delete sessions: end those that live, and take ended ones off the list; those that are not there are named."""
     remembered = config.load()
     chosen = remembered.project_or(project)
     deleted: list[Session] = []
@@ -137,13 +140,16 @@ def delete(
         try:
             deleted.append(remembered.client.sessions.delete(name, project=chosen))
         except PenstockError as error:
-            refused.append(error)
+            if not (ignore_not_found and isinstance(error, NotFoundError)):
+                refused.append(error)
         else:
             if form is Format.TABLE:
                 print(f"{name}: {status(deleted[-1])}")
     if form is Format.JSON:
         output.print_json(deleted)
     if refused:
+        # the first says what kind all of it is: what is not there matters least
+        refused.sort(key=lambda error: isinstance(error, NotFoundError))
         raise type(refused[0]).of([problem for error in refused for problem in error.problems])
 
 

@@ -50,7 +50,7 @@ class Sessions(Resource):
         return self._api.call(list[Session], "POST", "/sessions/batch", body=request)
 
     def get(self, name: str, *, project: str) -> Session:
-        """Return the live session of a name, else the newest that has ended."""
+        """Return the live session of a name, else the newest that has ended, or the session of an id."""
         return self._api.call(Session, "GET", "/sessions/{name}", {"name": name}, query={"project": project})
 
     def update(self, name: str, /, *, project: str, **changes: Unpack[SessionChange]) -> Session:
@@ -64,7 +64,7 @@ class Sessions(Resource):
         return self._api.call(Session, "POST", "/sessions/{name}/extend", {"name": name}, query=query, body=request)
 
     def delete(self, name: str, *, project: str) -> Session:
-        """End a session, or take an ended one off the lists."""
+        """End a session, or take an ended one off the lists; one that is ending or has ended is returned as it is."""
         return self._api.call(Session, "DELETE", "/sessions/{name}", {"name": name}, query={"project": project})
 
     def log(self, name: str, *, project: str, follow: bool = False, tail: int | None = None) -> Iterator[bytes]:

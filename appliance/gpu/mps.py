@@ -2,7 +2,8 @@
 
 A process talks to one daemon only, so a container has its share of one GPU. Its limits stand in its environment, from
 where each process reads them at its start, for itself alone: they are the same as long as it runs, several processes
-have as many shares, and one that takes them out of its environment has no limit. The agent's guard sees the sum.
+have as many shares, and one that takes them out of its environment has no limit. The agent's memory enforcer sees
+the sum.
 """
 
 from __future__ import annotations

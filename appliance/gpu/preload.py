@@ -12,11 +12,11 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from appliance.gpu import files, rooms
+from appliance.gpu import share_files, tmpfs_quota
 from appliance.gpu.devices import Needs, Share
 from appliance.gpu.enforcement import Accounting, Probe
-from appliance.gpu.files import LimitsFile
 from appliance.gpu.layout import Limit, Total
+from appliance.gpu.share_files import LimitsFile
 from common.gpu.kinds import Compute, Enforcement
 from common.protocol import GpuDevice, Mount
 
@@ -30,17 +30,17 @@ class Preload(Accounting):
     """Limits that the preload library holds."""
 
     def __init__(
-        self, library: Path, folder: Path, compute: Compute, room: Callable[[Path], None] = lambda _: None
+        self, library: Path, folder: Path, compute: Compute, mount_quota: Callable[[Path], None] = lambda _: None
     ) -> None:
         """Use a library of this node, and a folder on a tmpfs in which each container gets one of its own.
 
-        `room` makes a folder a file system of its own, for an account that cannot grow.
+        `mount_quota` makes a folder a file system of its own, for an account that cannot grow.
         """
         super().__init__(Enforcement.SHIM)
         self._library = library
         self._folder = folder
         self.compute = compute
-        self._room = room
+        self._mount_quota = mount_quota
         self._files: dict[str, LimitsFile] = {}
         # threads that read a container's files and the one that removes them
         self._lock = threading.Lock()
@@ -59,9 +59,9 @@ class Preload(Accounting):
         folder = self._folder / container
         if (folder / "limits/limits").exists():
             return
-        files.write(folder / "ld.so.preload", f"{self._library}\n".encode(), 0o644)
-        self._room(folder / "account")
-        files.create_account(folder / "account/account", len(shares))
+        share_files.write(folder / "ld.so.preload", f"{self._library}\n".encode(), 0o644)
+        self._mount_quota(folder / "account")
+        share_files.create_account(folder / "account/account", len(shares))
         self._frame(folder)
         # last: the limits say that all is there
         with self._lock:
@@ -102,8 +102,8 @@ class Preload(Accounting):
             self._files.pop(container, None)
             with contextlib.suppress(OSError):
                 (folder / "limits/limits").unlink()
-        rooms.give_back(folder / "account")
-        rooms.clear(folder)
+        tmpfs_quota.unmount(folder / "account")
+        tmpfs_quota.remove_folder(folder)
 
     def has(self, container: str) -> bool:
         """Return whether the library is in a container."""
@@ -121,13 +121,13 @@ class Preload(Accounting):
 
         Raises UnavailableError where its limits cannot be read.
         """
-        counted = files.read_account(self._folder / container / "account/account")
+        counted = share_files.read_account(self._folder / container / "account/account")
         return dict(zip((limit.uuid for limit in self.limits(container).limits()), counted, strict=False))
 
     def _frame(self, folder: Path) -> None:
         """Make empty places for what is mounted into a container below mounts; raises UnavailableError."""
-        files.write(folder / "shelf" / self._library.name, b"", 0o444)
-        files.write(folder / "frame/account/account", b"", 0o444)
+        share_files.write(folder / "shelf" / self._library.name, b"", 0o444)
+        share_files.write(folder / "frame/account/account", b"", 0o444)
         # what is mounted into a folder that nobody may write needs its place there
         (folder / "frame/limits").mkdir(exist_ok=True)
         (folder / "frame").chmod(0o755)

@@ -22,11 +22,13 @@ from appliance.site.model import Site
 from common import files
 from common.errors import ConflictError, InputError, NotFoundError, Problem, UnavailableError
 from common.progress import Progress
-from reservoir import bundle as bundles
-from reservoir import intake, publication
-from reservoir import verify as verification
-from reservoir.model import Bundle
-from reservoir.store import Store
+from reservoir.bundle import folder as bundles
+from reservoir.bundle import verify as verification
+from reservoir.contents.artifact import PythonArtifact
+from reservoir.contents.bundle import Bundle
+from reservoir.intake import take as intake
+from reservoir.intake.store import Store
+from reservoir.publication import publish as publication
 
 STATE = Path(inventory.STATE)
 ROOT = Path(inventory.RESERVOIR_ROOT)
@@ -224,7 +226,7 @@ def new_password() -> str:
 
 def _own_version(bundle: Bundle) -> str:
     """Return the version of Penstock that the nodes install."""
-    for artifact in bundle.of_kind("python"):
+    for artifact in bundle.of_kind(PythonArtifact):
         if artifact.name == "penstock":
             return artifact.version
     raise NotFoundError(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from common import process
 from common.errors import ProcessError, UnavailableError
 
-BOOT_S = 90.0
+BOOT_S = 300.0
 POLL_S = 0.3
 STATE = "/var/lib/penstock/site"
 

@@ -21,7 +21,7 @@ class Facts:
 
 
 def read(content: bytes, where: str) -> Facts:
-    """Return the facts in an SBOM that `reservoir.sbom` made; raises IntegrityError where it is another's."""
+    """Return the facts in an SBOM that `reservoir.bundle.sbom` made; raises IntegrityError where it is another's."""
     try:
         document = json.loads(content)
         components = {component["bom-ref"]: component for component in document["components"]}

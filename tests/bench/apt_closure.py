@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 
 from appliance.site import lab
-from reservoir.cache import Cache
-from reservoir.debian.lock import private_apt
-from reservoir.manifest import Manifest
+from reservoir.artifacts.debian.apt import private_apt
+from reservoir.download.cache import Cache
+from reservoir.manifest.model import Manifest
 
 GROUPS = {
     "containers": ["docker.io"],

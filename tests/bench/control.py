@@ -34,7 +34,7 @@ from api.tables.sessions import Container, Grant, Kind, Session, State
 from common.protocol import ContainerState, ContainerStatus, GpuGrant
 from tests.fakes.agents import Behaviour, FleetOfAgents, Way
 from tests.integration.agent.conftest import Authority, make_authority
-from tests.integration.api_postgresql import new_database, running_server
+from tests.postgresql import new_database, running_server
 
 PASSWORD = "Correct1horse!"
 V1 = "/api/v1"

@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from reservoir import lock
-from reservoir.bundle import link_or_copy
+from reservoir.download.cache import link_or_copy
+from reservoir.lock import file as lock
 
 ROOT = Path(__file__).parents[2]
 PENSTOCK = Path(sys.executable).with_name("penstock")

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from appliance.agent.docker import gang
-from appliance.agent.docker.gang import Command
-from appliance.agent.docker.gangs import Gangs
+from appliance.agent.docker import gang_network
+from appliance.agent.docker.gang_network import Command
+from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from common.errors import ConflictError, PenstockError, ProcessError
 
 
@@ -26,7 +26,7 @@ class NodeNetworks:
         self.refuses: PenstockError | None = None
 
     def networks(self) -> dict[int, Mapping[str, Any]]:
-        return {int(each["Labels"][gang.LABEL]): each for each in self.docker.values()}
+        return {int(each["Labels"][gang_network.LABEL]): each for each in self.docker.values()}
 
     def make_network(self, arguments: Mapping[str, Any]) -> None:
         config = [{"Subnet": pool["Subnet"]} for pool in arguments["ipam"]["Config"]]
@@ -83,7 +83,7 @@ class NodeNetworks:
         return ""
 
 
-def gangs(node: NodeNetworks | None = None) -> Gangs:
+def gang_networks(node: NodeNetworks | None = None) -> GangNetworkManager:
     """Return the keeper of such networks on a node."""
     node = node or NodeNetworks()
-    return Gangs(node, "192.0.2.1", node.run)
+    return GangNetworkManager(node, "192.0.2.1", node.run)

@@ -23,8 +23,8 @@ from typing import Any
 import pynvml
 
 from appliance.gpu import cgroups
-from appliance.gpu.files import LimitsFile, create_account
 from appliance.gpu.layout import Limit
+from appliance.gpu.share_files import LimitsFile, create_account
 from appliance.gpu.timetable import Tenant, plan
 from common.gpu.kinds import Compute
 from tests.fakes.cuda.clients import build_shim

@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from common.protocol import HEARTBEAT_PATH
+from tests.fakes.heartbeats import inventory
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
-from tests.unit.api.conftest import inventory
 
 BEAT = {
     "name": "worker1",
@@ -28,11 +28,11 @@ BEAT = {
 
 
 @pytest.fixture
-def environment(authority: Authority, tmp_path: Path) -> dict[str, str]:  # noqa: F811
+def environment(authority: Authority, database_url: str, tmp_path: Path) -> dict[str, str]:  # noqa: F811
     certificate, key = authority.issue("master")
     return {
         "PATH": os.environ["PATH"],
-        "PENSTOCK_API_DATABASE_URL": f"sqlite+aiosqlite:///{tmp_path}/penstock.db",
+        "PENSTOCK_API_DATABASE_URL": database_url,
         "PENSTOCK_API_SOCKET": str(tmp_path / "api.sock"),
         "PENSTOCK_API_AGENT_CA": str(authority.ca),
         "PENSTOCK_API_AGENT_CERT": str(certificate),
@@ -85,7 +85,10 @@ def test_the_edge_says_who_the_agent_is(tmp_path: Path) -> None:
     [
         ({"PENSTOCK_API_AGENT_CA": "/nowhere/ca.crt"}, "cannot be read"),
         ({"PENSTOCK_API_SOCKET": "/nowhere/api.sock"}, "the socket cannot be made"),
-        ({"PENSTOCK_API_DATABASE_URL": "sqlite+aiosqlite:////nowhere/x.db"}, "the database cannot be reached"),
+        (
+            {"PENSTOCK_API_DATABASE_URL": "postgresql+psycopg:///x?host=/nowhere"},
+            "the database cannot be reached",
+        ),
         ({"PENSTOCK_API_DATABASE_URL": "mysql://x"}, "PENSTOCK_API_DATABASE_URL"),
         ({"PENSTOCK_API_SPLIT": "2"}, "unknown setting"),
     ],

@@ -30,11 +30,11 @@ from tests.integration.agent.conftest import (
     Agent,
     Authority,
     authority,  # noqa: F401
-    engine,  # noqa: F401
     free_port,
     make_agent,
 )
 from tests.integration.edge import Edge, running_edge
+from tests.postgresql import new_database
 
 PASSWORD = "Correct1horse!"
 V1 = "/api/v1"
@@ -95,7 +95,7 @@ def ok(answer: httpx.Response) -> Any:
 
 
 @pytest.fixture(scope="module")
-def image(engine: docker.DockerClient) -> Iterator[str]:  # noqa: F811
+def image(engine: docker.DockerClient) -> Iterator[str]:
     """An image with this machine's Python and the program of the tests."""
     reference = f"penstock-test/web:{uuid.uuid4().hex[:12]}"
     repository, tag = reference.split(":")
@@ -124,7 +124,8 @@ def _slim(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 def site(
     authority: Authority,  # noqa: F811
     image: str,
-    engine: docker.DockerClient,  # noqa: F811
+    engine: docker.DockerClient,
+    postgresql_server: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
@@ -132,7 +133,7 @@ def site(
     certificate, key = authority.issue("master")
     environment = {
         "PATH": os.environ["PATH"],
-        "PENSTOCK_API_DATABASE_URL": f"sqlite+aiosqlite:///{folder}/penstock.db",
+        "PENSTOCK_API_DATABASE_URL": new_database(postgresql_server),
         "PENSTOCK_API_PORT": str(port),
         "PENSTOCK_API_TRUST_CLIENT_HEADERS": "true",
         "PENSTOCK_API_AGENT_CA": str(authority.ca),

@@ -18,8 +18,9 @@ import pexpect
 import pytest
 
 from common.protocol import HEARTBEAT_PATH
+from tests.fakes.heartbeats import inventory
 from tests.integration.agent.conftest import Authority, authority, free_port  # noqa: F401
-from tests.unit.api.conftest import inventory
+from tests.postgresql import new_database
 
 PENSTOCK = Path(sys.executable).with_name("penstock")
 LINES = [
@@ -36,13 +37,13 @@ EARLIER = ("frac05", "d-1-gggg", "d-2-gg", "d-3-gg")
 class Site:
     """A control API with two nodes that never fail, and a user's machine with the command."""
 
-    def __init__(self, pki: Authority, folder: Path) -> None:
+    def __init__(self, pki: Authority, database_url: str, folder: Path) -> None:
         certificate, key = pki.issue("master")
         self.pki, self.folder, self.port = pki, folder, free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.api_environment = {
             "PATH": os.environ["PATH"],
-            "PENSTOCK_API_DATABASE_URL": f"sqlite+aiosqlite:///{folder}/penstock.db",
+            "PENSTOCK_API_DATABASE_URL": database_url,
             "PENSTOCK_API_PORT": str(self.port),
             "PENSTOCK_API_TLS_CERT": str(certificate),
             "PENSTOCK_API_TLS_KEY": str(key),
@@ -68,7 +69,7 @@ class Site:
             )
         with (self.folder / "api.log").open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.integration.null_api"], env=self.api_environment, stdout=log, stderr=log
+                [sys.executable, "-m", "tests.fakes.api"], env=self.api_environment, stdout=log, stderr=log
             )
         context = ssl.create_default_context(cafile=str(self.pki.ca))
         self.until(lambda: _answers(f"{self.url}/health", context), "the API answers")
@@ -121,9 +122,13 @@ def _answers(url: str, context: ssl.SSLContext) -> bool:
 
 
 @pytest.fixture(scope="module")
-def site(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:  # noqa: F811
+def site(
+    authority: Authority,  # noqa: F811
+    postgresql_server: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Site]:
     """A site with the projects and images that the lines take for granted; its user alice is logged in."""
-    site = Site(authority, tmp_path_factory.mktemp("site"))
+    site = Site(authority, new_database(postgresql_server), tmp_path_factory.mktemp("site"))
     process = site.start()
     try:
         _log_in(site, "admin")

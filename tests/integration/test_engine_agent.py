@@ -20,7 +20,7 @@ from appliance.agent.server import PeerProtocol
 from appliance.agent.settings import Settings
 from common.errors import ConflictError, InputError, NotFoundError, PenstockError, Problem, UnavailableError
 from common.protocol import ContainerSpec
-from tests.fakes.parts import refusing
+from tests.fakes.refusing_runtime import refusing
 from tests.integration.agent.conftest import Authority, authority, free_port  # noqa: F401
 
 pytestmark = pytest.mark.anyio

@@ -13,10 +13,11 @@ from pathlib import Path
 import docker
 import pytest
 
-from reservoir.images import oci
-from tests.integration.agent.conftest import Authority, authority, engine  # noqa: F401
+from reservoir.artifacts.image import oci
+from tests.integration.agent.conftest import Authority, authority  # noqa: F401
 from tests.integration.reservoir.registry import layout
 from tests.integration.test_api_agent import PASSWORD, Site
+from tests.postgresql import new_database
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -72,9 +73,13 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def site(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:  # noqa: F811
+def site(
+    authority: Authority,  # noqa: F811
+    postgresql_server: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
-    running = Site(authority, f"sqlite+aiosqlite:///{folder}/penstock.db", folder)
+    running = Site(authority, new_database(postgresql_server), folder)
     running.run("migrate")
     running.run("create-admin", "--name", "admin", stdin=PASSWORD)
     try:
@@ -111,7 +116,7 @@ def settled(site: Site, tag: str) -> dict[str, object]:
 def test_an_image_is_pulled_from_its_address(
     site: Site,
     registry: str,
-    engine: docker.DockerClient,  # noqa: F811
+    engine: docker.DockerClient,
 ) -> None:
     reference = f"{registry}/team/tool:1"
     body = {"name": "tool", "tag": "1", "reference": reference, "projects": ["team-a"]}

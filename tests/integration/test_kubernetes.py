@@ -16,6 +16,7 @@ from tests.fakes.kubernetes import FakeKubernetes
 from tests.fakes.kubernetes_server import PLAIN, Server, running_kubernetes
 from tests.integration.agent.conftest import Agent, Authority, authority, make_agent  # noqa: F401
 from tests.integration.test_api_agent import PASSWORD, Site
+from tests.postgresql import new_database
 
 POD = "penstock-session-{}-0-0"
 
@@ -47,7 +48,11 @@ class ClusterSite(Site):
 
 
 @pytest.fixture(scope="module")
-def site(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSite]:  # noqa: F811
+def site(
+    authority: Authority,  # noqa: F811
+    postgresql_server: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[ClusterSite]:
     """A cluster of two machines with a GPU each, and a project that may use both."""
     folder = tmp_path_factory.mktemp("site")
     fake = FakeKubernetes()
@@ -55,7 +60,7 @@ def site(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iter
         fake.add_node(name, cpu="4", memory="16Gi", gpus=1, labels={"nvidia.com/gpu.product": "NVIDIA-A100"})
     with running_kubernetes(fake, *authority.issue("kubernetes")) as cluster:
         # last: the ports that it found free are taken by nobody else
-        running = ClusterSite(authority, f"sqlite+aiosqlite:///{folder}/penstock.db", folder)
+        running = ClusterSite(authority, new_database(postgresql_server), folder)
         running.cluster = cluster
         # a restart of the agent is no loss of the node, however busy this machine is
         running.environment["PENSTOCK_API_NODE_LOST_S"] = "60"

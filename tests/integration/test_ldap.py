@@ -20,18 +20,9 @@ from api.auth.policy import Role
 from api.resources.logins import throttle
 from api.settings import Settings
 from common.errors import UnavailableError
+from tests.api.cluster import V1, Cluster, ok, refused, running_cluster, sign_in
+from tests.installed import PASSWORD
 from tests.integration.agent.conftest import Authority, authority, free_port, make_authority  # noqa: F401
-from tests.unit.api.conftest import (  # noqa: F401
-    PASSWORD,
-    V1,
-    Cluster,
-    _cheap_hashes,
-    anyio_backend,
-    ok,
-    refused,
-    running_cluster,
-    sign_in,
-)
 
 pytestmark = pytest.mark.anyio
 
@@ -166,9 +157,8 @@ def settings_of(slapd: Slapd, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def cluster(slapd: Slapd, tmp_path: Path) -> AsyncIterator[Cluster]:
-    url = f"sqlite+aiosqlite:///{tmp_path}/penstock.db"
-    async with running_cluster(url, **settings_of(slapd)) as running:
+async def cluster(slapd: Slapd, database_url: str) -> AsyncIterator[Cluster]:
+    async with running_cluster(database_url, **settings_of(slapd)) as running:
         yield running
 
 
@@ -203,11 +193,10 @@ async def test_the_first_login_makes_the_user(cluster: Cluster) -> None:
 )
 @pytest.mark.parametrize("how", ["template", "search"])
 async def test_what_is_not_right_is_refused_alike(
-    slapd: Slapd, tmp_path: Path, name: str, password: str, how: str
+    slapd: Slapd, database_url: str, tmp_path: Path, name: str, password: str, how: str
 ) -> None:
     changes = searching(tmp_path) if how == "search" else {}
-    url = f"sqlite+aiosqlite:///{tmp_path}/penstock.db"
-    async with running_cluster(url, **settings_of(slapd, **changes)) as cluster, cluster.client() as page:
+    async with running_cluster(database_url, **settings_of(slapd, **changes)) as cluster, cluster.client() as page:
         error = await refused(login(page, name, password), 401)
         assert error["reason"] == "name or password is wrong"
         assert [user["name"] for user in await ok(cluster.admin.get(f"{V1}/users"))] == ["admin"]

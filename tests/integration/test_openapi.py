@@ -21,20 +21,21 @@ from schemathesis import Case
 from api.database import Database
 from api.endpoints.app import create_app
 from api.endpoints.errors import ProblemDetails
-from api.engine.null import NullEngine
 from api.settings import Settings
+from tests.fakes.engine import FakeEngine
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
+from tests.postgresql import new_database
 
 PASSWORD = "Correct1horse!"
-URL = "sqlite+aiosqlite:///unused.db"
+URL = "postgresql+psycopg:///unused"
 
 # only its document is asked of this application; the requests go to a server of its own
-document = create_app(Settings(database_url=URL), Database(URL), NullEngine(), reconcile=False).openapi()
+document = create_app(Settings(database_url=URL), Database(URL), FakeEngine(), reconcile=False).openapi()
 schema = schemathesis.openapi.from_dict(document)
 
 
 @pytest.fixture(scope="module")
-def server(authority: Authority) -> Iterator[httpx.Client]:  # noqa: F811
+def server(authority: Authority, postgresql_server: Path) -> Iterator[httpx.Client]:  # noqa: F811
     """A server on loopback, and a client with an administrator's key."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -43,7 +44,7 @@ def server(authority: Authority) -> Iterator[httpx.Client]:  # noqa: F811
     with tempfile.TemporaryDirectory() as folder:
         environment = {
             "PATH": os.environ["PATH"],
-            "PENSTOCK_API_DATABASE_URL": f"sqlite+aiosqlite:///{folder}/penstock.db",
+            "PENSTOCK_API_DATABASE_URL": new_database(postgresql_server),
             "PENSTOCK_API_PORT": str(port),
             "PENSTOCK_API_AGENT_CA": str(authority.ca),
             "PENSTOCK_API_AGENT_CERT": str(certificate),

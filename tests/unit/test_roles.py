@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from reservoir.lock import read_manifest
+from reservoir.lock.file import read_manifest
+from tools import role_readmes
 
 ROOT = Path(__file__).parents[2]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
@@ -45,6 +46,19 @@ def test_every_role_has_defaults_and_typed_arguments(role: Path) -> None:
     options = load(role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
     assert set(load(role / "defaults/main.yml")) == set(options), "defaults and argument_specs name the same variables"
     assert all(option.get("type") and option.get("description") for option in options.values())
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_every_role_says_what_it_does_and_what_each_variable_is(role: Path) -> None:
+    spec = load(role / "meta/argument_specs.yml")["argument_specs"]["main"]
+    inner = [key for option in spec["options"].values() for key in option.get("options", {}).values()]
+    told = [*spec["description"], *(option["description"] for option in (*spec["options"].values(), *inner))]
+    assert all(text.endswith(".") for text in told)
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_the_readme_of_a_role_is_what_the_role_is_now(role: Path) -> None:
+    assert (role / "README.md").read_text() == role_readmes.readme(role), "run `python -m tools.role_readmes`"
 
 
 @pytest.mark.parametrize("role", SERVICES, ids=lambda role: role.name)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import structlog
 
+from api.clock import Clock
 from api.control.reconcilers import change, deadlines, drains, limits, losses
 from api.database import Database
 from api.resources.denials import service as denials
@@ -31,17 +30,17 @@ TIDY_S = 600.0
 class Rules:
     """Looks for what is due, and opens a transaction only where there is something."""
 
-    def __init__(self, database: Database, settings: Settings, clock: Callable[[], datetime]) -> None:
+    def __init__(self, database: Database, settings: Settings, clock: Clock) -> None:
         """Begin now: every agent gets the time to report before it counts as lost."""
         self._database = database
         self._settings = settings
         self._clock = clock
-        self._began = self._looked = time.monotonic()
+        self._began = self._looked = self._clock.monotonic()
         self._tidied = float("-inf")
 
     async def apply(self) -> None:
         """Do what is due."""
-        at = self._clock()
+        at = self._clock.now()
         await self._mark_lost(at)
         await self._forget_old(at)
         async with self._database.reading() as db:
@@ -76,9 +75,9 @@ class Rules:
 
     async def _forget_old(self, at: datetime) -> None:
         """Delete samples of use and denials that are no longer kept; one look in a while is enough."""
-        if self._tidied + TIDY_S > time.monotonic():
+        if self._tidied + TIDY_S > self._clock.monotonic():
             return
-        self._tidied = time.monotonic()
+        self._tidied = self._clock.monotonic()
         use_s, denials_s = self._settings.use_keep_s, self._settings.denial_keep_s
         async with self._database.reading() as db:
             old = await use.any_old(db, at, use_s) or await denials.any_old(db, at, denials_s)
@@ -89,7 +88,7 @@ class Rules:
 
     def _may_judge(self) -> bool:
         """Return whether silence means anything: after a start and after a stall every agent has time to be heard."""
-        moment = time.monotonic()
+        moment = self._clock.monotonic()
         if moment - self._looked > max(STALL_S, self._settings.node_lost_s / 2):
             self._began = moment
         self._looked = moment

@@ -151,7 +151,6 @@ def upgrade() -> None:
         "sessions",
         ["project_id", "name"],
         unique=True,
-        sqlite_where=sa.text("state NOT IN ('TERMINATED', 'FAILED')"),
         postgresql_where=sa.text("state NOT IN ('TERMINATED', 'FAILED')"),
     )
     op.create_table(

@@ -68,7 +68,6 @@ def upgrade() -> None:  # noqa: PLR0915 -- one step of a schema
             "uq_spans_open",
             ["session_id"],
             unique=True,
-            sqlite_where=sa.text("ended_at IS NULL"),
             postgresql_where=sa.text("ended_at IS NULL"),
         )
 
@@ -260,7 +259,6 @@ def upgrade() -> None:  # noqa: PLR0915 -- one step of a schema
             "uq_images_global_title",
             ["name", "tag"],
             unique=True,
-            sqlite_where=sa.text("scope = 'global'"),
             postgresql_where=sa.text("scope = 'global'"),
         )
         batch_op.create_foreign_key(
@@ -490,7 +488,6 @@ def downgrade() -> None:  # noqa: PLR0915 -- one step of a schema
         batch_op.drop_constraint(batch_op.f("fk_images_user_id_users"), type_="foreignkey")
         batch_op.drop_index(
             "uq_images_global_title",
-            sqlite_where=sa.text("scope = 'global'"),
             postgresql_where=sa.text("scope = 'global'"),
         )
         batch_op.drop_index(batch_op.f("ix_images_user_id"))
@@ -543,9 +540,7 @@ def downgrade() -> None:  # noqa: PLR0915 -- one step of a schema
     op.drop_table("resource_groups")
     op.drop_table("user_policies")
     with op.batch_alter_table("spans", schema=None) as batch_op:
-        batch_op.drop_index(
-            "uq_spans_open", sqlite_where=sa.text("ended_at IS NULL"), postgresql_where=sa.text("ended_at IS NULL")
-        )
+        batch_op.drop_index("uq_spans_open", postgresql_where=sa.text("ended_at IS NULL"))
         batch_op.drop_index(batch_op.f("ix_spans_user_id"))
         batch_op.drop_index("ix_spans_started_at")
         batch_op.drop_index(batch_op.f("ix_spans_session_id"))

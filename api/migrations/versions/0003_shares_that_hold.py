@@ -50,7 +50,6 @@ def upgrade() -> None:
         "ix_sessions_resize_milli",
         "sessions",
         ["resize_milli"],
-        sqlite_where=sa.text("resize_milli IS NOT NULL"),
         postgresql_where=sa.text("resize_milli IS NOT NULL"),
     )
     # until now everybody held just what was asked for

@@ -31,7 +31,6 @@ def upgrade() -> None:
         "sandboxes",
         ["site_wide"],
         unique=True,
-        sqlite_where=_SITE_WIDE,
         postgresql_where=_SITE_WIDE,
     )
     for of in ("project", "image"):

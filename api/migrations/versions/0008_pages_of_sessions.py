@@ -20,10 +20,10 @@ _INDEXES = {
 def upgrade() -> None:
     """Go forward."""
     for name, columns in _INDEXES.items():
-        op.create_index(name, "sessions", columns, sqlite_where=_LISTED, postgresql_where=_LISTED)
+        op.create_index(name, "sessions", columns, postgresql_where=_LISTED)
 
 
 def downgrade() -> None:
     """Go back."""
     for name in _INDEXES:
-        op.drop_index(name, table_name="sessions", sqlite_where=_LISTED, postgresql_where=_LISTED)
+        op.drop_index(name, table_name="sessions", postgresql_where=_LISTED)

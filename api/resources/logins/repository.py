@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import delete, or_, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.tables.logins import Login, LoginTries
@@ -44,7 +43,6 @@ async def remove_expired(db: AsyncSession, at: datetime) -> None:
 
 async def lock_tries(db: AsyncSession, subjects: Sequence[str], at: datetime) -> dict[str, LoginTries]:
     """Return the tries of subjects, made where there are none; nobody else changes them in the meantime."""
-    insert: Any = postgresql.insert if db.get_bind().dialect.name == "postgresql" else sqlite.insert
     rows = [{"subject": subject, "failures": 0, "tried_at": at} for subject in subjects]
     await db.execute(insert(LoginTries).values(rows).on_conflict_do_nothing())
     query = select(LoginTries).where(LoginTries.subject.in_(subjects)).order_by(LoginTries.subject).with_for_update()

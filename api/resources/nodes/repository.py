@@ -28,7 +28,7 @@ async def by_name(db: AsyncSession, name: str, *, lock: bool = False) -> Node | 
 
 async def by_names(db: AsyncSession, names: Iterable[str]) -> dict[str, Node]:
     """Return the nodes of those names that exist, by name."""
-    rows = await db.scalars(select(Node).where(among(db, Node.name, names)))
+    rows = await db.scalars(select(Node).where(among(Node.name, names)))
     return {node.name: node for node in rows}
 
 
@@ -50,7 +50,7 @@ async def silent(db: AsyncSession, since: datetime) -> Sequence[Node]:
 
 async def note_alive(db: AsyncSession, names: Collection[str], at: datetime) -> set[str]:
     """Move `last_seen` of ready nodes; returns the names of those."""
-    query = update(Node).where(among(db, Node.name, names), Node.state == NodeState.READY)
+    query = update(Node).where(among(Node.name, names), Node.state == NodeState.READY)
     query = query.values(last_seen=func.coalesce(case((Node.last_seen > at, Node.last_seen), else_=at), at))
     alive = await db.scalars(query.returning(Node.name), execution_options={"synchronize_session": False})
     return set(alive)

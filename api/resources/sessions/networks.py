@@ -19,9 +19,9 @@ from sqlalchemy import ColumnElement, delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import NETWORKS_LOCK, among, exclusively
-from api.gang_networks import PREFIX, capacity
 from api.tables.nodes import Node
 from api.tables.sessions import ENDED, Container, GangNetwork, GangNode, Session, State
+from common.gang_networks import PREFIX, capacity
 
 _SHIFT = 32 - PREFIX
 _FIRST_HOST = 2
@@ -84,10 +84,10 @@ async def give(db: AsyncSession, numbers: Mapping[UUID, int]) -> None:
             update(Session).where(Session.id == session_id).values(network=number),
             execution_options={"synchronize_session": False},
         )
-    attempts = select(Session.network, Session.id, Session.attempt).where(among(db, Session.id, numbers))
+    attempts = select(Session.network, Session.id, Session.attempt).where(among(Session.id, numbers))
     await db.execute(insert(GangNetwork).from_select(["number", "session_id", "attempt"], attempts))
     nodes = select(Session.network, Container.node_id).join(Container, Container.session_id == Session.id).distinct()
-    chosen = nodes.where(among(db, Session.id, numbers))
+    chosen = nodes.where(among(Session.id, numbers))
     await db.execute(insert(GangNode).from_select(["number", "node_id"], chosen))
 
 
@@ -99,7 +99,7 @@ async def number_of(db: AsyncSession, session_id: UUID, attempt: int) -> int | N
 
 async def leave(db: AsyncSession, number: int, node_ids: Collection[UUID]) -> None:
     """Note that nodes have no container on a network any more; after the last one its number is free."""
-    await db.execute(delete(GangNode).where(GangNode.number == number, among(db, GangNode.node_id, node_ids)))
+    await db.execute(delete(GangNode).where(GangNode.number == number, among(GangNode.node_id, node_ids)))
     await db.execute(delete(GangNetwork).where(GangNetwork.number == number, ~_has_nodes()))
 
 
@@ -109,7 +109,7 @@ async def left(db: AsyncSession, node_ids: Collection[UUID]) -> list[Left]:
     query = select(GangNode.number, GangNode.node_id, GangNetwork.session_id, GangNetwork.attempt, Session.since)
     query = query.join(GangNetwork, GangNetwork.number == GangNode.number)
     query = query.outerjoin(Session, Session.id == GangNetwork.session_id)
-    rows = await db.execute(query.where(over, among(db, GangNode.node_id, node_ids)))
+    rows = await db.execute(query.where(over, among(GangNode.node_id, node_ids)))
     return [Left(*row) for row in rows]
 
 

@@ -30,10 +30,16 @@ async def listed(
 
 
 async def by_name(db: AsyncSession, project_id: UUID, name: str) -> Session | None:
-    """Return the session of that name: the live one, else the newest that has ended."""
+    """Return the session of that name: the live one, else the newest that lists show, else the newest."""
     query = select(Session).where(Session.project_id == project_id, Session.name == name)
-    live_first = Session.state.in_(ENDED)
-    return (await db.scalars(query.order_by(live_first, Session.created_at.desc()).limit(1))).one_or_none()
+    live_first, listed_first = Session.state.in_(ENDED), Session.state == State.TERMINATED
+    newest_first = Session.created_at.desc()
+    return (await db.scalars(query.order_by(live_first, listed_first, newest_first).limit(1))).one_or_none()
+
+
+async def by_id(db: AsyncSession, project_id: UUID, session_id: UUID) -> Session | None:
+    """Return the session of a project that has that id."""
+    return await db.scalar(select(Session).where(Session.project_id == project_id, Session.id == session_id))
 
 
 async def live_by_names(db: AsyncSession, project_id: UUID, names: Collection[str]) -> dict[str, State]:
@@ -44,7 +50,7 @@ async def live_by_names(db: AsyncSession, project_id: UUID, names: Collection[st
 
 async def by_ids(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, Session]:
     """Return sessions by their ids."""
-    return {session.id: session for session in await db.scalars(select(Session).where(among(db, Session.id, ids)))}
+    return {session.id: session for session in await db.scalars(select(Session).where(among(Session.id, ids)))}
 
 
 async def in_states(
@@ -53,7 +59,7 @@ async def in_states(
     """Return the sessions in any of some states, those with a container on some nodes or all, in order of age."""
     query = select(Session).where(Session.state.in_(states))
     if node_ids is not None:
-        query = query.where(Session.id.in_(select(Container.session_id).where(among(db, Container.node_id, node_ids))))
+        query = query.where(Session.id.in_(select(Container.session_id).where(among(Container.node_id, node_ids))))
     return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
 
 

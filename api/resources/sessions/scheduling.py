@@ -103,7 +103,7 @@ async def asked(db: AsyncSession, ids: Collection[UUID]) -> list[Asked]:
     found: list[Asked] = []
     for part in _chunks(ids):
         found += await db.execute(
-            select(*_ASKED).where(among(db, Session.id, part)).order_by(Session.created_at, Session.id)
+            select(*_ASKED).where(among(Session.id, part)).order_by(Session.created_at, Session.id)
         )
     return found
 
@@ -115,12 +115,12 @@ async def places(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, tuple[Pl
         held: defaultdict[tuple[UUID, int], list[Share]] = defaultdict(list)
         grants = select(Grant.session_id, Grant.rank, Grant.index, Grant.uuid, Grant.milli)
         for id_, rank, index, uuid, milli in await db.execute(
-            grants.where(among(db, Grant.session_id, part)).order_by(Grant.session_id, Grant.rank, Grant.index)
+            grants.where(among(Grant.session_id, part)).order_by(Grant.session_id, Grant.rank, Grant.index)
         ):
             held[id_, rank].append(Share(index, uuid, milli))
         containers = select(Container.session_id, Container.rank, Node.name).join(Node, Node.id == Container.node_id)
         for id_, rank, node in await db.execute(
-            containers.where(among(db, Container.session_id, part)).order_by(Container.session_id, Container.rank)
+            containers.where(among(Container.session_id, part)).order_by(Container.session_id, Container.rank)
         ):
             found[id_].append(Placement(node, tuple(held[id_, rank])))
     return {id_: tuple(placements) for id_, placements in found.items()}

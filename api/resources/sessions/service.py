@@ -46,9 +46,13 @@ class Versioned(Protocol):
 
 
 async def get(db: AsyncSession, project: str, name: str, caller: Identity) -> Session:
-    """Return the live session of a name, else the newest that has ended; raises NotFoundError."""
+    """Return the session of an id, or of a name: the live one, else the newest of the ended; raises NotFoundError.
+
+    Of those that have ended, what lists still show goes before what was taken off them.
+    """
     seen = await projects.get(db, project, caller)
-    session = await repository.by_name(db, seen.id, name)
+    id_ = _as_id(name)
+    session = await (repository.by_id(db, seen.id, id_) if id_ else repository.by_name(db, seen.id, name))
     if session is None or not caller.may(Action.SESSION_READ, project=seen, owner_id=session.user_id):
         raise NotFoundError(f"{project} has no session {name}", where="name", hint="list the sessions")
     return session
@@ -63,14 +67,13 @@ async def get_for(db: AsyncSession, project: str, name: str, caller: Identity, a
 
 
 async def delete(db: AsyncSession, project: str, name: str, caller: Identity) -> UUID:
-    """End a session; its GPUs are free when its containers are gone. An ended one is taken off the lists."""
+    """Wish that a session ends and no list shows it; its GPUs are free when its containers are gone.
+
+    The wish may be repeated: what is on its way there, or has come there, stays as it is.
+    """
     session = await get_for(db, project, name, caller, Action.SESSION_END)
     for _ in range(TRIES):
-        if session.state is State.TERMINATED:
-            raise NotFoundError(f"{project} has no live session {name}", where="name", hint="list the sessions")
-        if session.state is State.TERMINATING and session.ending is not State.PENDING:
-            return session.id
-        if await _delete(db, session):
+        if _is_deleted(session) or await _delete(db, session):
             return session.id
         await db.refresh(session)
     raise _busy(name)
@@ -194,13 +197,28 @@ async def of_nodes(db: AsyncSession, node_ids: Collection[UUID], states: Collect
     return await in_states(db, states, node_ids)
 
 
+def _is_deleted(session: Session) -> bool:
+    ending = session.ending if session.state is State.TERMINATING else session.state
+    return ending is State.TERMINATED
+
+
 async def _delete(db: AsyncSession, session: Session) -> bool:
     if session.state is State.FAILED:
         return await change(db, session, state=State.TERMINATED)
     if session.state is State.PENDING:
         return await end(db, session, state=State.TERMINATED, reason="deleted before it ran", cause="", position=0)
+    if session.state is State.TERMINATING and session.ending is State.FAILED:
+        return await change(db, session, ending=State.TERMINATED)  # why it failed stays its reason
     values = {"state": State.TERMINATING, "ending": State.TERMINATED, "reason": "deleted"}
     return await change(db, session, **values)
+
+
+def _as_id(text: str) -> UUID | None:
+    """Return an id that stands in place of a name; no name is as long as one."""
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
 
 
 def _check_allowance(session: Session, seconds: int) -> None:

@@ -53,7 +53,7 @@ async def used_by_gpu(db: AsyncSession, node_ids: Collection[UUID]) -> dict[tupl
     """Return the milli-GPU that sessions hold on some nodes, by node and GPU."""
     query = select(Container.node_id, Grant.uuid, func.sum(Grant.milli)).join(Container.grants)
     query = query.join(Session, Session.id == Container.session_id)
-    query = query.where(Session.state.in_(HOLDING), among(db, Container.node_id, node_ids))
+    query = query.where(Session.state.in_(HOLDING), among(Container.node_id, node_ids))
     rows = await db.execute(query.group_by(Container.node_id, Grant.uuid))
     return {(node_id, uuid): int(milli) for node_id, uuid, milli in rows}
 
@@ -62,7 +62,7 @@ async def count_by_node(db: AsyncSession, node_ids: Collection[UUID]) -> dict[UU
     """Return how many sessions hold places on each of some nodes."""
     query = select(Container.node_id, func.count(distinct(Session.id)).label("live"))
     query = query.join(Session, Session.id == Container.session_id)
-    query = query.where(Session.state.in_(HOLDING), among(db, Container.node_id, node_ids)).group_by(Container.node_id)
+    query = query.where(Session.state.in_(HOLDING), among(Container.node_id, node_ids)).group_by(Container.node_id)
     return {row.node_id: row.live for row in await db.execute(query)}
 
 

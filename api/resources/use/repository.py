@@ -7,8 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Row, delete, func, select
-from sqlalchemy.dialects.postgresql import insert as into_postgresql
-from sqlalchemy.dialects.sqlite import insert as into_sqlite
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.tables.nodes import Node
@@ -16,7 +15,7 @@ from api.tables.sessions import Container, Session
 from api.tables.use import GpuSample
 
 CHUNK = 2000
-"""So many samples are written by one statement: a file's takes about 32,000 values."""
+"""So many samples are written by one statement, which takes 65,535 values."""
 
 
 async def known_containers(db: AsyncSession, node: str, sessions: Collection[UUID]) -> list[tuple[UUID, int, int]]:
@@ -28,7 +27,6 @@ async def known_containers(db: AsyncSession, node: str, sessions: Collection[UUI
 
 async def add(db: AsyncSession, rows: Sequence[dict[str, Any]]) -> None:
     """Write samples; one that is there already stays as it is."""
-    insert = into_postgresql if db.get_bind().dialect.name == "postgresql" else into_sqlite
     for start in range(0, len(rows), CHUNK):
         await db.execute(insert(GpuSample).values(rows[start : start + CHUNK]).on_conflict_do_nothing())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-from sqlalchemy import false, select
+from sqlalchemy import and_, false, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Reach
@@ -14,13 +14,18 @@ from api.tables.domains import Domain
 from api.tables.user_policies import UserPolicy
 from api.tables.users import User
 
+_ADMINS = and_(User.role == Role.ADMIN, User.domain.is_(None), User.disabled.is_(False))
+"""Who can administer the site, if able to sign in."""
+
 
 async def by_name(db: AsyncSession, name: str, *, lock: bool = False) -> User | None:
     """Return the user of that name; `lock` keeps sessions of this user out until the transaction ends."""
-    query = select(User).where(User.name == name)
-    if lock:
-        query = query.with_for_update().execution_options(populate_existing=True)
-    return (await db.scalars(query)).one_or_none()
+    if not lock:
+        return (await db.scalars(select(User).where(User.name == name))).one_or_none()
+    # With the administrators, in one order: two who delete each other lock both, and would wait for one another.
+    query = select(User).where(or_(User.name == name, _ADMINS)).order_by(User.id).with_for_update()
+    locked = (await db.scalars(query.execution_options(populate_existing=True))).all()
+    return next((user for user in locked if user.name == name), None)
 
 
 async def by_names(db: AsyncSession, names: Iterable[str]) -> Sequence[User]:
@@ -38,8 +43,7 @@ async def within(db: AsyncSession, reach: Reach) -> Sequence[User]:
 
 async def lock_admins(db: AsyncSession) -> set[UUID]:
     """Return the ids of the site's administrators who can sign in; nobody else changes them in the meantime."""
-    query = select(User.id).where(User.role == Role.ADMIN, User.domain.is_(None), User.disabled.is_(False))
-    return set(await db.scalars(query.order_by(User.id).with_for_update()))
+    return set(await db.scalars(select(User.id).where(_ADMINS).order_by(User.id).with_for_update()))
 
 
 async def is_domain(db: AsyncSession, name: str) -> bool:

@@ -1,29 +1,37 @@
-"""How a session's container looks to Docker, and back. Pure: nothing here talks to Docker.
-
-Labels are the only memory of the agent: whatever it must know after a restart stands in them.
-"""
+"""How a session's container looks to Docker, and back. Pure: nothing here talks to Docker."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from docker.types import DeviceRequest, HostConfig, LogConfig, Mount, Ulimit
 from pydantic import TypeAdapter
 
-from appliance.agent import cores, runtime
-from appliance.agent.cores import NO_CORES, CoreGrant
-from appliance.agent.docker import folders, gang
+from appliance.agent import admission, environment
+from appliance.agent.docker import cores, gang_network, mount_sources
+from appliance.agent.docker.cores import NO_CORES, CoreGrant
+from appliance.agent.labels import (
+    LABEL_DIGEST,
+    LABEL_GPUS,
+    LABEL_ID,
+    LABEL_PORTS,
+    LABEL_PROJECT,
+    LABEL_SESSION,
+    LABEL_SESSION_NAME,
+    LABEL_USER,
+    digest_of,
+    name_of,
+)
+from appliance.agent.sandbox import oci_runtime
 from appliance.agent.sandbox.confinement import Confinement
 from appliance.gpu.devices import Needs
-from common.errors import ConflictError, InputError, Problem
+from common.errors import InputError, Problem
 from common.gpu.kinds import Enforcement
-from common.gpu.share import MILLI, format_gpus
 from common.protocol import (
     ContainerSpec,
     ContainerState,
@@ -31,27 +39,16 @@ from common.protocol import (
     GangNetwork,
     GpuDevice,
     GpuGrant,
-    belongs_to_system,
 )
 
 API_VERSION = "1.41"
 """Docker's API of Engine 20.10, the oldest that we support."""
-MAX_CONTAINERS = 100
 
-LABEL_ID = "io.penstock.id"
-LABEL_SESSION = "io.penstock.session"
-LABEL_SESSION_NAME = "io.penstock.session-name"
-LABEL_PROJECT = "io.penstock.project"
-LABEL_USER = "io.penstock.user"
-LABEL_GPUS = "io.penstock.gpus"
 LABEL_ENFORCEMENT = "io.penstock.enforcement"
 LABEL_CORES = "io.penstock.cores"
 LABEL_CPU_MILLI = "io.penstock.cpu-milli"
-LABEL_PORTS = "io.penstock.ports"
 LABEL_NETWORK = "io.penstock.network"
-LABEL_DIGEST = "io.penstock.spec"
 
-FINAL = (ContainerStatus.EXITED, ContainerStatus.FAILED)
 _NEVER = "0001-01-01T00:00:00Z"
 _STATUS = {
     "created": ContainerStatus.CREATING,
@@ -82,58 +79,11 @@ LIMITS = Limits()
 NO_NEEDS = Needs()
 
 
-def name_of(identity: str) -> str:
-    """Return the name of the Docker container of one id."""
-    return f"penstock-{identity}"
-
-
-def digest_of(spec: ContainerSpec) -> str:
-    """Return a hash of a spec; fields at their default do not count, so that new ones may be added."""
-    return hashlib.sha256(spec.model_dump_json(exclude_defaults=True).encode()).hexdigest()
-
-
-def check(
-    spec: ContainerSpec,
-    devices: Mapping[str, GpuDevice],
-    others: Iterable[ContainerState],
-) -> None:
-    """Refuse a spec that this node must not run beside `others`, the containers that it has already.
-
-    Raises InputError for a spec that can never run here, ConflictError for one that has no room now.
-    """
-    problems = [*_unknown_gpus(spec, devices)]
-    if problems:
-        raise InputError.of(problems)
+def check(spec: ContainerSpec, devices: Mapping[str, GpuDevice], others: Iterable[ContainerState]) -> None:
+    """Refuse a spec that this machine must not run beside `others`, as `admission.check` does; raises PenstockError."""
     if spec.network:
-        gang.check(spec.network)
-    live = [state for state in others if state.status not in FINAL]
-    if len(live) >= MAX_CONTAINERS:
-        raise ConflictError(
-            f"the node runs {len(live)} containers, and {MAX_CONTAINERS} are the most that a node may run",
-            where="id",
-            hint="use another node, or end a session on this one",
-        )
-    check_room(spec.gpus, devices, live)
-
-
-def check_room(grants: Sequence[GpuGrant], devices: Mapping[str, GpuDevice], others: Iterable[ContainerState]) -> None:
-    """Refuse shares for which GPUs have no room beside those of the containers `others`; raises ConflictError."""
-    live = [state for state in others if state.status not in FINAL]
-    for position, grant in enumerate(grants):
-        used = sum(held.milli for state in live for held in state.gpus if held.uuid == grant.uuid)
-        # a MIG device goes to one container, whatever its share says
-        if used + (MILLI if devices[grant.uuid].parent else grant.milli) > MILLI:
-            raise ConflictError(
-                f"{format_gpus(used)} of GPU {grant.uuid} is in use, so {format_gpus(grant.milli)} more does not fit",
-                where=f"gpus.{position}",
-                hint="use another GPU, or end a session on this one",
-            )
-
-
-def check_runs(state: ContainerState, pid: int | None = None) -> None:
-    """Refuse what only a running container can do; `pid` is that of its first process. Raises ConflictError."""
-    if state.status is not ContainerStatus.RUNNING or pid == 0:
-        raise ConflictError(f"container {state.id} does not run", where="id", hint="change the shares of one that runs")
+        gang_network.check(spec.network)
+    admission.check(spec, devices, others)
 
 
 def check_mounts(spec: ContainerSpec, roots: Sequence[Path]) -> None:
@@ -166,14 +116,14 @@ def creation(
     host = HostConfig(
         version=API_VERSION,
         init=True,
-        runtime=runtime.NAME if confinement else None,
+        runtime=oci_runtime.NAME if confinement else None,
         security_opt=["no-new-privileges"],
         # a session must not answer for its neighbours on the node's bridge
         cap_drop=["NET_RAW"],
         shm_size=spec.shm_mib << 20,
         cpuset_cpus=cores.write(granted.cores) or None,
         # whole cores need no quota: their set is the limit
-        nano_cpus=spec.cpu_milli * 1_000_000 if spec.cpu_milli % cores.MILLI else None,
+        nano_cpus=spec.cpu_milli * 1_000_000 if spec.cpu_milli % environment.MILLI else None,
         mem_limit=spec.memory_mib << 20 or None,
         memswap_limit=spec.memory_mib << 20 or None,
         pids_limit=limits.pids,
@@ -220,7 +170,7 @@ def state_of(inspection: Mapping[str, Any]) -> ContainerState:
         id=labels[LABEL_ID],
         session_id=labels[LABEL_SESSION],
         status=status,
-        exit_code=state["ExitCode"] if status in FINAL else None,
+        exit_code=state["ExitCode"] if status.is_final else None,
         error=error,
         started_at=_time(state["StartedAt"]),
         finished_at=_time(state["FinishedAt"]),
@@ -265,7 +215,7 @@ def network_of(inspection: Mapping[str, Any]) -> GangNetwork | None:
 def address_of(inspection: Mapping[str, Any]) -> str:
     """Return the address at which this node reaches a running container; empty where it has none."""
     networks = inspection["NetworkSettings"]["Networks"].items()
-    reached = (network["IPAddress"] for name, network in networks if not gang.is_gang(name))
+    reached = (network["IPAddress"] for name, network in networks if not gang_network.is_gang(name))
     return next((str(address) for address in reached if address), "")
 
 
@@ -289,42 +239,25 @@ def _labels(spec: ContainerSpec, granted: CoreGrant, kind: Enforcement | None) -
 
 
 def _environment(spec: ContainerSpec, needs: Needs, confinement: Confinement | None) -> dict[str, str]:
-    ours = {
-        "PENSTOCK_SESSION": spec.session_name,
-        "PENSTOCK_PROJECT": spec.project,
-        "PENSTOCK_GPUS": ",".join(grant.uuid for grant in spec.gpus),
-        "PENSTOCK_GPU_SHARE": ",".join(str(grant.milli) for grant in spec.gpus),
-    }
     # images for NVIDIA GPUs ask for all of them by default, and a user may too; a session gets what it was granted
-    ours["NVIDIA_VISIBLE_DEVICES"] = "void"
+    ours = {**environment.identity(spec), environment.NVIDIA_VISIBLE_DEVICES: "void"}
     # the runtime reads it, and takes it out again: nobody else may say what the sandbox is
-    confined = {runtime.VARIABLE: confinement.model_dump_json()} if confinement else {}
-    meets = gang.environment() if spec.network else {}
-    return {**cores.threads(spec.cpu_milli), **meets, **spec.environment, **ours, **confined, **needs.environment}
-
-
-def _unknown_gpus(spec: ContainerSpec, devices: Mapping[str, GpuDevice]) -> Iterable[Problem]:
-    for position, grant in enumerate(spec.gpus):
-        if grant.uuid not in devices:
-            yield Problem(
-                f"gpus.{position}.uuid", f"this node has no GPU {grant.uuid}", "grant a GPU of the node's inventory"
-            )
-    if len({grant.uuid for grant in spec.gpus}) < len(spec.gpus):
-        yield Problem("gpus", "a GPU is granted twice", "grant each GPU once, with the sum of its shares")
+    confined = {oci_runtime.VARIABLE: confinement.model_dump_json()} if confinement else {}
+    meets = gang_network.environment() if spec.network else {}
+    return {**environment.threads(spec.cpu_milli), **meets, **spec.environment, **ours, **confined, **needs.environment}
 
 
 def _forbidden_mounts(spec: ContainerSpec, roots: Sequence[Path]) -> Iterable[Problem]:
     for position, mount in enumerate(spec.mounts):
         # a link inside of a volume must not lead out of it
-        if folders.root_of(source := Path(mount.source), roots) is None:
+        if mount_sources.root_of(source := Path(mount.source), roots) is None:
             allowed = ", ".join(map(str, roots)) or "none"
             yield Problem(
                 f"mounts.{position}.source",
                 f"{source.resolve()} is outside of the folders that may be mounted ({allowed})",
                 "mount a folder below one of them",
             )
-        if belongs_to_system(mount.target) or ".." in PurePosixPath(mount.target).parts:
-            yield Problem(f"mounts.{position}.target", f"{mount.target} belongs to the system", "choose another folder")
+        yield from admission.hidden_system(position, mount)
 
 
 def _time(text: str) -> datetime | None:

@@ -14,12 +14,12 @@ import docker
 import requests
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
-from appliance.agent import cores, runtime
-from appliance.agent.cores import CoreGrant
-from appliance.agent.docker import containers, folders, gang
+from appliance.agent.docker import containers, cores, gang_network, mount_sources
 from appliance.agent.docker.containers import Limits
-from appliance.agent.sandbox import confinement
-from appliance.agent.shares.shares import Part
+from appliance.agent.docker.cores import CoreGrant
+from appliance.agent.labels import LABEL_ID, digest_of, name_of
+from appliance.agent.sandbox import confinement, oci_runtime
+from appliance.agent.shares.share_manager import PreparedShares
 from common.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus
 
@@ -99,35 +99,35 @@ class Engine:
     @_translate
     def inspect_all(self) -> list[Mapping[str, Any]]:
         """Return the inspections of all our containers, the stopped ones too."""
-        listed = self._api.containers(all=True, filters={"label": containers.LABEL_ID})
+        listed = self._api.containers(all=True, filters={"label": LABEL_ID})
         found = (self._inspect_or_none(entry["Id"]) for entry in listed)
         return [inspection for inspection in found if inspection is not None]
 
     @_translate
     def state(self, identity: str) -> ContainerState:
         """Return the state of one container; raises NotFoundError."""
-        return containers.state_of(self._api.inspect_container(containers.name_of(identity)))
+        return containers.state_of(self._api.inspect_container(name_of(identity)))
 
     @_translate
     def inspect(self, identity: str) -> Mapping[str, Any]:
         """Return the inspection of one container; raises NotFoundError."""
-        return cast("Mapping[str, Any]", self._api.inspect_container(containers.name_of(identity)))
+        return cast("Mapping[str, Any]", self._api.inspect_container(name_of(identity)))
 
     @_translate
-    def create(self, spec: ContainerSpec, granted: CoreGrant, part: Part) -> None:
+    def create(self, spec: ContainerSpec, granted: CoreGrant, part: PreparedShares) -> None:
         """Create a container without starting it; one that was made from the same spec before is fine.
 
         A folder to mount that is not there yet is made; `part` is what its GPU shares need. Raises ImageMissingError
         where the image must be pulled first, InputError for a sandbox that this node cannot hold.
         """
         confined = confinement.confinement_of(spec, self._listener)
-        if confined and runtime.NAME not in self._api.info()["Runtimes"]:
+        if confined and oci_runtime.NAME not in self._api.info()["Runtimes"]:
             raise InputError(
                 "this node's container engine has no runtime that holds sandboxes",
                 where="sandbox",
                 hint="deploy the node again, or take the sandbox from the session's project, image or site",
             )
-        sources = [folders.make(Path(mount.source), self._mount_roots) for mount in spec.mounts]
+        sources = [mount_sources.make(Path(mount.source), self._mount_roots) for mount in spec.mounts]
         try:
             arguments = containers.creation(
                 spec,
@@ -143,15 +143,15 @@ class Engine:
         except ImageNotFound as error:
             raise ImageMissingError(_reason(error), where="image", hint="pull it") from error
         except APIError as error:
-            existing = self._inspect_or_none(containers.name_of(spec.id)) if error.status_code == 409 else None
-            if existing is None or containers.digest_label(existing) != containers.digest_of(spec):
+            existing = self._inspect_or_none(name_of(spec.id)) if error.status_code == 409 else None
+            if existing is None or containers.digest_label(existing) != digest_of(spec):
                 raise
 
     @_translate
     def start(self, identity: str) -> ContainerState:
         """Start a container and return its state, which is `failed` with a reason where Docker refuses."""
         try:
-            self._api.start(containers.name_of(identity))
+            self._api.start(name_of(identity))
         except APIError as error:
             failed = {"status": ContainerStatus.FAILED, "error": _reason(error)}
             return self.state(identity).model_copy(update=failed)
@@ -161,7 +161,7 @@ class Engine:
     def stop(self, identity: str, grace_s: int) -> None:
         """Stop a container (SIGTERM, after `grace_s` seconds SIGKILL) and keep it; no error where it is gone."""
         with contextlib.suppress(NotFound):
-            self._api.stop(containers.name_of(identity), timeout=grace_s)
+            self._api.stop(name_of(identity), timeout=grace_s)
 
     @_translate
     def image(self, reference: str) -> Image | None:
@@ -199,7 +199,7 @@ class Engine:
     @_translate
     def remove(self, identity: str, grace_s: int) -> None:
         """Stop a container (SIGTERM, after `grace_s` seconds SIGKILL) and remove it; no error where it is gone."""
-        name = containers.name_of(identity)
+        name = name_of(identity)
         try:
             self._api.stop(name, timeout=grace_s)
             self._api.remove_container(name, v=True, force=True)
@@ -213,7 +213,7 @@ class Engine:
     @_translate
     def logs(self, identity: str, *, follow: bool, tail: int | None) -> Closable[bytes]:
         """Return the log of a container as a stream of bytes; `tail` limits it to the last lines."""
-        name = containers.name_of(identity)
+        name = name_of(identity)
         # the SDK asks for the log before the first byte is read, so a missing container is an error here
         return cast(
             "Closable[bytes]", self._api.logs(name, stream=True, follow=follow, tail="all" if tail is None else tail)
@@ -222,13 +222,13 @@ class Engine:
     @_translate
     def events(self) -> Closable[dict[str, Any]]:
         """Return the stream of starts and ends of our containers."""
-        filters = {"type": "container", "label": containers.LABEL_ID, "event": _EVENTS}
+        filters = {"type": "container", "label": LABEL_ID, "event": _EVENTS}
         return cast("Closable[dict[str, Any]]", self._api.events(decode=True, filters=filters))
 
     @_translate
     def exec_create(self, identity: str, command: list[str], *, tty: bool) -> str:
         """Prepare a command in a running container and return its id."""
-        name = containers.name_of(identity)
+        name = name_of(identity)
         created = self._api.exec_create(name, command, stdin=True, stdout=True, stderr=True, tty=tty)
         return cast("str", created["Id"])
 
@@ -245,8 +245,8 @@ class Engine:
     @_translate
     def networks(self) -> dict[int, Mapping[str, Any]]:
         """Return the inspections of all networks between containers of a session, by their numbers."""
-        listed = self._api.networks(filters={"label": gang.LABEL})
-        return {int(each["Labels"][gang.LABEL]): each for each in listed}
+        listed = self._api.networks(filters={"label": gang_network.LABEL})
+        return {int(each["Labels"][gang_network.LABEL]): each for each in listed}
 
     @_translate
     def make_network(self, arguments: Mapping[str, Any]) -> None:
@@ -268,7 +268,7 @@ class Engine:
     @_translate
     def connect(self, identity: str, name: str, address: str) -> None:
         """Give a container that does not run yet an address on a network; no error where it has been given it."""
-        container = containers.name_of(identity)
+        container = name_of(identity)
         if name not in self._api.inspect_container(container)["NetworkSettings"]["Networks"]:
             self._api.connect_container_to_network(container, name, ipv4_address=address)
 

@@ -19,16 +19,17 @@ import anyio
 import structlog
 from anyio import to_thread
 
-from appliance.agent import cores
-from appliance.agent.cores import CoreGrant
-from appliance.agent.docker import containers, threads
+from appliance.agent import admission
+from appliance.agent.docker import containers, cores
+from appliance.agent.docker.blocking_calls import in_thread, items_in_thread
+from appliance.agent.docker.cores import CoreGrant
 from appliance.agent.docker.engine import Engine, EngineAwayError, ImageMissingError
-from appliance.agent.docker.gangs import Gangs
+from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images, not_here
-from appliance.agent.docker.known import Known
-from appliance.agent.docker.threads import blocking
-from appliance.agent.forward import Forwarder
-from appliance.agent.shares.shares import Shares
+from appliance.agent.docker.known_container import KnownContainer
+from appliance.agent.labels import LABEL_ID, digest_of
+from appliance.agent.port_forwarding import PortForwarder
+from appliance.agent.shares.share_manager import ShareManager
 from common.errors import ConflictError, NotFoundError, PenstockError
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GangNetwork, GpuGrant, Pull
 
@@ -50,10 +51,10 @@ class Supervisor:
         self,
         engine: Engine,
         images: Images,
-        forwarder: Forwarder,
+        forwarder: PortForwarder,
         *,
-        shares: Shares,
-        gangs: Gangs,
+        shares: ShareManager,
+        gang_networks: GangNetworkManager,
         near: Mapping[str, frozenset[int]],
         node_cores: Sequence[int],
         mount_roots: Sequence[Path],
@@ -66,11 +67,11 @@ class Supervisor:
         self._images = images
         self._forwarder = forwarder
         self._shares = shares
-        self._gangs = gangs
+        self._gang_networks = gang_networks
         self._near = near
         self._cores = node_cores
         self._mount_roots = mount_roots
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, KnownContainer] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._watchers = anyio.CapacityLimiter(1)
         self._storage = anyio.CapacityLimiter(MAX_LOOKS)
@@ -86,7 +87,7 @@ class Supervisor:
         Returns at once with `pulling` where the image must be pulled. Raises ConflictError where the id belongs to
         another spec or the node is full, InputError where the node must not run the spec.
         """
-        digest = containers.digest_of(spec)
+        digest = digest_of(spec)
         if spec.mounts and spec.id not in self._known:
             # storage that does not answer holds up the sessions that want it, and nothing else of this node
             await to_thread.run_sync(containers.check_mounts, spec, self._mount_roots, limiter=self._storage)
@@ -103,7 +104,7 @@ class Supervisor:
         self._shares.check(spec.gpus)
         granted = self._choose_cores(spec)
         state = ContainerState(id=spec.id, session_id=spec.session_id, status=ContainerStatus.CREATING, gpus=spec.gpus)
-        known = self._known[spec.id] = Known(digest, state, granted, spec.ports, launching=True)
+        known = self._known[spec.id] = KnownContainer(digest, state, granted, spec.ports, launching=True)
         async with known.lock:
             try:
                 await self._create_and_start(spec, known)
@@ -124,23 +125,23 @@ class Supervisor:
         if (known := self._known.get(identity)) is None:
             raise NotFoundError(f"there is no container {identity}", where="id", hint="list the node's containers")
         async with known.lock:
-            containers.check_runs(known.state)
+            admission.check_runs(known.state)
             self._shares.check_change(known.state, grants)
-            _, pid = containers.process_of(await blocking(self._engine.inspect, identity))
+            _, pid = containers.process_of(await in_thread(self._engine.inspect, identity))
             # it may have ended while Docker was asked
-            containers.check_runs(known.state, pid)
+            admission.check_runs(known.state, pid)
             # no other change or launch may come between the check and the entry
             others = [state for state in self.states() if state.id != identity]
-            containers.check_room(grants, self._shares.devices, others)
+            admission.check_fit(grants, self._shares.devices, others)
             before = self._shares.set_grants(identity, grants)
             self._set(known, known.state)
             try:
-                await blocking(self._shares.change, identity, pid)
+                await in_thread(self._shares.change, identity, pid)
             except PenstockError:
                 with contextlib.suppress(PenstockError):
                     self._shares.set_grants(identity, before)
                     self._set(known, known.state)
-                    await blocking(self._shares.change, identity, pid)
+                    await in_thread(self._shares.change, identity, pid)
                 raise
         return known.state
 
@@ -150,7 +151,7 @@ class Supervisor:
         # before the stop: its end may be told at any time from then on
         self._shares.blame(identity, reason)
         try:
-            await blocking(self._engine.stop, identity, END_GRACE_S)
+            await in_thread(self._engine.stop, identity, END_GRACE_S)
         except PenstockError:
             # it goes on, and may come to an end that has nothing to do with this
             self._shares.blame(identity, "")
@@ -170,28 +171,28 @@ class Supervisor:
         """Stop and remove a container; no error where there is none."""
         known = self._known.get(identity)
         async with known.lock if known else contextlib.nullcontext():
-            await blocking(self._engine.remove, identity, grace_s)
+            await in_thread(self._engine.remove, identity, grace_s)
             await self._forwarder.close(identity)
-            await blocking(self._shares.release, identity)
+            await in_thread(self._shares.release, identity)
             # whoever learns that it is gone may give its network's number to another session
-            await blocking(self._gangs.leave, identity)
+            await in_thread(self._gang_networks.leave, identity)
             if self._known.pop(identity, None):
                 self.changed.set()
-        await self._settle()
+        await self._switch_kinds()
 
     async def logs(self, identity: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
         """Return the log of a container, with `follow` as it grows; raises NotFoundError where Docker has none."""
-        stream = await blocking(partial(self._engine.logs, identity, follow=follow, tail=tail))
+        stream = await in_thread(partial(self._engine.logs, identity, follow=follow, tail=tail))
         # followers wait for long: they must not keep the log of an ended container, which is read before its removal
-        return threads.items(stream, self._followers if follow else None)
+        return items_in_thread(stream, self._followers if follow else None)
 
     async def watch(self) -> None:
         """Learn all containers from Docker and follow its events, for ever; Docker being away is waited out."""
         while True:
             try:
                 # events first: what happens while the containers are listed is not lost
-                stream = await blocking(self._engine.events)
-                async with aclosing(threads.items(stream, self._watchers)) as events:
+                stream = await in_thread(self._engine.events)
+                async with aclosing(items_in_thread(stream, self._watchers)) as events:
                     await self.rebuild()
                     async for event in events:
                         await self._follow(event)
@@ -206,25 +207,25 @@ class Supervisor:
     async def rebuild(self) -> None:
         """Learn the state of every container from Docker, and start those that were created and never started."""
         settled = {key for key, known in self._known.items() if not known.launching and not known.nowhere}
-        found = await blocking(self._engine.inspect_all)
+        found = await in_thread(self._engine.inspect_all)
         for inspection in found:
             state = containers.state_of(inspection)
             settled.discard(state.id)
             known = self._known.get(state.id)
-            if state.status not in containers.FINAL:
+            if not state.status.is_final:
                 self._shares.adopt(state.id, containers.kind_of(inspection), state.gpus)
             if known is None:
-                known = self._known[state.id] = Known.of(inspection, state)
+                known = self._known[state.id] = KnownContainer.of(inspection, state)
             if known.launching:
                 known.overtaken = True
             else:
                 await self._adopt(known, state, containers.network_of(inspection))
         for gone in settled:
             self._forget(gone)
-        await blocking(self._gangs.recover, found, self._known.__contains__)
-        await blocking(self._shares.sweep, self._is_live)
-        await self._settle()
-        await blocking(self._shares.tidy)
+        await in_thread(self._gang_networks.recover, found, self._known.__contains__)
+        await in_thread(self._shares.sweep, self._is_live)
+        await self._switch_kinds()
+        await in_thread(self._shares.tidy)
         self.changed.set()
 
     async def close(self) -> None:
@@ -236,11 +237,11 @@ class Supervisor:
         await self._forwarder.close_all()
 
     def _choose_cores(self, spec: ContainerSpec) -> CoreGrant:
-        held = [known.granted for known in self._known.values() if known.state.status not in containers.FINAL]
+        held = [known.granted for known in self._known.values() if not known.state.status.is_final]
         near = frozenset[int]().union(*(self._near.get(grant.uuid, ()) for grant in spec.gpus))
         return cores.choose(spec.cpu_milli, self._cores, held, near)
 
-    async def _adopt(self, known: Known, state: ContainerState, network: GangNetwork | None) -> None:
+    async def _adopt(self, known: KnownContainer, state: ContainerState, network: GangNetwork | None) -> None:
         self._set(known, state)
         if state.status is known.state.status is ContainerStatus.CREATING:
             async with known.lock:
@@ -249,10 +250,10 @@ class Supervisor:
         self._set(known, known.state)
         await self._offer(known)
 
-    async def _create_and_start(self, spec: ContainerSpec, known: Known) -> None:
+    async def _create_and_start(self, spec: ContainerSpec, known: KnownContainer) -> None:
         try:
-            part = await blocking(self._shares.prepare, spec.id, spec.gpus)
-            await blocking(self._engine.create, spec, known.granted, part)
+            part = await in_thread(self._shares.prepare, spec.id, spec.gpus)
+            await in_thread(self._engine.create, spec, known.granted, part)
             state = await self._start(spec.id, spec.network)
             await self._hold(state, new=True)
             # whoever learns that it runs learns its ports too
@@ -273,16 +274,16 @@ class Supervisor:
     async def _start(self, identity: str, network: GangNetwork | None) -> ContainerState:
         """Start a container on its network, held to its shares; return its state, `failed` where that is refused."""
         try:
-            await blocking(self._gangs.join, identity, network)
-            await blocking(self._shares.fence, identity, self._engine.inspect)
+            await in_thread(self._gang_networks.join, identity, network)
+            await in_thread(self._shares.fence, identity, self._engine.inspect)
         except EngineAwayError:
             raise
         except PenstockError as error:
             failed = {"status": ContainerStatus.FAILED, "error": str(error)}
-            return (await blocking(self._engine.state, identity)).model_copy(update=failed)
-        return await blocking(self._engine.start, identity)
+            return (await in_thread(self._engine.state, identity)).model_copy(update=failed)
+        return await in_thread(self._engine.start, identity)
 
-    async def _pull_and_start(self, spec: ContainerSpec, known: Known) -> None:
+    async def _pull_and_start(self, spec: ContainerSpec, known: KnownContainer) -> None:
         try:
             await self._images.wait(spec.image)
             async with known.lock:
@@ -292,7 +293,7 @@ class Supervisor:
             self._fail(known, error)
 
     async def _follow(self, event: Mapping[str, Any]) -> None:
-        identity = event["Actor"]["Attributes"][containers.LABEL_ID]
+        identity = event["Actor"]["Attributes"][LABEL_ID]
         known = self._known.get(identity)
         if known is not None and known.launching:
             known.overtaken = known.overtaken or event["Action"] != "start"
@@ -304,22 +305,22 @@ class Supervisor:
         if known is None:
             return
         try:
-            self._set(known, await blocking(self._engine.state, identity))
+            self._set(known, await in_thread(self._engine.state, identity))
         except NotFoundError:
             # somebody removed it behind our back; a removal of ours has forgotten it already, or will
             if self._known.get(identity) is known:
                 self._forget(identity)
                 self._begin(self._release(identity))
-                self._begin(blocking(self._gangs.leave, identity))
+                self._begin(in_thread(self._gang_networks.leave, identity))
                 self.changed.set()
 
-    async def _offer(self, known: Known, state: ContainerState | None = None) -> None:
+    async def _offer(self, known: KnownContainer, state: ContainerState | None = None) -> None:
         """Open the ports of a running container to the edge; one that cannot be opened is said in its state."""
         state = state or known.state
         if not known.ports or known.offered is not None or state.status is not ContainerStatus.RUNNING:
             return
         try:
-            inspection = await blocking(self._engine.inspect, state.id)
+            inspection = await in_thread(self._engine.inspect, state.id)
             known.offered = await self._forwarder.open(state.id, containers.address_of(inspection), known.ports)
             known.closed = ""
         except PenstockError as refused:
@@ -334,10 +335,10 @@ class Supervisor:
         try:
             # a container that has ended meanwhile is told by its own event
             if (process := await self._process(state.id)) and process[1]:
-                await blocking(self._shares.attach, state.id, *process)
+                await in_thread(self._shares.attach, state.id, *process)
                 # a container that runs already may have a library that has been replaced since
                 if new:
-                    await blocking(self._shares.verify, state.id, process[1])
+                    await in_thread(self._shares.verify, state.id, process[1])
         except EngineAwayError:
             raise
         except PenstockError as error:
@@ -352,22 +353,22 @@ class Supervisor:
     async def _process(self, identity: str) -> tuple[str, int] | None:
         """Return Docker's id of a container and that of its first process, 0 after its end; None where it is gone."""
         try:
-            return containers.process_of(await blocking(self._engine.inspect, identity))
+            return containers.process_of(await in_thread(self._engine.inspect, identity))
         except NotFoundError:
             return None
 
     async def _release(self, identity: str) -> None:
-        await blocking(self._shares.release, identity)
-        await self._settle()
+        await in_thread(self._shares.release, identity)
+        await self._switch_kinds()
 
-    async def _settle(self) -> None:
-        if self._shares.settle([identity for identity in self._known if self._is_live(identity)]):
+    async def _switch_kinds(self) -> None:
+        if self._shares.switch_kinds([identity for identity in self._known if self._is_live(identity)]):
             self.changed.set()
-            await blocking(self._shares.tidy)
+            await in_thread(self._shares.tidy)
 
     def _is_live(self, identity: str) -> bool:
         known = self._known.get(identity)
-        return known is not None and known.state.status not in containers.FINAL
+        return known is not None and not known.state.status.is_final
 
     def _forget(self, identity: str) -> None:
         if self._known.pop(identity, None):
@@ -378,21 +379,21 @@ class Supervisor:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _set(self, known: Known, state: ContainerState) -> None:
+    def _set(self, known: KnownContainer, state: ContainerState) -> None:
         if state.status is ContainerStatus.RUNNING:
             state = state.model_copy(update={"ports": known.offered or {}, "error": state.error or known.closed})
         state = self._shares.dress(state)
         # a container never runs again, so news that overtook each other are told apart by what is final
-        if known.state.status not in containers.FINAL and state != known.state:
+        if not known.state.status.is_final and state != known.state:
             known.state = state
             self.changed.set()
-            if state.status in containers.FINAL:
+            if state.status.is_final:
                 if known.offered:
                     self._begin(self._forwarder.close(state.id))
                 if state.gpus:
                     self._begin(self._release(state.id))
 
-    def _fail(self, known: Known, error: PenstockError) -> None:
+    def _fail(self, known: KnownContainer, error: PenstockError) -> None:
         known.launching, known.nowhere = False, True
         log.warning("container failed", id=known.state.id, reason=str(error))
         self._set(known, known.state.model_copy(update={"status": ContainerStatus.FAILED, "error": str(error)}))

@@ -1,4 +1,4 @@
-"""Puts together the agent of a cluster."""
+"""Puts together the runtime of a cluster."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import PurePosixPath
 
-from appliance.agent.forward import Forwarder
+from appliance.agent.container_runtime import ContainerRuntime
 from appliance.agent.kubernetes.client import Client
 from appliance.agent.kubernetes.cluster import Cluster, base_inventory
-from appliance.agent.kubernetes.doors import Doors
 from appliance.agent.kubernetes.images import Images
+from appliance.agent.kubernetes.pod_ports import PodPorts
 from appliance.agent.kubernetes.pods import Claim, Rules
 from appliance.agent.kubernetes.terminal import Terminal
-from appliance.agent.parts import Parts
-from appliance.agent.peer import server_context
+from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.settings import Settings
+from appliance.agent.tls import server_context
 from common.errors import InputError
 
 
-def build(settings: Settings) -> Parts:
-    """Return the parts; nothing is called yet. Raises InputError where the cluster's authority cannot be read."""
+def build(settings: Settings) -> ContainerRuntime:
+    """Return what runs pods in a cluster; nothing is called yet.
+
+    Raises InputError where the cluster's authority cannot be read.
+    """
     try:
         context = ssl.create_default_context(cafile=str(settings.kubernetes_ca))
     except (OSError, ssl.SSLError) as error:
@@ -34,17 +37,19 @@ def build(settings: Settings) -> Parts:
     rules = Rules(
         node=settings.name,
         resource=settings.kubernetes_gpu_resource,
-        machines=dict(settings.kubernetes_machines),
-        claims=[Claim(PurePosixPath(root), name) for root, name in settings.kubernetes_claims],
+        machines=settings.kubernetes_machines,
+        claims=[Claim(PurePosixPath(root), name) for root, name in settings.kubernetes_claims.items()],
         host_folders=[PurePosixPath(folder) for folder in settings.mount_roots],
     )
     client = Client(
         settings.kubernetes_api, settings.kubernetes_token, context, namespace=settings.kubernetes_namespace
     )
     base = base_inventory(settings.name, region=settings.region, switch=settings.switch, started_at=datetime.now(UTC))
-    forwarder = Forwarder(server_context(settings), settings.edges, bind=settings.bind, port_range=settings.port_range)
-    cluster = Cluster(client, rules, base, Doors(forwarder), settings.kubernetes_schedule_s)
-    return Parts(
+    forwarder = PortForwarder(
+        server_context(settings), settings.edges, bind=settings.bind, port_range=settings.port_range
+    )
+    cluster = Cluster(client, rules, base, PodPorts(forwarder), settings.kubernetes_schedule_s)
+    return ContainerRuntime(
         inventory=cluster.inventory,
         containers=cluster,
         images=Images(client, rules),

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from appliance.agent.docker import containers
+from appliance.agent import admission
 from appliance.agent.kubernetes import pods
 from appliance.agent.kubernetes.capacity import (
     FINAL_PHASES,
@@ -33,9 +33,10 @@ from appliance.agent.kubernetes.capacity import (
     measure,
 )
 from appliance.agent.kubernetes.client import Client
-from appliance.agent.kubernetes.doors import Doors
 from appliance.agent.kubernetes.mirror import Mirror
+from appliance.agent.kubernetes.pod_ports import PodPorts
 from appliance.agent.kubernetes.pods import Rules
+from appliance.agent.labels import LABEL_ID, digest_of, name_of
 from common.errors import ConflictError, InputError, NotFoundError, UnavailableError
 from common.protocol import ContainerSpec, ContainerState, GpuGrant, Inventory
 
@@ -62,7 +63,7 @@ class Pod:
 class Cluster:
     """All sessions' pods of a cluster. `changed` is set whenever one of them, or what the cluster has, changes."""
 
-    def __init__(self, client: Client, rules: Rules, base: Inventory, doors: Doors, schedule_s: float) -> None:
+    def __init__(self, client: Client, rules: Rules, base: Inventory, pod_ports: PodPorts, schedule_s: float) -> None:
         """Start with nothing known. `base` is the inventory without what the cluster has; a pod that has no machine
         after `schedule_s` is taken back.
         """
@@ -70,7 +71,7 @@ class Cluster:
         self._client = client
         self._rules = rules
         self._base = base
-        self._doors = doors
+        self._pod_ports = pod_ports
         self._schedule_s = schedule_s
         self._nodes: Mirror[Machine] = Mirror(client, NODES, self._keep_node, self._touch, rules.selector)
         self._pods: Mirror[Pod] = Mirror(client, PODS, self._keep_pod, self._touch)
@@ -162,12 +163,12 @@ class Cluster:
             # nobody waits for it any more, and the cluster would give it a machine some day
             if not pods.is_placed(pod):
                 await self.remove(pods.id_of(pod), 0)
-        await self._doors.follow(self._own())
+        await self._pod_ports.follow(self._own())
         self._measure()
 
     async def close(self) -> None:
         """Let go of the cluster; its pods go on."""
-        await self._doors.close()
+        await self._pod_ports.close()
         await self._client.close()
 
     async def _chunks(self, path: str, query: Mapping[str, str | int]) -> AsyncIterator[bytes]:
@@ -179,7 +180,7 @@ class Cluster:
     async def _create(self, spec: ContainerSpec) -> Object:
         pods.check(spec, self._rules)
         machine = self._machine_for(spec)
-        containers.check(spec, {device.uuid: device for device in self._capacity.devices}, self._all_states())
+        admission.check(spec, {device.uuid: device for device in self._capacity.devices}, self._all_states())
         try:
             pod = await self._client.create(self._client.pods, pods.manifest(spec, self._rules, machine))
         except ConflictError:
@@ -209,7 +210,7 @@ class Cluster:
         return machines.pop() if machines else ""
 
     def _check_same(self, spec: ContainerSpec, pod: Object) -> None:
-        if pods.digest_label(pod) != containers.digest_of(spec):
+        if pods.digest_label(pod) != digest_of(spec):
             raise ConflictError(
                 f"container {spec.id} was launched from another specification",
                 where="id",
@@ -259,7 +260,7 @@ class Cluster:
                 return
 
     def _path(self, identity: str) -> str:
-        return f"{self._client.pods}/{containers.name_of(identity)}"
+        return f"{self._client.pods}/{name_of(identity)}"
 
     def _find(self, identity: str) -> Object | None:
         own = (pod.own for pod in self._pods.items.values() if pod.own is not None)
@@ -278,7 +279,7 @@ class Cluster:
         ours = (
             pod["metadata"]["namespace"] == self._client.namespace
             and labels.get(pods.LABEL_NODE) == self._rules.node
-            and containers.LABEL_ID in labels
+            and LABEL_ID in labels
             # without what else we write it was made by somebody else
             and bool(pods.digest_label(pod))
         )
@@ -300,7 +301,7 @@ class Cluster:
             self._touched.clear()
             try:
                 # whoever learns that a pod runs learns its ports too
-                await self._doors.follow(self._own())
+                await self._pod_ports.follow(self._own())
                 self._measure()
             except Exception as error:
                 # whatever it was: without this task the control API would be told what was for ever
@@ -316,7 +317,7 @@ class Cluster:
         self._capacity = capacity
         inventory = self._describe(capacity)
         placed = [pod for pod in self._own() if pods.is_placed(pod)]
-        states = [self._doors.dress(pods.state_of(pod)) for pod in placed]
+        states = [self._pod_ports.dress(pods.state_of(pod)) for pod in placed]
         if (inventory, states) != (self._inventory, self._states):
             self._inventory, self._states = inventory, states
             self.changed.set()

@@ -14,8 +14,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from appliance.agent import cores
-from appliance.agent.docker.containers import (
+from appliance.agent import admission, environment
+from appliance.agent.environment import NVIDIA_VISIBLE_DEVICES
+from appliance.agent.kubernetes.capacity import FINAL_PHASES, Object
+from appliance.agent.labels import (
     LABEL_DIGEST,
     LABEL_GPUS,
     LABEL_ID,
@@ -27,16 +29,14 @@ from appliance.agent.docker.containers import (
     digest_of,
     name_of,
 )
-from appliance.agent.kubernetes.capacity import FINAL_PHASES, Object
 from common.errors import InputError, Problem
 from common.gpu.kinds import Enforcement
-from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant, Mount, Pull, belongs_to_system
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant, Mount, Pull
 
 LABEL_NODE = "io.penstock.node"
 """Which Penstock node a pod belongs to: several may stand for parts of one cluster."""
 CONTAINER = "session"
 """Name of the only container of a pod."""
-_VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _HOPELESS = {
     "InvalidImageName": "the name of its image is not valid",
     "ErrImageNeverPull": "its image is not on the machine, and it was asked not to pull it",
@@ -247,8 +247,7 @@ def _mounts(spec: ContainerSpec, rules: Rules) -> Iterable[Problem]:
                 f"{mount.source} is a folder of the workers that the cluster does not have (it has {claims})",
                 "use a volume of the site, or let the administrator map it to a claim of the cluster",
             )
-        if belongs_to_system(mount.target) or ".." in PurePosixPath(mount.target).parts:
-            yield Problem(f"mounts.{position}.target", f"{mount.target} belongs to the system", "choose another folder")
+        yield from admission.hidden_system(position, mount)
 
 
 def _missing(spec: ContainerSpec) -> Iterable[Problem]:
@@ -293,16 +292,10 @@ def _limits(spec: ContainerSpec, rules: Rules) -> dict[str, str]:
 
 
 def _environment(spec: ContainerSpec) -> Mapping[str, str]:
-    ours = {
-        "PENSTOCK_SESSION": spec.session_name,
-        "PENSTOCK_PROJECT": spec.project,
-        "PENSTOCK_GPUS": ",".join(grant.uuid for grant in spec.gpus),
-        "PENSTOCK_GPU_SHARE": ",".join(str(grant.milli) for grant in spec.gpus),
-    }
-    theirs = {name: value for name, value in spec.environment.items() if name != _VISIBLE}
+    theirs = {name: value for name, value in spec.environment.items() if name != NVIDIA_VISIBLE_DEVICES}
     # whom the cluster gives GPUs, it tells them; an image for GPUs would take all where it is told nothing
-    hidden = {} if spec.gpus else {_VISIBLE: "void"}
-    return {**cores.threads(spec.cpu_milli), **theirs, **ours, **hidden}
+    hidden = {} if spec.gpus else {NVIDIA_VISIBLE_DEVICES: "void"}
+    return {**environment.threads(spec.cpu_milli), **theirs, **environment.identity(spec), **hidden}
 
 
 def _literal(words: Iterable[str]) -> list[str]:

@@ -11,9 +11,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
-from appliance.agent.docker.containers import name_of
 from appliance.agent.kubernetes.client import ANSWER_S, Client, refusal
 from appliance.agent.kubernetes.pods import CONTAINER
+from appliance.agent.labels import name_of
 from common.errors import UnavailableError
 
 HALF_CLOSING = Subprotocol("v5.channel.k8s.io")

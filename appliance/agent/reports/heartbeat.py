@@ -11,9 +11,9 @@ import httpx
 import structlog
 from pydantic import ValidationError
 
-from appliance.agent.parts import Containers
-from appliance.agent.peer import api_client
+from appliance.agent.container_runtime import Containers
 from appliance.agent.settings import Settings
+from appliance.agent.tls import api_client
 from common.protocol import HEARTBEAT_PATH, Heartbeat, HeartbeatReply, Inventory
 
 log = structlog.get_logger()
@@ -24,7 +24,7 @@ _GATHER_S = 0.02
 """Changes that come together, such as a start and its end, go out in one message."""
 
 
-class Reporter:
+class HeartbeatReporter:
     """Posts heartbeats for ever; the control API being away changes nothing on the node."""
 
     def __init__(self, settings: Settings, inventory: Callable[[], Inventory], supervisor: Containers) -> None:

@@ -16,7 +16,7 @@ import anyio
 import structlog
 from anyio import to_thread
 
-from appliance.agent.shares.shares import Shares
+from appliance.agent.shares.share_manager import ShareManager
 from appliance.gpu import timetable
 from appliance.gpu.layout import Total
 from appliance.gpu.preload import Preload
@@ -35,7 +35,7 @@ class Arbiter:
 
     def __init__(
         self,
-        shares: Shares,
+        shares: ShareManager,
         preload: Preload,
         mode: Compute,
         period_ms: int,

@@ -11,8 +11,8 @@ from pathlib import Path
 import structlog
 
 from appliance.gpu import timetable
-from appliance.gpu.files import LimitsFile
 from appliance.gpu.layout import Limit
+from appliance.gpu.share_files import LimitsFile
 from appliance.gpu.timetable import LEAD, Tenant, current
 from common.errors import PenstockError
 from common.gpu.kinds import Compute

@@ -23,7 +23,7 @@ from common.errors import InputError, IntegrityError
 from reservoir.settings import load
 
 if TYPE_CHECKING:
-    from reservoir.verify import Verified
+    from reservoir.bundle.verify import Verified
 
 
 def lock_command(
@@ -35,15 +35,16 @@ def lock_command(
     as_json: AsJson = False,
 ) -> None:
     """Resolve the complete closure of a manifest and write it down with sizes and hashes."""
-    from reservoir import lock as locks
-    from reservoir.cache import Cache
+    from reservoir.download.cache import Cache
+    from reservoir.lock import file as locks
+    from reservoir.lock.make import make
 
     path = lock_path(manifest, lock)
     if if_changed and locks.matches(path, manifest):
         show({"lock": str(path), "changed": False}, as_json, f"{path} matches {manifest} already")
         return
     with progress_bars() as progress:
-        made = locks.make(manifest, Cache(load().cache), progress)
+        made = make(manifest, Cache(load().cache), progress)
     changed = locks.write(made, path)
     size = sum(artifact.size for artifact in made.artifacts)
     show(
@@ -68,7 +69,8 @@ def build_command(
     as_json: AsJson = False,
 ) -> None:
     """Build a signed bundle from a manifest and its lock; for a site's receipt also what that site lacks."""
-    from reservoir import build, delta
+    from reservoir.bundle import build
+    from reservoir.media import delta
 
     settings = load()
     with progress_bars() as progress:
@@ -111,7 +113,7 @@ def build_command(
 def verify_command(bundles: BundlePaths, key: Key = None, as_json: AsJson = False) -> None:
     """Check a bundle, a delta or volumes: signatures and every hash; nothing may be missing or extra."""
     from common.errors import PenstockError, Problem
-    from reservoir.verify import fingerprint, missing_volumes, verify
+    from reservoir.bundle.verify import fingerprint, missing_volumes, verify
 
     parts: list[Verified] = []
     problems: list[Problem] = []

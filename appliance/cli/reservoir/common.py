@@ -31,12 +31,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON."
 
 def public_key(path: Path | None) -> Ed25519PublicKey | None:
     """Return the public key in a file, where one was given."""
-    from reservoir import signing
+    from reservoir.signing import ed25519
 
     if path is None:
         return None
     try:
-        return signing.read_public(path.read_bytes(), str(path))
+        return ed25519.read_public(path.read_bytes(), str(path))
     except OSError as error:
         raise NotFoundError(
             f"cannot read the key: {error.strerror}", where=str(path), hint="give the maker's penstock.pub"

@@ -17,8 +17,8 @@ def build_command(
     as_json: AsJson = False,
 ) -> None:
     """Build an image from the packages that the site serves, and take it into the site's store."""
-    from reservoir.cache import Cache
-    from reservoir.images import site
+    from reservoir.download.cache import Cache
+    from reservoir.serving import images as site
 
     settings = load()
     with progress_bars() as progress:

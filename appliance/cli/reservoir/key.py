@@ -9,28 +9,28 @@ from reservoir.settings import load
 
 def key_new() -> None:
     """Make the key that signs bundles; one that is there already stays."""
-    from reservoir import signing
+    from reservoir.signing import ed25519
 
     path = load().signing_key
-    key = signing.new_key(path)
-    print(f"{path}: {signing.fingerprint(key.public_key())}")
+    key = ed25519.new_key(path)
+    print(f"{path}: {ed25519.fingerprint(key.public_key())}")
 
 
 def key_show() -> None:
     """Print the public half of the key that signs bundles; on standard error its fingerprint and those it replaced."""
-    from reservoir import keychain, signing
+    from reservoir.signing import ed25519, keychain
 
     path = load().signing_key
-    key = signing.read_key(path)
-    print(f"fingerprint {signing.fingerprint(key.public_key())}", file=sys.stderr)
+    key = ed25519.read_key(path)
+    print(f"fingerprint {ed25519.fingerprint(key.public_key())}", file=sys.stderr)
     for rotation in reversed(keychain.of_key(path, key).rotations):
         print(f"replaced {keychain.fingerprint(rotation.old)} on {rotation.date}", file=sys.stderr)
-    print(signing.public_pem(key).decode(), end="")
+    print(ed25519.public_pem(key).decode(), end="")
 
 
 def key_rotate() -> None:
     """Make a new key, signed by the present one; sites that know the old key take it over with the next bundle."""
-    from reservoir import keychain
+    from reservoir.signing import keychain
 
     settings = load()
     rotation = keychain.rotate(settings.signing_key, settings.timestamp)

@@ -18,7 +18,7 @@ def receipt_command(
 ) -> None:
     """Write a signed receipt of what the site holds, for `build --since`; shows the site's fingerprint."""
     from common import files
-    from reservoir import receipt
+    from reservoir.media import receipt
 
     with progress_bars() as progress:
         written = receipt.write(root, load().timestamp, progress)
@@ -42,9 +42,10 @@ def split_command(
     as_json: AsJson = False,
 ) -> None:
     """Cut a bundle, or a delta, into volumes that fit on media."""
-    from reservoir import signing, split
+    from reservoir.media import split
+    from reservoir.signing import ed25519
 
-    key = signing.read_key(load().signing_key)
+    key = ed25519.read_key(load().signing_key)
     with progress_bars() as progress:
         volumes = split.split(bundle, split.capacity(size), key, output, progress)
     show(

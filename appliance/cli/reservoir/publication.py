@@ -12,7 +12,7 @@ from appliance.cli.reservoir.common import AsJson, Root, show
 from reservoir.settings import DEFAULT_ROOT
 
 if TYPE_CHECKING:
-    from reservoir.status import Status
+    from reservoir.publication.status import Status
 
 WIDTH = 80
 KEEP = 3
@@ -26,7 +26,7 @@ def rollback_command(
     as_json: AsJson = False,
 ) -> None:
     """Serve an earlier publication again, until `publish` is run."""
-    from reservoir import publication
+    from reservoir.publication import publish as publication
 
     done = publication.rollback(root, to)
     show(
@@ -47,7 +47,7 @@ def prune_command(
     as_json: AsJson = False,
 ) -> None:
     """Remove old publications, bundles that none of the others needs, and blobs that nothing uses."""
-    from reservoir import prune
+    from reservoir.publication import prune
 
     gone = prune.prune(root, keep=keep, rehearse=rehearse)
     counts = {
@@ -84,7 +84,7 @@ def remove_command(
     as_json: AsJson = False,
 ) -> None:
     """Remove a bundle by name, and the blobs that only it needs; never what a publication was made of."""
-    from reservoir import removal
+    from reservoir.publication import removal
 
     gone = removal.remove(root, name, withdraw=withdraw, rehearse=rehearse)
     lines = [f"{'would free' if rehearse else 'freed'} {human(gone.size)}: {', '.join(gone.bundles) or 'leftovers'}"]
@@ -100,7 +100,7 @@ def remove_command(
 
 def status_command(root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
     """Show what the site serves and holds, how old it is and what room it takes."""
-    from reservoir import status
+    from reservoir.publication import status
 
     found = status.status(root)
     hidden = uploads.hidden(root)

@@ -35,7 +35,7 @@ def scan_command(  # noqa: PLR0917
     key: Key = None,
 ) -> None:
     """Check packages against offline advisories, licences and malware signatures; fails where the policy refuses."""
-    from reservoir.scan import run
+    from reservoir.publication import scanning
     from reservoir.scan.clamav import Clamav
 
     if (bundle is None) == (root is None):
@@ -43,14 +43,14 @@ def scan_command(  # noqa: PLR0917
     if root and (json or html):
         reason = "the reports of a site are kept in its folder `security`"
         raise InputError(reason, where="--json, --html", hint="leave them away with --root")
-    asked = run.Asked(advisories or [], policy, Clamav(signatures) if clamav else None)
+    asked = scanning.Asked(advisories or [], policy, Clamav(signatures) if clamav else None)
     with progress_bars() as progress:
-        scans = [run.folder(bundle, asked, public_key(key), progress)] if bundle else []
-        scans += run.site(root, asked, progress) if root else []
+        scans = [scanning.folder(bundle, asked, public_key(key), progress)] if bundle else []
+        scans += scanning.site(root, asked, progress) if root else []
     for scanned in scans:
         if json:
             json.write_bytes(scanned.report.encode())
         if html:
             html.write_bytes(scanned.page)
         print(scanned.words)
-    run.require_passed(scans)
+    scanning.require_passed(scans)

@@ -14,7 +14,7 @@ from appliance.cli.reservoir.common import AsJson, BundlePaths, Key, Root, progr
 from reservoir.settings import DEFAULT_ROOT
 
 if TYPE_CHECKING:
-    from reservoir.intake import Imported
+    from reservoir.intake.take import Imported
 
 
 def import_command(
@@ -28,7 +28,7 @@ def import_command(
 ) -> None:
     """Take a bundle into the site, all of it or nothing; volumes in any order, together or one after another."""
     from common.errors import IntegrityError, Problem
-    from reservoir import intake
+    from reservoir.intake import take as intake
 
     problems: list[Problem] = []
     answers: dict[str, intake.Imported] = {}
@@ -86,8 +86,8 @@ def publish_command(
     as_json: AsJson = False,
 ) -> None:
     """Serve what was imported: Debian and Python packages, images, files."""
-    from reservoir import publication
-    from reservoir.images import registry as registries
+    from reservoir.publication import publish as publication
+    from reservoir.serving import registry as registries
 
     with progress_bars() as progress:
         done = publication.publish(root, progress, unattended=unattended)

@@ -32,8 +32,8 @@ def told(names: list[str] | None) -> str:
 
 def hidden(root: Path) -> list[str] | None:
     """Return the names of uploads that the publication hides; None where no server on this node can tell."""
-    from reservoir.uploads.names import Names
-    from reservoir.uploads.server import connect
+    from reservoir.serving.uploads.names import Names
+    from reservoir.serving.uploads.server import connect
 
     try:
         with connect(SOCKET, PASSWORD) as server:
@@ -44,7 +44,7 @@ def hidden(root: Path) -> list[str] | None:
 
 def allow_command(name: Package, root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
     """Let uploads have a name that the reservoir publishes; pip then sees both."""
-    from reservoir.uploads.names import Names
+    from reservoir.serving.uploads.names import Names
 
     changed = Names(root).allow(name)
     show({"name": name, "changed": changed}, as_json, f"uploads may be called {name}")
@@ -52,7 +52,7 @@ def allow_command(name: Package, root: Root = DEFAULT_ROOT, as_json: AsJson = Fa
 
 def deny_command(name: Package, root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
     """Take back what `allow` did: uploads of that name are hidden again."""
-    from reservoir.uploads.names import Names
+    from reservoir.serving.uploads.names import Names
 
     Names(root).deny(name)
     show({"name": name, "changed": True}, as_json, f"{name} belongs to the publication alone")
@@ -62,8 +62,8 @@ def list_command(
     root: Root = DEFAULT_ROOT, socket: Socket = SOCKET, password_file: Password = PASSWORD, as_json: AsJson = False
 ) -> None:
     """Show accounts, uploaded packages, and names that uploads and the publication both have."""
-    from reservoir.uploads.names import Names
-    from reservoir.uploads.server import connect
+    from reservoir.serving.uploads.names import Names
+    from reservoir.serving.uploads.server import connect
 
     names = Names(root)
     with connect(socket, password_file) as server:
@@ -81,7 +81,7 @@ def account_add(
     name: Account, socket: Socket = SOCKET, password_file: Password = PASSWORD, as_json: AsJson = False
 ) -> None:
     """Make an account that may upload, and print its password, which is kept nowhere else."""
-    from reservoir.uploads.server import connect
+    from reservoir.serving.uploads.server import connect
 
     with connect(socket, password_file) as server:
         password = server.add_account(name)
@@ -92,7 +92,7 @@ def account_remove(
     name: Account, socket: Socket = SOCKET, password_file: Password = PASSWORD, as_json: AsJson = False
 ) -> None:
     """Remove an account; what it uploaded stays."""
-    from reservoir.uploads.server import connect
+    from reservoir.serving.uploads.server import connect
 
     with connect(socket, password_file) as server:
         server.remove_account(name)
@@ -106,7 +106,7 @@ def prepare_command(
     as_json: AsJson = False,
 ) -> None:
     """Make the index of users' packages on top of the publication; `penstock site deploy` runs this."""
-    from reservoir.uploads.server import INDEX, connect
+    from reservoir.serving.uploads.server import INDEX, connect
 
     with connect(socket, password_file) as server:
         changed = server.prepare(simple)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from appliance.gpu.files import LimitsFile, create_account, read_account
 from appliance.gpu.layout import Limit, Total
+from appliance.gpu.share_files import LimitsFile, create_account, read_account
 from common.gpu.kinds import Compute
 from tests.fakes.cuda.build import SOURCES, build, headers
 from tests.fakes.cuda.machine import Machine

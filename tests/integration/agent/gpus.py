@@ -12,7 +12,7 @@ from pathlib import Path
 
 import docker
 
-from appliance.gpu.files import LimitsFile
+from appliance.gpu.share_files import LimitsFile
 from tests.fakes import accelerator, cuda
 from tests.fakes.cuda import Machine
 from tests.fakes.cuda.clients import Client, build_client, build_shim, gpu_uuid

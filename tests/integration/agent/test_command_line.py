@@ -19,6 +19,7 @@ import pexpect
 import pytest
 
 from tests.integration.agent.conftest import Authority, free_port, make_agent
+from tests.postgresql import new_database
 
 PENSTOCK = Path(sys.executable).with_name("penstock")
 PASSWORD = "Turb1ne~wheel"
@@ -68,7 +69,11 @@ class User:
 
 @pytest.fixture(scope="module")
 def admin(
-    authority: Authority, image: str, engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory
+    authority: Authority,
+    image: str,
+    engine: docker.DockerClient,
+    postgresql_server: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[User]:
     """The administrator of a small site: one node with two simulated GPUs, the project team-a with 1 GPU."""
     folder = tmp_path_factory.mktemp("site")
@@ -76,7 +81,7 @@ def admin(
     certificate, key = authority.issue("master")
     environment = {
         "PATH": os.environ["PATH"],
-        "PENSTOCK_API_DATABASE_URL": f"sqlite+aiosqlite:///{folder}/penstock.db",
+        "PENSTOCK_API_DATABASE_URL": new_database(postgresql_server),
         "PENSTOCK_API_PORT": str(port),
         "PENSTOCK_API_TLS_CERT": str(certificate),
         "PENSTOCK_API_TLS_KEY": str(key),

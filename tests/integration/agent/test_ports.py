@@ -39,9 +39,9 @@ def connect(agent: Agent, port: int) -> ssl.SSLSocket:
 
 
 def echoes(agent: Agent, port: int) -> bool:
-    with connect(agent, port) as door:
-        door.sendall(b"?")
-        return door.recv(1) == b"?"
+    with connect(agent, port) as connection:
+        connection.sendall(b"?")
+        return connection.recv(1) == b"?"
 
 
 def is_closed(port: int) -> bool:
@@ -125,28 +125,28 @@ def test_what_goes_through_may_flow_both_ways_for_long(agent: Agent, spec: Make)
         state = launch(client, spec(command=["sh", "-c"], args=ECHO, ports=[9000]))
         until(lambda: echoes(agent, state.ports[9000]))
         block = bytes(range(256)) * 256
-        with connect(agent, state.ports[9000]) as door:
+        with connect(agent, state.ports[9000]) as connection:
             for _ in range(16):
-                door.sendall(block)
+                connection.sendall(block)
                 received = b""
                 while len(received) < len(block):
-                    received += door.recv(1 << 16)
+                    received += connection.recv(1 << 16)
                 assert received == block
             client.delete(f"/v1/containers/{state.id}?grace_s=0").raise_for_status()
-            assert door.recv(1) == b"", "the connection ends with the container"
+            assert connection.recv(1) == b"", "the connection ends with the container"
 
 
 def test_connections_are_limited(agent: Agent, spec: Make) -> None:
-    from appliance.agent.forward import MAX_CONNECTIONS
+    from appliance.agent.port_forwarding import MAX_CONNECTIONS
 
-    with agent.client() as client, ExitStack() as open_doors:
+    with agent.client() as client, ExitStack() as stack:
         state = launch(client, spec(command=["sh", "-c"], args=ECHO, ports=[9000]))
         until(lambda: echoes(agent, state.ports[9000]))
-        doors = [open_doors.enter_context(connect(agent, state.ports[9000])) for _ in range(MAX_CONNECTIONS + 1)]
+        connections = [stack.enter_context(connect(agent, state.ports[9000])) for _ in range(MAX_CONNECTIONS + 1)]
         answered = 0
-        for door in doors:
-            door.sendall(b"?")
-            answered += door.recv(1) == b"?"
+        for connection in connections:
+            connection.sendall(b"?")
+            answered += connection.recv(1) == b"?"
         assert answered <= MAX_CONNECTIONS
         assert client.get("/v1/health").status_code == 200
 

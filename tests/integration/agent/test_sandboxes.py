@@ -15,7 +15,7 @@ import docker
 import httpx
 import pytest
 
-from appliance.agent.sandbox.sandboxes import BURST, RATE_PER_S
+from appliance.agent.sandbox.seccomp_listener import BURST, RATE_PER_S
 from common.protocol import ContainerSpec, ContainerStatus, Denial, Mount
 from tests.integration.agent.calls import launch, log_of
 from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_agent

@@ -17,7 +17,7 @@ import docker
 import httpx
 import pytest
 
-from appliance.gpu import rooms
+from appliance.gpu import tmpfs_quota
 from appliance.gpu.timetable import Window, current
 from common.gpu.kinds import Enforcement
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant, Inventory
@@ -122,7 +122,7 @@ def test_neither_user_nor_image_switches_it_off(
     assert b"No space left" in said.output
     folder = folder_of(node, wanted.id) / "account"
     assert [file.name for file in folder.iterdir()] == ["account"]
-    assert (folder / "account").stat().st_size <= rooms.SIZE_KIB << 10
+    assert (folder / "account").stat().st_size <= tmpfs_quota.SIZE_KIB << 10
     # another user id than root is held alike
     with program(parts, wanted.id, user=4711) as inside:
         inside.must("init", "primary 0 0")

@@ -19,7 +19,7 @@ import psycopg
 
 from tests.fakes.agents import FleetThread, Way, running_fleet
 from tests.integration.agent.conftest import Authority, free_port
-from tests.integration.api_postgresql import as_server_user, new_database, programs, running_server
+from tests.postgresql import as_server_user, new_database, programs, running_server
 
 PASSWORD = "Correct1horse!"
 V1 = "/api/v1"

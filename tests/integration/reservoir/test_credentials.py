@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reservoir import signing
+from reservoir.signing import ed25519
 from tests.integration.reservoir.conftest import penstock
 from tests.integration.reservoir.guarded import PASSWORD, WRITTEN, guarded, telling
 from tests.integration.reservoir.repository import Repository
@@ -61,7 +61,7 @@ def manifest(folder: Path, port: int, login: str) -> Path:
 
 def environment(folder: Path, port: int, login: str) -> dict[str, str]:
     if not (folder / "maker.key").exists():
-        signing.new_key(folder / "maker.key")
+        ed25519.new_key(folder / "maker.key")
     return {
         "PENSTOCK_CACHE": str(folder / "cache"),
         "PENSTOCK_SIGNING_KEY": str(folder / "maker.key"),

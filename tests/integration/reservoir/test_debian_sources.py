@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reservoir import openpgp
+from reservoir.signing import openpgp
 from tests.integration.reservoir.conftest import ClosedNetwork, penstock
 from tests.integration.reservoir.repository import PAST, Repository
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reservoir import keychain, signing
+from reservoir.signing import ed25519, keychain
 from tests.integration.reservoir.conftest import penstock
 from tests.integration.reservoir.faults import Outcome, PowerCut
 
@@ -138,16 +138,16 @@ def test_a_rotation_that_is_cut_anywhere_is_finished_by_the_next_one(tmp_path: P
 
         def rotate(before: int | None = None) -> Outcome:
             shutil.rmtree(folder, ignore_errors=True)
-            signing.new_key(key)
+            ed25519.new_key(key)
             return power.run("reservoir", "key", "rotate", before=before, environment=environment)
 
         changes = rotate().changes
         assert len(changes) > 5
         for moment in range(len(changes)):
             assert rotate(moment).code == -9
-            assert signing.read_key(key)
+            assert ed25519.read_key(key)
             assert power.run("reservoir", "key", "rotate", environment=environment).code == 0
-            chain = keychain.of_key(key, signing.read_key(key))
+            chain = keychain.of_key(key, ed25519.read_key(key))
             assert len(chain.rotations) == 1, f"cut before change {moment}, {changes[moment]}"
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reservoir import signing
+from reservoir.signing import ed25519
 from tests.integration.reservoir.conftest import PENSTOCK, penstock
 from tests.integration.reservoir.test_power_cuts import files, held, leftovers, served
 from tests.unit.reservoir.parts import make_bundle, wheel
@@ -52,7 +52,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 
 def test_a_disk_that_fills_up_anywhere_in_an_import_or_a_publication(disk: Disk, tmp_path: Path) -> None:
-    key = signing.new_key(tmp_path / "maker.key")
+    key = ed25519.new_key(tmp_path / "maker.key")
     first, second = (make_bundle(tmp_path / f"v{n}", key, version=f"1.{n}", body=f"# {n}\n") for n in (0, 1))
     site = disk.folder / "site"
     penstock("import", first, "--root", site)
@@ -216,7 +216,7 @@ class Workshop:
             "PIP_EXTRA_INDEX_URL": "",
             "SOURCE_DATE_EPOCH": "1700000000",
         }
-        signing.new_key(folder / "maker.key")
+        ed25519.new_key(folder / "maker.key")
         penstock("lock", self.manifest, environment=self.environment)
 
     @property
@@ -313,7 +313,7 @@ def test_a_disk_that_fills_up_anywhere_in_a_build(workshop: Workshop, disk: Disk
 
 def test_two_imports_at_once(tmp_path: Path) -> None:
     """One waits for no one: the other is told that the site is busy, and nothing is mixed."""
-    key = signing.new_key(tmp_path / "maker.key")
+    key = ed25519.new_key(tmp_path / "maker.key")
     made = [make_bundle(tmp_path / name, key, name=name) for name in ("left", "right")]
     site = tmp_path / "site"
     running = [

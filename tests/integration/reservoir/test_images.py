@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reservoir.images import archive, oci
+from reservoir.artifacts.image import archive, oci
 from tests.integration.reservoir import registry as registries
 from tests.integration.reservoir.conftest import docker, penstock
 from tests.integration.reservoir.registry import Registry

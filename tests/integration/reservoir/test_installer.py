@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from reservoir import delta, receipt, signing
+from reservoir.media import delta, receipt
 from reservoir.settings import load
+from reservoir.signing import ed25519
 from tests.integration.reservoir.conftest import penstock
 
 # what a bare machine has
@@ -101,7 +102,7 @@ def test_a_delta_installs_from_what_the_site_holds_and_keeps_the_pin(
     penstock("import", product_bundle, "--root", place / "site")
     penstock("receipt", "--root", place / "site", "-o", place / "receipt.json")
     nothing_new = delta.make(
-        product_bundle, *receipt.read(place / "receipt.json"), signing.read_key(load().signing_key)
+        product_bundle, *receipt.read(place / "receipt.json"), ed25519.read_key(load().signing_key)
     )
     assert not list((nothing_new / "blobs/sha256").iterdir())
     assert f"known by {place}" in finished(install(nothing_new))

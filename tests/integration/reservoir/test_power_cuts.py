@@ -11,7 +11,7 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from reservoir import signing
+from reservoir.signing import ed25519
 from tests.integration.reservoir.faults import PowerCut, moments
 from tests.unit.reservoir.parts import make_bundle, wheel
 
@@ -61,7 +61,7 @@ def leftovers(site: Path) -> list[str]:
 @pytest.fixture
 def site(tmp_path: Path, power: PowerCut) -> Path:
     """A site that serves one bundle."""
-    key = signing.new_key(tmp_path / "maker.key")
+    key = ed25519.new_key(tmp_path / "maker.key")
     root = tmp_path / "site"
     first = make_bundle(tmp_path / "first", key)
     assert power.run("reservoir", "import", first, "--root", root).code == 0
@@ -72,7 +72,7 @@ def site(tmp_path: Path, power: PowerCut) -> Path:
 @pytest.fixture
 def second(tmp_path: Path, site: Path) -> Path:
     """A newer bundle of the same maker, with other contents."""
-    return make_bundle(tmp_path / "second", signing.read_key(tmp_path / "maker.key"), version="1.1", body="# more\n")
+    return make_bundle(tmp_path / "second", ed25519.read_key(tmp_path / "maker.key"), version="1.1", body="# more\n")
 
 
 def cut_everywhere(power: PowerCut, site: Path, *words: str | Path) -> int:
@@ -120,7 +120,7 @@ def test_rollback(power: PowerCut, site: Path, second: Path) -> None:
 
 
 def test_prune(power: PowerCut, site: Path, second: Path, tmp_path: Path) -> None:
-    key = signing.read_key(tmp_path / "maker.key")
+    key = ed25519.read_key(tmp_path / "maker.key")
     for number in range(2, 5):
         bundle = make_bundle(tmp_path / "more", key, version=f"1.{number}", body=f"# {number}\n")
         assert power.run("reservoir", "import", bundle, "--root", site).code == 0
@@ -129,13 +129,13 @@ def test_prune(power: PowerCut, site: Path, second: Path, tmp_path: Path) -> Non
 
 
 def test_remove(power: PowerCut, site: Path, tmp_path: Path) -> None:
-    other = make_bundle(tmp_path / "other", signing.read_key(tmp_path / "maker.key"), name="other", body="# other\n")
+    other = make_bundle(tmp_path / "other", ed25519.read_key(tmp_path / "maker.key"), name="other", body="# other\n")
     assert power.run("reservoir", "import", other, "--root", site).code == 0
     assert cut_everywhere(power, site, "remove", "other", "--root", site) > 8
 
 
 def test_withdraw(power: PowerCut, site: Path, tmp_path: Path) -> None:
-    other = make_bundle(tmp_path / "other", signing.read_key(tmp_path / "maker.key"), name="other", body="# other\n")
+    other = make_bundle(tmp_path / "other", ed25519.read_key(tmp_path / "maker.key"), name="other", body="# other\n")
     assert power.run("reservoir", "import", other, "--root", site).code == 0
     assert cut_everywhere(power, site, "remove", "small", "--withdraw", "--root", site) >= 3
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from reservoir import openpgp_key
+from reservoir.signing import openpgp_key
 from tests.unit.reservoir.parts import make_bundle
 
 

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from appliance.cli import main
 from appliance.cli.reservoir import uploads
-from reservoir import signing
+from reservoir.signing import ed25519
 from tests.unit.reservoir.parts import flip_bit, make_bundle
 
 
@@ -98,7 +98,7 @@ def test_volumes_are_split_verified_and_imported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PENSTOCK_SIGNING_KEY", str(tmp_path / "signing.key"))
-    bundle = make_bundle(tmp_path, signing.new_key(tmp_path / "signing.key"))
+    bundle = make_bundle(tmp_path, ed25519.new_key(tmp_path / "signing.key"))
     assert call(monkeypatch, "split", bundle, "--size", "1.5MB", "-o", tmp_path / "volumes", "--json") == 0
     first, *others = json.loads(capsys.readouterr().out)["volumes"]
     site = tmp_path / "site"

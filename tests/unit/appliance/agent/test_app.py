@@ -15,7 +15,7 @@ from appliance.agent.app import make
 from appliance.agent.settings import Settings
 from common import problem
 from common.errors import ConflictError, ForbiddenError, NotFoundError, PenstockError, UnavailableError
-from tests.fakes.parts import refusing
+from tests.fakes.refusing_runtime import refusing
 
 pytestmark = pytest.mark.anyio
 SETTINGS = Settings(

@@ -188,15 +188,45 @@ def test_an_empty_name_is_refused_before_anything_is_asked(logged_in: FakeApi, r
     assert not logged_in.calls
 
 
-def test_delete_goes_on_after_a_refusal_and_ends_with_it(logged_in: FakeApi, run: Run) -> None:
+@pytest.fixture
+def some_are_there(logged_in: FakeApi) -> FakeApi:
+    """Sessions `a`, which is ending, and `d`, which has ended; `b` and `c` are unknown."""
     logged_in.on("DELETE", "/sessions/a", session(name="a", state="TERMINATING"), status=202)
-    logged_in.refuse("DELETE", "/sessions/b", 404, "name", "there is no session b", "look with penstock list")
-    logged_in.on("DELETE", "/sessions/c", session(name="c", state="TERMINATED"), status=202)
-    code, out, err = run("delete", "-p", "team-d", "a", "b", "c")
-    assert code == 6
-    assert out == "a: Terminating\nc: Terminated\n"
-    assert err == "error: name: there is no session b. Hint: look with penstock list\n"
-    assert [call.query for call in logged_in.calls] == [{"project": "team-d"}] * 3
+    for name in ("b", "c"):
+        logged_in.refuse("DELETE", f"/sessions/{name}", 404, "name", f"team-d has no session {name}", "look")
+    logged_in.on("DELETE", "/sessions/d", session(name="d", state="TERMINATED"), status=200)
+    return logged_in
+
+
+MISSING = "error: name: team-d has no session b. Hint: look\nerror: name: team-d has no session c. Hint: look\n"
+
+
+def test_delete_ends_what_is_there_and_then_names_what_is_not(some_are_there: FakeApi, run: Run) -> None:
+    names = ("a", "b", "c", "d")
+    assert run("delete", "-p", "team-d", *names) == (6, "a: Terminating\nd: Terminated\n", MISSING)
+    assert [(call.path, call.query) for call in some_are_there.calls] == [
+        (f"/api/v1/sessions/{name}", {"project": "team-d"}) for name in names
+    ]
+
+
+def test_delete_for_programs_prints_what_is_there(some_are_there: FakeApi, run: Run) -> None:
+    code, out, err = run("delete", "-p", "team-d", "a", "b", "c", "d", "-o", "json")
+    assert (code, [one["name"] for one in json.loads(out)], err) == (6, ["a", "d"], MISSING)
+
+
+def test_delete_of_what_is_not_there_succeeds_where_that_is_said(some_are_there: FakeApi, run: Run) -> None:
+    words = ("delete", "-p", "team-d", "--ignore-not-found")
+    assert run(*words, "a", "b", "c", "d") == (0, "a: Terminating\nd: Terminated\n", "")
+    assert run(*words, "b", "c") == (0, "", "")
+    assert run(*words, "b", "-o", "json") == (0, "[]\n", "")
+
+
+def test_delete_hides_no_other_refusal_behind_what_is_not_there(some_are_there: FakeApi, run: Run) -> None:
+    some_are_there.refuse("DELETE", "/sessions/e", 403, "", "session e belongs to ada", "ask ada")
+    refusal = "error: session e belongs to ada. Hint: ask ada\n"
+    names = ("b", "c", "e", "d")
+    assert run("delete", "-p", "team-d", *names) == (8, "d: Terminated\n", refusal + MISSING)
+    assert run("delete", "-p", "team-d", "--ignore-not-found", *names) == (8, "d: Terminated\n", refusal)
 
 
 def test_commands_of_one_session_need_a_project(api: FakeApi, run: Run) -> None:

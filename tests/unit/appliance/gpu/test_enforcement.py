@@ -143,17 +143,17 @@ def test_limits_of_a_container_that_runs_change_in_place_and_are_known_to_the_ne
     assert again.limits("c1").limits()[0].milli == 500
 
 
-def test_an_account_is_made_in_a_room_of_its_own(tmp_path: Path) -> None:
-    rooms: list[tuple[Path, bool]] = []
+def test_an_account_is_made_in_a_file_system_of_its_own(tmp_path: Path) -> None:
+    quotas: list[tuple[Path, bool]] = []
     preload = Preload(
         tmp_path / "lib.so",
         tmp_path / "gpu",
         Compute.FAIR,
-        room=lambda folder: rooms.append((folder, (folder / "account").exists())),
+        mount_quota=lambda folder: quotas.append((folder, (folder / "account").exists())),
     )
     preload.prepare("c1", [QUARTER])
     preload.prepare("c1", [QUARTER])
-    assert rooms == [(tmp_path / "gpu/c1/account", False)]
+    assert quotas == [(tmp_path / "gpu/c1/account", False)]
 
 
 def test_a_container_that_goes_while_others_look_at_it_is_gone_for_good(preload: Preload, tmp_path: Path) -> None:
@@ -261,6 +261,20 @@ def test_daemons_that_nobody_needs_are_stopped_and_those_that_do_not_run_are_lef
     (tmp_path / "GPU-1/pipe/control").touch()
     Mps(Telemetry(), tmp_path, Compute.FAIR, systemctl=systemctl).leave([GPU, SECOND])
     assert calls == [("stop", "penstock-mps@GPU-1.service")]
+
+
+def test_daemons_are_systemds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+
+    def succeeds(command: list[str]) -> bool:
+        commands.append(command)
+        return True
+
+    monkeypatch.setattr("appliance.gpu.mps.process.succeeds", succeeds)
+    (tmp_path / "GPU-1/pipe").mkdir(parents=True)
+    (tmp_path / "GPU-1/pipe/control").touch()
+    mps(tmp_path).leave([GPU])
+    assert commands == [["systemctl", "stop", "penstock-mps@GPU-1.service"]]
 
 
 @pytest.mark.parametrize(

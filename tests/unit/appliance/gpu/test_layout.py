@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.gpu import files, layout
-from appliance.gpu.files import LimitsFile
+from appliance.gpu import layout, share_files
 from appliance.gpu.layout import Limit, Total
+from appliance.gpu.share_files import LimitsFile
 from appliance.gpu.timetable import Window
 from common.errors import UnavailableError
 from common.gpu.kinds import Compute
@@ -190,37 +190,37 @@ def test_an_account_starts_empty_and_every_user_may_write_it(tmp_path: Path) -> 
     path = tmp_path / "account/account"
     old = os.umask(0o077)
     try:
-        files.create_account(path, 2)
+        share_files.create_account(path, 2)
     finally:
         os.umask(old)
     assert path.stat().st_mode & 0o777 == 0o666
     assert path.parent.stat().st_mode & 0o777 == 0o755
     assert path.stat().st_size == layout.ACCOUNT_BYTES
-    assert files.read_account(path) == [Total(), Total()]
+    assert share_files.read_account(path) == [Total(), Total()]
 
 
 def test_totals_are_read_without_the_marks_of_who_changed_them(tmp_path: Path) -> None:
     path = tmp_path / "account"
-    files.create_account(path, 1)
+    share_files.create_account(path, 1)
     head = layout.AccountHead.from_buffer_copy(path.read_bytes())
     total = head.gpu[0]
     total.used, total.launches, total.busy_ns, total.wanted_ns, total.debt_ns = 5 | 3 << 44 | 9 << 54, 7, 11, 13, -17
     with path.open("r+b") as file:
         file.write(bytes(head))
-    assert files.read_account(path) == [Total(5, 7, 11, 13, -17)]
+    assert share_files.read_account(path) == [Total(5, 7, 11, 13, -17)]
 
 
 def test_an_account_that_its_container_has_spoilt_tells_nothing_and_harms_nobody(tmp_path: Path) -> None:
     path = tmp_path / "account"
-    files.create_account(path, 1)
+    share_files.create_account(path, 1)
     os.truncate(path, 100)
-    assert files.read_account(path) == []
+    assert share_files.read_account(path) == []
     path.write_bytes(b"\xff" * layout.ACCOUNT_BYTES)
-    assert files.read_account(path) == []
+    assert share_files.read_account(path) == []
     path.unlink()
-    assert files.read_account(path) == []
+    assert share_files.read_account(path) == []
     path.symlink_to("/etc/passwd")
-    assert files.read_account(path) == []
+    assert share_files.read_account(path) == []
     path.unlink()
     os.mkfifo(path)
-    assert files.read_account(path) == []
+    assert share_files.read_account(path) == []

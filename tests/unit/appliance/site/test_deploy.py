@@ -16,9 +16,10 @@ from appliance.site import deploy, pki, playbook
 from appliance.site.model import Site, load
 from common.document import parse
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, PenstockError, ProcessError
-from reservoir import bundle as bundles
-from reservoir import intake, publication
-from reservoir import verify as verification
+from reservoir.bundle import folder as bundles
+from reservoir.bundle import verify as verification
+from reservoir.intake import take as intake
+from reservoir.publication import publish as publication
 
 EXAMPLE = Path(__file__).parents[4] / "inventory/example/site.yml"
 

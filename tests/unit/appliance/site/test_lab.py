@@ -14,8 +14,8 @@ from appliance.site.model import Site, load
 from common import process
 from common.document import parse
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, ProcessError, UnavailableError
-from reservoir import bundle as bundles
-from reservoir.model import TargetRecord
+from reservoir.bundle import folder as bundles
+from reservoir.contents.target import TargetRecord
 from tests.unit.reservoir.parts import image_blobs
 
 EXAMPLE = (Path(__file__).parents[4] / "inventory/example/site.yml").read_text()

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from appliance.agent.cores import NO_CORES, CoreGrant
 from appliance.agent.docker import containers
+from appliance.agent.docker.cores import NO_CORES, CoreGrant
+from appliance.agent.labels import digest_of
 from appliance.gpu.accelerators import Nvidia
 from appliance.gpu.devices import Needs
 from common.errors import ConflictError, InputError
 from common.gpu.kinds import Enforcement
-from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuDevice, GpuGrant, Mount
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant, Mount
+from tests.unit.appliance.agent.samples import DEVICES, grant, make
 
-DEVICES = {
-    "GPU-real": GpuDevice(index=0, uuid="GPU-real", model="H", memory_mib=1),
-    "MIG-1": GpuDevice(index=2, uuid="MIG-1", model="H", memory_mib=1, parent="GPU-cut", profile="1g.10gb"),
-    "SIM-1": GpuDevice(index=1, uuid="SIM-1", model="S", memory_mib=1, simulated=True),
-}
 REAL = Nvidia().needs([DEVICES["GPU-real"]])
 INSPECTION: dict[str, Any] = {
     "Config": {
@@ -45,31 +41,10 @@ INSPECTION: dict[str, Any] = {
 }
 
 
-def make(**changes: Any) -> ContainerSpec:
-    wanted: dict[str, Any] = {
-        "id": "c1",
-        "session_id": "s1",
-        "session_name": "train",
-        "project": "team-a",
-        "user": "alice",
-        "image": "python:3.11",
-    }
-    return ContainerSpec.model_validate({**wanted, **changes})
-
-
-def grant(uuid: str, milli: int, index: int = 0) -> dict[str, Any]:
-    return {"uuid": uuid, "index": index, "milli": milli}
-
-
 def inspection(**state: Any) -> dict[str, Any]:
     changed = copy.deepcopy(INSPECTION)
     changed["State"].update(state)
     return changed
-
-
-def held(milli: int, status: ContainerStatus = ContainerStatus.RUNNING, uuid: str = "SIM-1") -> ContainerState:
-    grants = [GpuGrant(uuid=uuid, index=1, milli=milli)]
-    return ContainerState(id="other", session_id="s2", status=status, gpus=grants)
 
 
 def check(spec: ContainerSpec, *others: ContainerState, roots: tuple[Path, ...] = ()) -> None:
@@ -178,11 +153,6 @@ def test_labels_bring_back_how_shares_are_held() -> None:
     assert containers.state_of(found).enforcement is None
 
 
-def test_a_mig_device_goes_to_one_container_whatever_its_share_says() -> None:
-    check(make(gpus=[grant("MIG-1", 100)]))
-    assert problem_of(make(gpus=[grant("MIG-1", 100)]), held(100, uuid="MIG-1"))[0] == "gpus.0"
-
-
 def test_a_session_cannot_give_itself_gpus_by_its_environment() -> None:
     wish = {"NVIDIA_VISIBLE_DEVICES": "all", "PENSTOCK_GPU_SHARE": "16000"}
     environment = containers.creation(make(environment=wish))["environment"]
@@ -199,14 +169,7 @@ def test_labels_bring_back_the_state() -> None:
     state = containers.state_of(found)
     assert (state.id, state.session_id) == ("c1", "s1")
     assert state.gpus == [GpuGrant(uuid="SIM-1", index=1, milli=500)]
-    assert containers.digest_label(found) == containers.digest_of(make(gpus=[grant("SIM-1", 500, index=1)]))
-
-
-def test_digest_tells_specs_apart_and_ignores_fields_at_their_default() -> None:
-    given = '{"id":"c1","session_id":"s1","session_name":"train","project":"team-a","user":"alice","image":"python"}'
-    assert containers.digest_of(make(image="python")) == hashlib.sha256(given.encode()).hexdigest()
-    assert containers.digest_of(make()) == containers.digest_of(make(shm_mib=64, args=[]))
-    assert containers.digest_of(make()) != containers.digest_of(make(shm_mib=65))
+    assert containers.digest_label(found) == digest_of(make(gpus=[grant("SIM-1", 500, index=1)]))
 
 
 @pytest.mark.parametrize(
@@ -249,26 +212,6 @@ def test_container_that_docker_could_not_start_has_failed() -> None:
 def test_exited_container_says_why_where_docker_knows(changes: dict[str, Any], error: str) -> None:
     state = containers.state_of(inspection(Status="exited", **changes))
     assert (state.exit_code, state.error) == (changes["ExitCode"], error)
-
-
-def test_a_gpu_takes_shares_up_to_one_and_ended_containers_hold_none() -> None:
-    spec = make(gpus=[grant("SIM-1", 500)])
-    check(spec, held(500))
-    check(spec, held(1000, ContainerStatus.EXITED), held(1000, ContainerStatus.FAILED))
-    check(spec, held(1000, uuid="GPU-real"))
-    assert problem_of(spec, held(500), held(100))[0] == "gpus.0"
-
-
-def test_the_hundred_and_first_container_is_refused() -> None:
-    others = [held(1).model_copy(update={"gpus": []})] * containers.MAX_CONTAINERS
-    check(make(), *others[1:])
-    assert "100 containers" in problem_of(make(), *others)[1]
-    check(make(), *others[1:], held(1, ContainerStatus.EXITED))
-
-
-def test_unknown_and_doubled_gpus_are_refused() -> None:
-    assert problem_of(make(gpus=[grant("GPU-else", 500)])) == ("gpus.0.uuid", "this node has no GPU GPU-else")
-    assert problem_of(make(gpus=[grant("SIM-1", 500), grant("SIM-1", 100)])) == ("gpus", "a GPU is granted twice")
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,15 @@ from typing import Any, cast
 
 import pytest
 
-from appliance.agent.docker.containers import LABEL_ID
 from appliance.agent.docker.engine import Engine
 from appliance.agent.docker.images import Images
 from appliance.agent.docker.supervisor import Supervisor
-from appliance.agent.forward import Forwarder
-from appliance.agent.shares.shares import Shares
+from appliance.agent.labels import LABEL_ID
+from appliance.agent.port_forwarding import PortForwarder
+from appliance.agent.shares.share_manager import ShareManager
 from appliance.gpu.devices import Gpus
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus, Mount
-from tests.fakes.node_networks import gangs
+from tests.fakes.node_networks import gang_networks
 
 pytestmark = pytest.mark.anyio
 
@@ -97,14 +97,14 @@ def event(action: str) -> dict[str, Any]:
 
 def supervise(engine: FakeEngine) -> Supervisor:
     real = cast("Engine", engine)
-    forwarder = Forwarder(ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1))
-    shares = Shares(Gpus(), [], {}, [], Path("/nowhere"))
+    forwarder = PortForwarder(ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1))
+    shares = ShareManager(Gpus(), [], {}, [], Path("/nowhere"))
     return Supervisor(
         real,
         Images(real),
         forwarder,
         shares=shares,
-        gangs=gangs(),
+        gang_networks=gang_networks(),
         near={},
         node_cores=(0, 1),
         mount_roots=[Path("/srv")],

@@ -14,7 +14,7 @@ import pytest
 
 from appliance.agent.kubernetes.client import Client
 from appliance.agent.kubernetes.cluster import Cluster, base_inventory
-from appliance.agent.kubernetes.doors import Doors
+from appliance.agent.kubernetes.pod_ports import PodPorts
 from appliance.agent.kubernetes.pods import Rules
 from common.errors import UnavailableError
 from common.protocol import ContainerSpec
@@ -71,7 +71,7 @@ class Gate:
 def make_cluster(client: Client, *, rules: Rules = RULES, schedule_s: float = 0.3, gate: Gate | None = None) -> Cluster:
     """Return a cluster of which nothing is known yet."""
     base = base_inventory("k8s1", region="", switch="", started_at=datetime.now(UTC))
-    return Cluster(client, rules, base, Doors(gate or Gate()), schedule_s)
+    return Cluster(client, rules, base, PodPorts(gate or Gate()), schedule_s)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from appliance.agent.docker.supervisor import Supervisor
-from appliance.agent.reports.heartbeat import MAX_DELAY_S, Reporter, delay_after
+from appliance.agent.reports.heartbeat import MAX_DELAY_S, HeartbeatReporter, delay_after
 from appliance.agent.settings import Settings
 from common.protocol import HeartbeatReply, Inventory
 
@@ -49,14 +49,14 @@ class Api:
 
 
 @pytest.fixture
-def reporter(tmp_path: Path) -> Reporter:
+def reporter(tmp_path: Path) -> HeartbeatReporter:
     settings = Settings.model_construct(name="worker1", address="10.0.0.1", port=6001)
     inventory = Inventory(name="worker1", agent_version="1", engine_version="1", os="o", cpu_milli=1, memory_mib=1)
-    return Reporter(settings, lambda: inventory, cast("Supervisor", Idle()))
+    return HeartbeatReporter(settings, lambda: inventory, cast("Supervisor", Idle()))
 
 
 @pytest.mark.parametrize("lost", [0, 1, 3])
-async def test_what_a_lost_reply_said_is_learned_from_a_later_one(reporter: Reporter, lost: int) -> None:
+async def test_what_a_lost_reply_said_is_learned_from_a_later_one(reporter: HeartbeatReporter, lost: int) -> None:
     api = Api(lost)
     async with httpx.AsyncClient(transport=httpx.MockTransport(api), base_url="https://api") as client:
         for _ in range(lost):

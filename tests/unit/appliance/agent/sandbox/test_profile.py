@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from appliance.agent.sandbox import cubes, profile
+from appliance.agent.sandbox import argument_sets, profile
 
 ALLOW, NOTIFY, ERRNO = "SCMP_ACT_ALLOW", "SCMP_ACT_NOTIFY", "SCMP_ACT_ERRNO"
 ENGINE: dict[str, Any] = {
@@ -39,7 +39,7 @@ def rule(*calls: str, **when: Any) -> dict[str, Any]:
 
 def action(filtered: dict[str, Any], call: str, *arguments: int) -> str:
     """Return what a filter does with a call, as libseccomp reads rules none of which meet."""
-    given = (*arguments, *(0,) * (cubes.ARGUMENTS - len(arguments)))
+    given = (*arguments, *(0,) * (argument_sets.ARGUMENTS - len(arguments)))
     found = {
         entry["action"]
         for entry in filtered["syscalls"]

@@ -11,17 +11,17 @@ from structlog.testing import capture_logs
 
 from appliance.agent.shares.arbiter import Arbiter
 from appliance.agent.shares.settle import settle
-from appliance.agent.shares.shares import Shares
+from appliance.agent.shares.share_manager import ShareManager
 from appliance.gpu import layout, timetable
 from appliance.gpu.accelerators import Accelerator
 from appliance.gpu.devices import Gpus
-from appliance.gpu.files import LimitsFile
 from appliance.gpu.preload import Preload
+from appliance.gpu.share_files import LimitsFile
 from appliance.gpu.timetable import Window, current
 from common.errors import UnavailableError
 from common.gpu.kinds import Compute, Enforcement
 from common.protocol import GpuGrant
-from tests.unit.appliance.agent.shares.test_shares import Accelerated, grant
+from tests.unit.appliance.agent.shares.test_share_manager import Accelerated, grant
 from tests.unit.appliance.gpu.samples import GPU, SECOND
 
 PERIOD = 200_000_000
@@ -39,7 +39,7 @@ class Node:
         self.preload = Preload(library, folder / "gpu", mode)
         kinds: list[Accelerator] = [Accelerated("nvidia")]
         enforcers = {Enforcement.SHIM: self.preload}
-        self.shares = Shares(Gpus([GPU, SECOND]), kinds, enforcers, [Enforcement.SHIM], folder / "gpu")
+        self.shares = ShareManager(Gpus([GPU, SECOND]), kinds, enforcers, [Enforcement.SHIM], folder / "gpu")
         self.arbiter = Arbiter(self.shares, self.preload, mode, 200, clock=lambda: self.now)
 
     def run(self, identity: str, *grants: GpuGrant) -> None:

@@ -1,0 +1,92 @@
+"""What the agent's interface needs of a container runtime: the Docker Engine of a machine, or a Kubernetes cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from common.protocol import ContainerSpec, ContainerState, GpuGrant, ImageState, Inventory
+
+
+class Containers(Protocol):
+    """All containers of a node. `changed` is set whenever one of them, or what the node has, changes."""
+
+    changed: asyncio.Event
+
+    def states(self) -> list[ContainerState]:
+        """Return the state of every container."""
+
+    async def launch(self, spec: ContainerSpec) -> ContainerState:
+        """Run the container of `spec` unless it is known already; return its state. Raises PenstockError."""
+
+    async def resize(self, identity: str, grants: Sequence[GpuGrant]) -> ContainerState:
+        """Give a running container other shares of its GPUs; raises PenstockError."""
+
+    async def remove(self, identity: str, grace_s: int) -> None:
+        """Stop and remove a container; no error where there is none."""
+
+    async def logs(self, identity: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
+        """Return the log of a container, with `follow` as it grows; raises NotFoundError where there is none."""
+
+    async def rebuild(self) -> None:
+        """Learn what runs already; raises PenstockError."""
+
+    async def watch(self) -> None:
+        """Follow what happens, for ever."""
+
+    async def close(self) -> None:
+        """Let go of what is under way; containers go on."""
+
+
+class Shell(Protocol):
+    """A command in a running container."""
+
+    def output(self) -> AsyncIterator[bytes]:
+        """Yield what the command writes, until it ends."""
+
+    async def write(self, data: bytes) -> None:
+        """Give the command input."""
+
+    async def write_eof(self) -> None:
+        """Tell the command that its input has ended."""
+
+    async def resize(self, rows: int, cols: int) -> None:
+        """Set the size of the terminal."""
+
+    async def exit_code(self) -> int:
+        """Return the exit code of a command whose output has ended; raises PenstockError."""
+
+
+class Opener(Protocol):
+    """Opens terminals."""
+
+    def __call__(self, identity: str, command: list[str], *, tty: bool) -> AbstractAsyncContextManager[Shell]:
+        """Return a command to start in a container."""
+
+
+class Images(Protocol):
+    """The images of a node."""
+
+    async def ask(self, reference: str) -> ImageState:
+        """Return what is known of an image, after a pull of it was begun where it is missing."""
+
+
+@dataclass(frozen=True)
+class ContainerRuntime:
+    """What runs the containers of one agent.
+
+    `begin` is called before anything is asked of `containers`. `tasks` returns what must run beside them, for ever;
+    `is_stuck` says whether the agent should be started anew, and `close` lets go of the rest at its end.
+    """
+
+    inventory: Callable[[], Inventory]
+    containers: Containers
+    images: Images
+    terminal: Opener
+    begin: Callable[[], None]
+    tasks: Callable[[], Sequence[Coroutine[Any, Any, None]]]
+    is_stuck: Callable[[], bool]
+    close: Callable[[], None]

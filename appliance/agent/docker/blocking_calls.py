@@ -1,0 +1,32 @@
+"""Calls that block, made in threads of their own, so that nothing else of the agent waits for them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, TypeVar
+
+import anyio
+from anyio import to_thread
+
+from appliance.agent.docker.engine import Closable
+
+R = TypeVar("R")
+
+
+async def items_in_thread(stream: Closable[R], limiter: anyio.CapacityLimiter | None) -> AsyncGenerator[R, None]:
+    """Return what a stream brings, each item as it comes; the stream is closed at the end."""
+    try:
+        while (
+            item := await to_thread.run_sync(next, stream, None, limiter=limiter, abandon_on_cancel=True)
+        ) is not None:
+            yield item
+    finally:
+        # closing wakes the thread that an abandoned wait left behind
+        with anyio.CancelScope(shield=True), contextlib.suppress(OSError):
+            await to_thread.run_sync(stream.close)
+
+
+async def in_thread(call: Callable[..., R], *args: Any) -> R:
+    """Return what a call returns that is made in a thread."""
+    return await to_thread.run_sync(call, *args)

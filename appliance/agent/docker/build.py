@@ -1,0 +1,82 @@
+"""Puts together the runtime of a machine: its Docker Engine, its GPUs, its networks and its sandboxes."""
+
+from __future__ import annotations
+
+import resource
+from functools import partial
+
+import structlog
+
+from appliance.agent.container_runtime import ContainerRuntime
+from appliance.agent.docker import cores, inventory, share_maintenance
+from appliance.agent.docker.containers import Limits
+from appliance.agent.docker.engine import Engine
+from appliance.agent.docker.gang_network_manager import GangNetworkManager
+from appliance.agent.docker.images import Images
+from appliance.agent.docker.supervisor import Supervisor
+from appliance.agent.docker.terminal import Terminal
+from appliance.agent.port_forwarding import PortForwarder
+from appliance.agent.reports.denied_calls import DeniedCallReporter
+from appliance.agent.sandbox.seccomp_listener import SeccompListener
+from appliance.agent.settings import Settings
+from appliance.agent.tls import server_context
+from appliance.gpu import accelerators
+
+log = structlog.get_logger()
+
+
+def build(settings: Settings) -> ContainerRuntime:
+    """Return what runs containers on this machine; raises PenstockError where it cannot."""
+    limits = Limits(settings.pids_limit, _lockable_memory())
+    engine = Engine(
+        settings.docker_socket, settings.mount_roots, limits, settings.sandbox_socket, settings.cores_folder
+    )
+    kinds, node_cores = inventory.kinds(settings), cores.of_node()
+    gpus = accelerators.discover(kinds)
+    told = engine.info()
+    has = inventory.take(settings, told, gpus, node_cores)
+    log.info(
+        "agent starts", node=has.name, gpus=len(has.gpus), simulated=bool(settings.simulated_gpus), port=settings.port
+    )
+    maintenance = share_maintenance.build(settings, gpus, kinds, told["CgroupDriver"])
+    images = Images(engine)
+    forwarder = PortForwarder(
+        server_context(settings), settings.edges, bind=settings.bind, port_range=settings.port_range
+    )
+    supervisor = Supervisor(
+        engine,
+        images,
+        forwarder,
+        shares=maintenance.shares,
+        gang_networks=GangNetworkManager(engine, settings.address),
+        near=gpus.near,
+        node_cores=node_cores,
+        mount_roots=settings.mount_roots,
+    )
+    listener = SeccompListener(settings.sandbox_socket)
+
+    def close() -> None:
+        listener.close()
+        maintenance.close()
+        engine.close()
+
+    return ContainerRuntime(
+        inventory=lambda: maintenance.shares.describe(has),
+        containers=supervisor,
+        images=images,
+        terminal=partial(Terminal, engine),
+        begin=listener.start,
+        tasks=lambda: [*maintenance.tasks(supervisor), DeniedCallReporter(settings, listener).run()],
+        is_stuck=maintenance.arbiter.is_stuck,
+        close=close,
+    )
+
+
+def _lockable_memory() -> int:
+    """Return how many bytes a container may be allowed to lock: without limit where this machine lets root say so."""
+    unlimited = resource.RLIM_INFINITY
+    try:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (unlimited, unlimited))
+    except (ValueError, OSError):
+        log.warning("sessions can lock little memory", hint="give the agent and Docker the right CAP_SYS_RESOURCE")
+    return resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]

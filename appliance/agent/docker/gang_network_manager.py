@@ -1,0 +1,163 @@
+"""Keeps the networks between the containers of a session on this node: makes them, joins containers, takes them down.
+
+Docker and the kernel are the only memory: whatever is not wanted by a container that is known is taken down.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import structlog
+
+from appliance.agent.docker import containers, gang_network
+from appliance.agent.docker.gang_network import Command
+from common import process
+from common.errors import ConflictError, PenstockError, ProcessError
+from common.protocol import GangNetwork
+
+log = structlog.get_logger()
+
+
+class Networks(Protocol):
+    """What is asked of Docker."""
+
+    def networks(self) -> dict[int, Mapping[str, Any]]:
+        """Return the inspections of all our networks, by their numbers."""
+
+    def make_network(self, arguments: Mapping[str, Any]) -> None:
+        """Make a network."""
+
+    def remove_network(self, name: str) -> None:
+        """Remove a network; no error where there is none."""
+
+    def connect(self, identity: str, name: str, address: str) -> None:
+        """Give a container that does not run yet its address on a network; no error where it has it."""
+
+    def default_bridge(self) -> str:
+        """Return the bridge on which every container is."""
+
+
+class GangNetworkManager:
+    """All such networks of this node; every call may block."""
+
+    def __init__(self, networks: Networks, local: str, run: Callable[[Command], str] = process.run) -> None:
+        """Start with none known; `local` is the address from which this node sends to others."""
+        self._networks = networks
+        self._local = local
+        self._run = run
+        self._members: dict[str, GangNetwork] = {}
+        self._lock = threading.Lock()
+
+    def join(self, identity: str, network: GangNetwork | None) -> None:
+        """Put a container that does not run yet on its network, if it has one; the network is made where it is missing.
+
+        Raises ConflictError where containers of another session are on a network of that number, ProcessError or
+        UnavailableError where the kernel or Docker refuses.
+        """
+        if network is None:
+            return
+        with self._lock:
+            self._check_free(network)
+            self._members[identity] = network
+            self._ensure(network)
+            self._networks.connect(identity, gang_network.name_of(network.number), str(network.address))
+
+    def leave(self, identity: str) -> None:
+        """Forget a container that is gone; after the last one of this node its network is taken down."""
+        with self._lock:
+            network = self._members.pop(identity, None)
+            if network and network.number not in self._wanted():
+                self._sweep()
+
+    def recover(self, found: Iterable[Mapping[str, Any]], is_known: Callable[[str], bool]) -> None:
+        """Learn of the containers that Docker has; take down what others left behind, and mend the networks of these.
+
+        A container that only is known is on its way to Docker.
+        """
+        with self._lock:
+            networks = {containers.state_of(each).id: containers.network_of(each) for each in found}
+            members = self._members | {identity: network for identity, network in networks.items() if network}
+            # one that has been removed since Docker told of it would keep its network for ever
+            self._members = {identity: network for identity, network in members.items() if is_known(identity)}
+            self._sweep()
+            try:
+                self._protect()
+                for network in self._wanted().values():
+                    self._ensure(network)
+            except PenstockError as error:
+                log.warning("networks between containers are not as they must be", reason=str(error))
+
+    def _check_free(self, network: GangNetwork) -> None:
+        """Refuse a number that containers of another session have here, such as of one whose launch came late."""
+        others = (other for other in self._members.values() if other.number == network.number)
+        if any(other.hosts != network.hosts for other in others):
+            raise ConflictError(
+                f"containers of another session are on network {network.number}",
+                where="network",
+                hint="remove them first",
+            )
+
+    def _wanted(self) -> dict[int, GangNetwork]:
+        return {network.number: network for network in self._members.values()}
+
+    def _sweep(self) -> None:
+        """Take down every network that nobody is on; what cannot be taken down now is tried again the next time."""
+        try:
+            found, linked = self._networks.networks(), gang_network.links(self._links())
+            for number in sorted((found.keys() | linked) - self._wanted().keys()):
+                self._take_down(number, is_linked=number in linked)
+        except PenstockError as error:
+            log.warning("networks of sessions that have ended are left", reason=str(error))
+
+    def _ensure(self, network: GangNetwork) -> None:
+        found = self._networks.networks().get(network.number)
+        if found is not None and gang_network.subnets_of(found) != [str(network.subnet)]:
+            # of a session before, for what is wanted has its subnet by its number
+            self._take_down(network.number, is_linked=network.number in gang_network.links(self._links()))
+            found = None
+        if found is None:
+            self._networks.make_network(gang_network.creation(network, self._mtu(network)))
+        if network.peers:
+            self._protect()
+            self._reach(network, self._mtu(network) if found is None else gang_network.mtu_of(found))
+
+    def _reach(self, network: GangNetwork, mtu: int) -> None:
+        """Let the bridge reach the other nodes."""
+        shown = self._links()
+        if not gang_network.is_linked(shown, network, self._local):
+            if network.number in gang_network.links(shown):
+                self._run(("ip", "link", "del", gang_network.link_of(network.number)))
+            for command in gang_network.link(network, self._local, mtu):
+                self._run(command)
+        entries = json.loads(self._run(("bridge", "-j", "fdb", "show", "dev", gang_network.link_of(network.number))))
+        for command in gang_network.fdb_changes(network, entries):
+            self._run(command)
+
+    def _mtu(self, network: GangNetwork) -> int:
+        """Return how many bytes fit into a packet on the way to every other node."""
+        devices = {json.loads(self._run(("ip", "-j", "route", "get", peer)))[0]["dev"] for peer in network.peers}
+        sizes = [json.loads(self._run(("ip", "-j", "link", "show", "dev", device)))[0]["mtu"] for device in devices]
+        return min(sizes) - gang_network.VXLAN_OVERHEAD if sizes else gang_network.USUAL_MTU
+
+    def _links(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self._run(("ip", "-j", "-d", "link", "show", "type", "vxlan")) or "[]")
+        return found
+
+    def _take_down(self, number: int, *, is_linked: bool) -> None:
+        if is_linked:
+            self._run(("ip", "link", "del", gang_network.link_of(number)))
+        try:
+            self._networks.remove_network(gang_network.name_of(number))
+        except ConflictError as error:
+            log.warning("a network is still in use", network=gang_network.name_of(number), reason=str(error))
+
+    def _protect(self) -> None:
+        """Keep sessions from speaking VXLAN themselves."""
+        for rule in gang_network.drop_rules(self._networks.default_bridge()):
+            try:
+                self._run(("iptables", "-w", "-t", "raw", "-C", *rule))
+            except ProcessError:
+                self._run(("iptables", "-w", "-t", "raw", "-I", *rule))

@@ -1,0 +1,39 @@
+"""What the supervisor knows of each container."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from appliance.agent.docker import containers
+from appliance.agent.docker.cores import NO_CORES, CoreGrant
+from common.protocol import ContainerState
+
+
+@dataclass
+class KnownContainer:
+    """One container.
+
+    `launching` while a launch of ours has not come to its end; `nowhere` where it failed before Docker had a container.
+    `overtaken` where the container may have ended while Docker's answer to the launch was on its way. `offered` leads
+    from those of its ports that the edge may reach to ours, and is None while none were opened; `closed` says why.
+    """
+
+    digest: str
+    state: ContainerState
+    granted: CoreGrant = NO_CORES
+    ports: Sequence[int] = ()
+    offered: dict[int, int] | None = None
+    closed: str = ""
+    launching: bool = False
+    nowhere: bool = False
+    overtaken: bool = False
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @classmethod
+    def of(cls, inspection: Mapping[str, Any], state: ContainerState) -> Self:
+        """Return what Docker's answer to `inspect` tells of a container of ours."""
+        digest, granted = containers.digest_label(inspection), containers.cores_of(inspection)
+        return cls(digest, state, granted, containers.ports_of(inspection))

@@ -1,0 +1,70 @@
+"""Maintenance of GPU shares while containers run: gives windows, enforces memory, and tells what they use."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from appliance.agent.docker.supervisor import Supervisor
+from appliance.agent.reports.gpu_metrics import Outbox, Sampler
+from appliance.agent.settings import Settings
+from appliance.agent.shares.arbiter import Arbiter
+from appliance.agent.shares.gpu_readings import GpuReadings
+from appliance.agent.shares.memory_enforcer import MemoryEnforcer
+from appliance.agent.shares.share_manager import ShareManager
+from appliance.gpu import tmpfs_quota
+from appliance.gpu.accelerators import Accelerator
+from appliance.gpu.devices import Gpus
+from appliance.gpu.driver import Driver
+from appliance.gpu.enforcement import Accounting, Enforcer
+from appliance.gpu.mig import Mig
+from appliance.gpu.mps import Mps
+from appliance.gpu.preload import Preload
+from appliance.gpu.telemetry import Telemetry
+from common.gpu.kinds import Enforcement
+
+
+@dataclass(frozen=True)
+class ShareMaintenance:
+    """The parts that work on GPU shares as long as the agent runs."""
+
+    settings: Settings
+    shares: ShareManager
+    preload: Preload
+    telemetry: Telemetry
+    arbiter: Arbiter
+
+    def tasks(self, supervisor: Supervisor) -> list[Coroutine[Any, Any, None]]:
+        """Return what must run beside the supervisor, for ever."""
+        readings = GpuReadings(self.shares, self.telemetry)
+        enforcer = MemoryEnforcer(self.shares, readings, self.settings.gpu_slack_mib, supervisor.end)
+        sampler = Sampler(self.shares, readings, self.preload)
+        return [
+            self.arbiter.run(),
+            enforcer.run(supervisor.tell),
+            Outbox(self.settings).run(sampler, supervisor.running),
+        ]
+
+    def close(self) -> None:
+        """End the session with NVML."""
+        self.telemetry.close()
+
+
+def build(settings: Settings, gpus: Gpus, accelerators: Sequence[Accelerator], cgroup_manager: str) -> ShareMaintenance:
+    """Put the parts together; raises PenstockError where the node's GPUs cannot be asked.
+
+    `cgroup_manager` makes the cgroups of containers, as Docker names it.
+    """
+    telemetry = Telemetry()
+    preload = Preload(settings.gpu_library, settings.gpu_folder, settings.gpu_compute, tmpfs_quota.mount)
+    enforcers: dict[Enforcement, Enforcer] = {
+        Enforcement.DRIVER: Driver(telemetry, preload, cgroup_manager),
+        Enforcement.MIG: Mig(),
+        Enforcement.SHIM: preload,
+        Enforcement.MPS: Mps(telemetry, settings.mps_folder, settings.gpu_compute),
+        Enforcement.NONE: Accounting(),
+    }
+    shares = ShareManager(gpus, accelerators, enforcers, settings.enforcement, settings.gpu_folder)
+    arbiter = Arbiter(shares, preload, settings.gpu_compute, settings.gpu_period_ms)
+    return ShareMaintenance(settings, shares, preload, telemetry, arbiter)

@@ -1,0 +1,164 @@
+"""Ports of containers, offered to the site's edge by mutual TLS and to nobody else.
+
+A container's port is never published on the host. The agent listens on a port of its own range and passes bytes on to
+the container's address, so HTTP, WebSocket and whatever else a session speaks go through unchanged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ssl
+import zlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from appliance.agent.tls import common_name
+from common.errors import UnavailableError
+
+log = structlog.get_logger()
+
+MAX_CONNECTIONS = 256
+"""Most connections of one container at a time."""
+CHUNK = 1 << 16
+_CONNECT_S = 5.0
+_HANDSHAKE_S = 10.0
+
+
+@dataclass
+class _OpenPorts:
+    """What is open for one container."""
+
+    address: str
+    servers: dict[int, asyncio.Server] = field(default_factory=dict)
+    connections: set[asyncio.Task[None]] = field(default_factory=set)
+
+
+class PortForwarder:
+    """All ports of all containers of this node."""
+
+    def __init__(
+        self, context: ssl.SSLContext, names: Collection[str], *, bind: str, port_range: tuple[int, int]
+    ) -> None:
+        """Prepare; `names` are the common names of the certificates that may come."""
+        self._context = context
+        self._names = names
+        self._bind = bind
+        self._first, self._last = port_range
+        self._open: dict[str, _OpenPorts] = {}
+
+    async def open(self, identity: str, address: str, ports: Sequence[int]) -> dict[int, int]:
+        """Offer the ports of a container that has an address; return which port of ours leads to which of its ports.
+
+        What is open already stays. Raises UnavailableError where no port of the range is free, or the container has no
+        address: an empty one would lead to this machine itself.
+        """
+        if not address:
+            raise _refusal(identity, ports[0], "the container has no address")
+        opened = self._open.setdefault(identity, _OpenPorts(address))
+        opened.address = address
+        for port in ports:
+            if port not in opened.servers:
+                opened.servers[port] = await self._listen(identity, opened, port)
+        return {port: server.sockets[0].getsockname()[1] for port, server in opened.servers.items()}
+
+    async def close(self, identity: str) -> None:
+        """Close what is open for a container, and the connections to it."""
+        opened = self._open.pop(identity, None)
+        if opened is None:
+            return
+        for server in opened.servers.values():
+            server.close()
+        tasks = list(opened.connections)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def close_all(self) -> None:
+        """Close everything."""
+        for identity in list(self._open):
+            await self.close(identity)
+
+    async def _listen(self, identity: str, opened: _OpenPorts, port: int) -> asyncio.Server:
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await self._serve(opened, port, reader, writer)
+
+        size = self._last - self._first + 1
+        # the same container gets the same port after a restart of the agent, unless somebody else has taken it
+        begin = zlib.crc32(f"{identity}:{port}".encode()) % size
+        for step in range(size):
+            number = self._first + (begin + step) % size
+            try:
+                return await asyncio.start_server(
+                    connected,
+                    self._bind,
+                    number,
+                    ssl=self._context,
+                    ssl_handshake_timeout=_HANDSHAKE_S,
+                    limit=CHUNK,
+                )
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise _refusal(identity, port, str(error)) from error
+        raise _refusal(identity, port, f"every port from {self._first} to {self._last} is in use")
+
+    async def _serve(
+        self, opened: _OpenPorts, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine that runs has one
+        opened.connections.add(task)
+        try:
+            name = common_name(writer.get_extra_info("peercert"))
+            if name not in self._names:
+                log.warning("a port of a session was called by a stranger", peer=name, port=port)
+            elif len(opened.connections) > MAX_CONNECTIONS:
+                log.warning("a session has too many connections", port=port, most=MAX_CONNECTIONS)
+            else:
+                await _join(reader, writer, opened.address, port)
+        except asyncio.CancelledError:
+            # the container is gone, or the agent ends: that is the end of this connection and no error
+            return
+        finally:
+            opened.connections.discard(task)
+            writer.close()
+
+
+async def _join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str, port: int) -> None:
+    """Carry bytes both ways until one side ends."""
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            inner_reader, inner_writer = await asyncio.open_connection(address, port, limit=CHUNK)
+    except (OSError, TimeoutError):
+        # the edge tells its caller that nothing answers there
+        return
+    # TLS knows no half of a connection: where one side has ended, nothing of use can follow
+    tasks = [
+        asyncio.create_task(_carry(reader, inner_writer)),
+        asyncio.create_task(_carry(inner_reader, writer)),
+    ]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        inner_writer.close()
+
+
+async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError, ssl.SSLError, TimeoutError):
+        while chunk := await reader.read(CHUNK):
+            writer.write(chunk)
+            await writer.drain()
+
+
+def _refusal(identity: str, port: int, reason: str) -> UnavailableError:
+    return UnavailableError(
+        f"port {port} of {identity} cannot be offered to the edge: {reason}",
+        where="ports",
+        hint="look at the container's network, and at PENSTOCK_AGENT_PORT_RANGE",
+    )

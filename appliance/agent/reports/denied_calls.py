@@ -1,0 +1,58 @@
+"""Tells the control API which system calls sandboxes denied; what it does not take now waits for the next time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import structlog
+
+from appliance.agent.sandbox.seccomp_listener import SeccompListener
+from appliance.agent.settings import Settings
+from appliance.agent.tls import api_client
+from common.protocol import DENIALS_PATH, DenialReport
+
+log = structlog.get_logger()
+
+_REFUSED = (400, 413, 422)
+
+
+class DeniedCallReporter:
+    """Posts what the listener of sandboxes has noted."""
+
+    def __init__(self, settings: Settings, listener: SeccompListener) -> None:
+        """Prepare; nothing is told yet."""
+        self._settings = settings
+        self._listener = listener
+        self._failing = False
+
+    async def send(self, client: httpx.AsyncClient) -> None:
+        """Tell what has not been told."""
+        while denials := self._listener.take():
+            report = DenialReport(name=self._settings.name, denials=denials)
+            try:
+                answer = await client.post(
+                    DENIALS_PATH, content=report.model_dump_json(), headers={"Content-Type": "application/json"}
+                )
+                if answer.status_code in _REFUSED:
+                    log.warning("the control API refuses denied system calls; they stay here", denials=len(denials))
+                else:
+                    answer.raise_for_status()
+            except httpx.HTTPError as error:
+                if not self._failing:
+                    log.warning("the control API does not take denied system calls", reason=str(error))
+                self._failing = True
+                return
+            self._failing = False
+            self._listener.tell(denials)
+
+    async def run(self) -> None:
+        """Tell for ever."""
+        async with api_client(self._settings) as client:
+            while True:
+                await asyncio.sleep(self._settings.use_interval_s)
+                try:
+                    await self.send(client)
+                except Exception as error:
+                    # whatever it was: without this task nobody would be told any more
+                    log.exception("denied system calls cannot be told", reason=str(error))

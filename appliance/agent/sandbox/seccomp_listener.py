@@ -1,0 +1,242 @@
+"""Listens to the sandboxes of this node's containers: each denied system call is noted, then answered.
+
+The kernel holds a call that a sandbox denies until it is answered, and fails it with ENOSYS once nobody listens. So a
+call is never let through, whatever becomes of this agent. One thread does it all, and none of the agent's other work
+waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import select
+import signal
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from appliance.agent.sandbox import seccomp_notify
+from appliance.agent.sandbox.confinement import Confinement, rule_for
+from appliance.agent.sandbox.ledger import Attempt, Ledger
+from appliance.agent.sandbox.seccomp_notify import Call
+from common import syscalls
+from common.protocol import Denial
+
+log = structlog.get_logger()
+
+BURST = 500
+"""Denied calls of one container that are answered at once."""
+RATE_PER_S = 100
+"""Denied calls of one container that are answered in the long run; a program that makes more waits for each."""
+KILLED = "killed"
+_HELLO_S = 2.0
+_HELLO_BYTES = 1 << 18
+_PAUSE_S = 0.1
+
+
+@dataclass
+class _Filter:
+    """The filter of one container, or of one command in it, that asks us."""
+
+    descriptor: int
+    confinement: Confinement
+    tokens: float = BURST
+    at: float = 0.0
+
+
+class SeccompListener:
+    """Answers every denied call of the node's containers; `take` and `tell` are for whoever reports them."""
+
+    def __init__(self, path: Path) -> None:
+        """Prepare to listen at a socket; `start` does."""
+        self._path = path
+        self._ledger = Ledger()
+        self._lock = threading.Lock()
+        self._filters: dict[int, _Filter] = {}
+        self._resting: dict[int, float] = {}
+        self._poll = select.epoll()
+        self._ending, self._end = os.pipe()
+        self._thread = threading.Thread(target=self._run, name="sandboxes", daemon=True)
+
+    def start(self) -> None:
+        """Listen; raises OSError where the socket cannot be made."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path.unlink(missing_ok=True)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.bind(str(self._path))
+        self._path.chmod(0o600)
+        self._socket.listen(128)
+        self._poll.register(self._socket, select.EPOLLIN)
+        self._poll.register(self._ending, select.EPOLLIN)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening; what sandboxes deny ends with ENOSYS from now on."""
+        if self._thread.is_alive():
+            os.write(self._end, b"x")
+            self._thread.join()
+            self._socket.close()
+        for source in list(self._filters.values()):
+            self._close(source)
+        self._poll.close()
+        os.close(self._ending)
+        os.close(self._end)
+
+    def take(self) -> list[Denial]:
+        """Return what the control API has not been told."""
+        with self._lock:
+            return self._ledger.untold()
+
+    def tell(self, denials: Sequence[Denial]) -> None:
+        """Note that the control API has these, and forget what it needs no more of containers that have ended."""
+        with self._lock:
+            self._ledger.tell(denials)
+            self._ledger.forget_all_but({source.confinement.id for source in self._filters.values()})
+
+    def _run(self) -> None:
+        while True:
+            for descriptor, event in self._poll.poll(_PAUSE_S if self._resting else None):
+                if descriptor == self._ending:
+                    return
+                try:
+                    if descriptor == self._socket.fileno():
+                        self._welcome()
+                    elif source := self._filters.get(descriptor):
+                        self._attend(source, event)
+                except Exception as error:
+                    # whatever it was: without this thread no denied call would be answered any more
+                    log.exception("a denied system call is not noted", reason=str(error))
+                    if source := self._filters.get(descriptor):
+                        self._close(source)
+            self._wake()
+
+    def _welcome(self) -> None:
+        connection, _ = self._socket.accept()
+        with connection:
+            connection.settimeout(_HELLO_S)
+            descriptors: list[int] = []
+            try:
+                state = _hello(connection, descriptors)
+                confinement = Confinement.model_validate_json(state["metadata"])
+                descriptor = descriptors[state["fds"].index("seccompFd")]
+            except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+                log.warning("a sandbox cannot be listened to", reason=str(error))
+                # a filter whose descriptor stays open has a listener, and its processes would wait for ever
+                for opened in descriptors:
+                    os.close(opened)
+                return
+        for opened in descriptors:
+            if opened != descriptor:
+                os.close(opened)
+        with self._lock:
+            self._filters[descriptor] = _Filter(descriptor, confinement, at=time.monotonic())
+        self._poll.register(descriptor, select.EPOLLIN)
+
+    def _attend(self, source: _Filter, event: int) -> None:
+        if not event & select.EPOLLIN:
+            # every process that the filter was for has ended
+            self._close(source)
+            return
+        call = seccomp_notify.receive(source.descriptor)
+        if call is None:
+            return
+        name = syscalls.name_of(call.architecture, call.number)
+        rule = rule_for(source.confinement.sandbox.rules, name, call.arguments)
+        process, pid, leader = _process(call.thread)
+        killed = rule.ends and _kill(source.descriptor, call, leader)
+        attempt = Attempt(
+            source.confinement.id,
+            source.confinement.session_id,
+            name,
+            process,
+            pid,
+            KILLED if killed else rule.errno,
+            datetime.now(UTC),
+        )
+        with self._lock:
+            self._ledger.note(attempt)
+        seccomp_notify.refuse(source.descriptor, call, getattr(errno, rule.errno))
+        self._charge(source)
+
+    def _charge(self, source: _Filter) -> None:
+        now = time.monotonic()
+        source.tokens = min(BURST, source.tokens + (now - source.at) * RATE_PER_S) - 1
+        source.at = now
+        if source.tokens < 1:
+            self._poll.unregister(source.descriptor)
+            self._resting[source.descriptor] = now + _PAUSE_S
+
+    def _wake(self) -> None:
+        now = time.monotonic()
+        for descriptor in [descriptor for descriptor, until in self._resting.items() if until <= now]:
+            del self._resting[descriptor]
+            self._poll.register(descriptor, select.EPOLLIN)
+
+    def _close(self, source: _Filter) -> None:
+        with self._lock:
+            del self._filters[source.descriptor]
+        self._resting.pop(source.descriptor, None)
+        os.close(source.descriptor)
+
+
+def _hello(connection: socket.socket, descriptors: list[int]) -> dict[str, Any]:
+    """Return the container's state that its runtime sends, and add the descriptors that come with it.
+
+    Raises OSError, and ValueError where the word ends in the middle.
+    """
+    data, received, _, _ = socket.recv_fds(connection, _HELLO_BYTES, 8)
+    descriptors += received
+    while True:
+        with contextlib.suppress(json.JSONDecodeError, UnicodeDecodeError):
+            state: dict[str, Any] = json.loads(data)
+            return state
+        more = connection.recv(_HELLO_BYTES)
+        if not more or len(data) > _HELLO_BYTES:
+            raise ValueError("the runtime's word ends in the middle")
+        data += more
+
+
+def _process(thread: int) -> tuple[str, int, int]:
+    """Return the name of a thread's process, its id in its container, and its id on this node; empty where it ended."""
+    try:
+        leader = int(_status(thread)["Tgid"])
+        status = _status(leader)
+        name = "".join(sign if sign.isprintable() else "?" for sign in status["Name"])
+        return name, int(status["NSpid"].split()[-1]), leader
+    except (OSError, KeyError, ValueError):
+        return "", 0, 0
+
+
+def _status(thread: int) -> dict[str, str]:
+    lines = Path(f"/proc/{thread}/status").read_text(errors="replace").splitlines()
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+
+def _kill(descriptor: int, call: Call, leader: int) -> bool:
+    """Kill the process of a call that still waits; return whether that was done."""
+    if not leader:
+        return False
+    try:
+        process = os.pidfd_open(leader)
+    except OSError:
+        return False
+    try:
+        # who waits for an answer still has its number, and so the descriptor is of no other process
+        if not seccomp_notify.is_waiting(descriptor, call):
+            return False
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+    except OSError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(process)

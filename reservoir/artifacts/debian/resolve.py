@@ -1,0 +1,54 @@
+"""The Debian part of a lock: the closure of every group and image of every target."""
+
+from __future__ import annotations
+
+from reservoir.artifacts.debian.apt import Deb, private_apt
+from reservoir.artifacts.kind import Resolved, Scope
+from reservoir.contents import holds
+from reservoir.contents.artifact import DebianArtifact, DebianMetadata
+from reservoir.contents.lock import LockedImage
+from reservoir.manifest.model import Target
+
+
+def resolve(scope: Scope) -> Resolved:
+    """Return the closure of every group of the Debian targets, and what each of their images consists of."""
+    return Resolved.of([_resolve(scope, target) for target in scope.manifest.targets if target.os == "debian"])
+
+
+def _resolve(scope: Scope, target: Target) -> Resolved:
+    scope.progress(f"resolve Debian packages for {target.name}")
+    groups = scope.manifest.debian_groups(target)
+    images = scope.images(target)
+    if not (groups or images or target.bootstrap):
+        return Resolved()
+    apt = private_apt(scope.cache, target, scope.manifest, scope.path.parent)
+    apt.update()
+    base = apt.bootstrap() if target.bootstrap else []
+    debs = list(base)
+    for name, group in groups.items():
+        where = scope.where(f"debian.{name}")
+        debs += apt.closure(group.packages, where, recommends=group.recommends) if group.packages else []
+    locked = []
+    below = {deb.sha256 for deb in base}
+    for index, image in images:
+        packages = apt.closure(image.packages, scope.where(f"images[{index}].packages")) if image.packages else []
+        debs += packages
+        parts = [deb.sha256 for deb in packages if deb.sha256 not in below]
+        locked.append(LockedImage(name=image.name, tag=image.tag, base=[deb.sha256 for deb in base], packages=parts))
+    once = {deb.sha256: deb for deb in debs}
+    artifacts = [_artifact(deb, target) for deb in once.values()]
+    held = holds.of_target(scope.manifest, target, artifacts, str(scope.path))
+    return Resolved([*artifacts], images=locked, holds=held)
+
+
+def _artifact(deb: Deb, target: Target) -> DebianArtifact:
+    return DebianArtifact(
+        name=deb.name,
+        version=deb.version,
+        filename=deb.filename,
+        sha256=deb.sha256,
+        size=deb.size,
+        origin=deb.uri,
+        targets=[target.name],
+        metadata=DebianMetadata(stanza=deb.stanza),
+    )

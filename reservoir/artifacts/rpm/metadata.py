@@ -1,0 +1,183 @@
+"""The metadata of an RPM repository: fetched, held against its signature and its hashes, never older than before."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import xml.etree.ElementTree as ET
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from urllib.parse import urljoin
+
+import httpx
+
+from common import files
+from common.errors import IntegrityError, UnavailableError
+from reservoir.artifacts.rpm.createrepo import createrepo_c
+from reservoir.artifacts.rpm.source import Repository
+from reservoir.download import fetch
+from reservoir.download.cache import Cache, pieces, room_on
+from reservoir.signing import openpgp
+
+REPO = "{http://linux.duke.edu/metadata/repo}"
+INDEX = "repodata/repomd.xml"
+STRONG = ("sha224", "sha256", "sha384", "sha512")
+COMPRESSIONS = {".gz": createrepo_c.GZ, ".bz2": createrepo_c.BZ2, ".xz": createrepo_c.XZ, ".zst": createrepo_c.ZSTD}
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A hash as metadata gives it: the name of the algorithm and the digits."""
+
+    kind: str
+    digits: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of the metadata; `name` tells how it is compressed, `path` is where it lies now."""
+
+    name: str
+    path: Path
+
+    @contextmanager
+    def plain(self) -> Iterator[Path]:
+        """Give the file as it is without compression; raises IntegrityError where it is damaged."""
+        suffix = PurePosixPath(self.name).suffix
+        if suffix not in COMPRESSIONS:
+            yield self.path
+            return
+        with room_on(self.path.parent), tempfile.TemporaryDirectory(dir=self.path.parent) as folder:
+            plain = Path(folder) / "plain"
+            try:
+                createrepo_c.decompress_file(str(self.path), str(plain), COMPRESSIONS[suffix])
+            except createrepo_c.CreaterepoCError as error:
+                raise IntegrityError(
+                    f"it cannot be unpacked: {error}", where=self.name, hint="ask the keeper of the package source"
+                ) from error
+            yield plain
+
+    def text(self) -> str:
+        """Return what stands in it."""
+        with self.plain() as path:
+            return path.read_text()
+
+
+def read(
+    http: httpx.Client, cache: Cache, repository: Repository, names: Collection[str], *, may_be_older: bool
+) -> dict[str, Part]:
+    """Return those files of the metadata that are among `names`, such as `primary`.
+
+    Raises IntegrityError where the signature or a hash does not hold, and where the metadata is older than what this
+    machine saw there before, unless it `may_be_older`.
+    """
+    url = urljoin(repository.url, INDEX)
+    index = fetch.read(http, url)
+    if repository.signed:
+        _check_signature(http, repository, url, index)
+    entries = _entries(index, url)
+    seen = cache.root / "rpm" / f"{hashlib.sha256(repository.url.encode()).hexdigest()}.xml"
+    if seen.is_file() and not may_be_older:
+        _check_age(entries, _entries(seen.read_bytes(), str(seen)), repository, url)
+    found = {}
+    for entry in entries:
+        kind = entry.get("type", "")
+        if kind in names:
+            place = _child(entry, "location", url).get("href", "")
+            checksum = _child(entry, "checksum", url)
+            known = Sum(checksum.get("type", ""), (checksum.text or "").strip())
+            size = int(_child(entry, "size", url).text or 0)
+            sha256 = obtain(http, cache, urljoin(repository.url, place), known, size)
+            found[kind] = Part(place, cache.path(sha256))
+    if "primary" not in found:
+        raise IntegrityError("it lists no packages", where=url, hint="ask the keeper of the package source")
+    seen.parent.mkdir(exist_ok=True)
+    files.write(seen, index)
+    return found
+
+
+def obtain(http: httpx.Client, cache: Cache, url: str, known: Sum, size: int) -> str:
+    """Bring a file into the cache and return its sha256; raises IntegrityError where its known hash differs.
+
+    What is known by another algorithm is fetched to learn its sha256, which is remembered.
+    """
+    if known.kind not in STRONG:
+        raise IntegrityError(
+            f"it is known by {known.kind} alone, which proves nothing",
+            where=url,
+            hint="ask the keeper of the package source for sha256",
+        )
+    if known.kind == "sha256":
+        fetch.fetch(http, cache, url, sha256=known.digits, size=size)
+        return known.digits
+    note = cache.root / "rpm" / f"{known.kind}-{known.digits}"
+    if note.is_file() and cache.has(note.read_text(), size):
+        return note.read_text()
+    note.parent.mkdir(exist_ok=True)
+    with room_on(cache.root), tempfile.TemporaryDirectory(dir=cache.root) as folder:
+        path = Path(folder) / "file"
+        fetch.to_file(http, url, path, size)
+        digest = hashlib.new(known.kind)
+        for piece in pieces(path):
+            digest.update(piece)
+        if digest.hexdigest() != known.digits:
+            raise IntegrityError(
+                f"it has the {known.kind} {digest.hexdigest()}, not {known.digits}",
+                where=url,
+                hint="try again; when it stays, ask the keeper of the package source",
+            )
+        sha256, _ = cache.add(path)
+        files.write(note, sha256)
+    return sha256
+
+
+def _check_signature(http: httpx.Client, repository: Repository, url: str, index: bytes) -> None:
+    try:
+        signature = fetch.read(http, f"{url}.asc")
+    except UnavailableError as error:
+        raise IntegrityError(
+            f"the metadata of {repository.name} is not signed: {error.problems[0].reason}",
+            where=f"{url}.asc",
+            hint="where nobody signs it, set `unsigned_metadata: true` on the source; packages must be signed still",
+        ) from error
+    if not openpgp.signed_beside(repository.keys, index, signature):
+        raise IntegrityError(
+            f"the signature of the metadata of {repository.name} is by none of the source's keys",
+            where=url,
+            hint="try again; when it stays, give the source its right `keys`, or ask its keeper",
+        )
+
+
+def _check_age(entries: list[ET.Element], before: list[ET.Element], repository: Repository, url: str) -> None:
+    if _newest(entries) < _newest(before):
+        raise IntegrityError(
+            f"the metadata of {repository.name} is older than what was there before",
+            where=url,
+            hint="ask another mirror, or name the source in the manifest's `allow_expired`",
+        )
+
+
+def _newest(entries: list[ET.Element]) -> float:
+    """Return the time of the newest file, in seconds since 1970."""
+    return max((float(entry.findtext(f"{REPO}timestamp") or 0) for entry in entries), default=0)
+
+
+def _entries(index: bytes, where: str) -> list[ET.Element]:
+    try:
+        # the parser of the standard library refuses entities that grow
+        return ET.fromstring(index).findall(f"{REPO}data")  # noqa: S314
+    except ET.ParseError as error:
+        raise IntegrityError(
+            f"is no index: {error}", where=where, hint="ask the keeper of the package source"
+        ) from error
+
+
+def _child(entry: ET.Element, name: str, where: str) -> ET.Element:
+    found = entry.find(f"{REPO}{name}")
+    if found is None:
+        raise IntegrityError(
+            f"the entry {entry.get('type')} has no {name}", where=where, hint="ask the keeper of the package source"
+        )
+    return found

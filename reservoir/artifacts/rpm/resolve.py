@@ -1,0 +1,19 @@
+"""The RPM part of a lock: what is in every group of every target."""
+
+from __future__ import annotations
+
+from common.errors import UnavailableError
+from reservoir.artifacts.kind import Resolved, Scope
+
+
+def resolve(scope: Scope) -> Resolved:
+    """Return the closure of every group of RPM packages, and what dnf needs beside them."""
+    targets = [target for target in scope.manifest.targets if scope.manifest.rpm_groups(target)]
+    if not targets:
+        return Resolved()
+    try:
+        # a site, which locks nothing, does without what it needs
+        from reservoir.artifacts.rpm import closure
+    except ImportError as error:
+        raise UnavailableError(f"{error.name} is not installed", where="rpm", hint="install penstock[build]") from error
+    return Resolved.of([closure.of_target(scope, target) for target in targets])

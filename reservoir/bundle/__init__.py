@@ -1,0 +1,1 @@
+"""A bundle: built from a manifest and its lock, described, signed, verified."""

@@ -1,0 +1,60 @@
+"""What people read beside a bundle's list: the bill of materials, and the report of the security checker."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from common import files
+from common.errors import ForbiddenError
+from reservoir.bundle import sbom
+from reservoir.contents.bundle import Bundle
+from reservoir.contents.lock import LockedImage
+from reservoir.download.cache import Cache
+from reservoir.manifest.model import Security
+from reservoir.scan import facts, licences
+from reservoir.scan import policy as policies
+from reservoir.scan.checker import scan
+from reservoir.scan.clamav import Clamav
+from reservoir.scan.page import render
+from reservoir.scan.policy import Policy
+from reservoir.scan.verdict import judge
+
+REPORT, PAGE = "scan.json", "scan.html"
+
+
+def make(
+    bundle: Bundle, images: list[LockedImage], cache: Cache, security: Security | None, folder: Path
+) -> dict[str, bytes]:
+    """Return the documents of a bundle by name; the same contents and advisories give the same bytes.
+
+    `folder` is where the paths of `security` count from. Raises ForbiddenError where its policy refuses the bundle.
+    """
+    document = _bill(bundle, images, cache)
+    documents = {facts.SBOM: document}
+    if security is None:
+        return documents
+    # not the time that goes into the bundle: that may be fixed, and advisories grow old by the real one
+    now = datetime.now(UTC)
+    rules = policies.read(folder / security.policy) if security.policy else Policy()
+    malware = Clamav().search(bundle, cache.blobs, now, rules.max_age_days) if rules.clamav else None
+    known = facts.read(document, facts.SBOM)
+    report = scan(bundle, known, [folder / security.advisories], rules, now=now, malware=malware)
+    verdict = judge(report, rules, now)
+    if verdict.blocking:
+        raise ForbiddenError.of(verdict.blocking)
+    return documents | {REPORT: report.encode(), PAGE: render(report, verdict)}
+
+
+def _bill(bundle: Bundle, images: list[LockedImage], cache: Cache) -> bytes:
+    """Return the bill of materials, from the last build where that held the same things."""
+    known = licences.read_all(bundle.artifacts, cache)
+    memory = cache.root / f"sbom-{bundle.name}.json"
+    with suppress(FileNotFoundError):
+        last = memory.read_bytes()
+        if str(sbom.serial(bundle, images, known)).encode() in last:
+            return last
+    document = sbom.make(bundle, images, known)
+    files.write(memory, document)
+    return document

@@ -1,0 +1,205 @@
+"""Is a bundle whole? Signature, every hash, nothing missing, nothing extra; in constant memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from common.errors import IntegrityError, Problem
+from common.progress import Progress, silent
+from reservoir.bundle import folder as bundles
+from reservoir.bundle import volume
+from reservoir.bundle.folder import BLOBS, HINT, KEYS, LIST, PUBLIC_KEY, SIGNATURE
+from reservoir.contents.bundle import Bundle
+from reservoir.download.cache import digest, pieces
+from reservoir.download.threads import in_threads
+from reservoir.signing import ed25519, keychain
+
+BESIDE_BLOBS = {LIST, SIGNATURE, PUBLIC_KEY, KEYS, BLOBS.parts[0]}
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A bundle whose signature holds; `content` are the exact bytes of its list.
+
+    `pinned` says that the caller knew the key, `chain` is how it came to be the maker's, `volume` is set where the
+    folder carries a part of the bundle only.
+    """
+
+    folder: Path
+    bundle: Bundle
+    content: bytes
+    key: Ed25519PublicKey
+    pinned: bool
+    chain: keychain.Keychain
+    volume: volume.Volume | None
+
+    @property
+    def identity(self) -> str:
+        """Return the name of this very bundle."""
+        return bundles.identity(self.bundle, self.content)
+
+    @property
+    def of_set(self) -> bool:
+        """Say whether this is one of several volumes."""
+        return self.volume is not None and self.volume.count > 1
+
+    def files(self) -> dict[str, int]:
+        """Return the size in bytes of each file that belongs into this folder's `blobs/sha256`, by its hash."""
+        sizes = self.bundle.sizes()
+        if self.volume is None:
+            return sizes
+        sizes |= self.volume.piece_sizes()
+        return {name: sizes[name] for name in self.volume.files[self.volume.number - 1]}
+
+    def labels(self) -> dict[str, str]:
+        """Return what people call each file, by its hash."""
+        labels = {artifact.sha256: artifact.filename for artifact in self.bundle.artifacts}
+        for blob, cut in self.volume.cut.items() if self.volume else ():
+            for index, piece in enumerate(cut, 1):
+                labels.setdefault(piece.sha256, f"piece {index} of {len(cut)} of {labels[blob]}")
+        return labels
+
+    def problem(self, path: Path, reason: str) -> Problem:
+        """Return a problem with a file of this folder; on one of several volumes it names the volume."""
+        if self.volume is None or not self.of_set:
+            return Problem(str(path), reason, HINT)
+        hint = f"get {self.volume.title} again; what is good of it and of the others is kept"
+        return Problem(str(path), f"{self.volume.title}: {reason}", hint)
+
+
+def verify(folder: Path, key: Ed25519PublicKey | None = None, progress: Progress = silent) -> Verified:
+    """Check everything in a bundle, or in a part of one; raises one IntegrityError that lists all that is wrong.
+
+    Without `key` the key that travels with the bundle is taken: then the bundle is whole, but anyone may have made it.
+    """
+    found = read(folder, key)
+    if problems := [*foreign(found), *damaged(found).values()]:
+        raise IntegrityError.of(problems)
+    if problems := check_blobs(found, found.files(), lambda _, path: carried_digest(path), progress):
+        raise IntegrityError.of(problems)
+    return found
+
+
+def read(folder: Path, key: Ed25519PublicKey | None = None) -> Verified:
+    """Check the signature of a bundle and read its list, but not yet which files it has."""
+    bundle, content, signer = bundles.read_signed(folder, key)
+    part = volume.read(folder, bundle, content, signer)
+    return Verified(folder, bundle, content, signer, key is not None, keychain.read(folder / KEYS), part)
+
+
+def missing_volumes(parts: Sequence[Verified]) -> list[int]:
+    """Return the numbers of the volumes that are not among `parts` of one set."""
+    described = [part.volume for part in parts if part.volume]
+    numbers = {each.number for each in described if each.set_name() == described[0].set_name()}
+    return sorted(set(range(1, described[0].count + 1)) - numbers) if described else []
+
+
+def foreign(found: Verified) -> list[Problem]:
+    """Return a problem for every file of a folder that is not in the bundle's list."""
+    folder = found.folder
+    beside = BESIDE_BLOBS | found.bundle.installer.keys() | found.bundle.documents.keys()
+    if found.volume:
+        beside |= {volume.DESCRIPTION, volume.SIGNATURE}
+    wanted = found.files()
+    extra = [path for path in folder.iterdir() if path.name not in beside and not bundles.of_the_medium(path)]
+    extra += [path for path in (folder / BLOBS.parts[0]).glob("*") if path.name != BLOBS.parts[1]]
+    extra += [path for path in (folder / BLOBS).glob("*") if path.name not in wanted]
+    return [Problem(str(path), "is not in the bundle's list", HINT) for path in sorted(extra)]
+
+
+def damaged(found: Verified) -> dict[str, Problem]:
+    """Return a problem for every file that is missing, no file, of another length, or not the signed one beside.
+
+    They are keyed by name; what is in the blobs is not looked at.
+    """
+    labels = found.labels()
+    problems = {}
+    for sha256, size in sorted(found.files().items()):
+        path = found.folder / BLOBS / sha256
+        reason = ""
+        if not path.exists() and not path.is_symlink():
+            reason = f"{labels[sha256]} is missing"
+        elif not path.is_file() or path.is_symlink():
+            reason = f"{labels[sha256]} is not a file"
+        elif path.stat().st_size != size:
+            reason = f"{labels[sha256]} has {path.stat().st_size} bytes, not {size}"
+        if reason:
+            problems[sha256] = found.problem(path, reason)
+    for name, sha256 in (found.bundle.installer | found.bundle.documents).items():
+        path = found.folder / name
+        if not path.is_file() or path.is_symlink():
+            problems[name] = found.problem(path, "is missing")
+        elif reason := _difference(sha256, path, carried_digest):
+            problems[name] = found.problem(path, reason)
+    return problems
+
+
+def check_blobs(
+    found: Verified,
+    files: dict[str, int],
+    digest_of: Callable[[str, Path], str],
+    progress: Progress,
+    step: str = "verify",
+) -> list[Problem]:
+    """Return a problem for each of the files, sizes by hash, that is not what the list says.
+
+    `digest_of` gets the hash and the path of one, reads it and returns its hash.
+    """
+    guard = threading.Lock()
+    labels = found.labels()
+    total = sum(files.values())
+    done = 0
+
+    def check(sha256: str) -> Problem | None:
+        nonlocal done
+        path = found.folder / BLOBS / sha256
+        reason = _difference(sha256, path, partial(digest_of, sha256))
+        with guard:
+            done += files[sha256]
+            progress(step, done, total)
+        return found.problem(path, f"{labels[sha256]} {reason}") if reason else None
+
+    # the biggest first, so that no thread is left with one of them at the end
+    return [problem for problem in in_threads(check, sorted(files, key=lambda name: -files[name])) if problem]
+
+
+def carried_digest(path: Path) -> str:
+    """Return the sha256 of a file on a carried medium; raises IntegrityError where the medium does not give it."""
+    with _readable(path):
+        return digest(path)
+
+
+def carried_pieces(path: Path) -> Iterator[bytes]:
+    """Yield a file on a carried medium in pieces; raises IntegrityError where the medium does not give it."""
+    with _readable(path):
+        yield from pieces(path)
+
+
+def fingerprint(found: Verified) -> str:
+    """Return the fingerprint of the key that a bundle is signed with."""
+    return ed25519.fingerprint(found.key)
+
+
+def _difference(sha256: str, path: Path, digest_of: Callable[[Path], str]) -> str:
+    """Return why a file is not the one with that hash, or nothing where it is."""
+    try:
+        said = digest_of(path)
+    except IntegrityError as error:
+        return error.problems[0].reason
+    return "" if said == sha256 else f"was changed: its sha256 is {said}"
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn a failure to read from a medium into one that says which file it was."""
+    try:
+        yield
+    except OSError as error:
+        raise IntegrityError(f"cannot be read: {error.strerror}", where=str(path), hint=HINT) from error

@@ -1,0 +1,1 @@
+"""Downloads, and the store of files by their hash that they go to."""

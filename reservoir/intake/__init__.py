@@ -1,0 +1,1 @@
+"""Import: from carried media into a site's store."""

@@ -1,0 +1,158 @@
+"""What a site holds: blobs, the bundles that brought them, keys, publications. One change at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from packaging.version import Version
+
+from common import files
+from common.errors import ConflictError, ForbiddenError, IntegrityError
+from reservoir.bundle import folder as bundles
+from reservoir.contents.bundle import Bundle
+from reservoir.download.cache import flush
+from reservoir.signing import openpgp
+
+
+class Store:
+    """The reservoir of a site below `root`."""
+
+    def __init__(self, root: Path) -> None:
+        """Use the store at `root`; nothing is made yet."""
+        self.root = root
+        self.blobs = root / "blobs" / "sha256"
+        self.bundles = root / "bundles"
+        self.incoming = root / "incoming"
+        self.publications = root / "publications"
+        self.current = root / "current"
+        self.rollback = root / "rollback.json"
+        self.keys = root / "keys"
+        self.pinned_key = self.keys / "bundle.pub"
+        self.keychain = self.keys / "bundle.keys.json"
+        self.site_key = self.keys / "site.key"
+        self.receipt_serial = self.keys / "receipt.serial"
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Hold the store for one change; raises ConflictError while another process changes it."""
+        try:
+            for folder in (self.root, self.blobs, self.bundles, self.publications):
+                folder.mkdir(parents=True, exist_ok=True)
+                folder.chmod(0o755)
+            self.keys.mkdir(exist_ok=True)
+            self.keys.chmod(0o700)
+            handle = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except PermissionError as error:
+            raise ForbiddenError(
+                "the reservoir may not be changed by this user", where=str(self.root), hint="run it as root"
+            ) from error
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ConflictError(
+                    "another import or publication is running",
+                    where=str(self.root),
+                    hint="wait until it ends, then run it again",
+                ) from error
+            for folder in (self.root, self.keys, *self.bundles.glob("[!.]*")):
+                files.sweep(folder)
+            yield
+        finally:
+            os.close(handle)
+
+    def imported(self) -> dict[str, Bundle]:
+        """Return the imported bundles by identity."""
+        found = {}
+        for folder in sorted(self.bundles.glob("[!.]*")):
+            path = folder / bundles.LIST
+            found[folder.name] = bundles.decode(path.read_bytes(), str(path))
+        return found
+
+    def arriving(self) -> dict[str, Bundle]:
+        """Return the bundles of which a part arrived, by identity; they count on blobs that the store has."""
+        found = {}
+        for path in sorted(self.incoming.glob(f"*/record/{bundles.LIST}")):
+            found[path.parent.parent.name] = bundles.decode(path.read_bytes(), str(path))
+        return found
+
+    def newest(self) -> dict[str, Bundle]:
+        """Return the newest imported bundle of each name that was not set aside, by identity."""
+        best: dict[str, tuple[str, Bundle]] = {}
+        for identity, bundle in self.imported().items():
+            if self._aside(identity).exists():
+                continue
+            old = best.get(bundle.name)
+            if old is None or age(bundle) > age(old[1]):
+                best[bundle.name] = (identity, bundle)
+        return dict(sorted(best.values()))
+
+    def choose(self, identity: str, chosen: Bundle) -> bool:
+        """Let a bundle be the newest of its name: those that are not older are set aside until they are imported again.
+
+        Says whether that changed anything.
+        """
+        others = {name: held for name, held in self.imported().items() if name != identity}
+        newer = [name for name, held in others.items() if held.name == chosen.name and age(held) >= age(chosen)]
+        marks = [self._aside(name) for name in newer if not self._aside(name).exists()]
+        for mark in marks:
+            files.write(mark, "")
+        was_aside = self._aside(identity).exists()
+        self._aside(identity).unlink(missing_ok=True)
+        flush(mark.parent for mark in (*marks, self._aside(identity)))
+        return bool(marks) or was_aside
+
+    def withdraw(self, identities: Iterable[str]) -> None:
+        """Leave bundles out of the next publication; each counts again once it is imported again."""
+        marks = [self._aside(identity) for identity in identities]
+        for mark in marks:
+            files.write(mark, "")
+        flush(mark.parent for mark in marks)
+
+    def _aside(self, identity: str) -> Path:
+        """Return the file that says that an administrator went back behind a bundle, or withdrew it."""
+        return self.bundles / identity / "set-aside"
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of the publications, in order."""
+        return sorted(int(path.name) for path in self.publications.glob("*") if path.name.isdecimal())
+
+    def serving(self) -> int | None:
+        """Return the number of the publication that is served, where there is one."""
+        return int(self.current.readlink().name) if self.current.is_symlink() else None
+
+    def rolled_back(self) -> bool:
+        """Say whether the site serves what an administrator went back to."""
+        try:
+            number = json.loads(self.rollback.read_text())["publication"]
+        except FileNotFoundError:
+            return False
+        except (ValueError, KeyError, TypeError) as error:
+            raise IntegrityError(
+                "what is remembered of a rollback is damaged",
+                where=str(self.rollback),
+                hint="run `penstock reservoir publish`, or go back again",
+            ) from error
+        return bool(number == self.serving())
+
+    def mark_rollback(self, number: int) -> None:
+        """Remember that an administrator went back to a publication."""
+        files.write(self.rollback, json.dumps({"schema": 1, "publication": number}))
+        flush([self.root])
+
+    def apt_key(self) -> bytes:
+        """Return the site's secret key for Debian repositories, made at the first call."""
+        path = self.keys / "apt.key"
+        if not path.exists():
+            files.write(path, openpgp.new_key(), 0o600)
+        return path.read_bytes()
+
+
+def age(bundle: Bundle) -> tuple[Version, str]:
+    """Return what orders bundles of one name: the version, then the time of the build."""
+    return Version(bundle.version), bundle.created

@@ -1,0 +1,264 @@
+"""What arrived of one bundle so far: good blobs and pieces, kept until the bundle is complete."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import threading
+from collections.abc import Collection
+from pathlib import Path
+
+from common import files
+from common.errors import IntegrityError, Problem
+from common.progress import Progress
+from reservoir.bundle import folder as bundles
+from reservoir.bundle import volume
+from reservoir.bundle.verify import Verified, carried_digest, carried_pieces, check_blobs
+from reservoir.download.cache import flush, reads_as
+from reservoir.download.threads import in_threads
+from reservoir.intake.store import Store
+from reservoir.signing import ed25519
+
+DAMAGED = "make a new receipt and build the delta with it, or carry the full bundle"
+
+
+class Waiting:
+    """The folder of one bundle below the store's `incoming`.
+
+    Files named by a hash had that hash when they came. `record` becomes the bundle's record in the store, `volumes`
+    holds the descriptions of the volumes that arrived, `key` is who signed the last one.
+    """
+
+    def __init__(self, store: Store, found: Verified) -> None:
+        """Use the place of a bundle; nothing is made yet."""
+        self.store = store
+        self.found = found
+        self.sizes = found.bundle.sizes()
+        self.folder = store.incoming / found.identity
+        self.record = self.folder / "record"
+        self.volumes = self.folder / "volumes"
+        self.key = self.folder / "key.pub"
+        # what was read in this run, and found to be what its name says
+        self.sound: set[str] = set()
+
+    def require_same_maker(self) -> None:
+        """Raise IntegrityError where what came earlier was signed with a key that this one does not replace."""
+        if not self.key.exists():
+            return
+        earlier = ed25519.read_public(self.key.read_bytes(), str(self.key))
+        if not self.found.chain.leads(earlier, self.found.key):
+            raise IntegrityError(
+                "the volumes that came earlier are signed with another key",
+                where=str(self.found.folder / bundles.PUBLIC_KEY),
+                hint=f"check which key is the maker's; to begin anew remove {self.folder}",
+            )
+
+    def collect(self, broken: Collection[str], progress: Progress) -> list[Problem]:
+        """Take over everything that is good in the folder, which lacks what is `broken`; return what is not good."""
+        found = self.found
+        problems: list[Problem] = []
+        self.record.mkdir(parents=True, exist_ok=True)
+        if found.of_set:
+            self.volumes.mkdir(exist_ok=True)
+        for folder in (self.folder, self.record, self.volumes):
+            files.sweep(folder)
+        files.write(self.key, ed25519.encode_public(found.key))
+        files.write(self.record / bundles.LIST, found.content)
+        files.write(self.record / bundles.SIGNATURE, (found.folder / bundles.SIGNATURE).read_bytes())
+        for name, sha256 in found.bundle.documents.items():
+            came = self.record / name
+            if name in broken or (came.is_file() and reads_as(came, sha256)):
+                continue
+            if copy(found.folder / name, came, sha256) != sha256:
+                problems.append(found.problem(found.folder / name, "was changed while it was read"))
+        unwanted = {*broken, *(piece for piece, blob in self._pieces().items() if self._has(blob))}
+        wanted = {name: size for name, size in found.files().items() if name not in unwanted}
+        problems += check_blobs(found, wanted, self._take_over, progress, "import")
+        if found.volume and found.of_set:
+            name = f"{found.volume.set_name()[:16]}-{found.volume.number}.json"
+            files.write(self.volumes / name, volume.encode(found.volume))
+            flush([self.volumes])
+        self._join()
+        # who is told that a volume arrived may put it away
+        flush([self.record, self.folder, self.store.incoming, self.store.root])
+        return problems
+
+    def lacking(self) -> set[str]:
+        """Return the blobs and documents that neither came nor are at the site."""
+        documents = {name for name in self.found.bundle.documents if not (self.record / name).is_file()}
+        return {blob for blob in self.sizes if not self._has(blob)} | documents
+
+    def lacking_volumes(self) -> tuple[list[int], list[int]]:
+        """Return the volumes of the set that are wanted and never came, and those that came damaged."""
+        part = self.found.volume
+        if part is None:
+            return [], []
+        lacking = self.lacking()
+        pieces = self._pieces()
+        wanted = [
+            number
+            for number, names in enumerate(part.files, 1)
+            if any(pieces.get(name, name) in lacking and not (self.folder / name).is_file() for name in names)
+        ]
+        prefix = part.set_name()[:16]
+        missing = [number for number in wanted if not (self.volumes / f"{prefix}-{number}.json").exists()]
+        return missing, [number for number in wanted if number not in missing]
+
+    def check(self, progress: Progress) -> list[Problem]:
+        """Read what was not read in this run: what came earlier, and what only the store has; return what is bad."""
+        unread = {blob: self.sizes[blob] for blob in self.sizes.keys() - self.sound}
+        labels = self.found.labels()
+        guard = threading.Lock()
+        total = sum(unread.values())
+        done = 0
+
+        def check(blob: str) -> Problem | None:
+            nonlocal done
+            came = self.folder / blob
+            path = came if came.is_file() else self.store.blobs / blob
+            good = reads_as(path, blob)
+            with guard:
+                done += unread[blob]
+                progress("check what the site has", done, total)
+            if good:
+                return None
+            if path == came:
+                came.unlink()
+            else:
+                files.write(self._damaged(blob), "")
+            return Problem(str(path), f"{labels[blob]} was damaged at the site", self._hint(blob))
+
+        return [problem for problem in in_threads(check, sorted(unread)) if problem]
+
+    def commit(self) -> None:
+        """Move the blobs into the store, and then the record, which makes the bundle count."""
+        came = [blob for blob in self.sizes if (self.folder / blob).is_file()]
+        self._mend_publications(came)
+        for blob in came:
+            (self.folder / blob).replace(self.store.blobs / blob)
+        flush([self.store.blobs, *self.record.iterdir(), self.record])
+        final = self.store.bundles / self.found.identity
+        if final.exists():
+            for path in self.record.iterdir():
+                files.write(final / path.name, path.read_bytes())
+        else:
+            self.record.replace(final)
+        flush([final, self.store.bundles])
+        shutil.rmtree(self.folder)
+
+    def room(self) -> int:
+        """Return how many bytes must still come, with what the biggest cut blob takes while it is put together."""
+        cut = self.found.volume.cut if self.found.volume else {}
+        lacking = {blob: self.sizes[blob] for blob in self.sizes if not self._has(blob)}
+        pieces = {piece for blob in cut.keys() & lacking.keys() for piece in cut[blob]}
+        came = sum(piece.size for piece in pieces if (self.folder / piece.sha256).is_file())
+        return sum(lacking.values()) - came + max((lacking[blob] for blob in cut.keys() & lacking.keys()), default=0)
+
+    def _mend_publications(self, came: list[str]) -> None:
+        """Link publications to what came, where they share a file with the store that it replaces: that was damaged."""
+        held = {blob: self.store.blobs / blob for blob in came if (self.store.blobs / blob).is_file()}
+        good = {path.stat().st_ino: self.folder / blob for blob, path in held.items()}
+        beside = self.store.publications / ".mended"
+        for path in self.store.publications.rglob("*") if good else ():
+            if not path.is_symlink() and path.is_file() and (source := good.get(path.stat().st_ino)):
+                beside.unlink(missing_ok=True)
+                os.link(source, beside)
+                beside.replace(path)
+
+    def _take_over(self, name: str, path: Path) -> str:
+        """Bring one file of the folder beside the store where it is lacking; return its hash."""
+        came = self.folder / name
+        if self.found.of_set and came.is_file():
+            return name
+        for held in (came, self.store.blobs / name):
+            if held.is_file() and held.stat().st_size == path.stat().st_size and reads_as(held, name):
+                # whoever says that the bundle is whole has read all of it; of one volume the good files count
+                said = name if self.found.of_set else carried_digest(path)
+                break
+        else:
+            said = copy(path, came, name)
+        if said == name:
+            self.sound.add(name)
+        return said
+
+    def _has(self, blob: str) -> bool:
+        held = [] if self._damaged(blob).exists() else [self.store.blobs / blob]
+        places = [self.folder / blob, *held]
+        return any(path.is_file() and path.stat().st_size == self.sizes[blob] for path in places)
+
+    def _damaged(self, blob: str) -> Path:
+        """Return the file that says that what the store has of a blob was read and found damaged."""
+        return self.folder / f"{blob}.damaged"
+
+    def _join(self) -> None:
+        """Put the blobs together whose pieces are all there."""
+        cut = self.found.volume.cut if self.found.volume else {}
+        for blob, pieces in cut.items():
+            parts = [self.folder / piece.sha256 for piece in pieces]
+            if self._has(blob) or not all(part.is_file() for part in parts):
+                continue
+            beside = self.folder / f"{blob}.partial"
+            said = hashlib.sha256()
+            with beside.open("wb") as file:
+                for part in parts:
+                    for content in carried_pieces(part):
+                        said.update(content)
+                        file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            if said.hexdigest() != blob:
+                # a piece was damaged while it waited: all of them must come again
+                for part in {*parts}:
+                    part.unlink()
+                continue
+            beside.chmod(0o444)
+            beside.replace(self.folder / blob)
+            self.sound.add(blob)
+            for piece in {piece.sha256 for piece in pieces} - self._wanted_pieces():
+                (self.folder / piece).unlink()
+
+    def _pieces(self) -> dict[str, str]:
+        """Return for each piece of this set the blob that it belongs to."""
+        cut = self.found.volume.cut if self.found.volume else {}
+        return {piece.sha256: blob for blob, pieces in cut.items() for piece in pieces}
+
+    def _wanted_pieces(self) -> set[str]:
+        """Return the pieces of blobs that are not put together yet."""
+        cut = self.found.volume.cut if self.found.volume else {}
+        return {piece.sha256 for blob, pieces in cut.items() if not self._has(blob) for piece in pieces}
+
+    def _hint(self, blob: str) -> str:
+        """Return where a blob that the site holds damaged can come from."""
+        part = self.found.volume
+        if part is None:
+            return bundles.HINT
+        names = {blob, *(piece.sha256 for piece in part.cut.get(blob, []))}
+        numbers = [str(number) for number, listed in enumerate(part.files, 1) if names & set(listed)]
+        return f"import volume {', '.join(numbers)} again" if numbers and self.found.of_set else DAMAGED
+
+
+def copy(source: Path, destination: Path, sha256: str) -> str:
+    """Copy a file from a medium, wait until it is on the disk, then name it; return the hash of what was read.
+
+    What has another hash than `sha256` is not kept.
+    """
+    beside = destination.with_name(f"{destination.name}.partial")
+    found = hashlib.sha256()
+    try:
+        with beside.open("wb") as file:
+            for piece in carried_pieces(source):
+                found.update(piece)
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+    except (IntegrityError, OSError):
+        # a full disk needs the room for what is good
+        beside.unlink(missing_ok=True)
+        raise
+    if found.hexdigest() == sha256:
+        beside.chmod(0o444)
+        beside.replace(destination)
+    else:
+        beside.unlink()
+    return found.hexdigest()

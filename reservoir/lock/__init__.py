@@ -1,0 +1,1 @@
+"""The lock: the complete closure of a manifest."""

@@ -1,0 +1,349 @@
+"""The manifest: what a bundle must contain, in the words of the person who writes it. Pure: touches no file."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from collections.abc import Callable, Mapping
+from typing import Annotated, Literal, TypeVar
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+
+from reservoir.manifest import credentials
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$", max_length=64)]
+DebianName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]
+RpmName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]*$")]
+# `name`, or `name=version` where the version is exact or ends in `*`
+DebianPackage = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+\*?)?$")]
+# a name, or whatever else a package provides: `perl(strict)`, `/usr/bin/env`, each with a comparison where needed
+RpmPackage = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_/][^\s\x00-\x1f]*( (=|<|>|<=|>=) [^\s]+)?$")]
+ModuleStream = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._+-]+:[A-Za-z0-9._+-]+$")]
+VersionPattern = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z0-9.+:~^_-]+\*?)$")]
+UnitName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9@._\\:-]+\.[a-z]+$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+# what the kernel calls architectures, by Debian's name
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+GLIBC = {"bookworm": "2.36", "trixie": "2.41"}
+# stands among the names of sources for this machine's own
+MACHINE = "machine"
+
+
+def version_number(text: str) -> str:
+    """Return `text` where Python's rules for versions can order it; raises ValueError where they cannot."""
+    try:
+        Version(text)
+    except InvalidVersion as error:
+        raise ValueError(f"{text!r} is not a version") from error
+    return text
+
+
+def _requirement(text: str) -> str:
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement as error:
+        raise ValueError(f"{text!r} is not a Python requirement: {error}") from error
+    if requirement.url:
+        raise ValueError(f"{text!r} points to an address; list a local project under `projects`")
+    return text
+
+
+def _absolute(path: str) -> str:
+    if not path.startswith("/") or posixpath.normpath(path) != path or path == "/":
+        raise ValueError(f"{path!r} is not a clean absolute path")
+    return path
+
+
+def _inside(path: str) -> str:
+    if path.startswith("/") or ".." in path.split("/"):
+        raise ValueError(f"{path!r} must be a path below the folder of the manifest")
+    return path
+
+
+def _listed(field: str) -> Callable[[object], object]:
+    """Return a validator that takes a bare list for a group with nothing else in it."""
+    return lambda value: {field: value} if isinstance(value, list) else value
+
+
+class Model(BaseModel):
+    """Base of what stands in a manifest: unknown keys are errors, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Target(Model):
+    """A kind of machine that the bundle serves. `bootstrap` adds what makes a root file system from nothing.
+
+    `os` says how the machine installs packages: `debian` by apt, `rpm` by dnf; `release` is Debian's code name, or the
+    distribution's own word for an RPM release (it fills `$releasever`). Without `python` the target gets no Python
+    packages. `glibc` decides which wheels run; Debian's releases know theirs. `sources` are names of the manifest's
+    sources, and `machine` for this machine's own package sources; where it is empty, only the machine's are asked.
+    `osv` names the ecosystem whose advisories speak of the target's packages, such as `Rocky Linux:9`; Debian's
+    releases know theirs. `origins` are apt's words for the releases that may go in (see `apt_preferences(5)`);
+    everything else that this machine's package sources offer stays out.
+    """
+
+    name: Name
+    os: Literal["debian", "rpm"] = "debian"
+    release: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+    arch: Literal["amd64", "arm64"] = "amd64"
+    python: Annotated[str, StringConstraints(pattern=r"^3\.\d+$")] | None = None
+    glibc: Annotated[str, StringConstraints(pattern=r"^2\.\d+$")] | None = None
+    osv: Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z ]*(:\S[^\x00-\x1f]*)?$")] | None = None
+    bootstrap: bool = False
+    sources: list[Name] = []
+    origins: list[Annotated[str, StringConstraints(pattern=r"^[a-z]=[^\s]+(,[a-z]=[^\s]+)*$")]] = []
+
+    @property
+    def c_library(self) -> str:
+        """Return the version of the C library, which decides which wheels run; raises KeyError where none is known."""
+        return self.glibc or GLIBC[self.release]
+
+    @property
+    def interpreter(self) -> str:
+        """Return the version of Python; raises ValueError where the target has none."""
+        if self.python is None:
+            raise ValueError(f"target {self.name} has no Python")
+        return self.python
+
+    @property
+    def pins(self) -> list[str]:
+        """Return the origins, or the distribution's own: the release, its updates and its security updates."""
+        suites = (self.release, f"{self.release}-updates", f"{self.release}-security")
+        return self.origins or [f"o={self.os.capitalize()},n={suite}" for suite in suites]
+
+    @property
+    def asks_machine(self) -> bool:
+        """Say whether this machine's own package sources are asked."""
+        return not self.sources or MACHINE in self.sources
+
+
+class Source(Model):
+    """A package source beside the machine's own.
+
+    `keys` are files with OpenPGP keys, counted from the manifest's folder: the source's metadata must be signed by one
+    of them. `suite` and `components` belong to Debian sources; a suite that ends in `/` names a flat repository.
+    `unsigned_metadata` belongs to RPM sources: nobody signs their repodata, as Fedora does not; packages must be
+    signed everywhere.
+    """
+
+    name: Name
+    kind: Literal["debian", "rpm"]
+    url: Annotated[str, StringConstraints(pattern=r"^(https?|file)://")]
+    keys: Annotated[list[Annotated[str, AfterValidator(_inside)]], Field(min_length=1)]
+    suite: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]+$")] | None = None
+    components: list[Name] = []
+    unsigned_metadata: bool = False
+
+
+class Project(Model):
+    """A local Python project whose wheel is built into the bundle; `path` counts from the manifest's folder."""
+
+    path: Annotated[str, AfterValidator(_inside)]
+    extras: list[Name] = []
+
+
+class PythonGroup(Model):
+    """Requirements that are resolved apart from all others; without `targets`, for every target that has Python."""
+
+    requirements: list[Annotated[str, AfterValidator(_requirement)]]
+    targets: list[Name] = []
+
+
+class PythonPackages(Model):
+    """Python requirements, as pip writes them, and local projects; their closure goes into the bundle.
+
+    Groups are resolved apart, so that they may conflict.
+    """
+
+    requirements: list[Annotated[str, AfterValidator(_requirement)]] = []
+    projects: list[Project] = []
+    groups: dict[Name, Annotated[PythonGroup, BeforeValidator(_listed("requirements"))]] = {}
+
+
+class DebianGroup(Model):
+    """Debian packages that install together; `recommends` takes their recommended packages, too.
+
+    Without `targets`, for every Debian target.
+    """
+
+    packages: list[DebianPackage]
+    recommends: bool = False
+    targets: list[Name] = []
+
+
+class RpmGroup(Model):
+    """RPM packages that install together; `recommends` takes weak dependencies, too; `modules` are enabled streams.
+
+    Without `targets`, for every RPM target.
+    """
+
+    packages: list[RpmPackage]
+    recommends: bool = False
+    modules: list[ModuleStream] = []
+    targets: list[Name] = []
+
+
+class Hold(Model):
+    """Packages whose versions belong together: a driver, its fabric manager, the kernel's headers.
+
+    `packages` gives each the version that may go in, exact or with `*` at the end. Packages in `equal` must have one
+    upstream version. Where one of them goes into a target, all must.
+    """
+
+    name: Name
+    packages: Annotated[dict[RpmName, VersionPattern], Field(min_length=1)]
+    equal: list[str] = []
+    reason: str = ""
+    targets: list[Name] = []
+
+
+class File(Model):
+    """A file served as it is; `url` may be `file:` for one on this machine."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
+    url: Annotated[str, StringConstraints(pattern=r"^(https?|file)://")]
+    sha256: Sha256
+    version: str = "0"
+
+
+class ImageFile(Model):
+    """A file that is written into an image after its packages are installed; `mode` is octal."""
+
+    path: Annotated[str, AfterValidator(_absolute)]
+    content: str
+    mode: Annotated[str, StringConstraints(pattern=r"^[0-7]{3,4}$")] = "0644"
+
+
+class Units(Model):
+    """Units of systemd that an image enables or masks."""
+
+    enable: list[UnitName] = []
+    mask: list[UnitName] = []
+
+
+class Image(Model):
+    """A container image built from the bundle's own Debian packages and Python wheels.
+
+    `python` are requirements that are resolved for this image alone and installed into an environment of its own;
+    `session` says that users may run sessions in it; `remove` are paths taken out at the end.
+    """
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([._/-][a-z0-9]+)*$")]
+    tag: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
+    target: Name
+    packages: list[DebianName]
+    python: list[Annotated[str, AfterValidator(_requirement)]] = []
+    session: bool = False
+    files: list[ImageFile] = []
+    units: Units = Units()
+    remove: list[Annotated[str, AfterValidator(_absolute)]] = []
+    command: list[str] = ["/bin/bash"]
+    environment: dict[str, str] = {}
+    stop_signal: Annotated[str, StringConstraints(pattern=r"^SIG[A-Z0-9+]+$")] | None = None
+
+    @model_validator(mode="after")
+    def _has_room_for_python(self) -> Image:
+        if self.python and "python3-venv" not in self.packages:
+            raise ValueError("Python packages need an environment to lie in: add python3-venv to the packages")
+        return self
+
+    @property
+    def reference(self) -> str:
+        """Return name and tag, as in `penstock/python:3.11`."""
+        return f"{self.name}:{self.tag}"
+
+
+class ExternalImage(Model):
+    """A container image that exists already, taken as it is: its digest stays.
+
+    `source` is an address as skopeo writes them: `docker://`, `docker-archive:`, `oci-archive:`, `oci:` or
+    `docker-daemon:`; paths count from the manifest's folder. `architectures` chooses from an image of several;
+    empty takes all of them.
+    """
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([._/-][a-z0-9]+)*$")]
+    tag: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
+    source: Annotated[
+        str, StringConstraints(pattern=r"^(docker://|(docker-archive|oci-archive|oci|docker-daemon):)\S+$")
+    ]
+    architectures: list[Literal["amd64", "arm64"]] = []
+    session: bool = False
+
+    @property
+    def reference(self) -> str:
+        """Return name and tag."""
+        return f"{self.name}:{self.tag}"
+
+
+class Security(Model):
+    """What the bundle is held against when it is built: offline advisories and a policy, beside the manifest."""
+
+    advisories: Annotated[str, AfterValidator(_inside)]
+    policy: Annotated[str, AfterValidator(_inside)] | None = None
+
+
+class Manifest(Model):
+    """Everything that a bundle must contain. Groups of packages are resolved apart, so that they may conflict."""
+
+    schema_: Annotated[Literal[1], Field(alias="schema")]
+    name: Name
+    version: Annotated[str, AfterValidator(version_number)]
+    targets: Annotated[list[Target], Field(min_length=1)]
+    sources: list[Source] = []
+    # names of `sources`, or suites of the machine's own sources, whose metadata may be past its time
+    allow_expired: list[str] = []
+    python: PythonPackages = PythonPackages()
+    debian: dict[Name, Annotated[DebianGroup, BeforeValidator(_listed("packages"))]] = {}
+    rpm: dict[Name, Annotated[RpmGroup, BeforeValidator(_listed("packages"))]] = {}
+    holds: list[Hold] = []
+    images: list[Image] = []
+    external_images: list[ExternalImage] = []
+    files: list[File] = []
+    security: Security | None = None
+
+    def target(self, name: str) -> Target:
+        """Return the target of that name."""
+        return next(target for target in self.targets if target.name == name)
+
+    def debian_groups(self, target: Target) -> dict[str, DebianGroup]:
+        """Return the groups of Debian packages that go into a target, by name."""
+        return _for_target(self.debian, target) if target.os == "debian" else {}
+
+    def rpm_groups(self, target: Target) -> dict[str, RpmGroup]:
+        """Return the groups of RPM packages that go into a target, by name."""
+        return _for_target(self.rpm, target) if target.os == "rpm" else {}
+
+    def python_groups(self, target: Target) -> dict[str, PythonGroup]:
+        """Return the groups of Python requirements that go into a target, by name."""
+        return _for_target(self.python.groups, target) if target.python else {}
+
+    def held(self, target: Target) -> list[Hold]:
+        """Return the tuples of versions that bind a target."""
+        return [hold for hold in self.holds if not hold.targets or target.name in hold.targets]
+
+    def target_sources(self, target: Target) -> list[Source]:
+        """Return the sources of the manifest that a target names."""
+        return [source for source in self.sources if source.name in target.sources]
+
+    @property
+    def addresses(self) -> list[str]:
+        """Return the addresses of sources and files, with the users and passwords that they may carry."""
+        return [*(source.url for source in self.sources), *(file.url for file in self.files)]
+
+    def digest(self) -> str:
+        """Return a hash of what the manifest means; comments, order of keys, layout and passwords do not count."""
+        public = {
+            "sources": [source.model_copy(update={"url": credentials.public(source.url)}) for source in self.sources],
+            "files": [file.model_copy(update={"url": credentials.public(file.url)}) for file in self.files],
+        }
+        return hashlib.sha256(self.model_copy(update=public).model_dump_json(by_alias=True).encode()).hexdigest()
+
+
+Group = TypeVar("Group", PythonGroup, DebianGroup, RpmGroup)
+
+
+def _for_target(groups: Mapping[str, Group], target: Target) -> dict[str, Group]:
+    return {name: group for name, group in groups.items() if not group.targets or target.name in group.targets}

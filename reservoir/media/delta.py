@@ -1,0 +1,78 @@
+"""A bundle with only the blobs that one site lacks."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from common.progress import Progress, silent
+from reservoir.bundle import folder as bundles
+from reservoir.bundle import verify, volume
+from reservoir.bundle.build import Built
+from reservoir.bundle.build import make as make_bundle
+from reservoir.download.cache import room_on
+from reservoir.media import carry
+from reservoir.media.receipt import Receipt
+from reservoir.media.sites import Sites
+from reservoir.settings import Settings
+from reservoir.signing import ed25519
+
+
+@dataclass(frozen=True)
+class Delta:
+    """What was built for one site: the full bundle, and beside it the folder with what the site lacks."""
+
+    built: Built
+    folder: Path
+    receipt: Receipt
+
+
+def build_since(
+    receipt: Path,
+    manifest: Path,
+    lock: Path,
+    below: Path,
+    settings: Settings,
+    *,
+    trusted: str | None = None,
+    progress: Progress = silent,
+) -> Delta:
+    """Build the bundle of a manifest and its delta for the site of a receipt.
+
+    `trusted` is the fingerprint of a site that is accepted with its first receipt. Raises the errors of
+    `Sites.accept` before anything is built, then those of `build.make`.
+    """
+    known = Sites(settings.known_sites)
+    found, digest = known.accept(receipt, trusted)
+    built = make_bundle(manifest, lock, below, settings, progress)
+    progress("write the delta")
+    folder = make(built.folder, found, digest, ed25519.read_key(settings.signing_key))
+    known.used(found, digest)
+    return Delta(built, folder, found)
+
+
+def make(full: Path, receipt: Receipt, digest: str, key: Ed25519PrivateKey) -> Path:
+    """Write the delta of the finished bundle at `full` beside it, and return its folder.
+
+    `receipt` says what the site holds, `digest` is the sha256 of its file. The list and its signature stay the very
+    same as those of the full bundle.
+    """
+    found = verify.read(full, key.public_key())
+    carry.require_maker(found, key)
+    part = volume.Volume(
+        bundle=sha256(found.content).hexdigest(),
+        number=1,
+        files=[sorted(found.bundle.sizes().keys() - set(receipt.blobs))],
+        since=volume.Since(site=receipt.fingerprint, serial=receipt.serial, receipt=digest),
+    )
+    final = full.with_name(f"{full.name}-since-{receipt.fingerprint[:8]}-{receipt.serial}")
+    staging = full.with_name(f".{final.name}.partial")
+    shutil.rmtree(staging, ignore_errors=True)
+    with room_on(full.parent):
+        carry.write(found, part, key, staging)
+    bundles.replace_folder(staging, final)
+    return final

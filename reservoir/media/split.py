@@ -1,0 +1,142 @@
+"""Cut a bundle into volumes that fit on media, each of which describes itself."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from common.errors import InputError
+from common.progress import Progress, silent
+from reservoir.bundle import folder as bundles
+from reservoir.bundle import volume
+from reservoir.bundle.folder import BLOBS
+from reservoir.bundle.verify import Verified, verify
+from reservoir.download.cache import CHUNK, room_on
+from reservoir.media import carry, needed
+
+MEDIA = {"cd": 700_000_000, "dvd": 4_700_000_000, "bd": 25_000_000_000}
+UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+# a file takes whole sectors and one more for its entry; the file system takes some room for itself
+SECTOR = 2048
+FILE_SYSTEM = 1 << 20
+# at most this much of the description belongs to one file or piece
+DESCRIBED = 160
+
+
+@dataclass
+class _Plan:
+    """What goes where: names of files and their sizes by volume, and how big blobs are cut."""
+
+    room: int
+    volumes: list[dict[str, int]] = field(default_factory=lambda: [{}])
+    cut: dict[str, list[volume.Piece]] = field(default_factory=dict)
+
+    def put(self, name: str, size: int) -> None:
+        """Put a file on the first volume that has room for it; a piece that is there already serves twice."""
+        if any(name in files for files in self.volumes):
+            return
+        for files in self.volumes:
+            if _taken(files) + cost(size) <= self.room:
+                files[name] = size
+                return
+        self.volumes.append({name: size})
+
+
+def capacity(text: str) -> int:
+    """Return the bytes that `dvd`, `cd`, `bd`, `4.7GB`, `650MiB` or a plain number stand for; raises InputError."""
+    if text in MEDIA:
+        return MEDIA[text]
+    parts = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?) ?([A-Za-z]*)", text)
+    if parts is None or parts[2] not in UNITS:
+        known = ", ".join([*MEDIA, *filter(None, UNITS)])
+        raise InputError(f"{text!r} is no size", where="--size", hint=f"give a number with a unit, or one of {known}")
+    return int(float(parts[1]) * UNITS[parts[2]])
+
+
+def cost(size: int) -> int:
+    """Return how many bytes of a medium a file of `size` bytes takes."""
+    return -(-size // SECTOR) * SECTOR + SECTOR
+
+
+def split(folder: Path, size: int, key: Ed25519PrivateKey, below: Path, progress: Progress = silent) -> list[Path]:
+    """Write the volumes of the bundle, or of the delta, in `folder` into a folder of their own below `below`.
+
+    `size` counts the bytes of one medium. Volumes appear all at once. Raises InputError where they would be too small,
+    IntegrityError for a bundle that is not whole, ConflictError where it is signed with another key.
+    """
+    found = verify(folder, key.public_key(), progress)
+    carry.require_maker(found, key)
+    if found.of_set:
+        raise InputError("this is one of several volumes already", where=str(folder), hint="split the whole bundle")
+    plan = _plan(found, size)
+    final = below / f"{folder.resolve().name}-volumes"
+    staging = below / f".{final.name}.partial"
+    shutil.rmtree(staging, ignore_errors=True)
+    count = len(plan.volumes)
+    names = [f"{number:0{len(str(count))}}-of-{count}" for number in range(1, count + 1)]
+    below.mkdir(parents=True, exist_ok=True)
+    with room_on(below):
+        for number, name in enumerate(names, 1):
+            progress(f"write volume {number} of {count}")
+            part = volume.Volume(
+                bundle=hashlib.sha256(found.content).hexdigest(),
+                number=number,
+                files=[sorted(files) for files in plan.volumes],
+                cut=plan.cut,
+                since=found.volume.since if found.volume else None,
+                capacity=size,
+            )
+            carry.write(found, part, key, staging / name)
+    bundles.replace_folder(staging, final)
+    return [final / name for name in names]
+
+
+def _plan(found: Verified, size: int) -> _Plan:
+    """Decide what goes where: first what the installer needs, then the biggest first, each where there is room."""
+    sizes = found.files()
+    around = sum(cost((found.folder / name).stat().st_size) for name in carry.beside(found))
+    pieces_at_most = 2 * sum(sizes.values()) // max(size, FILE_SYSTEM) + 2
+    around += FILE_SYSTEM + cost(1) + cost(DESCRIBED * (len(sizes) + pieces_at_most))
+    first = {blob: sizes[blob] for blob in needed.installer_wheels(found) if blob in sizes}
+    least = max(around + SECTOR * 64, around + _taken(first))
+    if size < least:
+        raise InputError(
+            f"a volume of {size / 1e6:.1f} MB is too small: what every volume and the installer need takes "
+            f"{least / 1e6:.1f} MB",
+            where="--size",
+            hint="take bigger volumes",
+        )
+    plan = _Plan(size - around)
+    plan.volumes[0] |= first
+    whole = {blob: size for blob, size in sizes.items() if blob not in first}
+    for blob in sorted(blob for blob in whole if cost(whole[blob]) > plan.room):
+        del whole[blob]
+        plan.cut[blob] = _pieces(found.folder / BLOBS / blob, plan.room - SECTOR)
+    pieces = {piece.sha256: piece.size for cut in plan.cut.values() for piece in cut}
+    for name, length in sorted((whole | pieces).items(), key=lambda item: (-item[1], item[0])):
+        plan.put(name, length)
+    return plan
+
+
+def _pieces(path: Path, room: int) -> list[volume.Piece]:
+    """Return the pieces of a blob, each of whole sectors but for the last."""
+    length = room // SECTOR * SECTOR
+    pieces: list[volume.Piece] = []
+    with path.open("rb") as file:
+        while True:
+            found, read = hashlib.sha256(), 0
+            while read < length and (content := file.read(min(CHUNK, length - read))):
+                found.update(content)
+                read += len(content)
+            if not read:
+                return pieces
+            pieces.append(volume.Piece(sha256=found.hexdigest(), size=read))
+
+
+def _taken(files: dict[str, int]) -> int:
+    return sum(cost(size) for size in files.values())

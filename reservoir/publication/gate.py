@@ -1,0 +1,71 @@
+"""The gate before a publication: at a site with a policy, only what was scanned and passes it is served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from common import files
+from common.errors import ForbiddenError, IntegrityError, Problem
+from reservoir.intake.store import Store
+from reservoir.scan import policy as policies
+from reservoir.scan.report import Report
+from reservoir.scan.verdict import judge
+
+POLICY = "policy.yml"
+
+
+def folder(store: Store) -> Path:
+    """Return where a site keeps its policy and the reports of its scans."""
+    return store.root / "security"
+
+
+def policy_path(store: Store) -> Path | None:
+    """Return where the policy of a site lies; None where it has none."""
+    path = folder(store) / POLICY
+    return path if path.exists() else None
+
+
+def adopt(store: Store, path: Path) -> None:
+    """Make a policy the site's own."""
+    folder(store).mkdir(mode=0o755, exist_ok=True)
+    files.write(folder(store) / POLICY, path.read_bytes())
+
+
+def keep(store: Store, identity: str, report: Report, page: bytes) -> None:
+    """Keep the report on an imported bundle, and its page."""
+    folder(store).mkdir(mode=0o755, exist_ok=True)
+    files.write(folder(store) / f"{identity}.html", page)
+    files.write(folder(store) / f"{identity}.json", report.encode())
+
+
+def require(store: Store, identities: Iterable[str], now: datetime) -> None:
+    """Let bundles through to a publication.
+
+    Raises ForbiddenError where the site has a policy, and a bundle was not scanned, or the policy as it is now does
+    not pass its report: findings, exceptions that have expired meanwhile, advisories that have grown too old.
+    """
+    path = policy_path(store)
+    if path is None:
+        return
+    rules = policies.read(path)
+    problems = []
+    for identity in identities:
+        path = folder(store) / f"{identity}.json"
+        scan = f"penstock reservoir scan --root {store.root} --advisories FOLDER"
+        if not path.is_file():
+            problems.append(Problem(identity, "was not scanned, but this site has a policy", f"run `{scan}`"))
+            continue
+        problems += judge(_read(path, scan), rules, now).blocking
+    if problems:
+        raise ForbiddenError.of(problems)
+
+
+def _read(path: Path, scan: str) -> Report:
+    try:
+        return Report.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise IntegrityError("the report is damaged", where=str(path), hint=f"run `{scan}`") from error

@@ -1,0 +1,110 @@
+"""Prune: give back the room of publications, bundles and blobs that nothing needs any more."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from common import files
+from common.errors import InputError, NotFoundError
+from reservoir.intake.store import Store
+from reservoir.publication import publish as publication
+
+KEEP = 3
+
+
+@dataclass(frozen=True)
+class Unneeded:
+    """What nothing needs: numbers of publications, identities of bundles, hashes of blobs, leftovers of interruptions.
+
+    `size` counts the bytes of files whose last name goes; what something else still links to takes its room anyway.
+    """
+
+    publications: list[int]
+    bundles: list[str]
+    blobs: list[str]
+    leftovers: list[Path]
+    size: int
+
+    @property
+    def nothing(self) -> bool:
+        """Say whether there is nothing to remove."""
+        return not (self.publications or self.bundles or self.blobs or self.leftovers)
+
+
+def prune(root: Path, *, keep: int = KEEP, rehearse: bool = False) -> Unneeded:
+    """Remove what neither the `keep` newest publications nor the served one need; with `rehearse` only say what it is.
+
+    The newest bundle of each name stays, and every blob of a bundle that stays or is being imported. An interruption
+    at any point leaves a whole store, and the next run goes on. Raises InputError where `keep` is less than 1,
+    NotFoundError where there is no store, IntegrityError where it cannot be known what is in use: then nothing goes.
+    """
+    if keep < 1:
+        raise InputError("at least one publication stays", where="--keep", hint="give a number of 1 or more")
+    store = Store(root)
+    if not store.bundles.is_dir():
+        raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
+    with store.changing():
+        unneeded = _unneeded(store, keep)
+        if not rehearse:
+            _remove(store, unneeded)
+        return unneeded
+
+
+def unneeded(root: Path, keep: int = KEEP) -> Unneeded:
+    """Return what `prune` would remove."""
+    return _unneeded(Store(root), keep)
+
+
+def _unneeded(store: Store, keep: int) -> Unneeded:
+    kept = {*store.numbers()[-keep:], *([serving] if (serving := store.serving()) else [])}
+    publications = [number for number in store.numbers() if number not in kept]
+    needed = {name for number in kept for name in publication.record(store.publications / str(number))["bundles"]}
+    needed |= store.newest().keys()
+    imported = store.imported()
+    old = [identity for identity in imported if identity not in needed]
+    used = {blob for identity in needed & imported.keys() for blob in imported[identity].sizes()}
+    used |= {blob for bundle in store.arriving().values() for blob in bundle.sizes()}
+    present = {path.name for path in store.blobs.glob("[0-9a-f]*") if not path.suffix}
+    blobs = sorted(present - used)
+    leftovers = sorted(_leftovers(store))
+    folders = [*(store.publications / str(number) for number in publications), *(store.bundles / name for name in old)]
+    size = files.room([*folders, *(store.blobs / blob for blob in blobs), *leftovers]).own
+    return Unneeded(publications, old, blobs, leftovers, size)
+
+
+def _leftovers(store: Store) -> Iterator[Path]:
+    """Yield what interrupted runs left behind."""
+    # the root may lie on a disk of its own, with what its file system or its keeper put there
+    if (switch := store.root / ".current.new").is_symlink():
+        yield switch
+    for folder in (store.publications, store.bundles, store.blobs):
+        yield from folder.glob(".*")
+    yield from store.blobs.glob("*.partial")
+
+
+def _remove(store: Store, unneeded: Unneeded) -> None:
+    """Remove what is not needed, in an order that never leaves a record of something that is not there."""
+    for number in unneeded.publications:
+        _discard(store.publications / str(number))
+    for identity in unneeded.bundles:
+        _discard(store.bundles / identity)
+    for path in (*(store.blobs / blob for blob in unneeded.blobs), *unneeded.leftovers):
+        _delete(path)
+
+
+def _discard(folder: Path) -> None:
+    """Take a folder out of the store in one step, then delete it: what is there counts as whole."""
+    aside = folder.with_name(f".{folder.name}.old")
+    _delete(aside)
+    folder.rename(aside)
+    _delete(aside)
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,148 @@
+"""Remove: take a bundle out of a site by name, with the blobs that nothing else needs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from common import files
+from common.errors import ConflictError, NotFoundError
+from reservoir.bundle import folder as bundles
+from reservoir.contents.bundle import Bundle
+from reservoir.download.cache import flush
+from reservoir.intake.store import Store
+from reservoir.publication import publish as publication
+
+ASIDE = ".old"
+# how a folder that waited for the rest of its bundle is called once it is set aside
+ARRIVED = ".arrived"
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What a removal takes: identities of bundles, hashes of blobs that nothing else needs.
+
+    `withdrawn` are the bundles that publications still need and the next publication leaves out. `size` counts the
+    bytes of files whose last name goes.
+    """
+
+    bundles: list[str]
+    withdrawn: list[str]
+    blobs: list[str]
+    size: int
+
+
+def remove(root: Path, name: str, *, withdraw: bool = False, rehearse: bool = False) -> Removed:
+    """Remove the bundles of that name, or the one of that identity, whole or arriving; with `rehearse` only say what.
+
+    What a publication was made of stays: with `withdraw` the next publication leaves it out, and prune removes it with
+    the last publication that needs it. An interruption at any point leaves a whole store, and the next run goes on.
+    Raises NotFoundError where the store holds no such bundle, ConflictError where a publication needs it and it is not
+    to be withdrawn, or where nothing would be left to publish, IntegrityError where it cannot be known what is in use.
+    """
+    store = Store(root)
+    if not store.bundles.is_dir():
+        raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
+    with store.changing():
+        imported, arriving = store.imported(), store.arriving()
+        chosen, coming = _named(imported, name), _named(arriving, name)
+        begun = sorted(store.bundles.glob(f".*{ASIDE}"))
+        if not (chosen or coming or begun):
+            known = ", ".join(sorted({bundle.name for bundle in (*imported.values(), *arriving.values())}))
+            raise NotFoundError(
+                f"the site holds no bundle {name}",
+                where=str(store.bundles),
+                hint=f"name one of those: {known or 'none'}",
+            )
+        needed = _needed(store, chosen)
+        if needed and not withdraw:
+            raise _in_use(needed, name)
+        withdrawn = [identity for identity in needed if identity in store.newest()]
+        if withdrawn and not store.newest().keys() - chosen:
+            raise ConflictError(
+                "nothing would be left to publish", where=name, hint="import what is to take its place first"
+            )
+        going = [identity for identity in chosen if identity not in needed]
+        stays = [bundle for identity, bundle in imported.items() if identity not in going]
+        stays += [bundle for identity, bundle in arriving.items() if identity not in coming]
+        blobs = sorted(_blobs(store, [*(imported[identity] for identity in going), *_interrupted(begun)], stays))
+        folders = [*(store.bundles / identity for identity in going), *(store.incoming / one for one in coming), *begun]
+        removed = Removed(
+            bundles=sorted({*going, *coming}),
+            withdrawn=sorted(needed),
+            blobs=blobs,
+            size=files.room([*folders, *(store.blobs / blob for blob in blobs)]).own,
+        )
+        if not rehearse:
+            store.withdraw(needed)
+            _remove(store, going, coming, blobs)
+        return removed
+
+
+def _named(held: Mapping[str, Bundle], name: str) -> list[str]:
+    return [identity for identity, bundle in held.items() if name in (identity, bundle.name)]
+
+
+def _needed(store: Store, chosen: Iterable[str]) -> dict[str, list[int]]:
+    """Return the chosen bundles that publications were made of, with the numbers of these."""
+    made_of = {number: publication.record(store.publications / str(number))["bundles"] for number in store.numbers()}
+    found = {one: [number for number, names in made_of.items() if one in names] for one in chosen}
+    return {identity: numbers for identity, numbers in found.items() if numbers}
+
+
+def _in_use(needed: Mapping[str, list[int]], name: str) -> ConflictError:
+    identity, numbers = next(iter(needed.items()))
+    return ConflictError(
+        f"{identity} is needed by publication {', '.join(map(str, numbers))}",
+        where=name,
+        hint="say --withdraw and publish: it is left out then, and prune removes it with the last that needs it",
+    )
+
+
+def _interrupted(begun: Iterable[Path]) -> list[Bundle]:
+    """Return what interrupted removals had taken out of the store, and whose blobs may still be there."""
+    lists = [folder / bundles.LIST for folder in begun]
+    return [bundles.decode(path.read_bytes(), str(path)) for path in lists if path.is_file()]
+
+
+def _blobs(store: Store, going: Iterable[Bundle], staying: Iterable[Bundle]) -> set[str]:
+    """Return the blobs that are there and that none of those that stay needs."""
+    wanted = {blob for bundle in going for blob in bundle.sizes()}
+    used = {blob for bundle in staying for blob in bundle.sizes()}
+    return {blob for blob in wanted - used if (store.blobs / blob).exists()}
+
+
+def _remove(store: Store, going: Iterable[str], coming: Iterable[str], blobs: Iterable[str]) -> None:
+    """Take the records out of the store first, and forget them last: until then it is known what was to go."""
+    for identity in going:
+        _set_aside(store.bundles / identity, store.bundles / f".{identity}{ASIDE}")
+    for identity in coming:
+        _set_aside(store.incoming / identity, store.bundles / f".{identity}{ARRIVED}{ASIDE}")
+    flush([store.bundles])
+    for blob in blobs:
+        (store.blobs / blob).unlink(missing_ok=True)
+    for aside in sorted(store.bundles.glob(f".*{ASIDE}")):
+        _forget(aside)
+    if store.incoming.is_dir() and not any(store.incoming.iterdir()):
+        store.incoming.rmdir()
+
+
+def _set_aside(folder: Path, aside: Path) -> None:
+    if aside.exists():
+        _forget(aside)
+    folder.rename(aside)
+
+
+def _forget(aside: Path) -> None:
+    """Delete a folder that was set aside; what says which blobs were its own goes last."""
+    for path in aside.iterdir():
+        if path.name == bundles.LIST:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    (aside / bundles.LIST).unlink(missing_ok=True)
+    aside.rmdir()

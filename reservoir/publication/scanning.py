@@ -1,0 +1,149 @@
+"""Scans as commands start them: of a bundle on a disk, or of what a site would publish."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from common.errors import ForbiddenError, InputError, IntegrityError, NotFoundError
+from common.progress import Progress, silent
+from reservoir.bundle import folder as bundles
+from reservoir.contents.bundle import Bundle
+from reservoir.intake.store import Store
+from reservoir.publication import gate
+from reservoir.scan import facts
+from reservoir.scan import policy as policies
+from reservoir.scan.checker import scan
+from reservoir.scan.clamav import Clamav
+from reservoir.scan.facts import Facts
+from reservoir.scan.page import render
+from reservoir.scan.policy import Policy
+from reservoir.scan.report import Malware, Report
+from reservoir.scan.verdict import Verdict, judge
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What bundles are held against; without a policy the default one counts, without `search` malware is no matter."""
+
+    advisories: Sequence[Path]
+    policy: Path | None = None
+    search: Clamav | None = None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A bundle by its identity, with the folders of its documents and its blobs."""
+
+    identity: str
+    bundle: Bundle
+    documents: Path
+    blobs: Path
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """A bundle's report with what the policy says of it; `identity` names the bundle."""
+
+    identity: str
+    report: Report
+    verdict: Verdict
+
+    @property
+    def page(self) -> bytes:
+        """Return the report as a page."""
+        return render(self.report, self.verdict)
+
+    @property
+    def words(self) -> str:
+        """Return the report in a few lines."""
+        levels = ", ".join(f"{count} {level}" for level, count in self.report.counts() if count)
+        checked = ", ".join(
+            f"{entry.ecosystem} ({entry.packages} packages, {entry.advisories} advisories up to "
+            f"{entry.newest.astimezone(UTC):%Y-%m-%d})"
+            for entry in self.report.checked
+        )
+        unknown = sum(licence.expression is None for licence in self.report.licences)
+        malware = self.report.malware
+        lines = [
+            f"{self.identity}: {'refused by' if self.verdict.blocking else 'passed'} the policy",
+            f"  checked: {checked or 'nothing'}",
+            *(f"  not checked: {entry.name}: {entry.reason}" for entry in self.report.not_checked),
+            f"  known faults: {levels or 'none'}; {len(self.verdict.borne)} excepted",
+            f"  licences: {unknown} of {len(self.report.licences)} not known",
+            f"  malware: {f'{len(malware.found)} in {malware.files} files' if malware else 'not searched for'}",
+            *(f"  note: {note}" for note in self.verdict.notes),
+        ]
+        return "\n".join(lines)
+
+
+def folder(path: Path, asked: Asked, key: Ed25519PublicKey | None = None, progress: Progress = silent) -> Scanned:
+    """Scan a bundle on a disk."""
+    bundle, content, _ = bundles.read_signed(path, key)
+    return _scan(_Place(bundles.identity(bundle, content), bundle, path, path / bundles.BLOBS), asked, progress)
+
+
+def site(root: Path, asked: Asked, progress: Progress = silent) -> list[Scanned]:
+    """Scan the bundles that a site would publish and keep the reports there.
+
+    A given policy becomes the site's, which the gate of publications asks from then on; without one, the site's counts.
+    """
+    store = Store(root)
+    newest = store.newest()
+    if not newest:
+        raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
+    asked = replace(asked, policy=asked.policy or gate.policy_path(store))
+    scans = [
+        _scan(_Place(name, bundle, store.bundles / name, store.blobs), asked, progress)
+        for name, bundle in newest.items()
+    ]
+    with store.changing():
+        for scanned in scans:
+            gate.keep(store, scanned.identity, scanned.report, scanned.page)
+        if asked.policy:
+            gate.adopt(store, asked.policy)
+    return scans
+
+
+def require_passed(scans: Sequence[Scanned]) -> None:
+    """Raise ForbiddenError that lists everything that the policy refuses."""
+    problems = [problem for scanned in scans for problem in scanned.verdict.blocking]
+    if problems:
+        raise ForbiddenError.of(problems)
+
+
+def _scan(place: _Place, asked: Asked, progress: Progress) -> Scanned:
+    if not asked.advisories:
+        raise InputError(
+            "no advisories were given", where="--advisories", hint="give a folder or a zip file of OSV advisories"
+        )
+    now = datetime.now(UTC)
+    rules = policies.read(asked.policy) if asked.policy else Policy()
+    known = read_facts(place.bundle, place.documents)
+    malware: Malware | None = None
+    if asked.search:
+        progress("search for malware")
+        malware = asked.search.search(place.bundle, place.blobs, now, rules.max_age_days)
+    progress("hold packages against advisories")
+    report = scan(place.bundle, known, asked.advisories, rules, now=now, malware=malware)
+    return Scanned(place.identity, report, judge(report, rules, now))
+
+
+def read_facts(bundle: Bundle, documents: Path) -> Facts:
+    """Return what the bundle's SBOM says; a bundle without one says nothing of licences and images."""
+    sha256 = bundle.documents.get(facts.SBOM)
+    if sha256 is None:
+        return Facts()
+    path = documents / facts.SBOM
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise IntegrityError("is missing", where=str(path), hint=bundles.HINT) from error
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise IntegrityError("was changed", where=str(path), hint=bundles.HINT)
+    return facts.read(content, str(path))

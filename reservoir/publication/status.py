@@ -1,0 +1,114 @@
+"""Status: what a site serves and holds, how old it is, what room it takes."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from common import files
+from common.errors import NotFoundError
+from reservoir.contents.bundle import Bundle
+from reservoir.intake.store import Store
+from reservoir.publication import publish as publication
+from reservoir.publication.prune import unneeded
+
+
+@dataclass(frozen=True)
+class PublicationStatus:
+    """One publication; sizes count bytes.
+
+    `own` is what only this publication takes, `shared` what it links to and others have too. `artifacts` counts them by
+    kind; those of bundles whose record was pruned are not known.
+    """
+
+    number: int
+    served: bool
+    published: str
+    age_seconds: int
+    bundles: list[str]
+    artifacts: dict[str, int]
+    own: int
+    shared: int
+
+
+@dataclass(frozen=True)
+class BundleStatus:
+    """One bundle that the site holds, or, while it is not `complete`, of which a part arrived; `size` counts bytes."""
+
+    identity: str
+    name: str
+    version: str
+    built: str
+    age_seconds: int
+    artifacts: dict[str, int]
+    size: int
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Status:
+    """The state of a site's reservoir; `used`, `free` and `prunable` count bytes."""
+
+    serving: int | None
+    rolled_back: bool
+    publications: list[PublicationStatus]
+    bundles: list[BundleStatus]
+    used: int
+    free: int
+    prunable: int
+
+
+def status(root: Path, now: datetime | None = None) -> Status:
+    """Return the state of the store at `root`; changes nothing. Raises NotFoundError where there is no store."""
+    store = Store(root)
+    if not store.bundles.is_dir():
+        raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
+    now = now or datetime.now(UTC)
+    imported = store.imported()
+    held = [_bundle(identity, bundle, now, complete=True) for identity, bundle in imported.items()]
+    held += [_bundle(identity, bundle, now, complete=False) for identity, bundle in store.arriving().items()]
+    room = files.room([root])
+    return Status(
+        serving=store.serving(),
+        rolled_back=store.rolled_back(),
+        publications=[_publication(store, number, imported, now) for number in store.numbers()],
+        bundles=sorted(held, key=lambda one: (one.name, one.built)),
+        used=room.own + room.shared,
+        free=shutil.disk_usage(root).free,
+        prunable=unneeded(root).size,
+    )
+
+
+def _publication(store: Store, number: int, imported: Mapping[str, Bundle], now: datetime) -> PublicationStatus:
+    folder = store.publications / str(number)
+    names = publication.record(folder)["bundles"]
+    published = datetime.fromtimestamp((folder / publication.RECORD).stat().st_mtime, UTC)
+    known = {(a.kind, a.filename, a.sha256) for name in names if name in imported for a in imported[name].artifacts}
+    room = files.room([folder])
+    return PublicationStatus(
+        number=number,
+        served=number == store.serving(),
+        published=f"{published:%FT%TZ}",
+        age_seconds=round((now - published).total_seconds()),
+        bundles=names,
+        artifacts=dict(sorted(Counter(kind for kind, _, _ in known).items())),
+        own=room.own,
+        shared=room.shared,
+    )
+
+
+def _bundle(identity: str, bundle: Bundle, now: datetime, *, complete: bool) -> BundleStatus:
+    return BundleStatus(
+        identity=identity,
+        name=bundle.name,
+        version=bundle.version,
+        built=bundle.created,
+        age_seconds=round((now - datetime.fromisoformat(bundle.created)).total_seconds()),
+        artifacts=dict(sorted(Counter(artifact.kind for artifact in bundle.artifacts).items())),
+        size=sum(bundle.sizes().values()),
+        complete=complete,
+    )

@@ -1,0 +1,163 @@
+"""The chain of an integrator's keys: each statement names a new key and is signed by the key that it replaces."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from pydantic import Field, StringConstraints, ValidationError
+
+from common import files
+from common.errors import ConflictError, IntegrityError
+from reservoir.contents.base import Model
+from reservoir.signing import ed25519
+
+HINT = "do not use this bundle; ask its maker which key is theirs and give it with --key"
+# the 32 bytes of an Ed25519 key in hex
+RawKey = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Rotation(Model):
+    """One change of the key: `new` replaces `old`, which signed this. `date` is a day, year first."""
+
+    number: Annotated[int, Field(ge=1)]
+    date: Annotated[str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+    old: RawKey
+    new: RawKey
+    signature: str
+
+    def message(self) -> bytes:
+        """Return the bytes that the old key signs; the installer builds the same ones."""
+        return f"penstock key rotation\n{self.number}\n{self.date}\n{self.old}\n{self.new}\n".encode()
+
+
+class Keychain(Model):
+    """All changes of one integrator's key, the first one first: the content of `keys.json`."""
+
+    document: Literal["penstock keys"] = "penstock keys"
+    rotations: list[Rotation]
+
+    def leads(self, known: Ed25519PublicKey, to: Ed25519PublicKey) -> bool:
+        """Say whether who trusts the key `known` may trust `to`: it is the same, or what replaced it in the end."""
+        if self.rotations and self.rotations[-1].new != raw(to):
+            return False
+        return raw(known) == raw(to) or raw(known) in self.replaced()
+
+    def forgets(self, known: Keychain) -> bool:
+        """Say whether this chain goes through the newest key of another one and leaves out how that came to be.
+
+        Anyone can sign that a key replaced theirs, so only what was known before tells which keys it really replaced.
+        """
+        steps, before = ([(each.old, each.new) for each in chain.rotations] for chain in (self, known))
+        return bool(before) and any(before[-1][1] in step for step in steps) and steps[: len(before)] != before
+
+    def replaced(self) -> dict[str, str]:
+        """Return the keys that count no more, with the day on which each was replaced."""
+        return {rotation.old: rotation.date for rotation in self.rotations}
+
+
+def encode(chain: Keychain) -> bytes:
+    """Return the bytes of a chain's file."""
+    return chain.model_dump_json(indent=1).encode() + b"\n"
+
+
+def decode(content: bytes, where: str) -> Keychain:
+    """Return the chain in `content`; raises IntegrityError where any link of it does not hold."""
+    try:
+        chain = Keychain.model_validate_json(content)
+    except ValidationError as error:
+        raise IntegrityError("not a chain of keys", where=where, hint=HINT) from error
+    seen: set[str] = set()
+    for index, rotation in enumerate(chain.rotations):
+        place = f"{where}: rotations[{index}]"
+        seen.add(rotation.old)
+        follows = index == 0 or chain.rotations[index - 1].new == rotation.old
+        if rotation.number != index + 1 or not follows or rotation.new in seen:
+            raise IntegrityError("the chain of keys is broken", where=place, hint=HINT)
+        old = Ed25519PublicKey.from_public_bytes(bytes.fromhex(rotation.old))
+        ed25519.check(old, rotation.message(), rotation.signature.encode(), place, HINT)
+    return chain
+
+
+def read(path: Path) -> Keychain:
+    """Return the chain in a file, or an empty one where there is no file."""
+    try:
+        return decode(ed25519.carried(path), str(path))
+    except FileNotFoundError:
+        return Keychain(rotations=[])
+
+
+def beside(signing_key: Path) -> Path:
+    """Return the file that holds the chain which ends with the key at `signing_key`."""
+    return signing_key.with_name(f"{signing_key.stem}.keys.json")
+
+
+def of_key(signing_key: Path, key: Ed25519PrivateKey) -> Keychain:
+    """Return the chain that travels with bundles of a key; raises ConflictError in the middle of a rotation."""
+    chain = read(beside(signing_key))
+    if chain.rotations and chain.rotations[-1].new != raw(key.public_key()):
+        raise ConflictError(
+            "the rotation of the key was interrupted",
+            where=str(signing_key),
+            hint="run `penstock reservoir key rotate` again",
+        )
+    return chain
+
+
+def rotate(signing_key: Path, timestamp: int) -> Rotation:
+    """Make a new key, have the old one sign it, keep the old one beside; return the statement.
+
+    An interrupted rotation goes on with the key that it made. `timestamp` counts seconds since 1970.
+    """
+    with _alone(signing_key):
+        old = ed25519.read_key(signing_key)
+        chain = read(beside(signing_key))
+        waiting = signing_key.with_name(f".{signing_key.name}.next")
+        new = ed25519.read_key(waiting) if waiting.exists() else ed25519.new_key(waiting)
+        if not chain.rotations or chain.rotations[-1].new != raw(new.public_key()):
+            rotation = _statement(old, new.public_key(), len(chain.rotations) + 1, timestamp)
+            # with its fingerprint: after a start from scratch the numbers begin anew
+            name = f"{signing_key.stem}.{rotation.number}.{fingerprint(rotation.old)[:8]}.key"
+            archive = signing_key.with_name(name)
+            files.write(archive, signing_key.read_bytes(), 0o600)
+            chain = Keychain(rotations=[*chain.rotations, rotation])
+            files.write(beside(signing_key), encode(chain))
+        waiting.replace(signing_key)
+        return chain.rotations[-1]
+
+
+def raw(key: Ed25519PublicKey) -> str:
+    """Return the 32 bytes of a public key in hex."""
+    return key.public_bytes_raw().hex()
+
+
+def fingerprint(key: str) -> str:
+    """Return the name by which people compare keys; `key` is the hex of a public key."""
+    return sha256(bytes.fromhex(key)).hexdigest()
+
+
+def _statement(old: Ed25519PrivateKey, new: Ed25519PublicKey, number: int, timestamp: int) -> Rotation:
+    date = f"{datetime.fromtimestamp(timestamp, UTC):%Y-%m-%d}"
+    unsigned = Rotation(number=number, date=date, old=raw(old.public_key()), new=raw(new), signature="")
+    signature = base64.b64encode(old.sign(unsigned.message())).decode()
+    return unsigned.model_copy(update={"signature": signature})
+
+
+@contextmanager
+def _alone(signing_key: Path) -> Iterator[None]:
+    """Wait until no other process changes the key."""
+    signing_key.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(signing_key.with_name(f".{signing_key.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,197 @@
+"""A control API without sockets and machines: the application called in this process, on a database of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from api.auth.policy import Role
+from api.clock import Clock
+from api.control.manager import Manager
+from api.database import Database
+from api.endpoints.app import create_app, set_up
+from api.resources.users import service as users
+from api.resources.users.schemas import UserRequest
+from api.settings import Settings
+from common import problem
+from common.protocol import HEARTBEAT_PATH, ContainerState, ContainerStatus, Heartbeat
+from tests.fakes.engine import FakeEngine
+from tests.fakes.heartbeats import inventory
+from tests.installed import ADMIN_KEY, PASSWORD
+
+V1 = "/api/v1"
+
+
+@dataclass
+class Cluster:
+    """An application under test with its database, its engine and a way to call it as anybody."""
+
+    app: FastAPI
+    database: Database
+    engine: FakeEngine
+    settings: Settings
+    clock: SlowClock
+    admin: httpx.AsyncClient = field(init=False)
+    sequences: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def __post_init__(self) -> None:
+        self.admin = self.client(ADMIN_KEY)
+
+    @property
+    def manager(self) -> Manager:
+        manager: Manager = self.app.state.manager
+        return manager
+
+    async def settle(self) -> None:
+        await settle(self.manager)
+
+    def client(self, key: str | None = None, **headers: str) -> httpx.AsyncClient:
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+        return httpx.AsyncClient(transport=transport, base_url="https://penstock", headers=headers)
+
+    async def user(self, name: str, role: Role = Role.MEMBER) -> httpx.AsyncClient:
+        """Create a user and return a client with a key of that user."""
+        async with self.database.transaction() as db:
+            await users.create(db, UserRequest(name=name, password=PASSWORD, role=role))
+        async with self.client() as guest:
+            await sign_in(guest, name)
+            key = (await ok(guest.post(f"{V1}/api-keys", json={"name": "tests"})))["key"]
+        return self.client(key)
+
+    async def heartbeat(
+        self, name: str = "worker1", gpus: int = 4, containers: list[ContainerState] | None = None
+    ) -> httpx.Response:
+        """Report as a node's agent; without `containers` report those of the engine."""
+        if containers is None:
+            containers = [state for (node, _), state in self.engine.containers.items() if node == name]
+        beat = Heartbeat(
+            name=name,
+            address="192.0.2.10",
+            port=6001,
+            boot="boot-1",
+            sequence=next(self.sequences),
+            inventory=inventory(name, gpus),
+            containers=containers,
+        )
+        body = beat.model_dump(mode="json")
+        async with self.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": name}) as agent:
+            return await agent.post(HEARTBEAT_PATH, json=body)
+
+    async def add_node(self, name: str = "worker1", gpus: int = 4) -> None:
+        assert (await self.heartbeat(name, gpus)).status_code == 200
+        await self.settle()
+
+    async def add_image(self) -> None:
+        body = {"name": "python", "tag": "3.11", "reference": "reservoir:5000/penstock/python:3.11"}
+        await ok(self.admin.post(f"{V1}/images", json=body))
+
+    async def add_project(self, name: str = "team-a", quota_milli: int = 1000, *members: str) -> None:
+        body = {"name": name, "quota_milli": quota_milli, "members": list(members), "period": {"ends_at": None}}
+        await ok(self.admin.post(f"{V1}/projects", json=body))
+
+    async def submit(self, name: str, gpu_milli: int = 500, project: str = "team-a", **more: Any) -> dict[str, Any]:
+        body = {"name": name, "project": project, "image": "python", "gpu_milli": gpu_milli, **more}
+        return dict(await ok(self.admin.post(f"{V1}/sessions", json=body)))
+
+    async def session(self, name: str, project: str = "team-a") -> dict[str, Any]:
+        return dict(await ok(self.admin.get(f"{V1}/sessions/{name}", params={"project": project})))
+
+    async def states(self, project: str = "team-a") -> dict[str, str]:
+        rows = await ok(self.admin.get(f"{V1}/sessions", params={"project": project, "all": True}))
+        return {row["name"]: row["state"] for row in rows}
+
+    def container(self, session: dict[str, Any]) -> tuple[str, str]:
+        return (session["node"], f"session-{session['id']}-0-0")
+
+    def change_container(self, session: dict[str, Any], **changes: Any) -> None:
+        """Let a container of the engine come to another state."""
+        key = self.container(session)
+        self.engine.containers[key] = self.engine.containers[key].model_copy(update=changes)
+
+    def exit_container(self, session: dict[str, Any], code: int) -> None:
+        self.change_container(session, status=ContainerStatus.EXITED, exit_code=code)
+
+
+async def settle(manager: Manager) -> None:
+    """Run every reconciler until nothing is left to do at once."""
+    await manager.observe()
+    while await manager.reconcile() or manager.operations:
+        await asyncio.gather(*manager.operations.values())
+
+
+async def sign_in(guest: httpx.AsyncClient, name: str, password: str = PASSWORD) -> dict[str, Any]:
+    """Sign in as our pages do: what they change later carries the login's token."""
+    login = dict(await ok(guest.post(f"{V1}/auth/login", json={"name": name, "password": password})))
+    guest.headers["X-CSRF-Token"] = login["csrf_token"]
+    return login
+
+
+async def ok(answer: Any) -> Any:
+    """Return the body of an answer that must be a success."""
+    response: httpx.Response = await answer
+    assert response.is_success, f"{response.status_code} {response.text}"
+    return response.json()
+
+
+async def refused(answer: Any, status: int) -> dict[str, str]:
+    """Return the one error of an answer that must be a refusal."""
+    response: httpx.Response = await answer
+    assert response.status_code == status, f"{response.status_code} {response.text}"
+    (told,) = problems(response)
+    return told
+
+
+def problems(response: httpx.Response) -> list[dict[str, str]]:
+    """Return the errors of an answer that must be a refusal in the one form that they have."""
+    assert response.headers["Content-Type"] == problem.MEDIA_TYPE
+    assert response.json()["request_id"] == response.headers["X-Request-Id"] != ""
+    error = problem.read(response.status_code, response.content)
+    assert error, response.text
+    return [asdict(one) for one in error.problems]
+
+
+_applications: list[FastAPI] = []
+
+
+class SlowClock(Clock):
+    """The clock of the reconcilers: what people call the time may be `ahead`, and only `forward` lets seconds pass."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+        self.passed = 0.0
+
+    def now(self) -> datetime:
+        return super().now() + self.ahead
+
+    def monotonic(self) -> float:
+        return self.passed
+
+
+def application(settings: Settings, database: Database, engine: FakeEngine, clock: Clock) -> FastAPI:
+    """Return the application, new in all but its routes: to make those takes longer than most tests."""
+    if not _applications:
+        _applications.append(create_app(settings, database, engine, reconcile=False))
+    set_up(_applications[0], settings, database, engine, clock)
+    return _applications[0]
+
+
+@asynccontextmanager
+async def running_cluster(database_url: str, **changes: Any) -> AsyncIterator[Cluster]:
+    """Give an application on a database with an administrator; its reconcilers run when a test says so."""
+    settings = Settings(database_url=database_url, trust_client_headers=True, **changes)
+    database, engine, clock = Database(database_url), FakeEngine(), SlowClock()
+    app = application(settings, database, engine, clock)
+    cluster = Cluster(app, database, engine, settings, clock)
+    async with cluster.admin:
+        yield cluster
+    await database.close()

@@ -1,0 +1,55 @@
+"""The control API on PostgreSQL, called in this process: an empty cluster, and one that is ready for sessions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import argon2
+import pytest
+import structlog
+from argon2.profiles import CHEAPEST
+
+from api.auth import passwords
+from api.control import manager as managing
+from tests.api.cluster import Cluster, running_cluster
+
+
+@pytest.fixture(autouse=True)
+def _plain_logs() -> None:
+    """Write tracebacks as they are: drawing them with every local variable takes minutes."""
+    structlog.configure(processors=[structlog.processors.format_exc_info, structlog.processors.LogfmtRenderer()])
+
+
+@pytest.fixture(autouse=True)
+def _cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passwords, "hasher", argon2.PasswordHasher.from_parameters(CHEAPEST))
+
+
+@pytest.fixture
+async def cluster(database_url: str) -> AsyncIterator[Cluster]:
+    async with running_cluster(database_url, volume_root="/srv/shared") as running:
+        yield running
+
+
+@pytest.fixture
+async def ready(cluster: Cluster) -> Cluster:
+    """A cluster with a node of four GPUs, an image and a project that may use all of it."""
+    await cluster.add_node()
+    await cluster.add_image()
+    await cluster.add_project("team-a", 4000)
+    return cluster
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what is tried again be due at once."""
+    monkeypatch.setattr(managing, "RETRY_S", (0.0,))
+
+
+@pytest.fixture
+async def small(cluster: Cluster) -> Cluster:
+    """A cluster with a node of one GPU, an image, and a project that may use four."""
+    await cluster.add_node("worker1", 1)
+    await cluster.add_image()
+    await cluster.add_project("team-a", 4000)
+    return cluster

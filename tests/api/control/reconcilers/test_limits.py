@@ -1,0 +1,105 @@
+"""Time limits of interactive sessions, and periods of projects, by a clock that the tests set."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from api.clock import now
+from api.resources.sessions import service
+from api.tables.sessions import State
+from tests.api.cluster import V1, Cluster, ok
+from tests.api.steps import pass_time, run
+
+pytestmark = pytest.mark.anyio
+
+HOUR = 3600
+
+
+async def limit(cluster: Cluster, **changes: Any) -> None:
+    await ok(cluster.admin.patch(f"{V1}/projects/team-a", json=changes))
+
+
+async def test_the_time_counts_from_when_it_runs(ready: Cluster) -> None:
+    await limit(ready, interactive_limit_s=HOUR)
+    session = await run(ready, interactive=True)
+    ends = datetime.fromisoformat(session["expires_at"])
+    assert ends - datetime.fromisoformat(session["started_at"]) == timedelta(hours=1)
+    assert (await run(ready, "training"))["expires_at"] is None, "trainings end by themselves"
+
+
+async def test_a_warning_comes_before_the_end(ready: Cluster) -> None:
+    await limit(ready, interactive_limit_s=HOUR)
+    await run(ready, interactive=True)
+    pass_time(ready, HOUR - 310)
+    await ready.settle()
+    assert (await ready.session("demo"))["reason"] == ""
+    pass_time(ready, HOUR - 290)
+    await ready.settle()
+    session = await ready.session("demo")
+    assert session["state"] == "RUNNING"
+    assert session["reason"].startswith("its time limit ends it at ")
+    await ready.heartbeat()
+    await ready.settle()
+    assert (await ready.session("demo"))["reason"] == session["reason"], "heartbeats do not wipe it away"
+
+    pass_time(ready, HOUR + 1)
+    await ready.settle()
+    session = await ready.session("demo")
+    assert session["state"] == "TERMINATED"
+    assert session["reason"].startswith("its time limit was reached at ")
+    assert ready.engine.containers == {}
+
+
+async def test_an_extension_takes_the_warning_away_and_another_comes(ready: Cluster) -> None:
+    await limit(ready, interactive_limit_s=HOUR)
+    await run(ready, interactive=True)
+    pass_time(ready, HOUR - 60)
+    await ready.settle()
+    async with ready.database.transaction() as db:
+        (session,) = await service.in_states(db, [State.RUNNING])
+        assert session.expires_at
+        await service.change(db, session, expires_at=session.expires_at + timedelta(hours=1))
+    await ready.settle()
+    assert (await ready.session("demo"))["reason"] == ""
+    pass_time(ready, 2 * HOUR - 60)
+    await ready.settle()
+    assert (await ready.session("demo"))["reason"].startswith("its time limit ends it at ")
+
+
+async def end_period(cluster: Cluster, **changes: Any) -> None:
+    period = {"starts_at": (now() - timedelta(days=2)).isoformat(), "ends_at": (now() + timedelta(days=1)).isoformat()}
+    await limit(cluster, period=period, **changes)
+
+
+async def test_when_a_period_ends_what_runs_is_stopped(ready: Cluster) -> None:
+    await end_period(ready)
+    await run(ready)
+    pass_time(ready, 23 * HOUR)
+    await ready.settle()
+    assert (await ready.session("demo"))["state"] == "RUNNING"
+    pass_time(ready, 25 * HOUR)
+    await ready.settle()
+    session = await ready.session("demo")
+    assert session["state"] == "TERMINATED"
+    assert session["reason"].startswith("the period of team-a ended at ")
+    assert (await ok(ready.admin.get(f"{V1}/nodes/worker1")))["used_milli"] == 0
+
+
+async def test_or_may_finish(ready: Cluster) -> None:
+    await end_period(ready, on_expiry="finish")
+    await run(ready)
+    pass_time(ready, 25 * HOUR)
+    await ready.settle()
+    assert (await ready.session("demo"))["state"] == "RUNNING"
+
+
+async def test_the_time_in_the_queue_does_not_count(ready: Cluster) -> None:
+    await limit(ready, interactive_limit_s=HOUR)
+    await run(ready, interactive=True)
+    async with ready.database.transaction() as db:
+        session = (await service.in_states(db, [State.RUNNING]))[0]
+        assert await service.requeue(db, session, "taken back")
+    assert (await ready.session("demo"))["expires_at"] is None

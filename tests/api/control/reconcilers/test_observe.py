@@ -1,0 +1,152 @@
+"""Heartbeats in batches: what is no news costs one statement, and nothing is missed by that."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.clock import now
+from api.control.reconcilers import observe
+from api.resources.nodes import service as nodes
+from api.resources.nodes.heartbeats import Report
+from tests.api.cluster import V1, Cluster, ok
+
+pytestmark = pytest.mark.anyio
+
+
+async def seen(cluster: Cluster, name: str) -> datetime:
+    return datetime.fromisoformat((await ok(cluster.admin.get(f"{V1}/nodes/{name}")))["last_seen"])
+
+
+async def test_a_node_that_only_lives_costs_one_statement_for_all(cluster: Cluster) -> None:
+    names = [f"worker{number}" for number in range(20)]
+    for name in names:
+        await cluster.heartbeat(name, 1)
+    await cluster.settle()
+    before = await seen(cluster, "worker7")
+    for name in names:
+        await cluster.heartbeat(name, 1)
+    statements: list[str] = []
+    engine = cluster.database.engine.sync_engine
+    event.listen(engine, "before_cursor_execute", lambda _c, _u, statement, *_: statements.append(statement))
+    await cluster.manager.observe()
+    assert len([text for text in statements if not text.startswith("BEGIN")]) == 1
+    assert await seen(cluster, "worker7") > before
+
+
+async def test_a_deleted_node_comes_back_though_its_agent_says_nothing_new(cluster: Cluster) -> None:
+    await cluster.add_node()
+    await ok(cluster.admin.patch(f"{V1}/nodes/worker1/mode", json={"mode": "maintenance"}))
+    await ok(cluster.admin.delete(f"{V1}/nodes/worker1"))
+    await cluster.heartbeat()
+    await cluster.settle()
+    (node,) = await ok(cluster.admin.get(f"{V1}/nodes"))
+    assert (node["name"], node["mode"]) == ("worker1", "active")
+
+
+async def test_a_node_may_report_a_hundred_containers_of_sixteen_gpus(cluster: Cluster) -> None:
+    await cluster.add_node("worker1", 16)
+    await cluster.add_image()
+    await cluster.add_project("team-a", 16_000)
+    for name, count in (("a", 50), ("b", 51)):
+        body = {"name": name, "project": "team-a", "image": "python", "gpu_milli": 100, "count": count}
+        await ok(cluster.admin.post(f"{V1}/sessions/batch", json=body))
+    await cluster.settle()
+    states = list((await cluster.states()).values())
+    assert (states.count("RUNNING"), states.count("PENDING")) == (100, 1), "the 101st waits"
+    await cluster.heartbeat("worker1", 16)
+    await cluster.settle()
+    assert (await ok(cluster.admin.get(f"{V1}/nodes/worker1")))["sessions"] == 100
+
+
+@pytest.mark.parametrize(
+    "outage", [OperationalError("SELECT", {}, OSError()), PoolTimeoutError("no connection is free")]
+)
+async def test_no_heartbeat_is_lost_by_an_outage_of_the_database(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, outage: Exception
+) -> None:
+    """Also where it begins in the middle, and while a heartbeat is looked for that the database cannot take."""
+    await cluster.add_node()
+    await cluster.heartbeat(gpus=2)
+    record, answers = nodes.record, iter([DBAPIError("INSERT", {}, ValueError()), outage])
+
+    async def failing(db: AsyncSession, reports: Sequence[Report]) -> Any:
+        for error in answers:
+            raise error
+        return await record(db, reports)
+
+    monkeypatch.setattr(nodes, "record", failing)
+    with pytest.raises(type(outage)):
+        await cluster.manager.observe()
+    await cluster.manager.observe()
+    assert len((await ok(cluster.admin.get(f"{V1}/nodes/worker1")))["gpus"]) == 2
+
+
+async def test_what_is_written_already_is_not_written_again_after_an_outage(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observe, "CHUNK", 1)
+    for name in ("worker1", "worker2", "worker3"):
+        await cluster.heartbeat(name)
+    record, written = nodes.record, list[str]()
+
+    async def failing(db: AsyncSession, reports: Sequence[Report]) -> Any:
+        written.extend(report.heartbeat.name for report in reports)
+        if len(written) == 2:
+            raise OperationalError("SELECT", {}, OSError())
+        return await record(db, reports)
+
+    monkeypatch.setattr(nodes, "record", failing)
+    with pytest.raises(OperationalError):
+        await cluster.manager.observe()
+    await cluster.manager.observe()
+    assert written == ["worker1", "worker2", "worker2", "worker3"]
+
+
+async def test_after_a_pause_what_came_together_is_written_together(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    note_alive = nodes.note_alive
+
+    async def counted(db: AsyncSession, names: Collection[str], at: datetime) -> set[str]:
+        written.append(len(names))
+        return await note_alive(db, names, at)
+
+    names = [f"worker{number}" for number in range(1, 41)]
+    for name in names:
+        await cluster.add_node(name, 0)
+    monkeypatch.setattr(nodes, "note_alive", counted)
+    began = now()
+    for number, name in enumerate(names):
+        assert cluster.app.state.heartbeats.repeat(name, 10_000, began + timedelta(seconds=number / 8))
+    await cluster.manager.observe()
+    assert len(written) <= 3, "one statement for each two seconds, not for each node"
+    assert sum(written) == 40
+
+
+async def test_not_all_nodes_are_looked_at_again_at_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    record = nodes.record
+
+    async def counted(db: AsyncSession, reports: Sequence[Report]) -> Any:
+        looked.append(len(reports))
+        return await record(db, reports)
+
+    names = [f"worker{number}" for number in range(1, 6)]
+    for name in names:
+        await cluster.add_node(name, 0)
+    monkeypatch.setattr(nodes, "record", counted)
+    monkeypatch.setattr(observe, "LOOK_AGAIN_S", -1)
+    monkeypatch.setattr(observe, "LOOKS_AGAIN", 2)
+    for name in names:
+        assert cluster.app.state.heartbeats.repeat(name, 10_000, now())
+    await cluster.manager.observe()
+    assert looked == [2]

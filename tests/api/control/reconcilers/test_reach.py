@@ -1,0 +1,63 @@
+"""Nodes whose agents report but cannot be called say so themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from api.control.reconcilers.reach import CANNOT_BE_CALLED
+from api.engine.base import UnreachableError
+from common.errors import ConflictError
+from tests.api.cluster import V1, Cluster, ok
+from tests.api.steps import delete, lose, run, try_again
+
+pytestmark = pytest.mark.anyio
+
+AWAY = UnreachableError("the agent of worker1 does not answer: ConnectTimeout", delivered=False)
+
+
+async def message(cluster: Cluster) -> str:
+    return str((await ok(cluster.admin.get(f"{V1}/nodes/worker1")))["message"])
+
+
+async def test_a_node_says_that_nothing_can_be_started_on_it_until_something_can(ready: Cluster) -> None:
+    ready.engine.failure = AWAY
+    await ready.submit("demo")
+    await ready.settle()
+    said = await message(ready)
+    assert said.startswith(CANNOT_BE_CALLED)
+    assert said.endswith(f"UTC: {AWAY.problems[0].reason}")
+    await ready.heartbeat()
+    await try_again(ready)
+    assert await message(ready) == said, "since when it is so stays, whatever the agent reports"
+    ready.engine.failure = None
+    await try_again(ready)
+    assert (await ready.session("demo"))["state"] == "RUNNING"
+    assert await message(ready) == ""
+
+
+async def test_it_says_so_too_where_nothing_can_be_ended(ready: Cluster) -> None:
+    await run(ready)
+    ready.engine.failure = AWAY
+    await delete(ready)
+    await ready.settle()
+    assert (await message(ready)).startswith(CANNOT_BE_CALLED)
+    ready.engine.failure = None
+    await try_again(ready)
+    assert await message(ready) == ""
+
+
+async def test_an_agent_that_refuses_can_be_called(ready: Cluster) -> None:
+    ready.engine.failure = ConflictError("its GPUs are in use")
+    await ready.submit("demo")
+    await ready.settle()
+    assert await message(ready) == ""
+
+
+async def test_what_a_lost_node_says_is_left_alone(ready: Cluster) -> None:
+    await run(ready)
+    await lose(ready)
+    said = await message(ready)
+    ready.engine.failure = AWAY
+    await delete(ready)
+    await try_again(ready)
+    assert await message(ready) == said

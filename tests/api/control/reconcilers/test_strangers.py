@@ -1,0 +1,91 @@
+"""Containers that no session wants: ghosts are removed, strangers are not."""
+
+from __future__ import annotations
+
+import pytest
+
+from common.protocol import ContainerState, ContainerStatus
+from tests.api.cluster import V1, Cluster, ok, running_cluster
+from tests.api.steps import run
+
+pytestmark = pytest.mark.anyio
+
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
+
+
+def stranger(number: int = 0, session_id: str = UNKNOWN) -> ContainerState:
+    return ContainerState(id=f"session-stranger-{number}", session_id=session_id, status=ContainerStatus.RUNNING)
+
+
+def removed(cluster: Cluster) -> set[str]:
+    return {id_ for call, _, id_ in cluster.engine.calls if call == "terminate"}
+
+
+async def test_a_container_that_its_session_does_not_want_is_removed(ready: Cluster) -> None:
+    session = await run(ready)
+    wanted = ready.engine.containers[ready.container(session)]
+    copy = wanted.model_copy(update={"id": "session-copy"})
+    older = wanted.model_copy(update={"id": f"session-{session['id']}-7-0"})
+    await ready.heartbeat(containers=[wanted, copy, older])
+    await ready.settle()
+    assert removed(ready) == {copy.id, older.id}
+    assert (await ready.session("demo"))["state"] == "RUNNING"
+
+
+async def test_one_of_an_ended_session_is_removed(ready: Cluster) -> None:
+    session = await run(ready)
+    left = ready.engine.containers[ready.container(session)]
+    await ok(ready.admin.delete(f"{V1}/sessions/demo", params={"project": "team-a"}))
+    await ready.settle()
+    ready.engine.calls.clear()
+    await ready.heartbeat(containers=[left])
+    await ready.settle()
+    assert removed(ready) == {left.id}
+
+
+async def test_a_removal_that_failed_is_tried_again_though_nothing_is_new(ready: Cluster) -> None:
+    session = await run(ready)
+    wanted = ready.engine.containers[ready.container(session)]
+    copy = wanted.model_copy(update={"id": "session-copy"})
+    for _ in range(3):
+        await ready.heartbeat(containers=[wanted, copy])
+        await ready.settle()
+    assert [id_ for call, _, id_ in ready.engine.calls if call == "terminate"] == [copy.id] * 3
+
+
+@pytest.mark.parametrize("session_id", [UNKNOWN, "no-uuid"])
+async def test_containers_of_unknown_sessions_run_on_and_their_node_takes_nothing_new(
+    ready: Cluster, session_id: str
+) -> None:
+    """So it is after an old backup was restored."""
+    await ready.heartbeat(containers=[stranger(n, session_id) for n in range(5)])
+    await ready.settle()
+    assert removed(ready) == set()
+    node = await ok(ready.admin.get(f"{V1}/nodes/worker1"))
+    assert (node["state"], node["unknown_containers"]) == ("ready", 5)
+    assert node["message"] == (
+        "it runs containers of sessions that the database does not know: "
+        "session-stranger-0, session-stranger-1, session-stranger-2 and 2 more"
+    )
+    await ready.submit("demo")
+    await ready.settle()
+    assert (await ready.session("demo"))["state"] == "PENDING"
+
+
+async def test_an_administrator_ends_them(ready: Cluster) -> None:
+    await ready.heartbeat(containers=[stranger()])
+    await ready.settle()
+    await ok(ready.admin.delete(f"{V1}/nodes/worker1/unknown-containers"))
+    assert removed(ready) == {"session-stranger-0"}
+    await ready.heartbeat(containers=[])
+    await ready.settle()
+    node = await ok(ready.admin.get(f"{V1}/nodes/worker1"))
+    assert (node["unknown_containers"], node["message"]) == (0, "")
+    await run(ready)
+
+
+async def test_after_a_time_they_are_removed(database_url: str) -> None:
+    async with running_cluster(database_url, unknown_containers_keep_s=0) as cluster:
+        await cluster.heartbeat(containers=[stranger()])
+        await cluster.settle()
+        assert removed(cluster) == {"session-stranger-0"}

@@ -1,0 +1,115 @@
+"""What several processes do at the same moment: lead, place, delete what others are about to use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
+
+from api.control.loop import Loop
+from api.database import LEADER_LOCK, Database, Leadership
+from api.resources.sessions import scheduling, submission
+from tests.api.cluster import V1, Cluster, ok, refused
+from tests.api.steps import body
+
+pytestmark = pytest.mark.anyio
+
+
+async def depose(database: Database) -> None:
+    """End the connection that holds the leader's lock, as a network between two halves of a site does."""
+    found = f"FROM pg_locks WHERE locktype = 'advisory' AND objid = {LEADER_LOCK}"
+    async with database.transaction() as db:
+        assert (await db.execute(text(f"SELECT pg_terminate_backend(pid) {found}"))).scalars().all() == [True]
+    for _ in range(200):
+        async with database.reading() as db:
+            if not await db.scalar(text(f"SELECT count(*) {found}")):
+                return
+        await asyncio.sleep(0.05)
+
+
+async def leads(leadership: Leadership) -> bool:
+    for _ in range(200):
+        if await leadership.hold():
+            return True
+        await asyncio.sleep(0.05)
+    return False
+
+
+async def test_a_deposed_leader_gives_no_places_away(small: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has decided on the one GPU that there is; its successor gives that to somebody else before it writes."""
+    other = Database(str(small.settings.database_url))
+    old, new, apply = Loop(small.database, small.settings), Loop(other, small.settings), Loop._apply
+    await small.submit("first", gpu_milli=1000)
+    async with small.database.leadership() as deposed, other.leadership() as successor:
+        assert await deposed.hold()
+        assert not await successor.hold()
+
+        async def overtaken(self: Loop, *args: Any) -> int:
+            if self is old:
+                await depose(other)
+                assert await leads(successor)
+                await small.submit("urgent", gpu_milli=1000, kind="interactive")
+                assert await new.run(successor.transaction) == 1
+            return await apply(self, *args)
+
+        monkeypatch.setattr(Loop, "_apply", overtaken)
+        with pytest.raises(OperationalError):
+            await old.run(deposed.transaction)
+        assert await successor.hold(), "its transactions leave the lock alone"
+    await other.close()
+    assert await small.states() == {"first": "PENDING", "urgent": "SCHEDULED"}
+
+
+class Pause:
+    """Lets a coroutine function wait when it is called, for as long as a test needs to let others go ahead."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> None:
+        self.reached, self.goes_on = asyncio.Event(), asyncio.Event()
+        function = getattr(module, name)
+
+        async def paused(*args: Any) -> Any:
+            self.reached.set()
+            await self.goes_on.wait()
+            return await function(*args)
+
+        monkeypatch.setattr(module, name, paused)
+
+    async def against(self, slow: Coroutine[Any, Any, Any], other: Coroutine[Any, Any, Any]) -> tuple[Any, Any]:
+        """Return what came of `slow`, and of the other one, which begins while that waits."""
+        first = asyncio.create_task(slow)
+        await self.reached.wait()
+        second = asyncio.create_task(other)
+        await asyncio.wait([second], timeout=1)
+        self.goes_on.set()
+        return await first, await second
+
+
+async def test_a_node_on_which_a_session_is_just_being_placed_is_not_empty(
+    small: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await small.submit("demo", gpu_milli=1000)
+    pause = Pause(monkeypatch, scheduling, "start")
+    node = f"{V1}/nodes/worker1"
+
+    async def remove() -> str:
+        await ok(small.admin.patch(f"{node}/mode", json={"mode": "maintenance"}))
+        return (await refused(small.admin.delete(node), 409))["reason"]
+
+    placed, reason = await pause.against(small.manager.loop.run(), remove())
+    assert (placed, reason) == (1, "worker1 is ready and maintenance, with 1 live sessions")
+    assert await small.states() == {"demo": "SCHEDULED"}
+
+
+async def test_a_user_who_is_just_submitting_has_a_session(small: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with await small.user("alice") as alice:
+        await ok(small.admin.patch(f"{V1}/projects/team-a", json={"members": ["alice"]}))
+        pause = Pause(monkeypatch, submission, "_check_names")
+        submitted, removed = await pause.against(
+            alice.post(f"{V1}/sessions", json=body()), small.admin.delete(f"{V1}/users/alice")
+        )
+    assert (submitted.status_code, removed.status_code) == (201, 409)
+    assert (await small.session("demo"))["user"] == "alice"

@@ -1,0 +1,228 @@
+"""The scheduler's loop: what it reads, what it leaves out, what it writes, and what it tells."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from api.auth.policy import Role
+from api.clock import now
+from api.control.loop import Loop, micros
+from api.resources.sessions import scheduling, service
+from api.scheduler.planner import Planner
+from api.scheduler.record import load
+from api.tables.sessions import State
+from tests.api.cluster import V1, Cluster, ok, refused
+from tests.api.steps import body, delete, run
+
+pytestmark = pytest.mark.anyio
+
+
+def loop_of(cluster: Cluster) -> Loop:
+    return cluster.manager.loop
+
+
+def count_decisions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Count how often it is decided."""
+    decided: list[int] = []
+    decide = Planner.decide
+
+    def counting(self: Planner, queue: Any, now: int, rules: Any = None) -> Any:
+        decided.append(len(queue))
+        return decide(self, queue, now, rules)
+
+    monkeypatch.setattr(Planner, "decide", counting)
+    return decided
+
+
+async def test_the_snapshot_is_what_the_database_says(ready: Cluster) -> None:
+    await run(ready, "first", gpu_milli=1500, preset="small", preemptible=False)
+    await ready.submit("second", gpu_milli=4000, size=1, models=["simulated"], priority=40)
+    await loop_of(ready).run()
+    cycle = loop_of(ready).last
+    assert cycle is not None
+    snapshot = cycle.snapshot
+    (node,) = snapshot.nodes
+    assert (node.name, len(node.gpus), node.cpu_milli, node.memory_mib, node.open) == ("worker1", 4, 8000, 32768, True)
+    (project,) = snapshot.projects
+    assert (project.name, project.quota_milli, project.over_quota) == ("team-a", 4000, True)
+    (running,) = snapshot.running
+    assert [share.milli for placement in running.placements for share in placement.shares] == [500, 1000]
+    assert (running.workload.name, running.workload.cpu_milli, running.workload.preemptible) == ("first", 1000, False)
+    (waiting,) = snapshot.queue
+    assert (waiting.name, waiting.models, waiting.priority) == ("second", ("Simulated GPU",), 40)
+
+
+async def test_nothing_is_decided_while_nothing_waits(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    await run(ready)
+    decided = count_decisions(monkeypatch)
+    await loop_of(ready).run()
+    assert decided == []
+
+
+async def test_a_full_cluster_is_not_looked_at_again_and_again(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    await run(ready, gpu_milli=4000)
+    await ready.submit("next", gpu_milli=1000)
+    await ready.settle()
+    await loop_of(ready).run()
+    decided = count_decisions(monkeypatch)
+    statements: list[str] = []
+    event.listen(ready.database.engine.sync_engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
+    for _ in range(5):
+        await loop_of(ready).run()
+    assert decided == []
+    assert {statement.split()[0] for statement in statements} == {"BEGIN", "SELECT"}, "nothing is written"
+    await ready.add_node("worker2")
+    assert decided == [1]
+    assert (await ready.session("next"))["state"] == "RUNNING"
+
+
+@pytest.mark.parametrize("change", [{"quota_milli": 2000}, {"over_quota": True}])
+async def test_a_change_of_the_project_is_noticed(ready: Cluster, change: dict[str, Any]) -> None:
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"quota_milli": 1000, "over_quota": False}))
+    await run(ready, gpu_milli=1000)
+    await ready.submit("next", gpu_milli=1000)
+    await ready.settle()
+    await loop_of(ready).run()
+    assert (await ready.session("next"))["cause"] == "quota"
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json=change))
+    await ready.settle()
+    assert (await ready.session("next"))["state"] == "RUNNING"
+
+
+async def test_why_it_waits_is_written_once(ready: Cluster) -> None:
+    await run(ready, gpu_milli=4000)
+    await ready.submit("next", gpu_milli=1000)
+    await ready.settle()
+    async with ready.database.reading() as db:
+        (before,) = await service.in_states(db, [State.PENDING])
+    loop_of(ready)._mark = None
+    await loop_of(ready).run()
+    async with ready.database.reading() as db:
+        (after,) = await service.in_states(db, [State.PENDING])
+    assert (after.reason, after.revision) == (before.reason, before.revision)
+
+
+async def test_what_others_changed_meanwhile_stays(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between reading and writing a user deletes the session."""
+    await ready.submit("demo")
+    apply = Loop._apply
+
+    async def late(self: Loop, *args: Any) -> int:
+        await delete(ready)
+        return await apply(self, *args)
+
+    monkeypatch.setattr(Loop, "_apply", late)
+    assert await loop_of(ready).run() == 0
+    assert (await ready.session("demo"))["state"] == "TERMINATED"
+    assert (await ready.session("demo"))["containers"] == []
+
+
+async def test_a_session_is_taken_back_and_starts_again(ready: Cluster) -> None:
+    """team-b uses what is idle until team-a asks for its own."""
+    await ready.add_project("team-b", 0)
+    await ready.submit("guest", project="team-b", gpu_milli=4000)
+    await ready.settle()
+    guest = await ready.session("guest", "team-b")
+    assert guest["state"] == "RUNNING"
+    await ready.submit("owner", gpu_milli=2000)
+    await loop_of(ready).run()
+    stopped = await ready.session("guest", "team-b")
+    assert stopped["state"] == "TERMINATING"
+    assert stopped["reason"].startswith("taken back for team-a/owner: ")
+    assert (await ready.session("owner"))["cause"] == "reclaiming"
+    await ready.settle()
+    assert (await ready.session("owner"))["state"] == "RUNNING"
+    again = await ready.session("guest", "team-b")
+    assert (again["state"], again["attempt"], again["node"]) == ("PENDING", 1, None)
+    await delete(ready, "owner")
+    await ready.settle()
+    again = await ready.session("guest", "team-b")
+    assert (again["state"], again["attempt"]) == ("RUNNING", 1)
+    assert f"session-{again['id']}-1-0" in {key for _, key in ready.engine.containers}
+
+
+async def test_a_session_that_has_just_begun_is_spared(ready: Cluster) -> None:
+    loop = Loop(ready.database, ready.settings.model_copy(update={"min_runtime_s": 3600}))
+    await ready.add_project("team-b", 0)
+    await ready.submit("guest", project="team-b", gpu_milli=4000)
+    await ready.settle()
+    await ready.submit("owner", gpu_milli=2000)
+    await loop.run()
+    assert (await ready.session("guest", "team-b"))["state"] == "RUNNING"
+    guest = await ready.session("guest", "team-b")
+    assert loop._due <= micros(now() + timedelta(seconds=3600))
+    assert guest["started_at"] is not None
+
+
+async def test_a_project_before_its_period_waits(ready: Cluster) -> None:
+    await ready.submit("demo")
+    soon = now() + timedelta(hours=1)
+    period = {"starts_at": soon.isoformat(), "ends_at": None}
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"period": period}))
+    await ready.settle()
+    session = await ready.session("demo")
+    assert (session["state"], session["cause"], session["position"]) == ("PENDING", "not-active", 0)
+    assert "begins at" in session["reason"]
+
+
+async def test_remarks_leave_alone_what_has_changed(ready: Cluster) -> None:
+    await ready.submit("demo")
+    async with ready.database.transaction() as db:
+        (row,) = await scheduling.pending(db, now())
+        await scheduling.remark(db, [scheduling.Remark(row.id, row.revision + 1, "late", "no-room", 7)])
+    assert (await ready.session("demo"))["position"] == 0
+
+
+async def test_the_queue_and_the_last_cycle_can_be_looked_at(ready: Cluster) -> None:
+    await ok(ready.admin.post(f"{V1}/sessions/batch", json=body("job", count=6, gpu_milli=1000)))
+    async with await ready.user("eve", Role.AUDITOR) as auditor, await ready.user("alice") as alice:
+        before = load((await auditor.get(f"{V1}/scheduler/cycle")).text)
+        assert len(before[1].placements) == 4, "a process that has run none tells what it would decide"
+        assert set((await ready.states()).values()) == {"PENDING"}
+        await ready.settle()
+        queue = await ok(auditor.get(f"{V1}/scheduler/queue"))
+        assert [(row["name"], row["position"], row["cause"]) for row in queue] == [
+            ("job-5", 1, "fair-share"),
+            ("job-6", 2, "fair-share"),
+        ]
+        snapshot, decision = load((await auditor.get(f"{V1}/scheduler/cycle")).text)
+        assert Planner.of(snapshot).decide(snapshot.queue, snapshot.now, snapshot.rules) == decision
+        await refused(alice.get(f"{V1}/scheduler/queue"), 403)
+        await refused(alice.get(f"{V1}/scheduler/cycle"), 403)
+
+
+async def test_what_people_are_told_is_no_reason_to_decide_again(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run(ready, gpu_milli=4000)
+    await loop_of(ready).run()
+    decided = count_decisions(monkeypatch)
+    await ok(ready.admin.post(f"{V1}/sessions/batch", json=body("job", count=3, gpu_milli=1000)))
+    for _ in range(3):
+        await loop_of(ready).run()
+    assert decided == [3]
+    assert [(await ready.session(f"job-{number}"))["position"] for number in (1, 2, 3)] == [1, 2, 3]
+
+
+async def test_a_node_that_is_deleted_meanwhile_gets_nothing_and_hinders_nobody(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between reading and writing an administrator deletes one of the nodes that were chosen."""
+    await ready.add_node("worker2")
+    for name in ("one", "two"):
+        await ready.submit(name, gpu_milli=4000)
+    apply = Loop._apply
+
+    async def late(self: Loop, *args: Any) -> int:
+        await ok(ready.admin.patch(f"{V1}/nodes/worker2/mode", json={"mode": "maintenance"}))
+        await ok(ready.admin.delete(f"{V1}/nodes/worker2"))
+        return await apply(self, *args)
+
+    monkeypatch.setattr(Loop, "_apply", late)
+    assert await loop_of(ready).run() == 1
+    found = {(session["state"], session["node"]) for name in ("one", "two") if (session := await ready.session(name))}
+    assert found == {("SCHEDULED", "worker1"), ("PENDING", None)}

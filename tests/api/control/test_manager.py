@@ -1,0 +1,72 @@
+"""How many sessions are operated on at once, and who waits for whom."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from api.control import manager as managing
+from tests.api.cluster import V1, Cluster, ok
+from tests.api.steps import delete, run
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_stops_that_hang_keep_nobody_from_starting(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(managing, "MAX_STOPS", 1)
+    monkeypatch.setattr(managing, "MAX_STARTS", 1)
+    for name in ("one", "two"):
+        await run(ready, name)
+    terminate, goes_on, asked = ready.engine.terminate, asyncio.Event(), list[str]()
+
+    async def hanging(target: Any, container_id: str, grace_s: int) -> None:
+        asked.append(container_id)
+        await goes_on.wait()
+        await terminate(target, container_id, grace_s)
+
+    monkeypatch.setattr(ready.engine, "terminate", hanging)
+    for name in ("one", "two"):
+        await delete(ready, name)
+    await ready.submit("three")
+    await ready.submit("four")
+    async with asyncio.timeout(20):
+        while (await ready.states()) != dict.fromkeys(("one", "two"), "TERMINATING") | dict.fromkeys(
+            ("three", "four"), "RUNNING"
+        ):
+            await ready.manager.reconcile()
+            await asyncio.sleep(0.01)
+    assert len(asked) == 1, "the other one waits for its turn"
+    goes_on.set()
+    await ready.settle()
+    assert (await ready.states())["two"] == "TERMINATED"
+
+
+async def test_changes_of_shares_that_hang_keep_nobody_from_starting(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(managing, "MAX_CHANGES", 1)
+    monkeypatch.setattr(managing, "MAX_STARTS", 1)
+    for name in ("one", "two"):
+        await run(ready, name)
+    change, goes_on, asked = ready.engine.resize, asyncio.Event(), list[str]()
+
+    async def hanging(target: Any, container_id: str, shares: Any) -> Any:
+        asked.append(container_id)
+        await goes_on.wait()
+        return await change(target, container_id, shares)
+
+    monkeypatch.setattr(ready.engine, "resize", hanging)
+    for name in ("one", "two"):
+        await ok(ready.admin.patch(f"{V1}/sessions/{name}", params={"project": "team-a"}, json={"gpu_milli": 250}))
+    await ready.manager.reconcile()
+    await ready.submit("three")
+    async with asyncio.timeout(20):
+        while (await ready.states())["three"] != "RUNNING":
+            await ready.manager.reconcile()
+            await asyncio.sleep(0.01)
+    assert len(asked) == 1, "the other one waits for its turn"
+    goes_on.set()
+    await ready.settle()
+    assert [(await ready.session(name))["gpu_milli"] for name in ("one", "two")] == [250, 250]

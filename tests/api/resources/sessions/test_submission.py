@@ -1,0 +1,146 @@
+"""What a session may ask for, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.api.cluster import V1, Cluster, ok, refused, running_cluster
+from tests.api.steps import delete, run
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_what_the_agent_is_asked_for(ready: Cluster) -> None:
+    session = await run(
+        ready,
+        gpu_milli=2500,
+        interactive=True,
+        command=["bash", "-c"],
+        args=["echo $A"],
+        environment={"A": "1"},
+        volumes=[{"name": "data", "target": "/data"}],
+    )
+    spec = ready.engine.specs[f"session-{session['id']}-0-0"]
+    assert [(gpu.uuid, gpu.milli) for gpu in spec.gpus] == [
+        ("GPU-worker1-0", 500),
+        ("GPU-worker1-1", 1000),
+        ("GPU-worker1-2", 1000),
+    ]
+    assert (spec.command, spec.args, spec.environment) == (["bash", "-c"], ["echo $A"], {"A": "1"})
+    assert spec.image == "reservoir:5000/penstock/python:3.11"
+    assert (spec.project, spec.user, spec.interactive) == ("team-a", "admin", True)
+    assert [(mount.source, mount.target) for mount in spec.mounts] == [("/srv/shared/team-a/data", "/data")]
+    assert session["kind"] == "interactive"
+    assert session["node"] == "worker1"
+    assert [(gpu["index"], gpu["milli"]) for gpu in session["gpus"]] == [(0, 500), (1, 1000), (2, 1000)]
+    node = await ok(ready.admin.get(f"{V1}/nodes/worker1"))
+    assert [gpu["used_milli"] for gpu in node["gpus"]] == [500, 1000, 1000, 0]
+
+
+@pytest.mark.parametrize(
+    ("change", "where", "reason"),
+    [
+        ({"gpu_milli": 0}, "cpu_milli", "how many CPUs"),
+        ({"gpu_milli": -500}, "gpu_milli", "not above 0"),
+        ({"gpu_milli": 25}, "gpu_milli", "finer than the split"),
+        ({"gpu_milli": 17000}, "gpu_milli", "more than a container may hold"),
+        ({"gpu_milli": 10**30}, "gpu_milli", "more than a container may hold"),
+        (
+            {"gpu_milli": 4050},
+            "gpu_milli",
+            "one container asks for 4.05 GPUs and the largest node that it may use has 4 GPUs",
+        ),
+        ({"gpu_milli": 0.5}, "gpu_milli", "integer"),
+        ({"gpu_milli": None}, "gpu_milli", "how many GPUs"),
+        ({"name": "Demo"}, "name", "lower-case"),
+        ({"name": "a" * 21}, "name", "20"),
+        ({"project": "nobody"}, "project", "no project nobody"),
+        ({"image": "rust"}, "image", "no image rust"),
+        ({"image": ""}, "image", "at least 1"),
+        ({"command": []}, "command", "at least 1"),
+        ({"command": "bash"}, "command", "list"),
+        ({"args": ["a\0"]}, "args[0]", "NUL"),
+        ({"environment": {"1A": "x"}}, "environment.1A", "pattern"),
+        ({"environment": {"A": 1}}, "environment.A", "string"),
+        ({"volumes": [{"name": "data", "target": "data"}]}, "volumes[0].target", "pattern"),
+        ({"volumes": [{"name": "..", "target": "/data"}]}, "volumes[0].name", "lower-case"),
+        ({"volumes": [{"name": "data", "target": "/a/../b"}]}, "volumes[0].target", "folders"),
+        ({"volumes": [{"name": "a", "target": "/x"}, {"name": "b", "target": "/x"}]}, "volumes", "one target"),
+        ({"volumes": [{"name": "a", "target": "/proc/x"}]}, "volumes[0].target", "belong to the container's system"),
+        (
+            {"volumes": [{"name": "a", "target": "/var/run/penstock/limits"}]},
+            "volumes[0].target",
+            "belong to the container's system",
+        ),
+        ({"volumes": [{"name": "a", "target": "/run"}]}, "volumes[0].target", "belong to the container's system"),
+        ({"host_mounts": [{"source": "/mnt", "target": "/dev"}]}, "host_mounts[0].target", "system"),
+        ({"host_mounts": [{"source": "/mnt", "target": "/mnt"}]}, "host_mounts", "not open to sessions"),
+        ({"host_mounts": [{"source": "/tmp/../etc", "target": "/a"}]}, "host_mounts[0].source", "folders"),
+        ({"size": 21}, "size", "less than or equal to 20"),
+        ({"size": 0}, "size", "greater than or equal to 1"),
+        ({"size": 20, "gpu_milli": 1000}, "gpu_milli", "20 containers are asked for"),
+        ({"cpu_milli": 9000}, "gpu_milli", "9 CPUs"),
+        ({"cpu_milli": -1}, "cpu_milli", "greater than or equal to 0"),
+        ({"memory_mib": 10**30}, "memory_mib", "less than or equal"),
+        ({"shm_mib": 0}, "shm_mib", "greater than or equal to 1"),
+        ({"shm_mib": 64, "large_shm": True}, "large_shm", "leave one of both out"),
+        ({"kind": "training", "interactive": True}, "interactive", "leave one of both out"),
+        ({"kind": "game"}, "kind", "'interactive'"),
+        ({"preset": "huge"}, "preset", "no preset huge"),
+        ({"models": ["H100"]}, "gpu_milli", "H100"),
+        ({"group": "nobody"}, "group", "no resource group nobody"),
+        ({"within": "rack"}, "within", "'switch'"),
+        ({"priority": 101}, "priority", "less than or equal to 100"),
+        ({"ports": [0]}, "ports[0]", "greater than or equal to 1"),
+        ({"ports": [80, 80]}, "ports", "named twice"),
+        ({"starts_at": "2026-01-01T00:00:00"}, "starts_at", "timezone"),
+        ({"image": "a b"}, "image", "without spaces"),
+        ({"local_image": True, "image": "-rm"}, "image", "not the reference"),
+        ({"count": 2}, "count", "unknown key"),
+        ({"gpus": 1}, "gpus", "unknown key"),
+    ],
+)
+async def test_bad_sessions_change_nothing(ready: Cluster, change: dict[str, Any], where: str, reason: str) -> None:
+    body = {"name": "demo", "project": "team-a", "image": "python", "gpu_milli": 500, **change}
+    status = 404 if where == "project" else 422
+    error = await refused(ready.admin.post(f"{V1}/sessions", json=body), status)
+    assert error["where"] == where
+    assert reason in error["reason"]
+    assert error["hint"]
+    assert await ready.states() == {}
+
+
+async def test_the_largest_possible_size_is_named(ready: Cluster) -> None:
+    body = {"name": "demo", "project": "team-a", "image": "python", "gpu_milli": 8000}
+    error = await refused(ready.admin.post(f"{V1}/sessions", json=body), 422)
+    assert error["hint"] == "ask for at most that in a container"
+
+
+async def test_the_images_that_exist_are_named(ready: Cluster) -> None:
+    body = {"name": "demo", "project": "team-a", "image": "rust", "gpu_milli": 500}
+    assert (await refused(ready.admin.post(f"{V1}/sessions", json=body), 422))["hint"].startswith(
+        "choose one of python:3.11"
+    )
+
+
+async def test_volumes_need_shared_storage(database_url: str) -> None:
+    async with running_cluster(database_url) as cluster:
+        await cluster.add_image()
+        await cluster.add_project()
+        body = {"name": "demo", "project": "team-a", "image": "python", "gpu_milli": 500}
+        body |= {"volumes": [{"name": "data", "target": "/data"}]}
+        assert (await refused(cluster.admin.post(f"{V1}/sessions", json=body), 422))["where"] == "volumes"
+
+
+async def test_names_are_unique_while_a_session_lives(ready: Cluster) -> None:
+    await run(ready)
+    body = {"name": "demo", "project": "team-a", "image": "python", "gpu_milli": 500}
+    assert "is RUNNING" in (await refused(ready.admin.post(f"{V1}/sessions", json=body), 409))["reason"]
+    await ready.add_project("team-b", 1000)
+    await ready.submit("demo", project="team-b")
+    await delete(ready)
+    await ready.settle()
+    again = await ready.submit("demo")
+    assert (await ready.session("demo"))["id"] == again["id"], "the live one is meant"

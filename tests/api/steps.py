@@ -1,0 +1,65 @@
+"""Short words for what tests do with sessions and nodes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import httpx
+
+from api.clock import now
+from api.control.manager import RETRY_S
+from api.control.reconcilers.rules import SLACK_S, STALL_S
+from api.resources.nodes import service as nodes
+from tests.api.cluster import V1, Cluster, ok
+
+
+def body(name: str = "demo", project: str = "team-a", **more: Any) -> dict[str, Any]:
+    """Return a request of a session."""
+    return {"name": name, "project": project, "image": "python", "gpu_milli": 500, **more}
+
+
+async def run(cluster: Cluster, name: str = "demo", **more: Any) -> dict[str, Any]:
+    """Submit a session and return it as it runs."""
+    await cluster.submit(name, **more)
+    await cluster.settle()
+    session = await cluster.session(name)
+    assert session["state"] == "RUNNING", session
+    return session
+
+
+async def delete(cluster: Cluster, name: str = "demo") -> Any:
+    return await ok(wish(cluster, name))
+
+
+async def wish(cluster: Cluster, name: str) -> httpx.Response:
+    """Ask for a session's deletion and return the answer as it comes."""
+    return await cluster.admin.delete(f"{V1}/sessions/{name}", params={"project": "team-a"})
+
+
+def pass_time(cluster: Cluster, seconds: float) -> None:
+    """Let the reconcilers' clock be so far ahead of ours; nodes count as lost only after their time to report."""
+    cluster.clock.ahead = timedelta(seconds=seconds)
+
+
+async def try_again(cluster: Cluster) -> None:
+    """Let what has failed be tried again."""
+    cluster.clock.passed += RETRY_S[-1]
+    await cluster.settle()
+
+
+async def listen(cluster: Cluster) -> None:
+    """Let the API run for so long that it may judge who is silent."""
+    until = cluster.clock.passed + cluster.settings.node_lost_s + SLACK_S
+    while cluster.clock.passed < until:
+        cluster.clock.passed += STALL_S
+        await cluster.manager.reconcile()
+
+
+async def lose(cluster: Cluster, name: str = "worker1") -> None:
+    """Let a node be silent for too long, as far as the database knows."""
+    await listen(cluster)
+    async with cluster.database.transaction() as db:
+        (await nodes.get(db, name)).last_seen = now() - timedelta(seconds=16)
+    await cluster.settle()
+    assert (await ok(cluster.admin.get(f"{V1}/nodes/{name}")))["state"] == "lost"

@@ -1,0 +1,61 @@
+"""The database as the API uses it: which kinds, one leader among processes, and moments in UTC."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from sqlalchemy import select, text
+from sqlalchemy.exc import StatementError
+
+from api.database import Database
+from api.tables.domains import Domain
+from common.errors import InputError
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("url", ["sqlite+aiosqlite:///penstock.db", "mysql://db/penstock", "postgresql://db/it", ""])
+def test_only_postgresql_is_a_database_of_ours(url: str) -> None:
+    with pytest.raises(InputError) as refused:
+        Database(url)
+    assert refused.value.problems[0].where == "PENSTOCK_API_DATABASE_URL"
+    assert "postgresql+psycopg://" in refused.value.problems[0].hint
+
+
+async def test_one_process_leads(database_url: str) -> None:
+    first, second = Database(database_url), Database(database_url)
+    try:
+        async with second.leadership() as follower:
+            async with first.leadership() as leader:
+                assert await leader.hold()
+                assert await leader.hold()
+                assert not await follower.hold()
+            # the leader's connection has ended, and its lock with it: the server notices in its own time
+            leads = False
+            for _ in range(200):
+                leads = leads or await follower.hold()
+                await asyncio.sleep(0 if leads else 0.05)
+            assert leads
+    finally:
+        await first.close()
+        await second.close()
+
+
+async def test_moments_are_read_in_utc_wherever_the_server_is(database_url: str) -> None:
+    moment = datetime(2026, 7, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+    database = Database(database_url)
+    try:
+        async with database.transaction() as db:
+            await db.execute(text("SET LOCAL TIME ZONE 'Asia/Tokyo'"))
+            db.add(Domain(name="acme", description="", created_at=moment))
+            await db.flush()
+            db.expunge_all()
+            read = (await db.scalars(select(Domain.created_at))).one()
+        assert (read, read.tzinfo) == (moment, UTC)
+        with pytest.raises(StatementError, match="has no time zone"):
+            async with database.transaction() as db:
+                db.add(Domain(name="globex", description="", created_at=datetime(2026, 7, 1)))  # noqa: DTZ001 -- refused
+    finally:
+        await database.close()

@@ -1,0 +1,110 @@
+"""The engine `null`: containers that exist only in memory, so that tests need no machines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from api.engine.base import Target
+from common.errors import NotFoundError, PenstockError
+from common.protocol import (
+    ContainerSpec,
+    ContainerState,
+    ContainerStatus,
+    ExecControl,
+    GpuShares,
+    ImageState,
+    ImageStatus,
+)
+
+
+class EchoTerminal:
+    """A terminal that shows what is typed until it is told `exit`."""
+
+    def __init__(self) -> None:
+        """Start with nothing typed."""
+        self._frames: asyncio.Queue[bytes | str] = asyncio.Queue()
+
+    async def send(self, frame: bytes | str) -> None:
+        """Show what was typed."""
+        if frame == b"exit\n":
+            await self._frames.put(ExecControl(type="exit", code=0).model_dump_json())
+        elif isinstance(frame, bytes):
+            await self._frames.put(frame)
+
+    async def __aiter__(self) -> AsyncIterator[bytes | str]:
+        """Return the frames up to the one that says the command has ended."""
+        while True:
+            frame = await self._frames.get()
+            yield frame
+            if isinstance(frame, str):
+                return
+
+
+class FakeEngine:
+    """Keeps containers in a dictionary. `failure` is raised by every call while it is set.
+
+    `images` holds what is answered to pulls, by the image's reference.
+    """
+
+    def __init__(self) -> None:
+        """Start with no containers."""
+        self.containers: dict[tuple[str, str], ContainerState] = {}
+        self.specs: dict[str, ContainerSpec] = {}
+        self.output: dict[str, bytes] = {}
+        self.images: dict[str, ImageState] = {}
+        self.calls: list[tuple[str, str, str]] = []
+        self.failure: PenstockError | None = None
+        self.first_status = ContainerStatus.RUNNING
+
+    async def launch(self, target: Target, spec: ContainerSpec) -> ContainerState:
+        """Keep the container; the same one again is no change."""
+        self._note("launch", target, spec.id)
+        self.specs[spec.id] = spec
+        state = ContainerState(id=spec.id, session_id=spec.session_id, status=self.first_status, gpus=spec.gpus)
+        return self.containers.setdefault((target.name, spec.id), state)
+
+    async def terminate(self, target: Target, container_id: str, grace_s: int) -> None:
+        """Forget the container."""
+        self._note("terminate", target, container_id)
+        self.containers.pop((target.name, container_id), None)
+
+    async def resize(self, target: Target, container_id: str, shares: GpuShares) -> ContainerState:
+        """Keep the container with its new shares."""
+        self._note("resize", target, container_id)
+        known = self.containers.get((target.name, container_id))
+        if known is None:
+            raise NotFoundError(f"no container {container_id}", hint="launch it")
+        state = known.model_copy(update={"gpus": list(shares.gpus)})
+        self.containers[target.name, container_id] = state
+        return state
+
+    async def pull(self, target: Target, reference: str) -> ImageState:
+        """Tell what a test has put in for the image; other images are there at once."""
+        self._note("pull", target, reference)
+        known = ImageState(reference=reference, status=ImageStatus.READY, digest="sha256:0", size=1, pulled=1)
+        return self.images.get(reference, known)
+
+    async def logs(self, target: Target, container_id: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
+        """Return what a test has put in."""
+        self._note("logs", target, container_id)
+        if (target.name, container_id) not in self.containers:
+            raise NotFoundError(f"no container {container_id}", hint="launch it")
+        yield self.output.get(container_id, b"")
+
+    @asynccontextmanager
+    async def terminal(
+        self, target: Target, container_id: str, command: list[str], *, tty: bool, rows: int, cols: int
+    ) -> AsyncIterator[EchoTerminal]:
+        """Echo what is typed."""
+        self._note("terminal", target, container_id)
+        yield EchoTerminal()
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
+
+    def _note(self, call: str, target: Target, container_id: str) -> None:
+        self.calls.append((call, target.name, container_id))
+        if self.failure:
+            raise self.failure

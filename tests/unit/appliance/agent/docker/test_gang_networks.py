@@ -1,0 +1,234 @@
+"""The networks between the containers of a session, on one node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv4Network
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from appliance.agent.docker import containers, gang_network
+from appliance.agent.docker.gang_network_manager import GangNetworkManager
+from common.errors import ConflictError, InputError, PenstockError, UnavailableError
+from common.protocol import ContainerSpec, GangNetwork
+from tests.fakes.node_networks import NodeNetworks, gang_networks
+
+SUBNET = IPv4Network("100.96.0.32/27")
+HOSTS = {f"train-{rank}": SUBNET[2 + rank] for rank in range(3)}
+
+
+def network(rank: int = 0, number: int = 7, peers: tuple[str, ...] = (), **changes: Any) -> GangNetwork:
+    """Return the network as one container of a session of three has it."""
+    name = f"train-{rank}"
+    wanted: dict[str, Any] = {"number": number, "subnet": SUBNET, "address": HOSTS[name], "name": name, "hosts": HOSTS}
+    return GangNetwork.model_validate({**wanted, "peers": list(peers), **changes})
+
+
+def spec(**changes: Any) -> ContainerSpec:
+    wanted: dict[str, Any] = {"id": "c0", "session_id": "s", "session_name": "train", "project": "p", "user": "u"}
+    return ContainerSpec.model_validate({**wanted, "image": "i", **changes})
+
+
+def inspection(identity: str, given: GangNetwork | None) -> Mapping[str, Any]:
+    """Return what Docker tells of a running container."""
+    labels = containers.creation(spec(id=identity, network=given))["labels"]
+    state = {"Status": "running", "Error": "", "ExitCode": 0, "StartedAt": containers._NEVER}
+    return {"Config": {"Labels": labels}, "State": {**state, "FinishedAt": containers._NEVER}, "HostConfig": {}}
+
+
+@pytest.fixture
+def node() -> NodeNetworks:
+    return NodeNetworks()
+
+
+@pytest.fixture
+def keeper(node: NodeNetworks) -> GangNetworkManager:
+    return gang_networks(node)
+
+
+def test_a_session_on_one_node_meets_on_a_bridge_without_a_way_out(
+    node: NodeNetworks, keeper: GangNetworkManager
+) -> None:
+    keeper.join("c0", network(0))
+    keeper.join("c1", network(1))
+    made = node.docker["penstock-gang-7"]
+    assert made["Options"]["com.docker.network.bridge.name"] == "psg-7"
+    assert made["Options"]["com.docker.network.bridge.inhibit_ipv4"] == "true"
+    assert made["IPAM"]["Config"] == [{"Subnet": "100.96.0.32/27"}]
+    assert gang_network.creation(network(), 1500)["internal"]
+    assert node.connected == {"c0": ("penstock-gang-7", "100.96.0.34"), "c1": ("penstock-gang-7", "100.96.0.35")}
+    assert not node.links
+
+
+def test_a_single_container_has_no_such_network(node: NodeNetworks, keeper: GangNetworkManager) -> None:
+    keeper.join("c0", None)
+    assert not node.docker
+    assert containers.creation(spec())["hostname"] == "train"
+
+
+def test_other_nodes_are_reached_by_a_vxlan_of_the_networks_number(
+    node: NodeNetworks, keeper: GangNetworkManager
+) -> None:
+    keeper.join("c0", network(peers=("192.0.2.2", "192.0.2.3")))
+    link = node.links["psx-7"]
+    assert link["master"] == "psg-7"
+    assert link["linkinfo"]["info_data"] == {"id": 7, "local": "192.0.2.1", "port": 4789}
+    assert node.sends_to["psx-7"] == ["192.0.2.2", "192.0.2.3"]
+
+
+@pytest.mark.parametrize(("way", "left"), [(1500, 1450), (9000, 8950)])
+def test_packets_leave_room_for_what_the_vxlan_adds(way: int, left: int) -> None:
+    node = NodeNetworks(mtu=way)
+    gang_networks(node).join("c0", network(peers=("192.0.2.2",)))
+    assert node.docker["penstock-gang-7"]["Options"]["com.docker.network.driver.mtu"] == str(left)
+    assert node.links["psx-7"]["mtu"] == left
+
+
+def test_names_of_network_devices_are_as_short_as_the_kernel_wants_them() -> None:
+    assert max(len(gang_network.bridge_of((1 << 24) - 1)), len(gang_network.link_of((1 << 24) - 1))) <= 15
+
+
+def test_joining_again_changes_nothing(node: NodeNetworks, keeper: GangNetworkManager) -> None:
+    for _ in range(2):
+        keeper.join("c0", network(peers=("192.0.2.2",)))
+    assert node.sends_to["psx-7"] == ["192.0.2.2"]
+    assert len(node.rules) == len(set(node.rules))
+
+
+def test_containers_cannot_speak_vxlan_themselves(node: NodeNetworks, keeper: GangNetworkManager) -> None:
+    keeper.recover([], lambda _: True)
+    dropped = ("-p", "udp", "--dport", "4789", "-j", "DROP")
+    assert node.rules == [("PREROUTING", "-i", bridge, *dropped) for bridge in ("docker0", "psg-+")]
+
+
+def test_the_network_is_taken_down_after_the_last_container_of_the_node(
+    node: NodeNetworks, keeper: GangNetworkManager
+) -> None:
+    for rank in range(2):
+        keeper.join(f"c{rank}", network(rank, peers=("192.0.2.2",)))
+    keeper.leave("c0")
+    assert node.docker
+    assert node.links
+    keeper.leave("c1")
+    assert not node.docker
+    assert not node.links
+
+
+def test_a_started_agent_takes_down_what_nobody_is_on(node: NodeNetworks) -> None:
+    gang_networks(node).join("c0", network(number=7, peers=("192.0.2.2",)))
+    gang_networks(node).join("c1", network(number=8, peers=("192.0.2.2",)))
+    del node.docker["penstock-gang-8"]
+    gang_networks(node).recover([], lambda _: False)
+    assert not node.docker
+    assert not node.links
+
+
+def test_a_started_agent_mends_the_networks_of_those_who_run(node: NodeNetworks) -> None:
+    given = network(peers=("192.0.2.2", "192.0.2.3"))
+    gang_networks(node).join("c0", given)
+    node.sends_to["psx-7"] = ["192.0.2.3", "192.0.2.9"]
+    again = gang_networks(node)
+    again.recover([inspection("c0", given)], lambda _: True)
+    assert node.sends_to["psx-7"] == ["192.0.2.3", "192.0.2.2"]
+    del node.links["psx-7"]["master"]
+    again.recover([inspection("c0", given)], lambda _: True)
+    assert node.links["psx-7"]["master"] == "psg-7"
+    again.leave("c0")
+    assert not node.docker
+
+
+def test_a_container_on_its_way_to_docker_keeps_its_network(node: NodeNetworks, keeper: GangNetworkManager) -> None:
+    keeper.join("c0", network())
+    keeper.recover([], lambda identity: identity == "c0")
+    assert node.docker
+    keeper.recover([], lambda _: False)
+    assert not node.docker
+
+
+def test_a_container_that_went_while_docker_told_of_it_keeps_no_network(
+    node: NodeNetworks, keeper: GangNetworkManager
+) -> None:
+    keeper.join("c0", network())
+    keeper.leave("c0")
+    keeper.recover([inspection("c0", network())], lambda _: False)
+    assert not node.docker
+    keeper.join("c1", network(hosts={"other-0": HOSTS["train-0"]}, name="other-0"))
+    keeper.leave("c1")
+    assert not node.docker
+
+
+def test_two_sessions_never_meet_on_one_network(node: NodeNetworks, keeper: GangNetworkManager) -> None:
+    keeper.join("late", network(hosts={"late-0": HOSTS["train-0"]}, name="late-0"))
+    with pytest.raises(ConflictError, match="another session"):
+        keeper.join("c0", network(1))
+    assert node.connected.keys() == {"late"}
+    keeper.leave("late")
+    keeper.join("c0", network(1))
+    assert node.connected["c0"] == ("penstock-gang-7", "100.96.0.35")
+
+
+def test_what_a_session_before_left_of_the_same_number_makes_way(node: NodeNetworks) -> None:
+    other = IPv4Network("10.1.0.0/27")
+    hosts = {"old-0": other[2]}
+    gang_networks(node).join("old", GangNetwork(number=7, subnet=other, address=other[2], name="old-0", hosts=hosts))
+    gang_networks(node).join("c0", network())
+    assert node.docker["penstock-gang-7"]["IPAM"]["Config"] == [{"Subnet": "100.96.0.32/27"}]
+
+
+def test_a_network_in_use_stays_and_is_tried_again(node: NodeNetworks, keeper: GangNetworkManager) -> None:
+    keeper.join("c0", network())
+    node.in_use.add("penstock-gang-7")
+    keeper.leave("c0")
+    assert node.docker
+    node.in_use.clear()
+    keeper.join("c1", network(number=8, subnet="100.96.0.32/27"))
+    keeper.leave("c1")
+    assert not node.docker
+
+
+def test_an_agent_starts_where_the_kernel_refuses_and_a_launch_says_why(
+    node: NodeNetworks, keeper: GangNetworkManager
+) -> None:
+    node.refuses = UnavailableError("there is no program iptables")
+    keeper.recover([], lambda _: True)
+    with pytest.raises(PenstockError, match="no program iptables"):
+        keeper.join("c0", network(peers=("192.0.2.2",)))
+
+
+def test_nodes_without_an_ipv4_address_are_refused() -> None:
+    with pytest.raises(InputError, match=r"worker2\.site is no IPv4 address") as refused:
+        gang_network.check(network(peers=("192.0.2.2", "worker2.site", "2001:db8::1")))
+    assert [problem.where for problem in refused.value.problems] == ["network.peers.1", "network.peers.2"]
+
+
+def test_a_network_fits_together() -> None:
+    with pytest.raises(ValidationError, match="train-0 is not at"):
+        network(address=IPv4Address("100.96.0.50"))
+    with pytest.raises(ValidationError, match="outside of"):
+        network(subnet=IPv4Network("100.96.1.0/27"))
+
+
+def test_a_container_knows_the_others_by_name_and_its_interface() -> None:
+    made = containers.creation(spec(network=network(1), environment={"GLOO_SOCKET_IFNAME": "lo"}))
+    assert made["hostname"] == "train-1"
+    assert made["host_config"]["ExtraHosts"] == [
+        "train-0:100.96.0.34",
+        "train-1:100.96.0.35",
+        "train-2:100.96.0.36",
+    ]
+    assert made["environment"]["NCCL_SOCKET_IFNAME"] == "eth1"
+    assert made["environment"]["GLOO_SOCKET_IFNAME"] == "lo"
+
+
+def test_the_agent_finds_a_containers_network_in_its_labels() -> None:
+    assert containers.network_of(inspection("c0", network(2))) == network(2)
+    assert containers.network_of(inspection("c0", None)) is None
+
+
+def test_ports_are_reached_by_the_network_that_every_container_has() -> None:
+    networks = {"penstock-gang-7": {"IPAddress": "100.96.0.34"}, "bridge": {"IPAddress": "172.17.0.3"}}
+    assert containers.address_of({"NetworkSettings": {"Networks": networks}}) == "172.17.0.3"
+    del networks["bridge"]
+    assert containers.address_of({"NetworkSettings": {"Networks": networks}}) == ""

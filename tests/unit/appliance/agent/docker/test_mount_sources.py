@@ -1,0 +1,81 @@
+"""Folders that sessions mount."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from appliance.agent.docker import mount_sources
+from common.errors import InputError, UnavailableError
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "outside").mkdir()
+    return tmp_path / "root"
+
+
+def test_what_is_missing_is_made_for_owner_and_group_whatever_the_mask(root: Path) -> None:
+    mask = os.umask(0o077)
+    try:
+        made = mount_sources.make(root / "team-a/data", [root])
+    finally:
+        os.umask(mask)
+    assert made == root / "team-a/data"
+    assert [(root / part).stat().st_mode & 0o7777 for part in ("team-a", "team-a/data")] == [0o770, 0o770]
+
+
+def test_what_is_there_keeps_its_mode(root: Path) -> None:
+    (root / "team-a").mkdir(mode=0o700)
+    mount_sources.make(root / "team-a/data", [root])
+    assert (root / "team-a").stat().st_mode & 0o7777 == 0o700
+    assert mount_sources.make(root, [root]) == root
+    (root / "file").write_text("text")
+    assert mount_sources.make(root / "file", [root]) == root / "file"
+
+
+def test_links_within_are_followed_and_those_that_lead_out_are_refused(root: Path) -> None:
+    (root / "within").symlink_to(root / "real")
+    assert mount_sources.make(root / "within/data", [root]) == root / "real/data"
+    (root / "out").symlink_to(root.parent / "outside")
+    with pytest.raises(InputError):
+        mount_sources.make(root / "out/data", [root])
+    assert not (root.parent / "outside/data").exists()
+
+
+def test_a_link_that_is_put_in_the_way_meanwhile_is_not_followed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look at the path and the walk along it, the folder becomes a link that leads out."""
+    (root / "team-a").mkdir()
+    enter = mount_sources._enter
+
+    def swap(descriptor: int, part: str) -> int:
+        if part == "team-a":
+            (root / "team-a").rmdir()
+            (root / "team-a").symlink_to(root.parent / "outside")
+        return enter(descriptor, part)
+
+    monkeypatch.setattr(mount_sources, "_enter", swap)
+    with pytest.raises(UnavailableError):
+        mount_sources.make(root / "team-a/data", [root])
+    assert not (root.parent / "outside/data").exists()
+
+
+def test_links_in_a_circle_are_the_callers_mistake(root: Path) -> None:
+    (root / "circle").symlink_to("circle")
+    with pytest.raises(InputError, match="cannot be followed"):
+        mount_sources.make(root / "circle" / "data", [root])
+
+
+def test_storage_that_refuses_keeps_no_folder_open(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "mkdir", full)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(5):
+        with pytest.raises(UnavailableError, match="No space left"):
+            mount_sources.make(root / "data", [root])
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

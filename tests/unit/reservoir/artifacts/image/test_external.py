@@ -1,0 +1,99 @@
+"""What a lock takes of an image in a registry; the registry answers from a folder of blobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common import process
+from common.errors import InputError
+from common.progress import silent
+from reservoir.artifacts.image import oci
+from reservoir.artifacts.image.external import Puller
+from reservoir.contents.artifact import ImageArtifact, ImagePart, of_kind
+from reservoir.download.cache import Cache
+from reservoir.manifest.model import ExternalImage
+from tests.unit.reservoir.parts import image_blobs
+
+SOURCE = "docker://registry:5000/team/tool:1"
+
+
+class Answers:
+    """What skopeo says of the one image below a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.top = ""
+
+    def __call__(self, words: Sequence[str], **_: Any) -> Iterator[bytes]:
+        sha256 = words[-1].partition("@sha256:")[2] or self.top
+        content = (self.folder / sha256).read_bytes()
+        config = oci.read(content, "").config
+        yield (self.folder / config.sha256).read_bytes() if "--config" in words and config else content
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answers:
+    (tmp_path / "registry").mkdir()
+    answers = Answers(tmp_path / "registry")
+    monkeypatch.setattr(process, "require", lambda program, _: program)
+    monkeypatch.setattr(process, "stream", answers)
+    return answers
+
+
+def lock(folder: Path, *architectures: str) -> tuple[ImageArtifact, list[ImagePart]]:
+    words = {"name": "ext/tool", "tag": "1", "source": SOURCE, "architectures": architectures}
+    image = ExternalImage.model_validate(words)
+    puller = Puller(image, folder, "m.yml: external_images[0]", Cache(folder / "cache"), silent)
+    found = puller.lock(["debian12"])
+    (locked,) = of_kind(found, ImageArtifact)
+    return locked, of_kind(found, ImagePart)
+
+
+def test_all_architectures_keep_the_index(registry: Answers, tmp_path: Path) -> None:
+    registry.top = image_blobs(registry.folder, architectures=("amd64", "arm64"))
+    image, parts = lock(tmp_path)
+    assert image.sha256 == registry.top
+    assert image.metadata.architectures == ["amd64", "arm64"]
+    assert {image.sha256, *(part.sha256 for part in parts)} == {path.name for path in registry.folder.iterdir()}
+    layer = next(part for part in parts if part.name == "layer")
+    assert not (tmp_path / "cache/blobs" / layer.sha256).exists(), "layers are the build's business"
+
+
+def test_one_of_several_is_its_own_manifest(registry: Answers, tmp_path: Path) -> None:
+    registry.top = image_blobs(registry.folder, architectures=("amd64", "arm64"))
+    entries = json.loads((registry.folder / registry.top).read_text())["manifests"]
+    image, parts = lock(tmp_path, "arm64")
+    assert image.metadata.digest == entries[1]["digest"]
+    assert [part.name for part in parts] == ["layer", "configuration"]
+
+
+def test_several_of_more_keep_their_entries(registry: Answers, tmp_path: Path) -> None:
+    registry.top = image_blobs(registry.folder, architectures=("amd64", "arm64", "s390x"))
+    entries = json.loads((registry.folder / registry.top).read_text())["manifests"]
+    image, _ = lock(tmp_path, "arm64", "amd64")
+    assert json.loads(image.metadata.made or "")["manifests"] == entries[:2]
+    assert oci.digest((image.metadata.made or "").encode()) == image.metadata.digest != f"sha256:{registry.top}"
+
+
+@pytest.mark.parametrize("there", [("amd64",), ("amd64", "s390x")])
+def test_an_architecture_that_is_not_there(registry: Answers, tmp_path: Path, there: tuple[str, ...]) -> None:
+    registry.top = image_blobs(registry.folder, architectures=there)
+    told = rf"m.yml: external_images\[0\]: {SOURCE} has no arm64\. Hint: choose from: {', '.join(there)}"
+    with pytest.raises(InputError, match=told):
+        lock(tmp_path, "arm64")
+
+
+def test_an_index_of_indexes_is_refused(registry: Answers, tmp_path: Path) -> None:
+    inner = image_blobs(registry.folder, architectures=("amd64", "arm64"))
+    size = (registry.folder / inner).stat().st_size
+    entry = {"mediaType": oci.INDEX, "digest": f"sha256:{inner}", "size": size}
+    outer = oci.encode({"schemaVersion": 2, "manifests": [entry]})
+    registry.top = oci.digest(outer).removeprefix("sha256:")
+    (registry.folder / registry.top).write_bytes(outer)
+    with pytest.raises(InputError, match=r"index of indexes.*name an inner one"):
+        lock(tmp_path)

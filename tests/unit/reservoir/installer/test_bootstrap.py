@@ -1,0 +1,337 @@
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from reservoir import settings
+from reservoir.bundle import folder as bundles
+from reservoir.contents.artifact import Artifact, FileArtifact, PythonArtifact
+from reservoir.intake.store import Store
+from reservoir.intake.take import take
+from reservoir.media import delta, needed, receipt, split
+from reservoir.signing import ed25519, keychain
+from reservoir.signing.keychain import Keychain
+from tests.unit.reservoir.parts import artifact, flip_bit, make_bundle, wheel
+from tests.unit.reservoir.signing.test_ed25519 import BOOTSTRAP
+
+Run = Callable[..., int]
+
+
+class Programs:
+    """Stands for the programs that the installer starts: what they would make, and what they were asked."""
+
+    def __init__(self) -> None:
+        self.commands: list[Sequence[str]] = []
+        self.wheels: set[str] = set()
+        self.code = 0
+
+    def run(self, command: Sequence[str], check: bool = False, env: object = None) -> Any:
+        self.commands.append(command)
+        if "venv" in command:
+            python = Path(command[-1]) / "bin" / "python"
+            python.parent.mkdir()
+            python.with_name("penstock").touch()
+            self.wheels = {path.name for path in (Path(command[-1]) / "wheels").iterdir()}
+        elif check and self.code:
+            raise BOOTSTRAP.subprocess.CalledProcessError(self.code, command)
+        return SimpleNamespace(returncode=0 if "venv" in command else self.code)
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
+    programs = Programs()
+    monkeypatch.setattr(BOOTSTRAP.subprocess, "run", programs.run)
+    monkeypatch.setattr(BOOTSTRAP.os, "sync", lambda: None)
+    monkeypatch.setattr(sys, "version_info", (3, 11, 2, "final", 0))
+    return programs
+
+
+@pytest.fixture
+def install(tmp_path: Path, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the installer of a bundle; return its exit code."""
+
+    def run(folder: Path, *words: str | Path) -> int:
+        places = [
+            "--prefix",
+            tmp_path / "opt/site",
+            "--command",
+            tmp_path / "bin/penstock",
+            "--root",
+            tmp_path / "site",
+        ]
+        monkeypatch.setattr(BOOTSTRAP, "__file__", str(folder / "bootstrap.py"))
+        monkeypatch.setattr(sys, "argv", ["bootstrap.py", *map(str, [*places, *words])])
+        return int(BOOTSTRAP.main())
+
+    return run
+
+
+def product(folder: Path, key: Ed25519PrivateKey, version: str = "1.0", chain: Keychain | None = None) -> Path:
+    """A bundle of Penstock, pip and one dependency that stays the same."""
+    made = []
+    for name in ("penstock", "pip", "steady"):
+        path = wheel(folder, name=name, version=version if name == "penstock" else "1.0")
+        if name != "penstock" and (folder / "kept" / path.name).exists():
+            path.write_bytes((folder / "kept" / path.name).read_bytes())
+        (folder / "kept").mkdir(exist_ok=True)
+        (folder / "kept" / path.name).write_bytes(path.read_bytes())
+        made.append((artifact(path, PythonArtifact, name, version if name == "penstock" else "1.0"), path))
+    return make_bundle(folder, key, version=version, made=made, chain=chain)
+
+
+def pem(folder: Path, key: Ed25519PrivateKey) -> Path:
+    path = folder / f"{ed25519.fingerprint(key.public_key())[:8]}.pub"
+    path.write_bytes(ed25519.public_pem(key))
+    return path
+
+
+def pinned(prefix: Path) -> bytes:
+    return (prefix / "bundle.pub").read_bytes()
+
+
+def test_the_environment_is_made_beside_and_switched_at_the_end(
+    tmp_path: Path, key: Ed25519PrivateKey, install: Run, programs: Programs
+) -> None:
+    prefix = tmp_path / "opt/site"
+    for version in ("1.0", "2.0"):
+        assert install(product(tmp_path, key, version)) == 0
+        assert prefix.is_symlink()
+        assert (tmp_path / "bin/penstock").resolve() == prefix.resolve() / "bin/penstock"
+        assert programs.wheels == {
+            f"{name}-py3-none-any.whl" for name in (f"penstock-{version}", "pip-1.0", "steady-1.0")
+        }
+        assert f"penstock[{BOOTSTRAP.EXTRAS}]=={version}" in programs.commands[-1]
+    assert {path.name for path in prefix.parent.iterdir()} == {"site", prefix.resolve().name, ".site.lock"}
+    assert prefix.resolve().stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize("old", ["link", "folder"])
+def test_a_failed_upgrade_leaves_the_old_one_as_it_was(
+    tmp_path: Path, key: Ed25519PrivateKey, install: Run, programs: Programs, old: str
+) -> None:
+    prefix = tmp_path / "opt/site"
+    if old == "link":
+        assert install(product(tmp_path, key)) == 0
+    else:
+        prefix.mkdir(parents=True)
+    before = (prefix.is_symlink(), prefix.resolve(), sorted(path.name for path in prefix.parent.glob(".site-*")))
+    programs.code = 1
+    assert install(product(tmp_path, key, "2.0")) == 4
+    assert before == (
+        prefix.is_symlink(),
+        prefix.resolve(),
+        sorted(path.name for path in prefix.parent.glob(".site-*")),
+    )
+    programs.code = 0
+    assert install(product(tmp_path, key, "2.0")) == 0
+    assert prefix.is_symlink()
+
+
+def test_what_a_killed_installation_left_is_cleared_away(tmp_path: Path, key: Ed25519PrivateKey, install: Run) -> None:
+    left = tmp_path / "opt/.site-abcdefgh"
+    (left / "bin").mkdir(parents=True)
+    assert install(product(tmp_path, key)) == 0
+    assert not left.exists()
+
+
+def test_the_key_that_was_given_is_kept_over_upgrades(
+    tmp_path: Path,
+    key: Ed25519PrivateKey,
+    install: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    prefix = tmp_path / "opt/site"
+    assert install(product(tmp_path, key)) == 0
+    assert not (prefix / "bundle.pub").exists()
+    assert install(product(tmp_path, key), "--key", pem(tmp_path, key)) == 0
+    monkeypatch.setattr(sys, "prefix", str(prefix.resolve()))
+    assert settings.installer_key().read_bytes() == ed25519.public_pem(key)
+    assert install(product(tmp_path, key, "2.0")) == 0
+    assert pinned(prefix) == ed25519.public_pem(key)
+    stranger = Ed25519PrivateKey.generate()
+    assert install(product(tmp_path, stranger, "3.0")) == 3
+    assert "does not belong to the key" in capsys.readouterr().err
+    assert install(product(tmp_path, stranger, "3.0"), "--key", pem(tmp_path, stranger)) == 0
+    assert pinned(prefix) == ed25519.public_pem(stranger)
+
+
+def test_the_key_that_the_site_expects_counts_for_the_installer_too(
+    tmp_path: Path, key: Ed25519PrivateKey, install: Run
+) -> None:
+    take(product(tmp_path, key), tmp_path / "site")
+    assert install(product(tmp_path, Ed25519PrivateKey.generate(), "2.0")) == 3
+    assert install(product(tmp_path, key, "2.0")) == 0
+    assert pinned(tmp_path / "opt/site") == ed25519.public_pem(key)
+
+
+def test_the_installer_follows_the_chain_of_keys(tmp_path: Path, install: Run) -> None:
+    path = tmp_path / "signing.key"
+    first = ed25519.new_key(path)
+    old = pem(tmp_path, first)
+    for _ in range(2):
+        keychain.rotate(path, 0)
+    new = ed25519.read_key(path)
+    chain = keychain.of_key(path, new)
+    assert install(product(tmp_path, first), "--key", old) == 0
+    assert install(product(tmp_path, new, "2.0", chain)) == 0
+    assert pinned(tmp_path / "opt/site") == ed25519.public_pem(new)
+    assert install(product(tmp_path, new, "3.0", chain), "--key", old) == 0
+    assert install(product(tmp_path, first, "4.0")) == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"number":1', '"number":3'), ("2026", "2027"), ('"date"', '"day"'), ("{", "["), ("{", "[" * 100_000)],
+)
+def test_the_installer_refuses_a_forged_chain(tmp_path: Path, install: Run, old: str, new: str) -> None:
+    path = tmp_path / "signing.key"
+    known = pem(tmp_path, ed25519.new_key(path))
+    keychain.rotate(path, 1_767_323_045)
+    key = ed25519.read_key(path)
+    bundle = product(tmp_path, key, chain=keychain.of_key(path, key))
+    chain = bundle / bundles.KEYS
+    text = chain.read_text().replace(": ", ":")
+    assert old in text
+    chain.write_text(text.replace(old, new))
+    assert install(bundle, "--key", known) == 3
+    assert install(bundle) == 3
+
+
+def test_a_delta_takes_the_other_wheels_from_the_site(
+    tmp_path: Path, key: Ed25519PrivateKey, install: Run, programs: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = tmp_path / "site"
+    take(product(tmp_path, key), site)
+    (tmp_path / "receipt").write_bytes(receipt.write(site, 0).content)
+    made = delta.make(product(tmp_path, key, "2.0"), *receipt.read(tmp_path / "receipt"), key)
+    assert len(list((made / bundles.BLOBS).iterdir())) == 1
+    assert install(made) == 0
+    assert len(programs.wheels) == 3
+    for path in Store(site).blobs.iterdir():
+        flip_bit(path)
+    assert install(made) == 3
+    assert "was changed" in capsys.readouterr().err
+    for path in Store(site).blobs.iterdir():
+        path.unlink()
+    assert install(made) == 3
+    assert "neither the bundle nor the site has pip" in capsys.readouterr().err
+
+
+def test_the_first_volume_is_enough_and_another_is_not(
+    tmp_path: Path, key: Ed25519PrivateKey, install: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    big = tmp_path / "big.bin"
+    big.write_bytes(b"." * 2_000_000)
+    made: list[tuple[Artifact, Path]] = [(artifact(big, FileArtifact, "big.bin"), big)]
+    for name in ("penstock", "pip"):
+        path = wheel(tmp_path, name=name)
+        made.append((artifact(path, PythonArtifact, name), path))
+    first, second, *_ = split.split(make_bundle(tmp_path, key, made=made), 1_500_000, key, tmp_path / "volumes")
+    assert install(first) == 0
+    assert install(second) == 3
+    assert "the first volume" in capsys.readouterr().err
+    for volume in (first, second):
+        assert install(volume, "--verify-only") == 0
+    assert "volume 2 of" in capsys.readouterr().out
+
+
+def test_a_bundle_is_verified_with_python_alone(
+    bundle: Path, key: Ed25519PrivateKey, install: Run, programs: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (bundle / "lost+found").mkdir()
+    assert install(bundle, "--verify-only", "--key", pem(bundle.parent, key)) == 0
+    assert capsys.readouterr().out.endswith(" bytes\n")
+    assert programs.commands == []
+
+
+def _flipped(bundle: Path) -> None:
+    flip_bit(min((bundle / bundles.BLOBS).iterdir()))
+
+
+def _missing(bundle: Path) -> None:
+    min((bundle / bundles.BLOBS).iterdir()).unlink()
+
+
+def _extra(bundle: Path) -> None:
+    (bundle / "autorun.inf").touch()
+
+
+def _extra_blob(bundle: Path) -> None:
+    (bundle / bundles.BLOBS / "more").touch()
+
+
+def _document(bundle: Path) -> None:
+    (bundle / "sbom.cdx.json").write_text("[]")
+
+
+def _list(bundle: Path) -> None:
+    flip_bit(bundle / bundles.LIST)
+
+
+def _endless(bundle: Path) -> None:
+    path = min((bundle / bundles.BLOBS).iterdir())
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def _endless_list(bundle: Path) -> None:
+    (bundle / bundles.LIST).unlink()
+    (bundle / bundles.LIST).symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("damage", [_flipped, _missing, _extra, _extra_blob, _document, _list, _endless, _endless_list])
+def test_the_check_with_python_alone_finds_damage(
+    bundle: Path, install: Run, damage: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(bundle)
+    assert install(bundle, "--verify-only") == 3
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_an_old_python_is_told(
+    bundle: Path, install: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 9, 2, "final", 0))
+    assert install(bundle) == 5
+    assert capsys.readouterr().err == (
+        "error: Penstock needs Python 3.11 or newer, this is 3.9. Hint: run it with a newer one.\n"
+    )
+    assert install(bundle, "--verify-only") == 0
+
+
+def test_an_old_python_can_read_the_installer() -> None:
+    source = bundles.installer("bootstrap.py").decode()
+    tree = ast.parse(source, feature_version=(3, 7))
+    assert any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body)
+
+
+def test_a_machine_that_cannot_be_written_is_told(
+    tmp_path: Path, key: Ed25519PrivateKey, install: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "opt").write_text("in the way")
+    assert install(product(tmp_path, key)) == 5
+    assert "File exists. Hint: run as root" in capsys.readouterr().err
+
+
+def test_a_bundle_for_another_python_is_told(
+    tmp_path: Path,
+    key: Ed25519PrivateKey,
+    install: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 14, 0, "final", 0))
+    assert install(product(tmp_path, key)) == 3
+    assert "the bundle is for Python 3.11, this machine has 3.14" in capsys.readouterr().err
+
+
+def test_volumes_bring_what_the_installer_asks_for() -> None:
+    assert (f"penstock[{BOOTSTRAP.EXTRAS}]", "pip") == needed.ROOTS

@@ -1,0 +1,320 @@
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from common.errors import ConflictError, IntegrityError, Problem, UnavailableError
+from reservoir.bundle import folder as bundles
+from reservoir.bundle import verify
+from reservoir.bundle.verify import Verified
+from reservoir.contents.artifact import ImageArtifact
+from reservoir.download.cache import flush
+from reservoir.intake import store as stores
+from reservoir.intake import take as intake
+from reservoir.intake import waiting
+from reservoir.intake.store import Store
+from reservoir.intake.take import take
+from reservoir.media import receipt, split
+from reservoir.signing import ed25519
+from tests.unit.reservoir.parts import flip_bit, make_bundle
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    """Everything that counts at a site, byte by byte."""
+    files = [path for path in root.rglob("*") if path.is_file() and path.name != ".lock"]
+    return {str(path.relative_to(root)): path.read_bytes() for path in files}
+
+
+@pytest.fixture
+def site(tmp_path: Path, bundle: Path) -> Path:
+    """A site that holds one bundle already."""
+    root = tmp_path / "site"
+    take(bundle, root)
+    return root
+
+
+@pytest.fixture
+def second(tmp_path: Path, key: Ed25519PrivateKey) -> Path:
+    return make_bundle(tmp_path / "made", key, version="2.0", body="second")
+
+
+def test_a_bundle_is_imported_once(site: Path, bundle: Path) -> None:
+    store = Store(site)
+    (identity,) = store.imported()
+    held = store.imported()[identity]
+    assert {path.name for path in store.blobs.iterdir()} == held.sizes().keys()
+    assert not store.incoming.exists()
+    before = contents(site)
+    assert take(bundle, site) == intake.Imported(identity, changed=False)
+    assert contents(site) == before
+    assert store.keys.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_documents_of_a_bundle_stay_with_its_record(site: Path, bundle: Path) -> None:
+    (identity,) = Store(site).imported()
+    kept = Store(site).bundles / identity / "sbom.cdx.json"
+    assert kept.read_bytes() == (bundle / "sbom.cdx.json").read_bytes()
+
+
+def test_a_document_that_changes_while_it_is_read_is_refused(
+    site: Path, second: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damaged = verify.damaged
+
+    def meddle(found: Verified) -> dict[str, Problem]:
+        seen = damaged(found)
+        (second / "sbom.cdx.json").write_bytes(b"[]")
+        return seen
+
+    monkeypatch.setattr(verify, "damaged", meddle)
+    with pytest.raises(IntegrityError, match="was changed while it was read"):
+        take(second, site)
+    assert [bundle.version for bundle in Store(site).imported().values()] == ["1.0"]
+
+
+def test_a_lost_blob_comes_back_with_the_next_import(site: Path, bundle: Path) -> None:
+    next(Store(site).blobs.iterdir()).unlink()
+    before = contents(site)
+    assert take(bundle, site).changed
+    assert contents(site).keys() > before.keys()
+
+
+@pytest.mark.parametrize("filename", ["demo-1.0-py3-none-any.whl", "demo_python_1.json"])
+def test_a_bundle_with_a_flipped_bit_changes_nothing(site: Path, second: Path, filename: str) -> None:
+    before = contents(site)
+    listed = bundles.decode((second / bundles.LIST).read_bytes(), "x").artifacts
+    flip_bit(second / bundles.BLOBS / next(a.sha256 for a in listed if a.filename == filename))
+    with pytest.raises(IntegrityError, match=f"{filename} was changed"):
+        take(second, site)
+    assert contents(site) == before
+
+
+def test_a_flip_in_a_blob_that_the_site_has_is_found_too(site: Path, bundle: Path) -> None:
+    shutil.rmtree(next(Store(site).bundles.iterdir()))
+    before = contents(site)
+    flip_bit(next((bundle / bundles.BLOBS).iterdir()))
+    with pytest.raises(IntegrityError, match="was changed"):
+        take(bundle, site)
+    assert contents(site) == before
+
+
+def test_an_interrupted_import_keeps_what_the_site_had_and_goes_on(
+    site: Path, second: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(site)
+    copy = waiting.copy
+    copied: list[Path] = []
+
+    def interrupted(source: Path, destination: Path, sha256: str) -> str:
+        if copied:
+            raise KeyboardInterrupt
+        copied.append(destination)
+        return copy(source, destination, sha256)
+
+    monkeypatch.setattr(waiting, "copy", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        take(second, site)
+    left = contents(site)
+    assert {name: left[name] for name in before} == before
+    assert all(name.startswith("incoming/") for name in left.keys() - before.keys())
+    assert copied[0].exists()
+
+    again: list[Path] = []
+
+    def noted(source: Path, destination: Path, sha256: str) -> str:
+        again.append(destination)
+        return copy(source, destination, sha256)
+
+    monkeypatch.setattr(waiting, "copy", noted)
+    assert take(second, site).changed
+    assert copied[0] not in again
+    assert len(Store(site).imported()) == 2
+    assert not Store(site).incoming.exists()
+
+
+def test_what_an_import_of_another_bundle_left_is_forgotten(site: Path, second: Path) -> None:
+    old = Store(site).incoming / "other-1-000000000000"
+    old.mkdir(parents=True)
+    (old / "blob").write_text("x")
+    take(second, site)
+    assert not old.exists()
+
+
+def test_a_blob_that_was_damaged_while_it_waited_is_copied_again(site: Path, second: Path) -> None:
+    bundle = bundles.decode((second / bundles.LIST).read_bytes(), "x")
+    waiting = Store(site).incoming / bundles.identity(bundle, (second / bundles.LIST).read_bytes())
+    waiting.mkdir(parents=True)
+    sha256 = bundle.of_kind(ImageArtifact)[0].sha256
+    (waiting / sha256).write_bytes(b"half")
+    take(second, site)
+    assert (Store(site).blobs / sha256).read_bytes() == (second / bundles.BLOBS / sha256).read_bytes()
+
+
+def test_a_disk_that_is_too_small_is_told_before_anything_is_copied(
+    site: Path, second: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Usage(NamedTuple):
+        total: int
+        used: int
+        free: int
+
+    before = contents(site)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(10, 10, 1_000_000))
+    with pytest.raises(UnavailableError, match="the bundle needs 2 MB, only 1 MB are free"):
+        take(second, site)
+    assert contents(site) == before
+
+
+def test_a_disk_that_fills_up_meanwhile_leaves_nothing_behind(
+    site: Path, second: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(site)
+
+    def full(source: Path, destination: Path, sha256: str) -> str:
+        destination.with_suffix(".partial").write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(waiting, "copy", full)
+    with pytest.raises(UnavailableError, match="no room left on the disk"):
+        take(second, site)
+    assert contents(site) == before
+
+
+def test_bundles_of_another_key_are_refused_until_the_key_is_given(site: Path, tmp_path: Path) -> None:
+    other = Ed25519PrivateKey.generate()
+    foreign = make_bundle(tmp_path / "foreign", other, version="3.0", body="foreign")
+    before = contents(site)
+    with pytest.raises(IntegrityError, match="does not belong to the key"):
+        take(foreign, site)
+    assert contents(site) == before
+    assert take(foreign, site, key=other.public_key()).changed
+
+
+def test_an_older_bundle_is_refused_unless_it_is_wanted(
+    tmp_path: Path, bundle: Path, second: Path, key: Ed25519PrivateKey
+) -> None:
+    root = tmp_path / "other-site"
+    take(second, root)
+    before = contents(root)
+    with pytest.raises(
+        ConflictError, match=r"the site holds small 2.0 of .*, which is newer than 1.0.*--allow-rollback"
+    ):
+        take(bundle, root)
+    assert contents(root) == before
+    assert take(bundle, root, allow_rollback=True).changed
+
+
+def test_what_a_site_went_back_to_counts_until_the_newer_one_is_imported_again(
+    tmp_path: Path, bundle: Path, second: Path
+) -> None:
+    root = tmp_path / "other-site"
+
+    def counts() -> list[str]:
+        return [bundle.version for bundle in Store(root).newest().values()]
+
+    take(second, root)
+    take(bundle, root, allow_rollback=True)
+    assert counts() == ["1.0"]
+    assert not take(bundle, root).changed
+    assert take(second, root).changed
+    assert counts() == ["2.0"]
+    assert not take(bundle, root).changed
+    assert counts() == ["2.0"], "what is held already is no reason to go back"
+    assert take(bundle, root, allow_rollback=True).changed
+    assert counts() == ["1.0"]
+    assert not take(bundle, root, allow_rollback=True).changed
+
+
+def test_of_one_version_the_time_of_the_build_counts(tmp_path: Path, site: Path, key: Ed25519PrivateKey) -> None:
+    earlier = make_bundle(tmp_path, key, body="earlier", created="2026-01-02T03:04:04Z")
+    with pytest.raises(
+        ConflictError, match=r"1\.0 of 2026-01-02T03:04:05Z, which is newer than 1.0 of 2026-01-02T03:04:04Z"
+    ):
+        take(earlier, site)
+    later = make_bundle(tmp_path, key, body="later", created="2026-01-02T03:04:06Z")
+    assert take(later, site).changed
+
+
+def test_two_changes_at_once_are_refused(site: Path, bundle: Path) -> None:
+    with Store(site).changing(), pytest.raises(ConflictError, match="another import or publication is running"):
+        take(bundle, site)
+
+
+def test_the_key_given_to_the_installer_counts_until_the_site_has_one(
+    tmp_path: Path, key: Ed25519PrivateKey, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reservoir.settings.sys.prefix", str(tmp_path))
+    root = tmp_path / "new-site"
+    (tmp_path / "bundle.pub").write_bytes(ed25519.public_pem(Ed25519PrivateKey.generate()))
+    with pytest.raises(IntegrityError, match="does not belong to the key"):
+        take(bundle, root)
+    assert not Store(root).pinned_key.exists()
+    assert take(bundle, root, key=key.public_key()).changed
+    assert not take(bundle, root).changed
+
+
+def test_of_two_builds_of_one_moment_the_one_that_came_last_counts(
+    tmp_path: Path, site: Path, bundle: Path, key: Ed25519PrivateKey
+) -> None:
+    """A build may be given its time, so that the same time says nothing about which is newer."""
+    for body in ("one", "two", "three"):
+        done = take(make_bundle(tmp_path / body, key, body=body), site)
+        assert done.changed
+        assert list(Store(site).newest()) == [done.identity]
+
+
+def test_a_document_that_changes_on_every_volume_while_it_is_read_is_refused(
+    tmp_path: Path, bundle: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "other-site"
+    volumes = split.split(bundle, 2_300_000, key, tmp_path)
+    damaged = verify.damaged
+
+    def meddle(found: Verified) -> dict[str, Problem]:
+        seen = damaged(found)
+        (found.folder / "sbom.cdx.json").unlink()
+        (found.folder / "sbom.cdx.json").write_bytes(b"[]")
+        return seen
+
+    monkeypatch.setattr(verify, "damaged", meddle)
+    for folder in volumes:
+        with pytest.raises(IntegrityError, match=r"sbom.cdx.json: .*was changed while it was read"):
+            take(folder, root)
+    assert Store(root).imported() == {}
+
+
+def test_what_was_said_to_be_done_is_on_the_disk(
+    tmp_path: Path, bundle: Path, second: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folders keep the names of their files only once they were waited for."""
+    waited: set[Path] = set()
+
+    def noted(paths: Iterable[Path]) -> None:
+        folders = list(paths)
+        waited.update(folders)
+        flush(folders)
+
+    for module in (waiting, stores, receipt):
+        monkeypatch.setattr(module, "flush", noted)
+    root = tmp_path / "other-site"
+    store = Store(root)
+    volume, *_ = split.split(bundle, 2_300_000, key, tmp_path)
+    take(volume, root)
+    (arrived,) = store.incoming.iterdir()
+    assert {arrived, arrived / "record", store.incoming} <= waited
+    newer = take(second, root).identity
+    take(bundle, root, allow_rollback=True)
+    assert store.bundles / newer in waited
+    waited.clear()
+    take(second, root)
+    assert store.bundles / newer in waited
+    receipt.write(root, 1_767_323_045)
+    assert store.keys in waited
+    store.mark_rollback(1)
+    assert root in waited

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pytest
+
+from common.errors import InputError
+from reservoir.manifest.reading import load
+from tests.unit.reservoir.parts import MANIFEST
+
+SOURCE = "sources: [{name: s, kind: debian, url: 'file:///a', suite: x, keys: [k], unsigned_metadata: true}]\n"
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(InputError) as caught:
+        load(text, "manifest.yml")
+    return str(caught.value)
+
+
+def test_a_manifest_is_read_with_its_defaults() -> None:
+    manifest = load(MANIFEST, "manifest.yml")
+    target = manifest.target("debian12")
+    assert (target.arch, target.c_library, target.pins[0]) == ("amd64", "2.36", "o=Debian,n=bookworm")
+    assert manifest.debian["nodes"].packages == ["jq"]
+
+
+def test_an_unknown_key_is_named_with_its_line_and_a_hint() -> None:
+    said = refusal(MANIFEST + "debain: {}\n")
+    assert "manifest.yml:12: debain: unknown key" in said
+    assert "Hint: remove the key" in said
+
+
+def test_every_problem_is_told_at_once() -> None:
+    said = refusal(MANIFEST.replace("rich>=13", "rich>==13").replace("[jq]", "[JQ]"))
+    assert "manifest.yml:7: python.requirements[0]: 'rich>==13' is not a Python requirement" in said
+    assert "manifest.yml:9: debian.nodes[0]" in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('version: "1.0"', 'version: "one"', "'one' is not a version"),
+        ("rich>=13", "rich @ https://example.org/rich.whl", "points to an address"),
+        ("target: debian12", "target: debian13", "no target is named 'debian13'"),
+        (", bootstrap: true", "", "does not bring what a root file system is made of"),
+        ("release: bookworm", "release: woody", "'woody' is not a Debian release that is known"),
+        ("schema: 1", "schema: 2", "Input should be 1"),
+        ("  - {name: debian12, release: bookworm, python: \"3.11\", bootstrap: true}", "  []", "at least 1"),
+        ("name: small\n", "name: ../up\n", "String should match"),
+        ("images:", SOURCE + "images:", "covers its packages, too"),
+        ("[python3]", "[python3], files: [{path: /etc/../x, content: y}]", "not a clean absolute path"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(old: str, new: str, reason: str) -> None:
+    assert old in MANIFEST
+    assert reason in refusal(MANIFEST.replace(old, new))
+
+
+TARGETS = """\
+schema: 1
+name: small
+version: "1.0"
+targets:
+  - {name: debian12, release: bookworm}
+  - {name: el9, os: rpm, release: "9", sources: [base]}
+sources:
+  - {name: base, kind: rpm, url: "file:///a", keys: [k]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ("debian: {tools: {packages: [jq], targets: [el9]}}", "debian.tools.targets: target 'el9' takes no Debian"),
+        ("rpm: {tools: {packages: [jq], targets: [debian12]}}", "rpm.tools.targets: target 'debian12' takes no RPM"),
+        ("python: {groups: {a: {requirements: [x], targets: [el9]}}}", "target 'el9' takes no Python packages"),
+        ("python: {groups: {a: [x]}}", "python.groups.a: no target takes Python packages"),
+        ("python: {requirements: [x]}", "python: no target takes Python packages"),
+        ("holds: [{name: gpu, packages: {'nvidia-*': '580.*'}}]", "holds[0].packages"),
+    ],
+)
+def test_nothing_that_would_go_nowhere_is_passed_over(more: str, reason: str) -> None:
+    assert load(TARGETS, "manifest.yml").target("el9").os == "rpm"
+    assert reason in refusal(TARGETS + more)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("os: rpm", "os: rpm, origins: [o=Rocky]", "targets[1].origins: only apt knows origins"),
+        ("kind: rpm", "kind: rpm, components: [main]", "sources[0].components: an RPM source has no components"),
+    ],
+)
+def test_a_field_that_would_do_nothing_is_refused(old: str, new: str, reason: str) -> None:
+    assert reason in refusal(TARGETS.replace(old, new))
+
+
+def test_two_things_of_one_name_are_refused() -> None:
+    twice = MANIFEST + '  - {name: small/base, tag: "1", target: debian12, packages: []}\n'
+    assert "images[1]: 'small/base:1' stands twice" in refusal(twice)
+
+
+def test_the_digest_is_of_the_meaning() -> None:
+    plain = load(MANIFEST, "a").digest()
+    assert load("# a comment\n" + MANIFEST.replace("[jq]", "\n    - jq"), "b").digest() == plain
+    assert load(MANIFEST.replace("[jq]", "[jq, curl]"), "c").digest() != plain

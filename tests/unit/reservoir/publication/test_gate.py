@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from common.errors import ForbiddenError, InputError, IntegrityError, NotFoundError
+from reservoir.contents.artifact import PythonArtifact
+from reservoir.intake.store import Store
+from reservoir.intake.take import take
+from reservoir.publication import scanning
+from reservoir.publication.publish import publish
+from reservoir.publication.scanning import Asked, require_passed
+from tests.unit.reservoir.parts import artifact, make_bundle, wheel
+from tests.unit.reservoir.scan.advisories import URLLIB3, write
+
+POLICY = "schema: 1\nblock: {severity: high}\n"
+
+
+@pytest.fixture
+def advisories(tmp_path: Path) -> Path:
+    """Advisories of today on urllib3."""
+    today = datetime.now(UTC).isoformat()
+    return write(tmp_path / "advisories", *({**entry, "modified": today} for entry in URLLIB3))
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    path = tmp_path / "policy.yml"
+    path.write_text(POLICY)
+    return path
+
+
+def bundle_with(folder: Path, key: Ed25519PrivateKey, version: str, number: str = "1.0", **more: Any) -> Path:
+    """A bundle with one version of urllib3."""
+    folder.mkdir(exist_ok=True)
+    path = wheel(folder, "urllib3", version)
+    made = [(artifact(path, PythonArtifact, "urllib3", version), path)]
+    return make_bundle(folder, key, version=number, made=made, documents=more.get("documents", {}))
+
+
+@pytest.fixture
+def site(tmp_path: Path, key: Ed25519PrivateKey) -> Path:
+    """A site that imported a bundle with a known fault."""
+    root = tmp_path / "site"
+    take(bundle_with(tmp_path / "made", key, "1.24.3"), root)
+    return root
+
+
+def test_a_site_without_a_policy_publishes_as_before(site: Path, advisories: Path) -> None:
+    scanning.site(site, Asked([advisories]))
+    assert publish(site).changed
+
+
+def test_a_site_with_a_policy_publishes_nothing_that_was_not_scanned(
+    site: Path, advisories: Path, policy: Path, tmp_path: Path, key: Ed25519PrivateKey
+) -> None:
+    policy.write_text("schema: 1\nblock: {severity: critical}\n")
+    scanning.site(site, Asked([advisories], policy))
+    assert publish(site).number == 1
+    take(bundle_with(tmp_path / "made", key, "1.26.5", number="2.0"), site)
+    with pytest.raises(ForbiddenError, match=r"small-2.0-\w+: was not scanned, but this site has a policy"):
+        publish(site)
+    assert Store(site).current.resolve().name == "1"
+    scanning.site(site, Asked([advisories]))
+    assert publish(site).number == 2
+
+
+def test_a_finding_stops_the_publication_until_the_policy_bears_it(site: Path, advisories: Path, policy: Path) -> None:
+    (scanned,) = scanning.site(site, Asked([advisories], policy))
+    with pytest.raises(ForbiddenError, match=r"urllib3 1.24.3: CVE-2021-33503 \(high\)"):
+        require_passed([scanned])
+    with pytest.raises(ForbiddenError, match=r"urllib3 1.24.3: CVE-2021-33503 \(high\)"):
+        publish(site)
+    assert not Store(site).current.exists()
+    assert not list(Store(site).publications.iterdir())
+    # the policy counts as it is at the moment of the publication; nothing has to be scanned again
+    day = datetime.now(UTC).date() + timedelta(days=1)
+    own = site / "security" / "policy.yml"
+    own.write_text(f"{POLICY}exceptions:\n  - {{id: CVE-2021-33503, reason: not reachable, expires: {day}}}\n")
+    assert publish(site).changed
+
+
+def test_the_report_and_its_page_are_kept_at_the_site(site: Path, advisories: Path, policy: Path) -> None:
+    (scanned,) = scanning.site(site, Asked([advisories], policy))
+    report = json.loads((site / "security" / f"{scanned.identity}.json").read_text())
+    assert [finding["id"] for finding in report["findings"]] == ["CVE-2021-33503", "CVE-2020-26137"]
+    assert "Refused by the policy" in (site / "security" / f"{scanned.identity}.html").read_text()
+    assert (site / "security" / "policy.yml").read_text() == POLICY
+
+
+def test_a_damaged_report_or_policy_stops_the_publication(site: Path, advisories: Path, policy: Path) -> None:
+    (scanned,) = scanning.site(site, Asked([advisories], policy))
+    (site / "security" / f"{scanned.identity}.json").write_text("{}")
+    with pytest.raises(IntegrityError, match="the report is damaged"):
+        publish(site)
+    (site / "security" / "policy.yml").write_text("schema: 1\nblok: {}\n")
+    with pytest.raises(InputError, match="blok: unknown key"):
+        publish(site)
+
+
+def test_a_policy_that_is_not_valid_does_not_become_the_sites(site: Path, advisories: Path, policy: Path) -> None:
+    policy.write_text("schema: 1\nblok: {}\n")
+    with pytest.raises(InputError):
+        scanning.site(site, Asked([advisories], policy))
+    assert not (site / "security").exists()
+
+
+def test_there_is_nothing_to_scan_without_a_bundle_or_without_advisories(
+    site: Path, tmp_path: Path, advisories: Path
+) -> None:
+    with pytest.raises(NotFoundError, match="nothing was imported yet"):
+        scanning.site(tmp_path / "empty", Asked([advisories]))
+    with pytest.raises(InputError, match="no advisories were given"):
+        scanning.site(site, Asked([]))
+
+
+def test_a_bundle_on_a_disk_is_scanned_by_its_signed_list(
+    tmp_path: Path, key: Ed25519PrivateKey, advisories: Path
+) -> None:
+    folder = bundle_with(tmp_path / "made", key, "1.24.3")
+    scanned = scanning.folder(folder, Asked([advisories]), key.public_key())
+    assert "  known faults: 1 high, 1 medium; 0 excepted" in scanned.words
+    assert scanned.words.startswith(f"{scanned.identity}: refused by the policy")
+    with pytest.raises(IntegrityError, match="does not belong to the key"):
+        scanning.folder(folder, Asked([advisories]), Ed25519PrivateKey.generate().public_key())
+
+
+def test_a_changed_bill_of_materials_is_refused(tmp_path: Path, key: Ed25519PrivateKey, advisories: Path) -> None:
+    bill = {"sbom.cdx.json": b'{"components": [], "dependencies": []}'}
+    folder = bundle_with(tmp_path / "made", key, "1.24.3", documents=bill)
+    assert scanning.folder(folder, Asked([advisories])).report.findings
+    (folder / "sbom.cdx.json").write_text("{}")
+    with pytest.raises(IntegrityError, match=r"sbom.cdx.json: was changed"):
+        scanning.folder(folder, Asked([advisories]))
+    (folder / "sbom.cdx.json").unlink()
+    with pytest.raises(IntegrityError, match=r"sbom.cdx.json: is missing"):
+        scanning.folder(folder, Asked([advisories]))

@@ -1,0 +1,143 @@
+"""What the removal of a bundle takes, what it never takes, and what an interruption leaves."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from common import files
+from common.errors import ConflictError, NotFoundError
+from reservoir.bundle import folder as bundles
+from reservoir.intake.store import Store
+from reservoir.intake.take import take
+from reservoir.publication import prune, removal
+from reservoir.publication.publish import publish
+from tests.unit.reservoir.parts import make_bundle
+
+
+@pytest.fixture
+def site(tmp_path: Path, key: Ed25519PrivateKey) -> Path:
+    """A site that serves one bundle, and holds another that was never published."""
+    root = tmp_path / "site"
+    take(make_bundle(tmp_path / "made", key, body="served"), root)
+    publish(root)
+    take(make_bundle(tmp_path / "made", key, name="other", body="by mistake"), root)
+    return root
+
+
+def hashes(root: Path) -> set[str]:
+    return {path.name for path in Store(root).blobs.iterdir()}
+
+
+def blobs(folder: Path) -> set[str]:
+    return set(bundles.decode((folder / bundles.LIST).read_bytes(), str(folder)).sizes())
+
+
+def needed(root: Path) -> set[str]:
+    return {blob for bundle in Store(root).imported().values() for blob in bundle.sizes()}
+
+
+def names(root: Path) -> list[str]:
+    return sorted(bundle.name for bundle in Store(root).imported().values())
+
+
+def test_what_no_publication_needs_goes_with_the_blobs_that_it_alone_has(site: Path) -> None:
+    before = files.room([site])
+    gone = removal.remove(site, "other")
+    assert [identity.partition("-")[0] for identity in gone.bundles] == ["other"]
+    assert names(site) == ["small"]
+    assert hashes(site) == needed(site)
+    after = files.room([site])
+    assert before.own + before.shared - after.own - after.shared == gone.size > 2_000_000
+    assert not publish(site).changed
+
+
+def test_a_rehearsal_says_the_same_and_removes_nothing(site: Path) -> None:
+    before = sorted(site.rglob("*"))
+    told = removal.remove(site, "other", rehearse=True)
+    assert sorted(site.rglob("*")) == before
+    assert removal.remove(site, "other") == told
+
+
+def test_an_identity_names_one_of_several_bundles_of_a_name(site: Path, tmp_path: Path, key: Ed25519PrivateKey) -> None:
+    newer = take(make_bundle(tmp_path / "made", key, name="other", version="2.0", body="more"), site).identity
+    assert removal.remove(site, newer).bundles == [newer]
+    assert names(site) == ["other", "small"]
+    assert hashes(site) == needed(site)
+
+
+def test_blobs_stay_that_another_bundle_has_too(site: Path, tmp_path: Path, key: Ed25519PrivateKey) -> None:
+    made = make_bundle(tmp_path / "made", key, name="third", body="by mistake")
+    third = blobs(made)
+    take(made, site)
+    gone = removal.remove(site, "other")
+    assert third & hashes(site) == third
+    assert not third & set(gone.blobs)
+
+
+def test_what_a_publication_needs_stays_and_the_publication_is_named(site: Path) -> None:
+    with pytest.raises(ConflictError, match=r"small-1\.0.* is needed by publication 1.*say --withdraw and publish"):
+        removal.remove(site, "small")
+    assert names(site) == ["other", "small"]
+    assert hashes(site) == needed(site)
+
+
+def test_what_is_withdrawn_is_left_out_of_the_next_publication_and_pruned_with_the_last(site: Path) -> None:
+    gone = removal.remove(site, "small", withdraw=True)
+    assert (gone.bundles, gone.blobs, gone.size) == ([], [], 0)
+    assert gone.withdrawn == [name for name, bundle in Store(site).imported().items() if bundle.name == "small"]
+    assert publish(site).bundles == [name for name, bundle in Store(site).imported().items() if bundle.name == "other"]
+    assert names(site) == ["other", "small"]
+    with pytest.raises(ConflictError, match="needed by publication 1"):
+        removal.remove(site, "small")
+    assert prune.prune(site, keep=1).bundles == gone.withdrawn
+    assert names(site) == ["other"]
+
+
+def test_what_was_withdrawn_counts_again_once_it_is_imported_again(site: Path, tmp_path: Path) -> None:
+    before = Store(site).newest().keys()
+    removal.remove(site, "small", withdraw=True)
+    assert Store(site).newest().keys() != before
+    assert take(next((tmp_path / "made").rglob("small-*/bundle.json")).parent, site).changed
+    assert Store(site).newest().keys() == before
+
+
+def test_the_last_bundle_cannot_be_withdrawn(site: Path) -> None:
+    removal.remove(site, "other")
+    with pytest.raises(ConflictError, match="nothing would be left to publish"):
+        removal.remove(site, "small", withdraw=True)
+    assert not publish(site).changed
+
+
+def test_parts_of_a_bundle_that_never_became_whole_go_too(site: Path, tmp_path: Path, key: Ed25519PrivateKey) -> None:
+    arriving = make_bundle(tmp_path / "made", key, name="third")
+    waiting = Store(site).incoming / arriving.name
+    shutil.copytree(arriving, waiting / "record")
+    assert removal.remove(site, "third").bundles == [arriving.name]
+    assert not Store(site).incoming.exists()
+    assert not [path for path in site.rglob(".*") if path.name != ".lock"]
+
+
+def test_blobs_stay_that_an_arriving_bundle_counts_on(site: Path, tmp_path: Path, key: Ed25519PrivateKey) -> None:
+    arriving = make_bundle(tmp_path / "made", key, name="third", body="by mistake")
+    record = Store(site).incoming / arriving.name / "record"
+    record.mkdir(parents=True)
+    shutil.copy(arriving / bundles.LIST, record)
+    shared = blobs(arriving) & hashes(site)
+    assert shared
+    assert not shared & set(removal.remove(site, "other").blobs)
+    assert shared <= hashes(site)
+
+
+def test_a_name_that_is_not_there_is_answered_with_those_that_are(site: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"no bundle othr.*name one of those: other, small"):
+        removal.remove(site, "othr")
+
+
+def test_a_folder_that_is_no_store_is_left_alone(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="nothing was imported yet"):
+        removal.remove(tmp_path, "other")
+    assert not list(tmp_path.iterdir())

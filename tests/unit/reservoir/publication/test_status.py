@@ -1,0 +1,84 @@
+"""What the status of a site says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from common.errors import NotFoundError
+from reservoir.intake.store import Store
+from reservoir.intake.take import take
+from reservoir.publication import prune
+from reservoir.publication.publish import publish, rollback
+from reservoir.publication.status import status
+from tests.unit.reservoir.parts import make_bundle
+
+
+@pytest.fixture
+def site(tmp_path: Path, key: Ed25519PrivateKey) -> Path:
+    root = tmp_path / "site"
+    for version, body in (("1.0", "old"), ("2.0", "new")):
+        take(make_bundle(tmp_path / "made", key, version=version, body=body), root)
+        publish(root)
+    return root
+
+
+def test_publications_and_bundles_with_age_and_size(site: Path) -> None:
+    found = status(site, datetime.now(UTC) + timedelta(days=2))
+    assert (found.serving, found.rolled_back) == (2, False)
+    first, second = found.publications
+    assert (first.number, first.served, second.number, second.served) == (1, False, 2, True)
+    assert first.artifacts == {"debian": 1, "file": 1, "image": 1, "image-part": 2, "python": 1}
+    assert 172_800 <= second.age_seconds < 172_900
+    old, new = found.bundles
+    assert (old.version, new.version) == ("1.0", "2.0")
+    assert [new.identity] == second.bundles
+    assert new.complete
+    assert new.size == sum(Store(site).imported()[new.identity].sizes().values())
+
+
+def test_a_file_with_many_names_takes_its_room_once(site: Path) -> None:
+    found = status(site)
+    blobs = sum(path.stat().st_size for path in Store(site).blobs.iterdir())
+    files = [path for path in site.rglob("*") if path.is_symlink() or not path.is_dir()]
+    kept = {path.lstat().st_ino: path.lstat().st_size for path in files}
+    assert found.used == sum(kept.values())
+    assert blobs < found.used < blobs + 100_000
+    assert [one.shared for one in found.publications] == [bundle.size for bundle in found.bundles]
+    assert 0 < found.publications[0].own < 50_000
+
+
+def test_it_says_what_prune_would_free(site: Path, tmp_path: Path, key: Ed25519PrivateKey) -> None:
+    assert status(site).prunable == 0
+    for version in ("3.0", "4.0"):
+        take(make_bundle(tmp_path / "made", key, version=version, body=version), site)
+        publish(site)
+    promised = status(site).prunable
+    assert promised == prune.prune(site).size > 2_000_000
+    assert status(site).prunable == 0
+
+
+def test_a_site_that_went_back_says_so(site: Path) -> None:
+    rollback(site)
+    found = status(site)
+    assert (found.serving, found.rolled_back) == (1, True)
+
+
+def test_a_bundle_of_which_a_part_arrived(site: Path, tmp_path: Path, key: Ed25519PrivateKey) -> None:
+    arriving = make_bundle(tmp_path / "made", key, name="other")
+    record = Store(site).incoming / arriving.name / "record"
+    record.mkdir(parents=True)
+    (record / "bundle.json").write_bytes((arriving / "bundle.json").read_bytes())
+    assert [(one.name, one.complete) for one in status(site).bundles] == [
+        ("other", False),
+        ("small", True),
+        ("small", True),
+    ]
+
+
+def test_without_a_store(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="penstock reservoir import"):
+        status(tmp_path / "none")

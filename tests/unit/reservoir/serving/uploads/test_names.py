@@ -1,0 +1,79 @@
+"""Which names uploads may have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from common.errors import InputError, IntegrityError, NotFoundError, UnavailableError
+from reservoir.intake.take import take
+from reservoir.publication.publish import publish
+from reservoir.serving.uploads.names import Names
+
+
+@pytest.fixture
+def names(tmp_path: Path, bundle: Path) -> Names:
+    """The names of a site that publishes `demo`."""
+    root = tmp_path / "site"
+    take(bundle, root)
+    publish(root)
+    return Names(root)
+
+
+@pytest.mark.parametrize("spelling", ["demo", "Demo", "DEMO"])
+def test_a_published_name_is_shut_in_every_spelling(names: Names, spelling: str) -> None:
+    assert names.shut(spelling)
+
+
+@pytest.mark.parametrize("name", ["demos", "de-mo", "mine"])
+def test_other_names_are_free(names: Names, name: str) -> None:
+    assert not names.shut(name)
+
+
+def test_an_allowance_opens_a_name_until_it_is_taken_back(names: Names) -> None:
+    assert names.allow("Demo") is True
+    assert names.allow("demo") is False
+    assert names.allowed() == ["demo"]
+    assert not names.shut("demo")
+    assert names.published("demo")
+    names.deny("DEMO")
+    assert names.allowed() == []
+    assert names.shut("demo")
+
+
+def test_a_name_may_be_allowed_before_it_is_published(names: Names) -> None:
+    names.allow("my_Package")
+    names.allow("another.one")
+    assert names.allowed() == ["another-one", "my-package"]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"allowed": 1}'])
+def test_a_damaged_list_opens_nothing(names: Names, content: str) -> None:
+    names.list.write_text(content)
+    with pytest.raises(IntegrityError, match=r"uploads\.json: .*damaged.*Hint: remove it"):
+        names.shut("demo")
+
+
+def test_an_allowance_that_there_is_not(names: Names) -> None:
+    with pytest.raises(NotFoundError, match="uploads list"):
+        names.deny("demo")
+
+
+def test_conflicts_are_the_uploads_that_are_hidden(names: Names) -> None:
+    assert names.conflicts(["mine", "Demo"]) == ["demo"]
+    names.allow("demo")
+    assert names.conflicts(["mine", "Demo"]) == []
+
+
+@pytest.mark.parametrize("name", ["", "..", "../demo", "demo/../demo", "-demo", "de mo"])
+def test_what_is_no_name_is_refused(names: Names, name: str) -> None:
+    with pytest.raises(InputError, match="not the name of a Python package"):
+        names.shut(name)
+    with pytest.raises(InputError):
+        names.allow(name)
+
+
+def test_without_a_publication_nobody_knows(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="penstock reservoir publish"):
+        Names(tmp_path).shut("demo")

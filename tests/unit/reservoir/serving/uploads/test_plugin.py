@@ -1,0 +1,61 @@
+"""What the server of uploads lets through, request by request."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyramid.request import Request
+from pyramid.response import Response
+
+from reservoir.intake.take import take
+from reservoir.publication.publish import publish
+from reservoir.serving.uploads import plugin
+
+PUSH = {"name": "demo", "version": "1.0", "targetindex": "site/dev"}
+
+
+@pytest.fixture
+def site(tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site that publishes `demo`."""
+    root = tmp_path / "site"
+    take(bundle, root)
+    publish(root)
+    monkeypatch.setenv("PENSTOCK_RESERVOIR", str(root))
+
+
+def answer(request: Request) -> int:
+    """Return the status of an answer; the server behind the check takes everything."""
+    return int(plugin.check(lambda _: Response("taken"), None)(request).status_code)
+
+
+def pushed(method: str, content_type: str, **changes: str) -> Request:
+    body = json.dumps(PUSH | changes).encode()
+    return Request.blank("/site/frozen", method=method, content_type=content_type, body=body)
+
+
+@pytest.mark.usefixtures("site")
+@pytest.mark.parametrize("method", ["POST", "PUSH"])
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/json", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"],
+)
+def test_no_push_leads_past_the_check(method: str, content_type: str) -> None:
+    assert answer(pushed(method, content_type)) == 403
+    assert answer(pushed(method, content_type, name="mine")) == 200
+
+
+@pytest.mark.usefixtures("site")
+@pytest.mark.parametrize("action", sorted(plugin.UPLOADS))
+@pytest.mark.parametrize("spelling", ["demo", "DEMO"])
+def test_no_form_leads_past_the_check(action: str, spelling: str) -> None:
+    assert answer(Request.blank("/site/dev/", POST={":action": action, "name": spelling})) == 403
+    assert answer(Request.blank("/site/dev/", POST={":action": action, "name": "mine"})) == 200
+
+
+@pytest.mark.parametrize("permission", ["del_entry", "del_project", "del_verdata"])
+def test_only_the_administrator_takes_an_upload_back(permission: str) -> None:
+    customizer = plugin.SiteIndex.__new__(plugin.SiteIndex)
+    asked = getattr(customizer, f"get_principals_for_{permission}")
+    assert set(asked(restrict_modify={"root"})) == {"root"}

@@ -49,9 +49,9 @@ def paths(page: Path) -> Iterator[tuple[str, str]]:
     """Paths of the repository that a page sets as code, each with the name that it points to in there, if any."""
     for word in code(page):
         path, _, inside = word.partition(":")
-        if re.fullmatch(r"[\w.*/-]+", path) and path.split("/")[0] in FOLDERS and "/" in path:
-            if not PLACEHOLDERS.search(path):
-                yield path, inside
+        is_path = re.fullmatch(r"[\w.*/-]+/[\w.*/-]*", path) and path.split("/")[0] in FOLDERS
+        if is_path and not PLACEHOLDERS.search(path):
+            yield path, inside
 
 
 def definitions(tree: ast.AST, prefix: str = "") -> Iterator[str]:

@@ -12,9 +12,13 @@ SITE    ?= inventory/example/site.yml
 export PENSTOCK_CACHE ?= $(CURDIR)/build/cache
 export PYTHONUNBUFFERED := 1
 
+# each tier leaves a report for the table of `make test`
+PYTEST = $(BIN)/pytest --junitxml=build/tiers/$@.xml
+TIERS := lint types unit integration lab
+
 SAY = @printf '\n\033[1m== %s\033[0m\n'
 
-.PHONY: help setup packages engine vendor bundle demo demo-down lint types unit test-fast check integration molecule e2e test bench clean shim shim-test shim-sanitized
+.PHONY: help setup packages engine vendor bundle demo demo-down lint types unit test-fast check integration molecule lab test bench clean shim shim-test shim-sanitized
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,7 +57,7 @@ shim-sanitized: setup
 	@$(MAKE) --no-print-directory -C appliance/gpu/shim PYTHON=$(CURDIR)/$(BIN)/python OUT=$(CURDIR)/build/shim sanitized
 
 demo: setup ## The main job: bundle, closed lab cluster, fractional GPU sessions; prints address and login
-	@$(BIN)/python -m tests.e2e.demo --site $(SITE)
+	@$(BIN)/python -m tests.lab.demo --site $(SITE)
 
 demo-down: ## Remove the demo's cluster
 	@$(BIN)/penstock lab down -f $(SITE)
@@ -70,7 +74,7 @@ types:
 
 unit:
 	$(SAY) "Unit tests"
-	@$(BIN)/pytest tests/unit -q -n auto
+	@$(PYTEST) tests/unit -q -n auto
 
 FILES ?= tests/unit
 
@@ -80,23 +84,20 @@ test-fast: $(STAMP) ## Tests of some files, those that failed last first, up to 
 check: setup ## The fast tier: lint, types, unit tests
 	@$(MAKE) --no-print-directory lint types unit
 
-integration: bundle
+integration: setup
 	$(SAY) "Integration tests: Docker Engine, PostgreSQL, apt, debootstrap"
-	@$(BIN)/pytest tests/integration -v -n 2 --dist loadfile
+	@$(PYTEST) tests/integration -v -n 2 --dist loadfile
 
-molecule: bundle
-	$(SAY) "Molecule: roles on one lab node, from the dry run to the check of the result"
+lab: setup
+	$(SAY) "The closed lab: dry run on bare nodes, deploy, Molecule's checks, end to end"
+	@$(PYTEST) tests/lab -v -s
+
+molecule: bundle ## Roles while they are written: the checks of the closed lab on two nodes of their own
+	$(SAY) "Molecule: roles on two lab nodes, from the dry run to the check of the result"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" molecule test --all
 
-e2e: bundle
-	$(SAY) "End to end: the closed lab"
-	@$(BIN)/pytest tests/e2e -v -s
-
-test: setup ## All tests, from lint to the closed lab
-	@$(MAKE) --no-print-directory lint types unit
-	@$(MAKE) --no-print-directory integration
-	@$(MAKE) --no-print-directory molecule
-	@$(MAKE) --no-print-directory e2e
+test: setup ## All tests, from lint to the closed lab; ends with how long each tier and its slowest tests took
+	@$(BIN)/python -m tools.tiers $(TIERS)
 
 OPENB ?= ../shared/data/openb
 

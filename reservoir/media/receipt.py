@@ -15,9 +15,9 @@ from pydantic import ConfigDict, Field, ValidationError
 from common import files
 from common.errors import InputError, IntegrityError, NotFoundError
 from common.progress import Progress, silent
-from reservoir.bundle.verify import in_threads
-from reservoir.contents.model import Model
+from reservoir.contents.base import Model
 from reservoir.download.cache import flush, reads_as
+from reservoir.download.threads import in_threads
 from reservoir.intake.store import Store
 from reservoir.manifest.model import Sha256
 from reservoir.signing import ed25519, keychain

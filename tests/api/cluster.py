@@ -22,8 +22,9 @@ from api.resources.users import service as users
 from api.resources.users.schemas import UserRequest
 from api.settings import Settings
 from common import problem
-from common.protocol import HEARTBEAT_PATH, ContainerState, ContainerStatus, GpuDevice, Heartbeat, Inventory
+from common.protocol import HEARTBEAT_PATH, ContainerState, ContainerStatus, Heartbeat
 from tests.fakes.engine import FakeEngine
+from tests.fakes.heartbeats import inventory
 from tests.installed import ADMIN_KEY, PASSWORD
 
 V1 = "/api/v1"
@@ -126,21 +127,6 @@ async def settle(manager: Manager) -> None:
     await manager.observe()
     while await manager.reconcile() or manager.operations:
         await asyncio.gather(*manager.operations.values())
-
-
-def inventory(name: str, gpus: int) -> Inventory:
-    return Inventory(
-        name=name,
-        agent_version="0.1.0",
-        engine_version="20.10.24",
-        os="Debian 12",
-        cpu_milli=8000,
-        memory_mib=32768,
-        gpus=[
-            GpuDevice(index=index, uuid=f"GPU-{name}-{index}", model="Simulated GPU", memory_mib=16384, simulated=True)
-            for index in range(gpus)
-        ],
-    )
 
 
 async def sign_in(guest: httpx.AsyncClient, name: str, password: str = PASSWORD) -> dict[str, Any]:

@@ -49,8 +49,8 @@ def paths(page: Path) -> Iterator[tuple[str, str]]:
     """Paths of the repository that a page sets as code, each with the name that it points to in there, if any."""
     for word in code(page):
         path, _, inside = word.partition(":")
-        is_path = re.fullmatch(r"[\w.*/-]+/[\w.*/-]*", path) and path.split("/")[0] in FOLDERS
-        if is_path and not PLACEHOLDERS.search(path):
+        named = re.fullmatch(r"[\w.*/-]+", path) and path.split("/")[0] in FOLDERS and "/" in path
+        if named and not PLACEHOLDERS.search(path):
             yield path, inside
 
 

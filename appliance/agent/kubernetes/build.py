@@ -37,8 +37,8 @@ def build(settings: Settings) -> ContainerRuntime:
     rules = Rules(
         node=settings.name,
         resource=settings.kubernetes_gpu_resource,
-        machines=dict(settings.kubernetes_machines),
-        claims=[Claim(PurePosixPath(root), name) for root, name in settings.kubernetes_claims],
+        machines=settings.kubernetes_machines,
+        claims=[Claim(PurePosixPath(root), name) for root, name in settings.kubernetes_claims.items()],
         host_folders=[PurePosixPath(folder) for folder in settings.mount_roots],
     )
     client = Client(

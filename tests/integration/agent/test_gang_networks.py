@@ -339,12 +339,12 @@ def test_nor_can_it_by_the_bridge_of_its_own_session(
 ) -> None:
     one = spec(network=network(0))
     launch(reachable_agent, one)
-    bridge = Path("/sys/class/net", gang_network.bridge_of(network(0).number), "address").read_text().strip()
+    [device] = json.loads(run("ip", "-j", "link", "show", gang_network.bridge_of(network(0).number)))
     pid = engine.containers.get(f"penstock-{one.id}").attrs["State"]["Pid"]
     # what a program does that writes packets itself: they go to the node's hardware address on the bridge
     there = ("nsenter", f"--net=/proc/{pid}/ns/net", "ip")
     run(*there, "route", "add", OtherNode.here, "dev", gang_network.INTERFACE)
-    run(*there, "neigh", "add", OtherNode.here, "lladdr", bridge, "dev", gang_network.INTERFACE)
+    run(*there, "neigh", "add", OtherNode.here, "lladdr", device["address"], "dev", gang_network.INTERFACE)
     before = _dropped()
     send = f"/bin/busybox timeout 1 /bin/busybox tftp -g -r x -l /dev/null {OtherNode.here} {gang_network.VXLAN_PORT}"
     inside(engine, one, "sh", "-c", send)

@@ -12,6 +12,7 @@ from common.errors import ConflictError, IntegrityError
 from reservoir.bundle import folder as bundles
 from reservoir.bundle import volume
 from reservoir.bundle.verify import verify
+from reservoir.contents.artifact import PythonArtifact
 from reservoir.download import cache
 from reservoir.download.cache import digest
 from reservoir.intake.store import Store
@@ -39,7 +40,7 @@ def full(tmp_path: Path, key: Ed25519PrivateKey) -> Path:
     package = wheel(tmp_path, version="1.1")
     kept = [part for part in parts(tmp_path / "next") if part[0].kind != "python"]
     return make_bundle(
-        tmp_path / "made", key, version="2.0", made=[(artifact(package, "python", "demo", "1.1"), package), *kept]
+        tmp_path / "made", key, version="2.0", made=[(artifact(package, PythonArtifact, "demo", "1.1"), package), *kept]
     )
 
 

@@ -1,7 +1,7 @@
 """Tiers of tests, one after another: `tools/tiers.py TIER...` makes each and ends with how long it and its tests took.
 
-A tier is a target of the Makefile that leaves pytest's report, if it has one, in `build/tiers/<tier>.xml`. What fails ends
-the run; the table comes all the same.
+A tier is a target of the Makefile that leaves pytest's report, if it has one, in `build/tiers/<tier>.xml`. What fails
+ends the run; the table comes all the same.
 """
 
 from __future__ import annotations

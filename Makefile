@@ -86,7 +86,7 @@ check: setup ## The fast tier: lint, types, unit tests
 
 integration: setup
 	$(SAY) "Integration tests: Docker Engine, PostgreSQL, apt, debootstrap"
-	@$(PYTEST) tests/integration -v -n 2 --dist loadfile
+	@$(PYTEST) tests/integration -v -n 2 --dist loadfile --no-loadscope-reorder
 
 lab: setup
 	$(SAY) "The closed lab: dry run on bare nodes, deploy, Molecule's checks, end to end"

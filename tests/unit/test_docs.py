@@ -19,6 +19,7 @@ from appliance.cli.app import root
 ROOT = Path(__file__).parents[2]
 ADR = ROOT / "docs" / "adr"
 DECISIONS = sorted(ADR.glob("[0-9]*.md"))
+FRAGMENTS = sorted((ROOT / "changelog.d").glob("*.md"))
 PAGES = sorted(
     [ROOT / "README.md", ROOT / "tests/fakes/cuda/README.md"]
     + [path for pattern in ("docs/**/*.md", "roles/*/README.md") for path in ROOT.glob(pattern)]
@@ -176,3 +177,11 @@ def test_the_index_lists_every_decision_once_by_its_title() -> None:
 def test_recipes_are_short() -> None:
     recipes = (ROOT / "docs/developing.md").read_text().partition("## Recipes")[2]
     assert all(len(recipe.strip().splitlines()) <= 12 for recipe in recipes.split("### ")[1:]), "ten lines and a title"
+
+
+@pytest.mark.parametrize("fragment", FRAGMENTS, ids=name)
+def test_a_fragment_of_the_changelog_is_one_change(fragment: Path) -> None:
+    assert re.fullmatch(r"\d+-[a-z0-9-]+\.(feature|bugfix|doc|removal|misc)\.md", fragment.name)
+    text = re.sub(r"`[^`]*`", "code", fragment.read_text()).strip()
+    assert text.endswith(".")
+    assert len(re.findall(r"\.(?=\s|$)", text)) <= 2, "one or two sentences"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from common.protocol import ContainerState, ContainerStatus, GpuDevice, Heartbeat, Inventory
 
 
@@ -21,15 +23,22 @@ def inventory(name: str, gpus: int) -> Inventory:
 
 
 def beat(
-    sequence: int, boot: str = "boot-1", status: ContainerStatus | None = None, name: str = "worker1"
+    sequence: int,
+    boot: str = "boot-1",
+    status: ContainerStatus | None = None,
+    name: str = "worker1",
+    *,
+    gpus: int = 1,
+    containers: Sequence[ContainerState] = (),
 ) -> Heartbeat:
-    containers = [ContainerState(id="c", session_id="s", status=status)] if status else []
+    """Return a heartbeat of a node with these containers; with a `status` it has another one."""
+    other = [ContainerState(id="c", session_id="s", status=status)] if status else []
     return Heartbeat(
         name=name,
         address="192.0.2.10",
         port=6001,
         boot=boot,
         sequence=sequence,
-        inventory=inventory(name, 1),
-        containers=containers,
+        inventory=inventory(name, gpus),
+        containers=[*containers, *other],
     )

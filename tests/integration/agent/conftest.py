@@ -219,7 +219,7 @@ class Agent:
             )
         self.wait()
 
-    def wait(self, timeout_s: float = 20) -> None:
+    def wait(self, timeout_s: float = 60) -> None:
         deadline = time.monotonic() + timeout_s
         with self.client() as client:
             while True:

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from reservoir import settings
 from reservoir.bundle import folder as bundles
 from reservoir.contents.artifact import Artifact, FileArtifact, PythonArtifact
+from reservoir.intake.receipt import write as write_receipt
 from reservoir.intake.store import Store
 from reservoir.intake.take import take
 from reservoir.media import delta, needed, receipt, split
@@ -210,7 +211,7 @@ def test_a_delta_takes_the_other_wheels_from_the_site(
 ) -> None:
     site = tmp_path / "site"
     take(product(tmp_path, key), site)
-    (tmp_path / "receipt").write_bytes(receipt.write(site, 0).content)
+    (tmp_path / "receipt").write_bytes(write_receipt(site, 0).content)
     made = delta.make(product(tmp_path, key, "2.0"), *receipt.read(tmp_path / "receipt"), key)
     assert len(list((made / bundles.BLOBS).iterdir())) == 1
     assert install(made) == 0

@@ -15,12 +15,12 @@ from reservoir.bundle import verify
 from reservoir.bundle.verify import Verified
 from reservoir.contents.artifact import ImageArtifact
 from reservoir.download.cache import flush
+from reservoir.intake import receipt, waiting
 from reservoir.intake import store as stores
 from reservoir.intake import take as intake
-from reservoir.intake import waiting
 from reservoir.intake.store import Store
 from reservoir.intake.take import take
-from reservoir.media import receipt, split
+from reservoir.media import split
 from reservoir.signing import ed25519
 from tests.unit.reservoir.parts import flip_bit, make_bundle
 

@@ -15,6 +15,7 @@ from reservoir.bundle.verify import verify
 from reservoir.contents.artifact import PythonArtifact
 from reservoir.download import cache
 from reservoir.download.cache import digest
+from reservoir.intake.receipt import write as write_receipt
 from reservoir.intake.store import Store
 from reservoir.intake.take import take
 from reservoir.media import delta, receipt, split
@@ -46,7 +47,7 @@ def full(tmp_path: Path, key: Ed25519PrivateKey) -> Path:
 
 def delta_for(site: Path, full: Path, key: Ed25519PrivateKey) -> Path:
     path = site.parent / "receipt.json"
-    path.write_bytes(receipt.write(site, NOW).content)
+    path.write_bytes(write_receipt(site, NOW).content)
     return delta.make(full, *receipt.read(path), key)
 
 

@@ -43,7 +43,7 @@ class _Series:
 
 
 @dataclass
-class Ledger:
+class DeniedCalls:
     """The series of denied calls of a node. Not for several threads at once."""
 
     _series: dict[_Key, _Series] = field(default_factory=dict)

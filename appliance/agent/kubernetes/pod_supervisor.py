@@ -27,7 +27,7 @@ from appliance.agent.kubernetes.capacity import (
     Capacity,
     Machine,
     Object,
-    Tenant,
+    Occupant,
     asked_by,
     machine_of,
     measure,
@@ -35,7 +35,7 @@ from appliance.agent.kubernetes.capacity import (
 from appliance.agent.kubernetes.client import Client
 from appliance.agent.kubernetes.mirror import Mirror
 from appliance.agent.kubernetes.pod_ports import PodPorts
-from appliance.agent.kubernetes.pods import Rules
+from appliance.agent.kubernetes.pods import PodSettings
 from appliance.agent.labels import LABEL_ID, digest_of, name_of
 from common.errors import ConflictError, InputError, NotFoundError, UnavailableError
 from common.protocol import ContainerSpec, ContainerState, GpuGrant, Inventory
@@ -56,24 +56,26 @@ _REMOVAL_S = 20.0
 class Pod:
     """A pod of the cluster: what it holds, and the whole of it where it is ours."""
 
-    tenant: Tenant
+    occupant: Occupant
     own: Object | None = None
 
 
-class Cluster:
+class PodSupervisor:
     """All sessions' pods of a cluster. `changed` is set whenever one of them, or what the cluster has, changes."""
 
-    def __init__(self, client: Client, rules: Rules, base: Inventory, pod_ports: PodPorts, schedule_s: float) -> None:
+    def __init__(
+        self, client: Client, pod_settings: PodSettings, base: Inventory, pod_ports: PodPorts, schedule_s: float
+    ) -> None:
         """Start with nothing known. `base` is the inventory without what the cluster has; a pod that has no machine
         after `schedule_s` is taken back.
         """
         self.changed = asyncio.Event()
         self._client = client
-        self._rules = rules
+        self._pod_settings = pod_settings
         self._base = base
         self._pod_ports = pod_ports
         self._schedule_s = schedule_s
-        self._nodes: Mirror[Machine] = Mirror(client, NODES, self._keep_node, self._touch, rules.selector)
+        self._nodes: Mirror[Machine] = Mirror(client, NODES, self._keep_node, self._touch, pod_settings.selector)
         self._pods: Mirror[Pod] = Mirror(client, PODS, self._keep_pod, self._touch)
         self._touched = asyncio.Event()
         self._moved = asyncio.Condition()
@@ -178,11 +180,11 @@ class Cluster:
                 yield chunk
 
     async def _create(self, spec: ContainerSpec) -> Object:
-        pods.check(spec, self._rules)
+        pods.check(spec, self._pod_settings)
         machine = self._machine_for(spec)
         admission.check(spec, {device.uuid: device for device in self._capacity.devices}, self._all_states())
         try:
-            pod = await self._client.create(self._client.pods, pods.manifest(spec, self._rules, machine))
+            pod = await self._client.create(self._client.pods, pods.manifest(spec, self._pod_settings, machine))
         except ConflictError:
             # made by a launch whose answer was lost, or not the same; a quota leaves none
             if (existing := await self._look(spec.id)) is None:
@@ -272,13 +274,13 @@ class Cluster:
         return pod
 
     def _keep_node(self, node: Object) -> Machine:
-        return machine_of(node, self._rules.resource)
+        return machine_of(node, self._pod_settings.resource)
 
     def _keep_pod(self, pod: Object) -> Pod | None:
         labels: Mapping[str, Any] = pod["metadata"].get("labels", {})
         ours = (
             pod["metadata"]["namespace"] == self._client.namespace
-            and labels.get(pods.LABEL_NODE) == self._rules.node
+            and labels.get(pods.LABEL_NODE) == self._pod_settings.node
             and LABEL_ID in labels
             # without what else we write it was made by somebody else
             and bool(pods.digest_label(pod))
@@ -287,9 +289,9 @@ class Cluster:
         lives = pod.get("status", {}).get("phase") not in FINAL_PHASES
         if not ours and not (lives and machine):
             return None
-        amount = asked_by(pod, self._rules.resource) if lives else NOTHING
+        amount = asked_by(pod, self._pod_settings.resource) if lives else NOTHING
         places = tuple(grant.uuid for grant in pods.grants_of(pod)) if ours and lives else ()
-        return Pod(Tenant(machine, amount, ours, places), pod if ours else None)
+        return Pod(Occupant(machine, amount, ours, places), pod if ours else None)
 
     def _touch(self) -> None:
         self._touched.set()
@@ -311,7 +313,7 @@ class Cluster:
             await asyncio.sleep(_GATHER_S)
 
     def _measure(self) -> None:
-        capacity = measure(self._nodes.items.values(), [pod.tenant for pod in self._pods.items.values()])
+        capacity = measure(self._nodes.items.values(), [pod.occupant for pod in self._pods.items.values()])
         if capacity.left_out and capacity.left_out != self._capacity.left_out:
             log.warning("the cluster has more GPUs than one node may have", left_out=capacity.left_out)
         self._capacity = capacity

@@ -17,7 +17,8 @@ from appliance.site import deploy, inventory, pki, playbook
 from appliance.site.model import Site, load
 from common import files
 from common.document import parse
-from reservoir import intake, publication
+from reservoir.intake import take as intake
+from reservoir.publication import publish as publication
 
 SCRATCH = Path("/var/lib/dry-run")
 BUNDLE = Path("/media/penstock")
@@ -33,7 +34,7 @@ def main() -> None:
         result.require_success()
         print(json.dumps({name: asdict(counts) for name, counts in result.nodes.items()}))
     finally:
-        shutil.rmtree(SCRATCH)
+        shutil.rmtree(SCRATCH, ignore_errors=True)
 
 
 def _controller(site: Site) -> tuple[Path, Path]:

@@ -34,7 +34,7 @@ def main() -> None:
         result.require_success()
         print(json.dumps({name: asdict(counts) for name, counts in result.nodes.items()}))
     finally:
-        shutil.rmtree(SCRATCH)
+        shutil.rmtree(SCRATCH, ignore_errors=True)
 
 
 def _controller(site: Site) -> tuple[Path, Path]:

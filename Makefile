@@ -12,9 +12,13 @@ SITE    ?= inventory/example/site.yml
 export PENSTOCK_CACHE ?= $(CURDIR)/build/cache
 export PYTHONUNBUFFERED := 1
 
+# each tier leaves a report for the table of `make test`
+PYTEST = $(BIN)/pytest --junitxml=build/tiers/$@.xml
+TIERS := lint types unit api-tests integration lab
+
 SAY = @printf '\n\033[1m== %s\033[0m\n'
 
-.PHONY: help setup packages engine vendor bundle demo demo-down lint types unit api-tests api-dev test-fast check integration molecule e2e test bench clean shim shim-test shim-sanitized
+.PHONY: help setup packages engine vendor bundle demo demo-down lint types unit api-tests api-dev test-fast check integration molecule lab test bench clean shim shim-test shim-sanitized
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,7 +57,7 @@ shim-sanitized: setup
 	@$(MAKE) --no-print-directory -C appliance/gpu/shim PYTHON=$(CURDIR)/$(BIN)/python OUT=$(CURDIR)/build/shim sanitized
 
 demo: setup ## The main job: bundle, closed lab cluster, fractional GPU sessions; prints address and login
-	@$(BIN)/python -m tests.e2e.demo --site $(SITE)
+	@$(BIN)/python -m tests.lab.demo --site $(SITE)
 
 demo-down: ## Remove the demo's cluster
 	@$(BIN)/penstock lab down -f $(SITE)
@@ -70,11 +74,11 @@ types:
 
 unit:
 	$(SAY) "Unit tests"
-	@$(BIN)/pytest tests/unit -q -n auto
+	@$(PYTEST) tests/unit -q -n auto
 
 api-tests:
 	$(SAY) "Control API: on PostgreSQL"
-	@$(BIN)/pytest tests/api -q -n auto
+	@$(PYTEST) tests/api -q -n auto
 
 FILES ?= tests/unit
 
@@ -89,23 +93,20 @@ api-dev: setup ## The control API alone on a PostgreSQL of its own, with simulat
 check: setup ## The fast tier: lint, types, unit tests
 	@$(MAKE) --no-print-directory lint types unit
 
-integration: bundle
+integration: setup
 	$(SAY) "Integration tests: Docker Engine, PostgreSQL, apt, debootstrap"
-	@$(BIN)/pytest tests/integration -v -n 2 --dist loadfile
+	@$(PYTEST) tests/integration -v -n 2 --dist loadfile --no-loadscope-reorder
 
-molecule: bundle
-	$(SAY) "Molecule: roles on one lab node, from the dry run to the check of the result"
+lab: setup
+	$(SAY) "The closed lab: dry run on bare nodes, deploy, Molecule's checks, end to end"
+	@$(PYTEST) tests/lab -v -s
+
+molecule: bundle ## Roles while they are written: the checks of the closed lab on two nodes of their own
+	$(SAY) "Molecule: roles on two lab nodes, from the dry run to the check of the result"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" molecule test --all
 
-e2e: bundle
-	$(SAY) "End to end: the closed lab"
-	@$(BIN)/pytest tests/e2e -v -s
-
-test: setup ## All tests, from lint to the closed lab
-	@$(MAKE) --no-print-directory lint types unit api-tests
-	@$(MAKE) --no-print-directory integration
-	@$(MAKE) --no-print-directory molecule
-	@$(MAKE) --no-print-directory e2e
+test: setup ## All tests, from lint to the closed lab; ends with how long each tier and its slowest tests took
+	@$(BIN)/python -m tools.tiers $(TIERS)
 
 OPENB ?= ../shared/data/openb
 

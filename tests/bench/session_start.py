@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tests.e2e.figures import list_seconds, submit_seconds
-from tests.e2e.journey import ROOT, Journey
+from tests.lab.figures import list_seconds, submit_seconds
+from tests.lab.journey import ROOT, Journey
 
 
 def main() -> None:

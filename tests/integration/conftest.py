@@ -1,24 +1,48 @@
-"""Integration tests run side by side, a file on one worker; files that look at the engine's containers take turns."""
+"""Integration tests run side by side, a file on one worker; each worker has a Docker Engine of its own for agents."""
 
 from __future__ import annotations
 
-import fcntl
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import docker
 import pytest
 
-TURN = Path(tempfile.gettempdir()) / "penstock-tests-engine.lock"
+from tests.integration.own_engine import OwnEngine, own_engine
+
+HERE = Path(__file__).parent
+LIMIT_S = 600
+"""For a test with the fixtures that it is the first to use: none takes a fifth of it on a machine that does no more."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests that have no limit of their own that of this tier."""
+    for item in items:
+        if item.path.is_relative_to(HERE) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LIMIT_S))
+
+
+@pytest.fixture(scope="session")
+def worker_engine() -> Iterator[OwnEngine]:
+    with own_engine() as running:
+        yield running
 
 
 @pytest.fixture(scope="module", autouse=True)
-def turn_at_the_engine(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let one file at a time have agents on the engine: each takes every container of a session for its own."""
+def at_the_own_engine(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let files that use the engine be where it is, from their first fixture to their last."""
     mine = [item for item in request.session.items if item.path == request.path]
     if not any("engine" in getattr(item, "fixturenames", ()) for item in mine):
         yield
         return
-    with TURN.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    running: OwnEngine = request.getfixturevalue("worker_engine")
+    with running.entered():
         yield
+
+
+@pytest.fixture(scope="session")
+def engine(worker_engine: OwnEngine) -> Iterator[docker.DockerClient]:
+    """The engine of this worker."""
+    client = docker.DockerClient(base_url=worker_engine.address)
+    yield client
+    client.close()

@@ -22,7 +22,6 @@ from tests.integration.agent.conftest import (
     Agent,
     Authority,
     authority,  # noqa: F401
-    engine,  # noqa: F401
     free_port,
     image,  # noqa: F401
     make_agent,
@@ -120,7 +119,7 @@ class Site:
 def site(
     authority: Authority,  # noqa: F811
     image: str,  # noqa: F811
-    engine: docker.DockerClient,  # noqa: F811
+    engine: docker.DockerClient,
     postgresql_server: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Site]:
@@ -182,7 +181,7 @@ def test_a_log_is_followed_to_its_end(site: Site) -> None:
     site.until_state("epochs", "TERMINATED")
 
 
-def test_sessions_go_on_without_the_api(site: Site, engine: docker.DockerClient) -> None:  # noqa: F811
+def test_sessions_go_on_without_the_api(site: Site, engine: docker.DockerClient) -> None:
     site.submit("long", "sleep", "600")
     site.submit("short", "sleep", "0.5")
     before = site.until_state("long", "RUNNING")
@@ -208,7 +207,7 @@ def test_a_deletion_outlives_the_api(site: Site) -> None:
 
 def test_containers_of_a_session_meet_and_their_network_outlives_the_api_and_ends_with_them(
     site: Site,
-    engine: docker.DockerClient,  # noqa: F811
+    engine: docker.DockerClient,
 ) -> None:
     """The API dies while the containers are launched; the next one asks for the same network."""
     serves = "exec nc -ll -p $MASTER_PORT -e hostname"
@@ -275,7 +274,7 @@ def test_a_deletion_waits_for_the_agent(site: Site) -> None:
     site.until_state("stays", "TERMINATED")
 
 
-def test_a_ghost_is_removed_and_a_stranger_is_not(site: Site, engine: docker.DockerClient) -> None:  # noqa: F811
+def test_a_ghost_is_removed_and_a_stranger_is_not(site: Site, engine: docker.DockerClient) -> None:
     """Two containers that no session wants; of one the database does not know the session, as after a restore."""
     site.submit("model", "sleep", "600")
     session = site.until_state("model", "RUNNING")
@@ -306,7 +305,7 @@ def test_a_ghost_is_removed_and_a_stranger_is_not(site: Site, engine: docker.Doc
     assert real.status == "running"
 
 
-def test_whatever_dies_the_allocation_is_what_docker_runs(site: Site, engine: docker.DockerClient) -> None:  # noqa: F811
+def test_whatever_dies_the_allocation_is_what_docker_runs(site: Site, engine: docker.DockerClient) -> None:
     """API and agent are killed while sessions start, run and end; then both sides agree on every milli-GPU."""
     for name in ("first", "second", "third"):
         site.submit(name, "sleep", "600", gpu_milli=500)

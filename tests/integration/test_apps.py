@@ -30,7 +30,6 @@ from tests.integration.agent.conftest import (
     Agent,
     Authority,
     authority,  # noqa: F401
-    engine,  # noqa: F401
     free_port,
     make_agent,
 )
@@ -96,7 +95,7 @@ def ok(answer: httpx.Response) -> Any:
 
 
 @pytest.fixture(scope="module")
-def image(engine: docker.DockerClient) -> Iterator[str]:  # noqa: F811
+def image(engine: docker.DockerClient) -> Iterator[str]:
     """An image with this machine's Python and the program of the tests."""
     reference = f"penstock-test/web:{uuid.uuid4().hex[:12]}"
     repository, tag = reference.split(":")
@@ -125,7 +124,7 @@ def _slim(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 def site(
     authority: Authority,  # noqa: F811
     image: str,
-    engine: docker.DockerClient,  # noqa: F811
+    engine: docker.DockerClient,
     postgresql_server: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Site]:

@@ -14,7 +14,7 @@ import docker
 import pytest
 
 from reservoir.artifacts.image import oci
-from tests.integration.agent.conftest import Authority, authority, engine  # noqa: F401
+from tests.integration.agent.conftest import Authority, authority  # noqa: F401
 from tests.integration.reservoir.registry import layout
 from tests.integration.test_api_agent import PASSWORD, Site
 from tests.postgresql import new_database
@@ -116,7 +116,7 @@ def settled(site: Site, tag: str) -> dict[str, object]:
 def test_an_image_is_pulled_from_its_address(
     site: Site,
     registry: str,
-    engine: docker.DockerClient,  # noqa: F811
+    engine: docker.DockerClient,
 ) -> None:
     reference = f"{registry}/team/tool:1"
     body = {"name": "tool", "tag": "1", "reference": reference, "projects": ["team-a"]}

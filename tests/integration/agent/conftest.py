@@ -1,4 +1,4 @@
-"""A real agent process on the machine's own Docker Engine, with certificates of a site made for the test."""
+"""A real agent process on the worker's own Docker Engine, with certificates of a site made for the test."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from common.protocol import (
 from tests.fakes import cuda
 
 BUSYBOX = Path("/bin/busybox")
-LABEL_RUN = "PENSTOCK_TEST_RUN"
+DOCKER = "unix:///var/run/docker.sock"
 
 
 @dataclass(frozen=True)
@@ -89,13 +89,6 @@ def make_authority(folder: Path) -> Authority:
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return make_authority(tmp_path_factory.mktemp("pki"))
-
-
-@pytest.fixture(scope="session")
-def engine() -> Iterator[docker.DockerClient]:
-    client = docker.from_env()
-    yield client
-    client.close()
 
 
 @pytest.fixture(scope="session")
@@ -226,7 +219,7 @@ class Agent:
             )
         self.wait()
 
-    def wait(self, timeout_s: float = 20) -> None:
+    def wait(self, timeout_s: float = 60) -> None:
         deadline = time.monotonic() + timeout_s
         with self.client() as client:
             while True:
@@ -321,6 +314,7 @@ def make_agent(authority: Authority, api_port: int, folder: Path) -> Agent:
         "PENSTOCK_AGENT_CERT": str(certificate),
         "PENSTOCK_AGENT_KEY": str(key),
         "PENSTOCK_AGENT_ALLOWED": "master",
+        "PENSTOCK_AGENT_DOCKER_SOCKET": os.environ.get("DOCKER_HOST", DOCKER).removeprefix("unix://"),
         "PENSTOCK_AGENT_SIMULATED_GPUS": "2",
         "PENSTOCK_AGENT_MOUNT_ROOTS": str(volumes),
         "PENSTOCK_AGENT_GPU_FOLDER": str(folder / "gpu"),

@@ -17,7 +17,7 @@ import docker
 import pytest
 
 from appliance.agent.docker import containers, gang_network
-from appliance.agent.docker.containers import Limits
+from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.engine import Engine
 from appliance.agent.docker.gang_network import BRIDGE_PREFIX, LINK_PREFIX
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
@@ -295,7 +295,7 @@ def test_containers_of_two_nodes_with_engines_of_their_own_reach_each_other_by_n
         keeper = GangNetworkManager(
             node, OtherNode.there, lambda command: process.run(("ip", "netns", "exec", other_node.name, *command))
         )
-        client.api.create_container(**containers.creation(there, limits=Limits(memlock=1 << 16)))
+        client.api.create_container(**containers.creation(there, limits=ContainerLimits(memlock=1 << 16)))
         keeper.join(there.id, there.network)
         client.api.start(name_of(there.id))
         soon(lambda: asked(engine, here, "train-1"), "train-1")
@@ -339,12 +339,12 @@ def test_nor_can_it_by_the_bridge_of_its_own_session(
 ) -> None:
     one = spec(network=network(0))
     launch(reachable_agent, one)
-    bridge = Path("/sys/class/net", gang_network.bridge_of(network(0).number), "address").read_text().strip()
+    [device] = json.loads(run("ip", "-j", "link", "show", gang_network.bridge_of(network(0).number)))
     pid = engine.containers.get(f"penstock-{one.id}").attrs["State"]["Pid"]
     # what a program does that writes packets itself: they go to the node's hardware address on the bridge
     there = ("nsenter", f"--net=/proc/{pid}/ns/net", "ip")
     run(*there, "route", "add", OtherNode.here, "dev", gang_network.INTERFACE)
-    run(*there, "neigh", "add", OtherNode.here, "lladdr", bridge, "dev", gang_network.INTERFACE)
+    run(*there, "neigh", "add", OtherNode.here, "lladdr", device["address"], "dev", gang_network.INTERFACE)
     before = _dropped()
     send = f"/bin/busybox timeout 1 /bin/busybox tftp -g -r x -l /dev/null {OtherNode.here} {gang_network.VXLAN_PORT}"
     inside(engine, one, "sh", "-c", send)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from reservoir.artifacts.image import archive
-from reservoir.bundle.folder import link_or_copy
+from reservoir.download.cache import link_or_copy
 
 ROOT = Path(__file__).parents[3]
 PENSTOCK = Path(sys.executable).with_name("penstock")
@@ -81,13 +82,14 @@ class ClosedNetwork:
 
 
 @pytest.fixture(scope="session")
-def product_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The product's bundle as it is built now, under links of its own."""
-    cache = {"PENSTOCK_CACHE": os.environ.get("PENSTOCK_CACHE", str(ROOT / "build/cache"))}
-    manifest = ROOT / "manifest.yml"
-    penstock("lock", "--if-changed", manifest, environment=cache)
-    built = penstock("build", manifest, "--output", ROOT / "build/bundle", "--json", environment=cache)
-    source = Path(json.loads(built.stdout)["bundle"])
+def product_bundle(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """The product's bundle as it is built now, once for all workers of a run, under links of its own."""
+    own = tmp_path_factory.getbasetemp()
+    built = (own if worker_id == "master" else own.parent) / "bundle"
+    with built.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        source = Path(built.read_text() or _build())
+        built.write_text(str(source))
     copy = tmp_path_factory.mktemp("product") / source.name
     for path in source.rglob("*"):
         if path.is_file():
@@ -95,6 +97,14 @@ def product_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
             link_or_copy(path, copy / path.relative_to(source))
     copy.parent.chmod(0o755)
     return copy
+
+
+def _build() -> str:
+    cache = {"PENSTOCK_CACHE": os.environ.get("PENSTOCK_CACHE", str(ROOT / "build/cache"))}
+    manifest = ROOT / "manifest.yml"
+    penstock("lock", "--if-changed", manifest, environment=cache)
+    built = penstock("build", manifest, "--output", ROOT / "build/bundle", "--json", environment=cache)
+    return str(json.loads(built.stdout)["bundle"])
 
 
 @pytest.fixture(scope="session")

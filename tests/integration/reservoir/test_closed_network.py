@@ -32,6 +32,8 @@ storage: {filesystem: {rootdirectory: /srv}}
 http: {addr: ":5000", tls: {certificate: /tls/ca.crt, key: /tls/private/server.key}}
 """
 
+PUBLISH = "penstock reservoir publish --registry reservoir:5000 --ca /tls/ca.crt --json 2>/dev/null"
+
 # what building an image takes: name spaces, mounts, another root
 MAY_MOUNT = (
     *("--cap-add", "ALL", "--cap-drop", "SYS_RESOURCE"),
@@ -123,36 +125,46 @@ def test_python_packages_install_from_the_index(node: Machine, listed: dict[str,
     assert ".metadata" in said, "pip read the metadata without the wheels"
 
 
-def test_images_go_to_the_registry_once(reservoir: Machine, listed: dict[str, Any]) -> None:
+@pytest.fixture(scope="module")
+def published(reservoir: Machine) -> dict[str, Any]:
+    """What the first publication to an empty registry says; the registry runs from then on."""
     reservoir.run(
         f"rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*; echo 'deb [signed-by={SITE}/current/keys/apt.asc] "
         f"file:{SITE}/current/apt bookworm main' > /etc/apt/sources.list.d/penstock.list; apt-get update && "
-        "DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends docker-registry skopeo"
+        "DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends debootstrap docker-registry "
+        "skopeo"
     )
     reservoir.run(f"cat > /etc/docker/registry/config.yml <<END\n{REGISTRY}END\n")
     reservoir.start("exec docker-registry serve /etc/docker/registry/config.yml")
-    publish = "penstock reservoir publish --registry reservoir:5000 --ca /tls/ca.crt --json"
-    first = json.loads(reservoir.run(f"sleep 1; {publish} 2>/dev/null"))
+    said: dict[str, Any] = json.loads(reservoir.run(f"sleep 1; {PUBLISH}"))
+    return said
+
+
+@pytest.fixture(scope="module")
+def recipe(published: dict[str, Any], reservoir: Machine) -> str:
+    """The path of a recipe on the reservoir, which has what building an image takes."""
+    reservoir.run(f"cat > /root/recipe.yml <<END\n{RECIPE}END\n")
+    return "/root/recipe.yml"
+
+
+def test_images_go_to_the_registry_once(reservoir: Machine, listed: dict[str, Any], published: dict[str, Any]) -> None:
     images = [artifact for artifact in listed["artifacts"] if artifact["kind"] == "image"]
     digests = {f"{image['name']}:{image['version']}": image["metadata"]["digest"] for image in images}
-    assert sorted(first["pushed"]) == sorted(digests)
-    second = json.loads(reservoir.run(f"{publish} 2>/dev/null"))
+    assert sorted(published["pushed"]) == sorted(digests)
+    second = json.loads(reservoir.run(PUBLISH))
     assert (second["pushed"], second["changed"]) == ([], False)
     inspect = "skopeo --insecure-policy inspect --cert-dir /tls --format '{{.Digest}}'"
     for reference, digest in digests.items():
         assert digest in reservoir.run(f"{inspect} docker://reservoir:5000/{reference}")
 
 
-def test_the_site_builds_an_image_from_what_it_serves(reservoir: Machine, tmp_path: Path) -> None:
-    reservoir.run("DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends debootstrap")
-    reservoir.run(f"cat > /root/recipe.yml <<END\n{RECIPE}END\n")
-    build = "penstock reservoir image build /root/recipe.yml --json 2>/dev/null"
+def test_the_site_builds_an_image_from_what_it_serves(reservoir: Machine, recipe: str, tmp_path: Path) -> None:
+    build = f"penstock reservoir image build {recipe} --json 2>/dev/null"
     made = json.loads(reservoir.run(build))
     assert made["bundle"].startswith("local-team-numbers-1-")
     assert made["changed"]
     assert not json.loads(reservoir.run(build))["changed"]
-    publish = "penstock reservoir publish --registry reservoir:5000 --ca /tls/ca.crt --json 2>/dev/null"
-    published = json.loads(reservoir.run(publish))
+    published = json.loads(reservoir.run(PUBLISH))
     assert published["pushed"] == ["team/numbers:1"]
     assert made["bundle"] in published["bundles"]
     images = json.loads(reservoir.run(f"cat {SITE}/current/images/index.json"))["images"]
@@ -170,7 +182,7 @@ def test_the_site_builds_an_image_from_what_it_serves(reservoir: Machine, tmp_pa
     assert re.fullmatch(r"1\.26\.\d+ made here", said)
 
 
-def test_a_recipe_that_the_site_cannot_build_is_told(reservoir: Machine) -> None:
+def test_a_recipe_that_the_site_cannot_build_is_told(reservoir: Machine, recipe: str) -> None:
     for words, told in (
         ("s/procps/no-such-package/", "no such Debian package"),
         ("s/numpy<2/numpy<1/", "no set of wheels"),
@@ -178,12 +190,13 @@ def test_a_recipe_that_the_site_cannot_build_is_told(reservoir: Machine) -> None
         ("s/, python3-venv//", "add python3-venv"),
         ("s#team/numbers#penstock/numpy#; s/tag: .*/tag: '1.26'/", "choose another name or tag"),
     ):
-        reservoir.run(f'sed "{words}" /root/recipe.yml > /root/other.yml')
+        reservoir.run(f'sed "{words}" {recipe} > /root/other.yml')
         said = reservoir.run("penstock reservoir image build /root/other.yml; test $? = 2 -o $? = 7")
         assert told in said
         assert "/root/other.yml" in said
 
 
+@pytest.mark.usefixtures("published")
 def test_a_registry_that_does_not_answer_is_told(reservoir: Machine) -> None:
     said = reservoir.run("penstock reservoir publish --registry reservoir:5999 --ca /tls/ca.crt", code=5)
     assert "the registry does not answer" in said

@@ -68,17 +68,22 @@ def works(place: Path) -> bool:
     return subprocess.run([python, "-I", "-c", script], check=True, env=ENVIRONMENT).returncode == 0
 
 
-def test_the_first_volume_installs_and_knows_its_maker(
-    product_bundle: Path, place: Path, install: Install, tmp_path: Path
-) -> None:
-    done = json.loads(penstock("split", product_bundle, "--size", "120MB", "-o", tmp_path, "--json").stdout)
+@pytest.fixture(scope="module")
+def installed(product_bundle: Path, install: Install, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the installer on the first volume of the bundle says; what it installed lies at the place."""
+    folder = tmp_path_factory.mktemp("volumes")
+    done = json.loads(penstock("split", product_bundle, "--size", "120MB", "-o", folder, "--json").stdout)
     assert len(done["volumes"]) > 3
-    said = finished(install(Path(done["volumes"][0]), "--key", product_bundle / "penstock.pub"))
-    assert said.startswith("volume 1 of ")
+    return finished(install(Path(done["volumes"][0]), "--key", product_bundle / "penstock.pub"))
+
+
+def test_the_first_volume_installs_and_knows_its_maker(product_bundle: Path, place: Path, installed: str) -> None:
+    assert installed.startswith("volume 1 of ")
     assert works(place)
     assert (place / "opt/site/bundle.pub").read_bytes() == (product_bundle / "penstock.pub").read_bytes()
 
 
+@pytest.mark.usefixtures("installed")
 def test_a_killed_upgrade_leaves_the_old_one_working(product_bundle: Path, place: Path, install: Install) -> None:
     old = (place / "opt/site").resolve()
     process = install(product_bundle)
@@ -95,6 +100,7 @@ def test_a_killed_upgrade_leaves_the_old_one_working(product_bundle: Path, place
     assert works(place)
 
 
+@pytest.mark.usefixtures("installed")
 def test_a_delta_installs_from_what_the_site_holds_and_keeps_the_pin(
     product_bundle: Path, place: Path, install: Install
 ) -> None:

@@ -1,0 +1,115 @@
+"""One closed lab for all tests of this folder, which take it from bare nodes to its end.
+
+It has two sites. Users work at `users`, the example's site; `other` is one node, on which the roles that a site has
+once run on the other Debian release.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.lab import sites as site_files
+from tests.lab.journey import ROOT
+from tests.lab.site import Counts, LabSite
+
+SITES = ("users", "other")
+LIMIT_S = 1800
+"""For a test with what it is the first to need: a lab of five nodes is deployed in less than three minutes."""
+
+STAGES = ("bare", "dry_runs", "deployed", "journey", "removed")
+"""Fixtures in the order in which the lab comes to them: a test runs at the last of its own."""
+
+Sites = dict[str, LabSite]
+
+
+def kept() -> bool:
+    """PENSTOCK_KEEP_LAB=1 leaves the lab up for a look afterwards, and the next run goes on with it."""
+    return os.environ.get("PENSTOCK_KEEP_LAB") == "1"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run the tests of one stage after those of the other; a lab that is kept is not removed by a test."""
+    for item in items:
+        if _stage(item) >= 0:
+            item.add_marker(pytest.mark.timeout(LIMIT_S))
+    items.sort(key=_stage)
+    if kept():
+        ends = [item for item in items if _stage(item) == STAGES.index("removed")]
+        config.hook.pytest_deselected(items=ends)
+        items[:] = [item for item in items if item not in ends]
+
+
+def _stage(item: pytest.Item) -> int:
+    names = getattr(item, "fixturenames", ())
+    return max((number for number, stage in enumerate(STAGES) if stage in names), default=-1)
+
+
+def in_both(sites: Sites, do: Callable[[LabSite], Any]) -> dict[str, Any]:
+    """Do the same at both sites at once and return what came of it, by site."""
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(sites, pool.map(do, sites.values()), strict=True))
+
+
+@pytest.fixture(scope="session")
+def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
+    """Both sites and the bundle for them; nothing of them is left afterwards."""
+    folder = tmp_path_factory.mktemp("lab")
+    documents = (site_files.users_site(), site_files.OTHER)
+    paths = [site_files.write(site, folder / f"{name}.yml") for name, site in zip(SITES, documents, strict=True)]
+    users, other = (
+        LabSite(path, bundles=ROOT / "build" / "bundle", config_home=folder / f"config-{path.stem}") for path in paths
+    )
+    users.build()
+    other.bundle, other.quiet = users.bundle, True
+    sites = {"users": users, "other": other}
+    try:
+        yield sites
+    finally:
+        if not kept():
+            in_both(sites, LabSite.down)
+
+
+@pytest.fixture(scope="session")
+def bare(sites: Sites) -> Sites:
+    """The sites' nodes as an integrator finds them."""
+    in_both(sites, LabSite.bare)
+    return sites
+
+
+@pytest.fixture(scope="session")
+def dry_runs(bare: Sites) -> dict[str, Counts]:
+    """What a dry run on bare nodes came to, by site."""
+
+    def dry_run(site: LabSite) -> Counts:
+        site.install()
+        return site.dry_run(site.site.read_text())
+
+    return in_both(bare, dry_run)
+
+
+@pytest.fixture(scope="session")
+def deployed(sites: Sites) -> Sites:
+    """The sites, installed from the bundle alone."""
+    in_both(sites, LabSite.up)
+    return sites
+
+
+@pytest.fixture(scope="session")
+def journey(deployed: Sites) -> LabSite:
+    """The users' site, and a user who is logged in."""
+    deployed["users"].login()
+    return deployed["users"]
+
+
+@pytest.fixture
+def removed(sites: Sites) -> Sites:
+    """The sites, for tests of their end."""
+    for site in sites.values():
+        if not site.objects()["containers"]:
+            site.bare()
+    return sites

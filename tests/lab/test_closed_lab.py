@@ -1,0 +1,349 @@
+"""From one disk to running fractional-GPU sessions in a network with no way out, as users do it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import ssl
+import subprocess
+from pathlib import Path
+
+import httpx
+import pexpect
+import pytest
+
+from tests.lab.journey import PENSTOCK, PROJECT, Journey
+from tests.lab.outside import CONNECT
+
+NODES = ("master1", "worker1", "worker2", "storage1")
+INDEX = "https://reservoir:8443/index/site/dev/"
+WHEEL = """
+import sys, zipfile
+name = sys.argv[1]
+path = f"/tmp/{name}-99.0-py3-none-any.whl"
+info = f"{name}-99.0.dist-info"
+files = {
+    f"{name}.py": "",
+    f"{info}/METADATA": f"Metadata-Version: 2.1\\nName: {name}\\nVersion: 99.0\\n",
+    f"{info}/WHEEL": "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+    f"{info}/RECORD": "",
+}
+with zipfile.ZipFile(path, "w") as wheel:
+    for file, text in files.items():
+        # the same bytes each time: a version is never replaced
+        wheel.writestr(zipfile.ZipInfo(file), text)
+print(path)
+"""
+
+
+@pytest.mark.parametrize("node", NODES)
+class TestTheNetworkIsClosed:
+    """No node has any way out, and none knows a package source but the reservoir."""
+
+    def test_there_is_no_default_route(self, journey: Journey, node: str) -> None:
+        routes = journey.in_node(node, "ip", "route", "show").stdout
+        assert "10.71.9.0/24" in routes
+        assert "default" not in routes
+
+    def test_an_outside_address_is_unreachable_at_once(self, journey: Journey, node: str) -> None:
+        error, seconds = journey.in_node(node, "python3", "-c", CONNECT).stdout.split()
+        assert error == "ENETUNREACH"
+        assert float(seconds) < 1
+
+    def test_outside_names_do_not_resolve(self, journey: Journey, node: str) -> None:
+        assert journey.in_node(node, "getent", "hosts", "master1").returncode == 0
+        assert journey.in_node(node, "getent", "hosts", "www.example.com").returncode == 2
+
+    def test_the_reservoir_is_the_only_package_source(self, journey: Journey, node: str) -> None:
+        targets = journey.in_node(node, "apt-get", "indextargets", "--format", "$(SITE)").stdout.split()
+        own = "file:/var/lib/penstock/reservoir/current/apt"
+        assert set(targets) == {own if node == "master1" else "https://reservoir:8443/apt"}
+        pip = journey.in_node(node, "cat", "/etc/pip.conf").stdout
+        assert re.findall(r"https?://[^/\s]+", pip) == ["https://reservoir:8443"]
+
+    def test_packages_install_from_it_with_signatures_on(self, journey: Journey, node: str) -> None:
+        update = journey.in_node(node, "apt-get", "update", "--error-on=any")
+        assert update.returncode == 0, update.stdout + update.stderr
+        insecure = journey.in_node(node, "apt-config", "dump", "--format", "%f %v%n").stdout
+        assert "AllowInsecureRepositories 1" not in insecure
+
+
+def test_the_site_verifies(journey: Journey) -> None:
+    result = journey.in_node("master1", "penstock", "site", "verify", "-f", "/etc/penstock/site.yml")
+    verdict = json.loads(result.stdout)
+    failed = [(n, c) for n, node in verdict["nodes"].items() for c in node["checks"] if not c["ok"]]
+    assert (result.returncode, verdict["ok"], failed) == (0, True, [])
+    systems = {name: node["facts"]["os"].split(" (")[0] for name, node in verdict["nodes"].items()}
+    assert systems == {
+        "master1": "Debian GNU/Linux 12",
+        "worker1": "Debian GNU/Linux 12",
+        "worker2": "Debian GNU/Linux 13",
+        "storage1": "Debian GNU/Linux 13",
+    }
+
+
+def test_verify_notices_a_stopped_agent(journey: Journey) -> None:
+    journey.in_node("worker2", "systemctl", "stop", "penstock-agent")
+    try:
+        result = journey.in_node("master1", "penstock", "site", "verify", "-f", "/etc/penstock/site.yml")
+    finally:
+        journey.in_node("worker2", "systemctl", "start", "penstock-agent")
+    verdict = json.loads(result.stdout)
+    assert result.returncode == 1
+    assert not verdict["ok"]
+    assert not verdict["nodes"]["worker2"]["ok"]
+    assert verdict["nodes"]["worker1"]["ok"]
+
+
+def test_the_report_names_nodes_versions_and_verdict(journey: Journey) -> None:
+    result = journey.in_node(
+        "master1", "penstock", "site", "report", "-f", "/etc/penstock/site.yml", "-o", "/tmp/report"
+    )
+    assert result.returncode == 0, result.stderr
+    markdown = journey.in_node("master1", "cat", "/tmp/report/report.md").stdout
+    page = journey.in_node("master1", "cat", "/tmp/report/report.html").stdout
+    for text in (*NODES, "10.71.9.12", "0.1.0"):
+        assert text in markdown
+        assert text in page
+    assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", page)
+
+
+def test_three_sessions_for_two_places(journey: Journey) -> None:
+    """Row L7: two run, the third waits and says why; delete one and the third runs."""
+    journey.project("1")
+    journey.clear()
+    reason = journey.three_for_two()
+    assert PROJECT in reason
+    assert re.search(r"\b1 (of|GPU)", reason)
+    journey.third_runs()
+    grants = [gpu for name in ("second", "third") for gpu in journey.json("get", name)["gpus"]]
+    assert [gpu["milli"] for gpu in grants] == [500, 500]
+
+
+def test_two_halves_share_one_gpu_and_the_node_says_it_is_simulated(journey: Journey) -> None:
+    nodes = journey.json("node", "list")
+    used = [gpu["used_milli"] for node in nodes for gpu in node["gpus"] if gpu["used_milli"]]
+    assert used == [1000]
+    assert all(gpu["simulated"] for node in nodes for gpu in node["gpus"])
+    assert sum(len(node["gpus"]) for node in nodes) == 16
+
+
+def test_a_session_is_a_container_that_has_its_share_and_no_way_out(journey: Journey) -> None:
+    session = journey.json("get", "third")
+    containers = journey.in_node(session["node"], "docker", "ps", "--format", "{{.Names}} {{.Image}}").stdout
+    assert "reservoir:5000/penstock/python:3.11" in containers
+    child = pexpect.spawn(
+        str(PENSTOCK), ["bash", "third"], env=journey.environment, encoding="utf-8", timeout=20, dimensions=(24, 80)
+    )
+    child.sendline("echo share=$PENSTOCK_GPU_SHARE; python3 --version; stty size; exit 7")
+    child.expect("share=500")
+    child.expect(r"Python 3\.11")
+    child.expect("24 80")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 7
+    script = f"python3 -c {shlex.quote(CONNECT)}\nexit\n"
+    answer = journey.try_penstock("bash", "third", stdin=script)
+    assert "ENETUNREACH" in answer.stdout, answer.stdout + answer.stderr
+
+
+def test_sessions_run_on_workers_of_both_releases(journey: Journey) -> None:
+    journey.clear()
+    journey.project("16")
+    try:
+        for name in ("one", "other"):
+            journey.submit(name, "8")
+        journey.until(lambda: journey.states() == {"one": "RUNNING", "other": "RUNNING"}, "both sessions run")
+        assert {journey.json("get", name)["node"] for name in ("one", "other")} == {"worker1", "worker2"}
+    finally:
+        journey.clear()
+        journey.project("1")
+
+
+MEETING = """
+import os, socket, time
+rank, (first, *_) = int(os.environ["RANK"]), os.environ["PENSTOCK_HOSTS"].split(",")
+at = first, int(os.environ["MASTER_PORT"])
+if rank == 0:
+    with socket.create_server(("", at[1])) as server:
+        connection, (address, _) = server.accept()
+        print(f"met {address}", flush=True)
+        connection.sendall(bytes(1 << 20))
+        connection.close()
+else:
+    end = time.monotonic() + 60
+    while True:
+        try:
+            connection = socket.create_connection(at, 5)
+            break
+        except OSError:
+            assert time.monotonic() < end
+            time.sleep(0.2)
+    got = 0
+    while piece := connection.recv(1 << 16):
+        got += len(piece)
+    print(f"got {got}", flush=True)
+"""
+
+
+def test_containers_of_a_session_on_two_nodes_reach_each_other(journey: Journey) -> None:
+    """Eight GPUs a container: one on each worker, of another release; they meet by name across the nodes."""
+    journey.clear()
+    journey.project("16")
+    try:
+        words = ("--containers", "2", "--command", "python3", "--args=-c", "--args", MEETING)
+        journey.penstock("submit", "pair", "-i", "python:3.11", "-g", "8", *words)
+        journey.until(lambda: "pair" not in journey.states(), "the session ends")
+        session = journey.json("get", "pair")
+        assert {each["node"] for each in session["containers"]} == {"worker1", "worker2"}
+        assert session["state"] == "TERMINATED", session["reason"]
+        log = journey.penstock("logs", "pair")
+        assert re.search(r"met 100\.96\.\d+\.\d+", log)
+        assert f"got {1 << 20}" in log
+        for node in ("worker1", "worker2"):
+            assert "psx-" not in journey.in_node(node, "ip", "link", "show").stdout
+            assert "psg-" not in journey.in_node(node, "ip", "link", "show").stdout
+    finally:
+        journey.clear()
+        journey.project("1")
+
+
+def test_logs_follow_a_session_and_outlive_it(journey: Journey) -> None:
+    journey.clear()
+    journey.penstock("submit", "speaker", "-i", "python", "-g", "0.5", "--command", "echo", "--args", "one line")
+    journey.until(lambda: "speaker" not in journey.states(), "the session ends")
+    assert journey.json("get", "speaker")["state"] == "TERMINATED"
+    assert journey.penstock("logs", "speaker").strip() == "one line"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "words"),
+    [
+        ("0", ("cpu_milli", "without GPUs", "such as 1000")),
+        ("-1", ("gpu_milli", "not above 0", "at least 0.05")),
+        ("0.33", ("gpu_milli", "finer than the split", "0.3 or 0.35")),
+        ("9", ("gpu_milli", "8 GPU")),
+        ("17", ("gpu_milli", "at most")),
+    ],
+)
+def test_a_share_that_cannot_be_is_refused_with_the_hint(journey: Journey, gpus: str, words: tuple[str, ...]) -> None:
+    before = journey.json("list", "--all")
+    result = journey.try_penstock("submit", "wrong", "-i", "python", "-g", gpus, "--command", "true")
+    assert result.returncode != 0
+    for word in words:
+        assert word in result.stderr
+    assert journey.json("list", "--all") == before
+
+
+def test_documentation_pages_load_nothing_from_outside(journey: Journey) -> None:
+    lab = journey.lab
+    authority = ssl.create_default_context(cafile=lab["ca"])
+    page = httpx.get(f"{lab['console']}/docs", verify=authority)
+    loaded = set(re.findall(r"""(?:src|href)=["']([^"']+)""", page.text)) - {"data:,"}
+    assert loaded
+    for address in loaded:
+        assert address.startswith("/")
+        assert not address.startswith("//")
+        assert httpx.get(f"{lab['console']}{address}", verify=authority).status_code == 200
+    assert "script-src 'self';" in page.headers["content-security-policy"]
+
+
+def test_documentation_works_in_a_browser_that_finds_nothing_outside(journey: Journey, tmp_path: Path) -> None:
+    console = journey.lab["console"]
+    browser = subprocess.run(
+        [
+            *("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+            *("--ignore-certificate-errors", f"--user-data-dir={tmp_path}", "--virtual-time-budget=20000"),
+            *("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 10.71.9.10", "--dump-dom", f"{console}/docs"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=True,
+    )
+    assert "Penstock control API" in browser.stdout
+    assert "/api/v1/sessions" in browser.stdout
+    assert browser.stdout.count('class="opblock ') > 10
+
+
+def test_the_nfs_export_answers_a_userspace_client(journey: Journey) -> None:
+    """The client comes from the reservoir, on a node that had no use for it before."""
+    install = journey.in_node("worker1", "apt-get", "install", "-y", "--no-install-recommends", "libnfs-utils")
+    assert install.returncode == 0, install.stdout + install.stderr
+    listing = journey.in_node("worker1", "nfs-ls", "nfs://10.71.9.13/srv/archive?version=4")
+    assert listing.returncode == 0, listing.stdout + listing.stderr
+
+
+def test_sessions_survive_a_reboot_of_the_control_plane(journey: Journey) -> None:
+    journey.clear()
+    journey.submit("lasting")
+    journey.until(lambda: journey.states() == {"lasting": "RUNNING"}, "the session runs")
+    node = journey.json("get", "lasting")["node"]
+    begun = journey.json("get", "lasting")["started_at"]
+    journey.in_node("master1", "systemctl", "restart", "postgresql", "penstock-api")
+    journey.in_node(node, "systemctl", "restart", "penstock-agent")
+    journey.until(lambda: journey.try_penstock("list").returncode == 0, "the API answers again")
+    journey.until(lambda: all(n["state"] == "ready" for n in journey.json("node", "list")), "all nodes are ready")
+    session = journey.json("get", "lasting")
+    assert (session["state"], session["started_at"]) == ("RUNNING", begun)
+    journey.clear()
+
+
+def test_secrets_stay_private(journey: Journey) -> None:
+    modes = journey.in_node(
+        "master1",
+        "stat",
+        "--format",
+        "%a %n",
+        "/var/lib/penstock/site",
+        "/var/lib/penstock/site/admin-password",
+        "/etc/penstock/pki/node.key",
+    ).stdout.split()
+    assert modes[0] == "700"
+    assert modes[2] == "600"
+    assert modes[4] in ("600", "640")
+    password = journey.first_password
+    assert len(password) >= 8
+    found = journey.in_node(
+        "master1", "grep", "-rlF", "--", password, "/var/log", "/var/lib/penstock/site", "/etc/penstock"
+    )
+    assert found.stdout.split() == ["/var/lib/penstock/site/admin-password"]
+
+
+def test_users_share_packages_of_their_own_and_cannot_shadow_what_is_published(journey: Journey) -> None:
+    """Upload on one node, install on another: the site's index has both kinds, and published names stay shut."""
+    uploads = ("penstock", "reservoir", "uploads")
+    journey.in_node("master1", *uploads, "remove-account", "carol")
+    made = journey.in_node("master1", *uploads, "add-account", "carol", "--json")
+    assert made.returncode == 0, made.stderr
+    assert journey.in_node("worker1", "apt-get", "install", "--yes", "curl").returncode == 0
+    login = f"carol:{json.loads(made.stdout)['password']}"
+
+    def upload(name: str) -> str:
+        package = journey.in_node("worker1", "python3", "-c", WHEEL, name).stdout.strip()
+        form = (":action=file_upload", f"name={name}", "version=99.0", f"content=@{package}")
+        words = [word for field in form for word in ("--form", field)]
+        ca = ("--cacert", "/etc/penstock/pki/ca.crt")
+        return journey.in_node(
+            "worker1", "curl", "--silent", *ca, "--user", login, *words, "--write-out", " %{http_code}", INDEX
+        ).stdout
+
+    assert upload("carols").endswith("200")
+    refused = upload("packaging")
+    assert refused.endswith("403")
+    assert "penstock reservoir uploads allow packaging" in refused
+    install = (
+        f"python3 -m venv /tmp/own && /tmp/own/bin/pip install --quiet --index-url {INDEX}+simple/ carols packaging"
+    )
+    done = journey.in_node("worker2", "sh", "-c", install)
+    assert done.returncode == 0, done.stderr
+    said = journey.in_node(
+        "worker2", "/tmp/own/bin/python", "-c", "import carols, packaging; print(packaging.__version__)"
+    )
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.strip() != "99.0"
+    listed = json.loads(journey.in_node("master1", *uploads, "list", "--json").stdout)
+    assert "carols" in listed["packages"]
+    assert listed["hidden"] == []

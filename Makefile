@@ -14,11 +14,11 @@ export PYTHONUNBUFFERED := 1
 
 # each tier leaves a report for the table of `make test`
 PYTEST = $(BIN)/pytest --junitxml=build/tiers/$@.xml
-TIERS := lint types unit integration lab
+TIERS := lint types unit api-tests integration lab
 
 SAY = @printf '\n\033[1m== %s\033[0m\n'
 
-.PHONY: help setup packages engine vendor bundle demo demo-down lint types unit test-fast check integration molecule lab test bench clean shim shim-test shim-sanitized
+.PHONY: help setup packages engine vendor bundle demo demo-down lint types unit api-tests api-dev test-fast check integration molecule lab test bench clean shim shim-test shim-sanitized
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,10 +76,19 @@ unit:
 	$(SAY) "Unit tests"
 	@$(PYTEST) tests/unit -q -n auto
 
+api-tests:
+	$(SAY) "Control API: on PostgreSQL"
+	@$(PYTEST) tests/api -q -n auto
+
 FILES ?= tests/unit
 
 test-fast: $(STAMP) ## Tests of some files, those that failed last first, up to the first failure: FILES="tests/unit/api"
 	@$(BIN)/pytest $(FILES) -q -x --failed-first
+
+PORT ?= 56789
+
+api-dev: setup ## The control API alone on a PostgreSQL of its own, with simulated nodes; prints address and login. PORT=…
+	@$(BIN)/python -m tools.api_dev $(PORT)
 
 check: setup ## The fast tier: lint, types, unit tests
 	@$(MAKE) --no-print-directory lint types unit

@@ -1,1 +1,1 @@
-"""What reservoir, appliance and control API share, and nothing else: it knows none of them."""
+"""The base of all packages: what reservoir, appliance and control API share; it knows none of them."""

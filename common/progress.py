@@ -1,4 +1,4 @@
-"""How long work tells what it is doing, without knowing who listens."""
+"""Progress of long work: what it is doing, told without knowing who listens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the control API and a node agent say to each other; the only module that both sides share.
+"""The protocol of control API and node agent: their messages and paths; the only module that both sides share.
 
 The API calls the agent over mutual TLS (`/v1/...` below). The agent posts heartbeats to the API
 (`POST /agent/v1/heartbeat`) with its own certificate, whose common name is the node's name.

@@ -1,4 +1,4 @@
-"""What a sandbox is: rules on the system calls of a session's containers, on top of the container engine's own."""
+"""Sandboxes: rules on the system calls of a session's containers, on top of the container engine's own."""
 
 from __future__ import annotations
 

@@ -14,8 +14,12 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from tests.installed import InstalledDatabase
 
-SERVER = "PENSTOCK_TESTS_POSTGRESQL"
-"""The environment variable by which the processes of a run know the folder of the server that they share."""
+SERVER, OWNER = "PENSTOCK_TESTS_POSTGRESQL", "PENSTOCK_TESTS_PID"
+"""Environment variables by which the processes of a run know the folder of the server that they share, and the first
+of them."""
+
+LIMITS_S = {"integration": 1800, "e2e": 3600}
+"""How long a test of these tiers may take, with what it sets up for others, on a busy machine."""
 
 # A time limit of an example would measure what else the machine does.
 settings.register_profile("penstock", deadline=None)
@@ -26,6 +30,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         # short, for the path of a socket may have 107 characters
         os.environ[SERVER] = tempfile.mkdtemp(prefix="penstock-postgresql-")
+        os.environ[OWNER] = str(os.getpid())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        tier = item.path.relative_to(Path(__file__).parent).parts[0]
+        if tier in LIMITS_S:
+            item.add_marker(pytest.mark.timeout(LIMITS_S[tier]))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -46,7 +58,7 @@ def postgresql_server() -> Path:
     from tests import postgresql
 
     folder = Path(os.environ[SERVER])
-    postgresql.shared_server(folder)
+    postgresql.shared_server(folder, int(os.environ[OWNER]))
     return folder
 
 

@@ -27,6 +27,12 @@ OF_TESTS = {
     "jit": "off",
 }
 """Settings of a server that many tests use for a short time. It is never killed, and nobody measures it."""
+WATCH = """(
+while [ -d "/proc/$1" ]; do sleep 5; done
+[ ! -d "$3" ] || "$2/pg_ctl" -D "$3/data" -m immediate stop
+rm -rf "$3"
+) > /dev/null 2>&1 &"""
+"""Stops the server of a folder when a process has ended that cannot do so any more."""
 
 
 def programs() -> Path:
@@ -47,6 +53,7 @@ def as_server_user(*words: str | Path) -> None:
         extra_groups=[],
         cwd="/",
         stdout=subprocess.DEVNULL,
+        start_new_session=True,
     )
 
 
@@ -55,8 +62,8 @@ def new_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="penstock-postgresql-"))
 
 
-def start(folder: Path, settings: Mapping[str, str]) -> None:
-    """Make a server in a folder and start it."""
+def start(folder: Path, settings: Mapping[str, str], owner: int) -> None:
+    """Make a server in a folder and start it; it does not outlive the process that is its owner, however that ends."""
     data, programs_ = folder / "data", programs()
     if os.geteuid() == 0:
         shutil.chown(folder, "postgres")
@@ -66,6 +73,7 @@ def start(folder: Path, settings: Mapping[str, str]) -> None:
     settings = {"listen_addresses": "", "unix_socket_directories": str(folder), "fsync": "off", **settings}
     options = " ".join(f"-c {name}='{value}'" for name, value in settings.items())
     as_server_user(programs_ / "pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", options, "start")
+    as_server_user("sh", "-c", WATCH, "sh", str(owner), programs_, folder)
 
 
 def stop(folder: Path) -> None:
@@ -81,7 +89,7 @@ def running_server() -> Iterator[Path]:
     """Run a server and give the folder of its socket."""
     folder = new_folder()
     try:
-        start(folder, {})
+        start(folder, {}, os.getpid())
         yield folder
     finally:
         stop(folder)
@@ -95,11 +103,11 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def shared_server(folder: Path) -> None:
+def shared_server(folder: Path, owner: int) -> None:
     """Start the server that several processes have in a folder, if none of them has done so."""
     with alone(folder):
         if not (folder / "data").exists():
-            start(folder, OF_TESTS)
+            start(folder, OF_TESTS, owner)
 
 
 def new_database(folder: Path, template: str = "template0") -> str:

@@ -1,4 +1,4 @@
-"""What administrators do with nodes: take them out of service and back, delete them, end what nobody knows on them."""
+"""Administration of nodes: out of service and back, deletion, the end of what nobody knows on them."""
 
 from __future__ import annotations
 

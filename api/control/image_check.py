@@ -1,4 +1,4 @@
-"""Whether images are there: a node is asked to pull each one, and what it says becomes the image's status."""
+"""Checks of images: a node is asked to pull each one, and what it says becomes the image's status."""
 
 from __future__ import annotations
 

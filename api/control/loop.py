@@ -17,7 +17,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
 from api.database import Begin, Database
-from api.gang_networks import capacity
 from api.resources.groups import service as groups
 from api.resources.groups.permissions import Permissions
 from api.resources.nodes.fleet import Fleet
@@ -31,6 +30,7 @@ from api.scheduler.snapshot import Decision, Placement, ProjectState, Rules, Run
 from api.settings import Settings
 from api.tables.projects import Project
 from api.tables.sessions import State
+from common.gang_networks import capacity
 from common.gpu.kinds import Enforcement
 
 log = structlog.get_logger()

@@ -1,4 +1,4 @@
-"""Runs the reconcilers: every process writes the heartbeats it hears, one leader schedules, launches and terminates."""
+"""The manager of the reconcilers: every process writes the heartbeats it hears, one leader does all the rest."""
 
 from __future__ import annotations
 

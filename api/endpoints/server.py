@@ -23,6 +23,7 @@ from api.engine.base import Engine
 from api.engine.direct import DirectEngine, client_context
 from api.migrations import schema
 from api.settings import Settings
+from common import logs
 from common.errors import InputError, UnavailableError
 
 SHUTDOWN_S = 5
@@ -45,7 +46,8 @@ def serve(settings: Settings, engine: Engine | None = None) -> None:
 
     Raises PenstockError where the settings or the database do not allow it.
     """
-    _log_as_lines()
+    logs.write_lines()
+    logging.basicConfig(level=logging.WARNING, format="level=%(levelname)s event=%(name)s message=%(message)s")
     engine = engine or _agents(settings)
     asyncio.run(_check_schema(settings))
     app = create_app(settings, Database(settings.database_url), engine)
@@ -120,17 +122,3 @@ def _listening(path: Path, mode: int) -> Iterator[socket.socket]:
         listener.close()
         with suppress(OSError):
             path.unlink(missing_ok=True)
-
-
-def _log_as_lines() -> None:
-    """Write one line an event; the service manager adds the time."""
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.format_exc_info,
-            structlog.processors.LogfmtRenderer(key_order=["level", "event"], bool_as_flag=False),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(),
-    )
-    logging.basicConfig(level=logging.WARNING, format="level=%(levelname)s event=%(name)s message=%(message)s")

@@ -1,4 +1,4 @@
-"""Which sessions a page of a list has, and a mark of each: a text that is another one whenever it is shown another way.
+"""Pages of sessions, and a mark of each session: a text that is another one whenever it is shown another way.
 
 Every console asks for this all the time. The statements are of tables and not of classes, and each is made once:
 building one takes longer than the database does.

@@ -1,4 +1,4 @@
-"""What the bodies of all resources share: the bases of requests and answers, and the rules of names."""
+"""Bases of the bodies of requests and answers, and the rules of names, which all resources share."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Which session runs where: a pure function, and the loop that feeds it."""
+"""The scheduler: which session runs where, as a pure function."""

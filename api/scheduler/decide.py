@@ -1,4 +1,4 @@
-"""The decision: a pure, deterministic function of a snapshot. The rules are in docs/adr/0016."""
+"""The decision: a pure, deterministic function of a snapshot. The rules are in docs/adr/, decisions 15 and 16."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kinds of work the cluster is asked for, learned from what runs and waits."""
+"""Demand: the kinds of work that the cluster is asked for, learned from what runs and waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each project is entitled to: its guaranteed quota, and its part of what the others leave idle; milli-GPU."""
+"""Fair shares: the guaranteed quota of each project, and its part of what the others leave idle; milli-GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of the places that fit leaves the most for others.
+"""Fragmentation: which of the places that fit leaves the most for others.
 
 A free GPU is lost for a kind of work that cannot use it where it is: too little of it is free, too few are free beside
 it, or the node's CPU, memory or model will not do. The fragmentation of a node is what is lost of its free GPUs on

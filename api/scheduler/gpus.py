@@ -1,4 +1,4 @@
-"""Which GPUs of one node a share takes: fractions fill up GPUs that are shared already, and islands stay whole.
+"""GPUs of one node that a share takes: fractions fill up GPUs that are shared already, islands stay whole.
 
 A part of a GPU takes the smallest slice that is free and large enough, if there is one, and takes all of it.
 """

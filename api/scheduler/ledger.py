@@ -1,4 +1,4 @@
-"""What each project holds, and what it may: milli-GPU.
+"""The ledger of projects: what each holds, and what it may; milli-GPU.
 
 What a project has `held` counts until the last container is gone; what it will have `kept` counts neither those that
 are leaving nor those taken back, and both count what is promised.

@@ -1,4 +1,4 @@
-"""What a pool still allows of the candidates that a search has not decided on, kept up to date step by step.
+"""Limits of a pool on the candidates that a search has not decided on, kept up to date step by step.
 
 A search takes and spares candidates thousands of times. Each step changes one project, so only what that changes is
 counted again; `Pool` says what the limits are.

@@ -1,4 +1,4 @@
-"""Where a workload fits best: its pool, its domain of the network, its nodes, and the GPUs on each of them."""
+"""Placement: where a workload fits best; pool, topology domain, nodes, and the GPUs on each of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who runs where: found by node and by project, so that a decision looks only at those whom it may concern."""
+"""Running workloads by node and by project, so that a decision looks only at those whom it may concern."""
 
 from __future__ import annotations
 

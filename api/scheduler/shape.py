@@ -1,4 +1,4 @@
-"""What decides where a workload fits."""
+"""The scheduling signature of a workload: what decides where it fits."""
 
 from __future__ import annotations
 

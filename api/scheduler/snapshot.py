@@ -1,4 +1,4 @@
-"""What the scheduler sees and what it answers: immutable values; shares in milli-GPU, moments in microseconds.
+"""Snapshot and decision: what the scheduler sees and answers, as immutable values; milli-GPU, microseconds.
 
 Everything is an integer or a text, so that the same snapshot always gives the same decision, on any machine.
 """

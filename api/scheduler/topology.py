@@ -1,4 +1,4 @@
-"""Where the containers of a workload may lie: pools of nodes by resource group, then domains of the network."""
+"""Topology: pools of nodes by resource group, then domains of the network, where containers may lie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people are told of a workload without a place: what is missing for ever, or what is free now."""
+"""Explanations of a workload without a place: what is missing for ever, or what is free now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which running workloads may be taken back for a waiting one, and how many of them together."""
+"""Victims: which running workloads may be reclaimed for a waiting one, and how many of them together."""
 
 from __future__ import annotations
 

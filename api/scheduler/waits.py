@@ -1,4 +1,4 @@
-"""What people are told: why a workload waits and what would help, and the words of the decision log."""
+"""Pending reasons: why a workload waits and what would help, and the words of the decision log."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 
-import structlog
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -15,6 +14,7 @@ from appliance.agent.kubernetes import build as kubernetes
 from appliance.agent.settings import Settings
 from appliance.agent.tls import common_name
 from appliance.agent.watchdog import ask_for_time
+from common import logs
 
 _SHUTDOWN_S = 2
 
@@ -30,7 +30,7 @@ class PeerProtocol(H11Protocol):
 
 def serve(settings: Settings) -> None:
     """Serve until a signal ends it; raises PenstockError where the node cannot be an agent."""
-    _log_as_lines()
+    logs.write_lines()
     ask_for_time(settings.notify_socket, settings.watchdog_usec)
     runtime = (kubernetes if settings.kubernetes_api else docker).build(settings)
     uvicorn.run(
@@ -45,17 +45,4 @@ def serve(settings: Settings) -> None:
         access_log=False,
         log_level="warning",
         timeout_graceful_shutdown=_SHUTDOWN_S,
-    )
-
-
-def _log_as_lines() -> None:
-    """Write one line an event; the service manager adds the time."""
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.format_exc_info,
-            structlog.processors.LogfmtRenderer(key_order=["level", "event"], bool_as_flag=False),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(),
     )

@@ -24,7 +24,8 @@ from common.errors import ConflictError, InputError, NotFoundError, Problem, Una
 from common.progress import Progress
 from reservoir.bundle import folder as bundles
 from reservoir.bundle import verify as verification
-from reservoir.contents.model import Bundle
+from reservoir.contents.artifact import PythonArtifact
+from reservoir.contents.bundle import Bundle
 from reservoir.intake import take as intake
 from reservoir.intake.store import Store
 from reservoir.publication import publish as publication
@@ -225,7 +226,7 @@ def new_password() -> str:
 
 def _own_version(bundle: Bundle) -> str:
     """Return the version of Penstock that the nodes install."""
-    for artifact in bundle.of_kind("python"):
+    for artifact in bundle.of_kind(PythonArtifact):
         if artifact.name == "penstock":
             return artifact.version
     raise NotFoundError(

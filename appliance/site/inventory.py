@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import BaseModel
+
 from appliance.site.model import ExternalStorage, NfsStorage, Node, Role, Site
+from common.gpu.share import Split
+from common.settings.node_agent import GpuSettings, KubernetesSettings, LocationSettings, SimulatedGpuSettings
 
 STATE = "/var/lib/penstock/site"
 """Where the controller keeps the site's certificates and passwords."""
@@ -79,10 +83,9 @@ def _site(site: Site, version: str, state: str, root: str) -> Variables:
         "site_reservoir": site.reservoir.name,
         "site_master": site.master.name,
         "site_ports": site.ports.model_dump(),
-        "site_gpu": site.gpu.model_dump(mode="json"),
-        "site_volume_root": site.session_volume_root or "",
-        "site_apps_url": site.apps_url,
-        "site_host_mounts": list(site.session_host_mounts),
+        "site_gpu_plugins": site.gpu.plugins,
+        "site_control_api": _control_api(site),
+        "site_package_index": site.package_index.model_dump(),
         "site_time": site.time.model_dump(),
     }
 
@@ -97,14 +100,45 @@ def _host(site: Site, node: Node, state: str) -> Variables:
         "node_external": _external(site, node),
     }
     if node.agent_port is not None:
-        variables["node_agent_listen"] = node.agent_port
-        variables["node_region"], variables["node_switch"] = node.region, node.switch
-        variables["node_kubernetes"] = node.kubernetes.model_dump() if node.kubernetes else {}
-        variables["node_enforcement"] = [kind.value for kind in node.enforcement or site.gpu.enforcement]
-        variables["node_simulated_gpus"] = node.simulated_gpus.model_dump() if node.simulated_gpus else {"count": 0}
+        variables["node_settings"] = _node_agent(site, node)
     if node.ib_address is not None:
         variables["node_ib_address"] = str(node.ib_address)
     return variables | _exports(site, node)
+
+
+def _control_api(site: Site) -> Variables:
+    """Return the settings of the control API: what the site says, and what follows from it."""
+    settings = _said(site.gpu, *Split.model_fields) | _said(site.control_api)
+    settings |= {"host_mounts": list(site.session_host_mounts), "apps_url": site.apps_url}
+    if site.session_volume_root:
+        settings["volume_root"] = site.session_volume_root
+    return settings
+
+
+def _node_agent(site: Site, node: Node) -> Variables:
+    """Return the settings of a worker's agent: what the site says of all workers, what it says of this one."""
+    settings = _said(site.node_agent) | _said(site.gpu, *GpuSettings.model_fields)
+    settings |= _said(node, *LocationSettings.model_fields, "enforcement")
+    settings |= {
+        "name": node.name,
+        "address": str(node.address),
+        "port": node.agent_port,
+        "api_url": f"https://{site.master.name}:{site.ports.api}",
+        "allowed": [site.master.name],
+    }
+    folders = [site.session_volume_root, *site.session_host_mounts]
+    if node.simulated_gpus:
+        settings |= {"simulated_gpus": node.simulated_gpus.count}
+        settings |= _said(node.simulated_gpus, *SimulatedGpuSettings.model_fields)
+    if node.kubernetes:
+        settings |= _said(node.kubernetes, *KubernetesSettings.model_fields)
+        folders = [*node.kubernetes.host_folders]
+    return settings | {"mount_roots": list(dict.fromkeys(filter(None, folders)))}
+
+
+def _said(part: BaseModel, *names: str) -> Variables:
+    """Return what the site file says in a part, by the names of settings; all else is left to the service."""
+    return part.model_dump(mode="json", exclude_unset=True, exclude_none=True, include={*names} if names else None)
 
 
 def _connection(site: Site, node: Node, state: str) -> Variables:

@@ -5,37 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from common.places import Path
-
-_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-Folder = Annotated[str, Field(pattern=r"^(/\.{0,2}[A-Za-z0-9_-][A-Za-z0-9._-]*)+$")]
-Claim = Annotated[str, Field(pattern=rf"^{_LABEL}(\.{_LABEL})*$", max_length=253)]
-LabelName = Annotated[
-    str, Field(pattern=rf"^({_LABEL}(\.{_LABEL})*/)?[A-Za-z0-9]([A-Za-z0-9_.-]{{0,61}}[A-Za-z0-9])?$")
-]
-LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$")]
+from common.settings.node_agent import ClusterUrl, KubernetesSettings
+from common.settings.options import PlainPath, keys_without
 
 
-class Cluster(BaseModel):
-    """A cluster that other people look after. `api` is the URL of its API server; pods of sessions are in `namespace`.
+class Cluster(KubernetesSettings):
+    """A cluster that other people look after.
 
-    GPUs are asked for as `gpu_resource`. Only machines with the labels `machines` are used. `claims` leads from folders
-    that the site's workers have, such as the one of the sessions' volumes, to claims of the cluster's storage that hold
-    the same. `host_folders` are folders of the cluster's machines that sessions may mount. A pod that finds no machine
-    within `schedule_s` seconds is taken back.
+    `claims` leads from folders that the site's workers have, such as the one of the sessions' volumes, to claims of the
+    cluster's storage that hold the same.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = keys_without("kubernetes_")
 
-    api: Annotated[str, Field(pattern=r"^https://[A-Za-z0-9.:\[\]-]+$")]
-    namespace: Annotated[str, Field(pattern=rf"^{_LABEL}$")] = "penstock"
-    gpu_resource: Annotated[str, Field(pattern=r"^[a-z0-9.-]+/[A-Za-z0-9_.-]+$")] = "nvidia.com/gpu"
-    machines: dict[LabelName, LabelValue] = Field(default_factory=dict)
-    claims: dict[Folder, Claim] = Field(default_factory=dict)
-    host_folders: list[Folder] = Field(default_factory=list)
-    schedule_s: float = Field(default=10, gt=0, le=20)
+    kubernetes_api: Annotated[ClusterUrl, Field(min_length=1)]
+    host_folders: list[PlainPath] = Field(
+        default_factory=list, description="folders of the cluster's machines that sessions may mount"
+    )
 
 
 class Member(Protocol):
@@ -61,7 +50,7 @@ def cluster_findings(nodes: Sequence[Member]) -> Iterator[tuple[Path, str, str]]
                 reason = f"{node.name} stands for a Kubernetes cluster, whose GPUs are its own and whole"
                 yield (*path, field), reason, f"remove {field}"
         for position, folder in enumerate(node.kubernetes.host_folders):
-            for root, claim in node.kubernetes.claims.items():
+            for root, claim in node.kubernetes.kubernetes_claims.items():
                 if f"{folder}/".startswith(f"{root}/"):
                     reason = f"{folder} is in the claim {claim}, which holds {root}"
                     yield (*path, "kubernetes", "host_folders", position), reason, "name another folder, or none"

@@ -23,6 +23,7 @@ from common import process
 from common.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
 from reservoir.artifacts.image import archive
 from reservoir.bundle import folder as bundles
+from reservoir.contents.artifact import ImageArtifact
 
 LABEL = "io.penstock.lab"
 IMAGE = "penstock/lab-node"
@@ -129,7 +130,7 @@ def node_image(bundle: Path, release: str, tell: Tell) -> str:
     _check_engine()
     listed, _, _ = bundles.read_signed(bundle, None)
     targets = {target.name for target in listed.targets if target.release == release}
-    images = (image for image in listed.of_kind("image") if image.name == IMAGE and targets & set(image.targets))
+    images = (image for image in listed.of_kind(ImageArtifact) if image.name == IMAGE and targets & set(image.targets))
     image = next(images, None)
     if image is None:
         raise NotFoundError(

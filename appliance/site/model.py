@@ -13,18 +13,19 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from appliance.site.gpu import Order, SharedGpus, order_findings
+from appliance.site.gpu import SharedGpus, order_findings
 from appliance.site.kubernetes import Cluster, cluster_findings
 from common.document import Document, check
 from common.errors import InputError
 from common.gpu.share import MAX_GPUS
 from common.places import Path
+from common.settings.control_api import ControlApiSettings
+from common.settings.node_agent import LocationSettings, NodeAgentSettings, Order, SimulatedGpuSettings
+from common.settings.options import PlainPath, Port, keys_without
+from common.settings.package_index import PackageIndexSettings
 
 NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
-PLACE = r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$"
 Name = Annotated[str, Field(pattern=NAME)]
-Port = Annotated[int, Field(ge=1, le=65535)]
-AbsolutePath = Annotated[str, Field(pattern=r"^(/\.{0,2}[A-Za-z0-9_-][A-Za-z0-9._-]*)+$")]
 Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?$")]
 
 SERVICE_NAMES = {"localhost": None, "reservoir": "reservoir", "penstock": "master"}
@@ -69,21 +70,20 @@ class Role(StrEnum):
     STORAGE = "storage"
 
 
-class SimulatedGpus(Part):
-    """GPUs that a lab pretends to have, in islands of about equal size. They are marked as simulated everywhere."""
+class SimulatedGpus(SimulatedGpuSettings):
+    """GPUs that a lab pretends to have. They are marked as simulated everywhere."""
 
-    count: int = Field(ge=1, le=MAX_GPUS)
-    model: str = "Simulated GPU"
-    memory_mib: int = Field(default=16384, ge=1)
-    islands: int = Field(default=1, ge=1, le=MAX_GPUS)
+    model_config = keys_without("simulated_gpu_")
+
+    count: int = Field(ge=1, le=MAX_GPUS, description="how many there are")
 
 
-class Node(Part):
+class Node(LocationSettings):
     """One machine. `address` is its IPv4 address in the site; `ib_address` absent means no InfiniBand.
 
-    `release` is the code name of the Debian release that it runs; a lab starts the node with it. `region` and `switch`,
-    its leaf switch, say where it stands. `enforcement` is the worker's own order of kinds instead of the site's. The
-    agent of a worker with `kubernetes` stands for that cluster instead of its machine.
+    `release` is the code name of the Debian release that it runs; a lab starts the node with it. `enforcement` is the
+    worker's own order of kinds instead of the site's. The agent of a worker with `kubernetes` stands for that cluster
+    instead of its machine.
     """
 
     name: Name
@@ -92,8 +92,6 @@ class Node(Part):
     release: Literal["bookworm", "trixie"] = "bookworm"
     agent_port: Port | None = None
     ib_address: IPv4Address | None = None
-    region: Annotated[str, Field(pattern=PLACE)] = ""
-    switch: Annotated[str, Field(pattern=PLACE)] = ""
     simulated_gpus: SimulatedGpus | None = None
     enforcement: Order | None = None
     kubernetes: Cluster | None = None
@@ -104,7 +102,7 @@ class Ssh(Part):
 
     user: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")] = "root"
     port: Port = 22
-    private_key: AbsolutePath | None = None
+    private_key: PlainPath | None = None
 
 
 class Ports(Part):
@@ -122,7 +120,7 @@ class ExternalStorage(Part):
 
     kind: Literal["external"]
     name: Name
-    path: AbsolutePath
+    path: PlainPath
 
 
 class NfsStorage(Part):
@@ -130,10 +128,10 @@ class NfsStorage(Part):
 
     kind: Literal["nfs"]
     name: Name
-    path: AbsolutePath
+    path: PlainPath
     node: Name | None = None
     server: Literal["ganesha", "kernel"] = "ganesha"
-    mount_path: AbsolutePath = "/mnt/penstock"
+    mount_path: PlainPath = "/mnt/penstock"
     clients: list[Role] = Field(default_factory=lambda: [Role.MASTER, Role.WORKER])
 
 
@@ -150,7 +148,8 @@ class Time(Part):
 class Site(Part):
     """A whole site. Build it with `load`, which also runs the rules that span several nodes.
 
-    `session_host_mounts` are folders of the workers that sessions may mount beside their volumes.
+    `session_host_mounts` are folders of the workers that sessions may mount beside their volumes. `control_api`,
+    `node_agent` and `package_index` are settings of these services; what is not said there is left to them.
     """
 
     name: Name
@@ -159,8 +158,11 @@ class Site(Part):
     ports: Ports = Ports()
     storage: list[Storage] = Field(default_factory=list)
     session_storage: Name | None = None
-    session_host_mounts: list[AbsolutePath] = Field(default_factory=list)
+    session_host_mounts: list[PlainPath] = Field(default_factory=list)
     gpu: SharedGpus = SharedGpus()
+    control_api: ControlApiSettings = ControlApiSettings()
+    node_agent: NodeAgentSettings = NodeAgentSettings()
+    package_index: PackageIndexSettings = PackageIndexSettings()
     time: Time = Time()
 
     def with_role(self, role: Role) -> list[Node]:

@@ -13,6 +13,7 @@ from appliance.site import inventory, playbook
 from appliance.site.deploy import ROOT, STATE, require_controller
 from appliance.site.model import Node, Role, Site
 from common.errors import UnavailableError
+from reservoir.contents.artifact import DebianArtifact, PythonArtifact
 from reservoir.intake.store import Store
 from reservoir.publication import publish as publication
 
@@ -97,8 +98,9 @@ def published(store: Store) -> Published:
     for bundle in (imported[name] for name in publication.record(store.current)["bundles"] if name in imported):
         releases = {target.name: target.release for target in bundle.targets}
         for artifact in bundle.artifacts:
-            if artifact.kind in ("debian", "python"):
-                keys = {PYTHON} if artifact.kind == "python" else {releases[name] for name in artifact.targets}
+            if isinstance(artifact, DebianArtifact | PythonArtifact):
+                wheel = isinstance(artifact, PythonArtifact)
+                keys = {PYTHON} if wheel else {releases[name] for name in artifact.targets}
                 for key in keys:
                     found.setdefault(key, {}).setdefault(artifact.name, set()).add(artifact.version)
     return found

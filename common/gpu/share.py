@@ -33,8 +33,8 @@ class Split(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    fgpu_per_gpu: int = Field(default=2, ge=1, le=100)
-    steps_per_fgpu: int = Field(default=10, ge=1, le=100)
+    fgpu_per_gpu: int = Field(default=2, ge=1, le=100, description="how many fGPU one GPU is")
+    steps_per_fgpu: int = Field(default=10, ge=1, le=100, validate_default=True, description="steps of one fGPU")
 
     @field_validator("steps_per_fgpu")
     @classmethod

@@ -9,7 +9,8 @@ from pathlib import Path
 from common import files
 from common.errors import ForbiddenError
 from reservoir.bundle import sbom
-from reservoir.contents.model import Bundle, LockedImage
+from reservoir.contents.bundle import Bundle
+from reservoir.contents.lock import LockedImage
 from reservoir.download.cache import Cache
 from reservoir.manifest.model import Security
 from reservoir.scan import facts, licences

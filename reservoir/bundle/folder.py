@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping
@@ -15,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from pydantic import ValidationError
 
 from common.errors import InputError, IntegrityError, NotFoundError
-from reservoir.contents.model import Bundle
-from reservoir.download.cache import flush, room_on
+from reservoir.contents.bundle import Bundle
+from reservoir.download.cache import flush, link_or_copy, room_on
 from reservoir.signing import ed25519, keychain
 
 LIST = "bundle.json"
@@ -52,9 +51,12 @@ def decode(content: bytes, where: str) -> Bundle:
         return Bundle.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
+        place = [str(part) for part in first["loc"]]
+        if place[:1] == ["artifacts"]:
+            # the kind, by which the model was chosen, is no key of the list
+            del place[2:3]
         reason = f"not the list of a bundle: {first['msg']}"
-        raise IntegrityError(reason, where=f"{where}: {field}", hint=HINT) from error
+        raise IntegrityError(reason, where=f"{where}: {'.'.join(place)}", hint=HINT) from error
 
 
 def read_signed(folder: Path, key: Ed25519PublicKey | None) -> tuple[Bundle, bytes, Ed25519PublicKey]:
@@ -146,12 +148,3 @@ def of_the_medium(path: Path) -> bool:
 def installer(name: str) -> bytes:
     """Return a file of the installer that travels with every bundle."""
     return resources.files("reservoir").joinpath("installer", name).read_bytes()
-
-
-def link_or_copy(source: Path, destination: Path) -> None:
-    """Make `destination` the same file as `source` where both lie on one file system, else a copy of it."""
-    try:
-        os.link(source, destination)
-    except OSError:
-        shutil.copyfile(source, destination)
-        destination.chmod(0o444)

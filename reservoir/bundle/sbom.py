@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,16 +19,17 @@ from cyclonedx.model.tool import ToolRepository
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-from reservoir.contents.model import Artifact, Bundle, LockedImage, TargetRecord
+from reservoir.artifacts.kinds import describe
+from reservoir.artifacts.licence import Found
+from reservoir.contents.artifact import Artifact, ImageArtifact
+from reservoir.contents.bundle import Bundle
+from reservoir.contents.lock import LockedImage
+from reservoir.contents.target import TargetRecord
 from reservoir.scan.facts import SOURCE, reference
-from reservoir.scan.inventory import of_target
-from reservoir.scan.licences import Found
 
 SPACE = uuid.uuid5(uuid.NAMESPACE_URL, "urn:penstock:sbom")
 # counts up when the same contents are written otherwise
 FORM = 2
-PACKAGES = ("python", "debian", "rpm")
-ARCHITECTURE = re.compile(r"^Architecture: *(\S+)$", re.MULTILINE)
 
 
 def make(bundle: Bundle, images: Sequence[LockedImage], licences: Mapping[str, Found]) -> bytes:
@@ -78,32 +78,6 @@ def serial(bundle: Bundle, images: Sequence[LockedImage], licences: Mapping[str,
     return uuid.uuid5(SPACE, hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest())
 
 
-def purl(artifact: Artifact, targets: Mapping[str, TargetRecord]) -> PackageURL:
-    """Return the address of an artifact as other tools write it."""
-    target = targets[artifact.targets[0]] if artifact.targets else None
-    match artifact.kind:
-        case "python":
-            return PackageURL("pypi", None, artifact.name, artifact.version)
-        case "debian":
-            found = ARCHITECTURE.search(artifact.metadata.get("stanza", ""))
-            arch = found[1] if found else target.arch if target else ""
-            words = {"arch": arch, "distro": target.release if target else ""}
-            return PackageURL("deb", "debian", artifact.name, artifact.version, words)
-        case "rpm":
-            epoch, _, version = artifact.version.rpartition(":")
-            space = (of_target(target) or "").partition(":")[0].lower().replace(" ", "-") if target else ""
-            words = {"arch": str(artifact.metadata.get("arch") or ""), "epoch": epoch.removeprefix("0")}
-            words |= {"distro": f"{space}-{target.release}" if target and space else ""}
-            return PackageURL("rpm", space.replace("red-hat", "redhat"), artifact.name, version, words)
-        case "image":
-            space, _, name = artifact.name.rpartition("/")
-            words = {"tag": artifact.version, "repository_url": artifact.name if space else ""}
-            return PackageURL("oci", None, name, f"sha256:{artifact.sha256}", words)
-        case _:
-            words = {"checksum": f"sha256:{artifact.sha256}"}
-            return PackageURL("generic", None, artifact.filename, artifact.version, words)
-
-
 def _referred(artifacts: Iterable[Artifact]) -> Iterator[tuple[str, Artifact]]:
     """Yield every artifact with what the document calls it; the same bytes under two names are two components."""
     met: Counter[str] = Counter()
@@ -114,6 +88,7 @@ def _referred(artifacts: Iterable[Artifact]) -> Iterator[tuple[str, Artifact]]:
 
 
 def _component(artifact: Artifact, ref: str, targets: Mapping[str, TargetRecord], licence: Found) -> Component:
+    described = describe(artifact, targets[artifact.targets[0]] if artifact.targets else None)
     properties = [Property(name="penstock:kind", value=artifact.kind)]
     properties += [Property(name="penstock:filename", value=artifact.filename)]
     properties += [Property(name="penstock:target", value=name) for name in artifact.targets]
@@ -122,26 +97,20 @@ def _component(artifact: Artifact, ref: str, targets: Mapping[str, TargetRecord]
     return Component(
         name=artifact.name,
         version=artifact.version,
-        type=_type(artifact),
+        type=ComponentType(described.form),
         bom_ref=ref,
-        purl=purl(artifact, targets),
+        purl=PackageURL(*described.purl),
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=artifact.sha256)],
         licenses=[LicenseExpression(licence.expression)] if licence.expression else [],
         properties=properties,
     )
 
 
-def _type(artifact: Artifact) -> ComponentType:
-    if artifact.kind == "image":
-        return ComponentType.CONTAINER
-    return ComponentType.LIBRARY if artifact.kind in PACKAGES else ComponentType.FILE
-
-
 def _contents(bundle: Bundle, images: Sequence[LockedImage]) -> dict[str, list[str]]:
     """Return what each image was made of; images from elsewhere do not say."""
     made = {(image.name, image.tag): image for image in images}
     contents = {}
-    for artifact in bundle.of_kind("image"):
+    for artifact in bundle.of_kind(ImageArtifact):
         image = made.get((artifact.name, artifact.version))
         if image:
             debs = [reference("debian", sha256) for sha256 in (*image.base, *image.packages)]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -19,14 +16,11 @@ from common.progress import Progress, silent
 from reservoir.bundle import folder as bundles
 from reservoir.bundle import volume
 from reservoir.bundle.folder import BLOBS, HINT, KEYS, LIST, PUBLIC_KEY, SIGNATURE
-from reservoir.contents.model import Bundle
+from reservoir.contents.bundle import Bundle
 from reservoir.download.cache import digest, pieces
+from reservoir.download.threads import in_threads
 from reservoir.signing import ed25519, keychain
 
-T = TypeVar("T")
-R = TypeVar("R")
-# hashing runs outside of Python's lock, so a few threads use a few cores; each holds one buffer
-THREADS = min(4, os.cpu_count() or 1)
 BESIDE_BLOBS = {LIST, SIGNATURE, PUBLIC_KEY, KEYS, BLOBS.parts[0]}
 
 
@@ -174,17 +168,6 @@ def check_blobs(
 
     # the biggest first, so that no thread is left with one of them at the end
     return [problem for problem in in_threads(check, sorted(files, key=lambda name: -files[name])) if problem]
-
-
-def in_threads(act: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """Act on every item in a few threads; an exception stops what has not started yet."""
-    with ThreadPoolExecutor(THREADS) as pool:
-        futures = [pool.submit(act, item) for item in items]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
 
 
 def carried_digest(path: Path) -> str:

@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import ConfigDict, Field, ValidationError
 
 from common.errors import IntegrityError
-from reservoir.contents.model import Bundle, Model
+from reservoir.contents.base import Model
+from reservoir.contents.bundle import Bundle
 from reservoir.manifest.model import Sha256
 from reservoir.signing import ed25519
 

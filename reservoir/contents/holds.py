@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from common.errors import ConflictError, InputError
-from reservoir.contents.model import Artifact, Bundle, HeldVersions
+from reservoir.contents.artifact import Artifact
+from reservoir.contents.bundle import Bundle
+from reservoir.contents.target import HeldVersions
 from reservoir.manifest.model import Hold, Manifest, Target
 
 

@@ -141,3 +141,12 @@ def flush(paths: Iterable[Path]) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def link_or_copy(source: Path, destination: Path) -> None:
+    """Make `destination` the same file as `source` where both lie on one file system, else a copy of it."""
+    try:
+        os.link(source, destination)
+    except OSError:
+        shutil.copyfile(source, destination)
+        destination.chmod(0o444)

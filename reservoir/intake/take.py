@@ -15,7 +15,7 @@ from reservoir import settings
 from reservoir.bundle import folder as bundles
 from reservoir.bundle import verify
 from reservoir.bundle.verify import Verified
-from reservoir.contents.model import Bundle
+from reservoir.contents.bundle import Bundle
 from reservoir.download.cache import flush, reads_as, room_on
 from reservoir.intake.store import Store, age
 from reservoir.intake.waiting import Waiting

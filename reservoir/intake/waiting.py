@@ -14,8 +14,9 @@ from common.errors import IntegrityError, Problem
 from common.progress import Progress
 from reservoir.bundle import folder as bundles
 from reservoir.bundle import volume
-from reservoir.bundle.verify import Verified, carried_digest, carried_pieces, check_blobs, in_threads
+from reservoir.bundle.verify import Verified, carried_digest, carried_pieces, check_blobs
 from reservoir.download.cache import flush, reads_as
+from reservoir.download.threads import in_threads
 from reservoir.intake.store import Store
 from reservoir.signing import ed25519
 

@@ -24,6 +24,8 @@ ModuleStream = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._+-]+:[A-Z
 VersionPattern = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z0-9.+:~^_-]+\*?)$")]
 UnitName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9@._\\:-]+\.[a-z]+$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+# what the kernel calls architectures, by Debian's name
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 GLIBC = {"bookworm": "2.36", "trixie": "2.41"}
 # stands among the names of sources for this machine's own
 MACHINE = "machine"

@@ -12,7 +12,7 @@ from reservoir.bundle import folder as bundles
 from reservoir.bundle import volume
 from reservoir.bundle.folder import BLOBS
 from reservoir.bundle.verify import Verified
-from reservoir.download.cache import CHUNK, flush
+from reservoir.download.cache import CHUNK, flush, link_or_copy
 from reservoir.signing import ed25519, keychain
 
 
@@ -37,7 +37,7 @@ def write(found: Verified, part: volume.Volume, key: Ed25519PrivateKey, folder: 
     """Write the part that `part` describes of a bundle whose files are whole, and wait until it is on the disk."""
     (folder / BLOBS).mkdir(parents=True)
     for name in beside(found):
-        bundles.link_or_copy(found.folder / name, folder / name)
+        link_or_copy(found.folder / name, folder / name)
         (folder / name).chmod((found.folder / name).stat().st_mode & 0o777)
     pieces = {piece.sha256: (blob, index) for blob, cut in part.cut.items() for index, piece in enumerate(cut)}
     for name in part.files[part.number - 1]:
@@ -46,7 +46,7 @@ def write(found: Verified, part: volume.Volume, key: Ed25519PrivateKey, folder: 
             skipped = sum(piece.size for piece in part.cut[blob][:index])
             _write_piece(found.folder / BLOBS / blob, skipped, part.cut[blob][index].size, folder / BLOBS / name)
         else:
-            bundles.link_or_copy(found.folder / BLOBS / name, folder / BLOBS / name)
+            link_or_copy(found.folder / BLOBS / name, folder / BLOBS / name)
     content = volume.encode(part)
     (folder / volume.DESCRIPTION).write_bytes(content)
     (folder / volume.SIGNATURE).write_bytes(ed25519.sign(key, content))

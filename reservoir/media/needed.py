@@ -14,11 +14,12 @@ from packaging.utils import canonicalize_name
 from common.errors import IntegrityError
 from reservoir.bundle.folder import BLOBS
 from reservoir.bundle.verify import Verified
-from reservoir.contents.model import Artifact, TargetRecord
+from reservoir.contents.artifact import PythonArtifact
+from reservoir.contents.target import TargetRecord
+from reservoir.manifest.model import MACHINES
 
 # what bootstrap.py installs
 ROOTS = ("penstock[reservoir,site]", "pip")
-MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def installer_wheels(found: Verified) -> set[str]:
@@ -26,9 +27,9 @@ def installer_wheels(found: Verified) -> set[str]:
     carried = found.files()
     hashes: set[str] = set()
     for target in found.bundle.targets:
-        wheels: dict[str, Artifact] = {
+        wheels: dict[str, PythonArtifact] = {
             canonicalize_name(artifact.name): artifact
-            for artifact in found.bundle.of_kind("python")
+            for artifact in found.bundle.of_kind(PythonArtifact)
             if target.name in artifact.targets
         }
         if target.python and "penstock" in wheels:
@@ -48,7 +49,9 @@ def requirements(path: Path) -> list[Requirement]:
     return [Requirement(text) for text in raw.get("requires_dist", [])]
 
 
-def _closure(wheels: Mapping[str, Artifact], paths: Mapping[str, Path], environment: Mapping[str, str]) -> set[str]:
+def _closure(
+    wheels: Mapping[str, PythonArtifact], paths: Mapping[str, Path], environment: Mapping[str, str]
+) -> set[str]:
     """Return the wheels that the roots lead to; one that did not come along is at the site already, with its own."""
     left = [Requirement(root) for root in ROOTS]
     seen: set[tuple[str, frozenset[str]]] = set()

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from common import files
 from common.errors import ConflictError, ForbiddenError, InputError, IntegrityError
-from reservoir.contents.model import Model
+from reservoir.contents.base import Model
 from reservoir.manifest.model import Sha256
 from reservoir.media import receipt
 from reservoir.media.receipt import Receipt

@@ -13,18 +13,14 @@ from typing import Any
 from common import process
 from common.errors import ConflictError, IntegrityError, NotFoundError
 from common.progress import Progress, silent
-from reservoir.artifacts.debian import publish as apt_tree
-from reservoir.artifacts.image import publish as image_tree
-from reservoir.artifacts.python import publish as pypi_tree
-from reservoir.contents.model import Artifact, Bundle
+from reservoir.artifacts.kind import Staging
+from reservoir.artifacts.kinds import KINDS
+from reservoir.contents.bundle import Bundle
 from reservoir.download.cache import flush, room_on
 from reservoir.intake.store import Store
 from reservoir.publication import gate
-from reservoir.signing import openpgp
 
 RECORD = "publication.json"
-# what the names of bundles begin with that were made at the site
-OWN = "local-"
 # counts up when the trees of the same bundles look different
 LAYOUT = 3
 
@@ -149,48 +145,11 @@ def _write(store: Store, chosen: list[Bundle], staging: Path, progress: Progress
         path.parent.mkdir(parents=True, exist_ok=True)
         os.link(store.blobs / sha256, path)
 
-    for name in ("apt", "pypi", "files", "images", "keys"):
-        (staging / name).mkdir(parents=True)
-    progress("publish Debian packages")
-    secret = store.apt_key()
-    (staging / "keys" / apt_tree.KEYRING).write_bytes(openpgp.public_key(secret))
+    keys = staging / "keys"
+    keys.mkdir(parents=True)
     created = max(datetime.fromisoformat(bundle.created) for bundle in chosen)
-    apt_tree.publish(staging / "apt", chosen, secret=secret, place=place)
-    if any(target.os == "rpm" for bundle in chosen for target in bundle.targets):
-        progress("publish RPM packages")
-        # it needs a library of the system that a site without RPM packages may lack
-        from reservoir.artifacts.rpm import publish as rpm_tree
-
-        rpm_tree.publish(staging / "rpm", staging / "keys", chosen, created=created, secret=secret, place=place)
-    progress("publish Python packages")
-    pypi_tree.write(staging / "pypi", [a for bundle in chosen for a in bundle.of_kind("python")], place)
-    progress("publish images and files")
-    parts = [a for bundle in chosen for a in bundle.of_kind("image-part")]
-    image_tree.write(staging / "images", _images(chosen, progress), parts, place)
-    for file in _named([a for bundle in chosen for a in bundle.of_kind("file")]):
-        place(file.sha256, staging / "files" / file.filename)
-
-
-def _images(chosen: list[Bundle], progress: Progress) -> list[Artifact]:
-    """Return the images of all bundles; where the site made one of the same name itself, the carried one counts."""
-    carried = [a for bundle in chosen if not bundle.name.startswith(OWN) for a in bundle.of_kind("image")]
-    names = {(image.name, image.version) for image in carried}
-    own = [a for bundle in chosen if bundle.name.startswith(OWN) for a in bundle.of_kind("image")]
-    for image in own:
-        if (image.name, image.version) in names:
-            progress(f"image {image.name}:{image.version} comes with a bundle now; the one made here is not served")
-    return [*carried, *(image for image in own if (image.name, image.version) not in names)]
-
-
-def _named(artifacts: list[Artifact]) -> list[Artifact]:
-    """Return each file once; raises ConflictError where two different ones have one name."""
-    found: dict[str, Artifact] = {}
-    for artifact in artifacts:
-        if found.setdefault(artifact.filename, artifact).sha256 != artifact.sha256:
-            raise ConflictError(
-                "two different files have one name", where=artifact.filename, hint="rename one in its bundle"
-            )
-    return [found[name] for name in sorted(found)]
+    for kind in KINDS:
+        kind.publish(Staging(chosen, staging, keys, place, store.apt_key(), created, progress))
 
 
 def _switch(store: Store, number: int) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from common import files
 from common.errors import ConflictError, NotFoundError
 from reservoir.bundle import folder as bundles
-from reservoir.contents.model import Bundle
+from reservoir.contents.bundle import Bundle
 from reservoir.download.cache import flush
 from reservoir.intake.store import Store
 from reservoir.publication import publish as publication

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from common.errors import ForbiddenError, InputError, IntegrityError, NotFoundError
 from common.progress import Progress, silent
 from reservoir.bundle import folder as bundles
-from reservoir.contents.model import Bundle
+from reservoir.contents.bundle import Bundle
 from reservoir.intake.store import Store
 from reservoir.publication import gate
 from reservoir.scan import facts

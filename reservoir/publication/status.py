@@ -11,7 +11,7 @@ from pathlib import Path
 
 from common import files
 from common.errors import NotFoundError
-from reservoir.contents.model import Bundle
+from reservoir.contents.bundle import Bundle
 from reservoir.intake.store import Store
 from reservoir.publication import publish as publication
 from reservoir.publication.prune import unneeded

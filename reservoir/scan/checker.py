@@ -7,7 +7,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from common.errors import InputError, Problem
-from reservoir.contents.model import Artifact, Bundle
+from reservoir.contents.artifact import (
+    Artifact,
+    DebianArtifact,
+    FileArtifact,
+    ImageArtifact,
+    PythonArtifact,
+    RpmArtifact,
+)
+from reservoir.contents.bundle import Bundle
 from reservoir.scan import osv
 from reservoir.scan.facts import Facts
 from reservoir.scan.inventory import Inventory, covers, inventory
@@ -18,7 +26,7 @@ from reservoir.scan.severity import LEVELS
 from reservoir.scan.versions import base
 
 GET = "carry newer advisories here"
-PACKAGES = ("python", "debian", "rpm")
+PACKAGES = PythonArtifact | DebianArtifact | RpmArtifact
 # what the names of things begin with of which nobody says what is inside
 CLOSED = (IMAGE, FILE) = ("image ", "file ")
 UNASKED = "or list it under `unchecked` in the policy, with the reason"
@@ -59,7 +67,7 @@ def scan(
         ],
         not_checked=_not_checked(bundle, facts, wanted, unchecked),
         findings=_findings(hits, wanted, facts),
-        licences=[_licence(artifact, facts, policy) for artifact in bundle.artifacts if artifact.kind in PACKAGES],
+        licences=[_licence(artifact, facts, policy) for artifact in bundle.artifacts if isinstance(artifact, PACKAGES)],
         malware=malware,
     )
 
@@ -116,8 +124,8 @@ def _not_checked(bundle: Bundle, facts: Facts, wanted: Inventory, unchecked: dic
     named = {*wanted.ecosystems, *(target.name for target in wanted.nameless)}
     known = {image for images in facts.images.values() for image in images}
     closed = [
-        *(f"{IMAGE}{image.name}:{image.version}" for image in bundle.of_kind("image")),
-        *(f"{FILE}{file.filename}" for file in bundle.of_kind("file")),
+        *(f"{IMAGE}{image.name}:{image.version}" for image in bundle.of_kind(ImageArtifact)),
+        *(f"{FILE}{file.filename}" for file in bundle.of_kind(FileArtifact)),
     ]
     return [
         *(NotChecked(name=name, reason=reason) for name, reason in unchecked.items() if name in named),

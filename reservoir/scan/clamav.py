@@ -9,7 +9,7 @@ from pathlib import Path
 
 from common import process
 from common.errors import InputError, NotFoundError
-from reservoir.contents.model import Bundle
+from reservoir.contents.bundle import Bundle
 from reservoir.scan.report import Infected, Malware
 
 DEFAULT = Path("/var/lib/clamav")

@@ -6,14 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field
 
-from reservoir.contents.model import Kind, Model
+from reservoir.contents.artifact import KindName
+from reservoir.contents.base import Model
 from reservoir.scan.severity import LEVELS, Level
 
 
 class Item(Model):
     """A file of the bundle; `images` are the images of the bundle that it is inside of."""
 
-    kind: Kind
+    kind: KindName
     name: str
     version: str
     filename: str
@@ -62,7 +63,7 @@ class NotChecked(Model):
 class Licence(Model):
     """The licence of a file: an SPDX expression, or None where none could be read; `source` says where it stands."""
 
-    kind: Kind
+    kind: KindName
     name: str
     version: str
     sha256: str

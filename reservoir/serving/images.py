@@ -13,16 +13,18 @@ from pydantic import ConfigDict, Field
 from common.document import check, parse
 from common.errors import ConflictError, InputError, NotFoundError
 from common.progress import Progress, silent
+from reservoir.artifacts.debian import kind as debian
 from reservoir.artifacts.debian import publish as apt_tree
-from reservoir.artifacts.debian import resolve as debian_lock
 from reservoir.artifacts.image.recipe import Builder
-from reservoir.artifacts.kind import Scope
-from reservoir.artifacts.python import resolve as pypi_lock
-from reservoir.artifacts.python.wheels import Indexes
+from reservoir.artifacts.kind import Resolved, Scope, locked_images
+from reservoir.artifacts.python import kind as python
 from reservoir.bundle import folder as bundles
-from reservoir.bundle.folder import link_or_copy
-from reservoir.contents.model import Artifact, Bundle, LockedImage, TargetRecord
-from reservoir.download.cache import WORK, Cache
+from reservoir.contents.artifact import Artifact, ImageArtifact
+from reservoir.contents.bundle import OWN, Bundle
+from reservoir.contents.lock import LockedImage
+from reservoir.contents.target import TargetRecord
+from reservoir.download.cache import WORK, Cache, link_or_copy
+from reservoir.download.indexes import Indexes
 from reservoir.intake import take as intake
 from reservoir.intake.store import Store
 from reservoir.intake.take import Imported
@@ -59,11 +61,9 @@ def build(path: Path, root: Path, cache: Cache, timestamp: int, progress: Progre
             current = store.current.resolve()
             record = _target(store, current, recipe, path)
             _refuse_other(store, recipe, path)
-            scope = Scope(
-                _manifest(recipe, record, current), path, _of_site(record), cache, progress, _indexes(current)
-            )
+            scope = Scope(_manifest(recipe, record, current), path, cache, progress, _indexes(current))
             parts, known = _resolve(scope, recipe, store)
-        made = Builder(recipe, scope.target, parts, known, cache, progress).make()
+        made = Builder(recipe, scope.manifest.targets[0], parts, known, cache, progress).make()
         with store.changing(), tempfile.TemporaryDirectory(prefix=WORK, dir=cache.root) as work:
             # another bundle may have come meanwhile
             _refuse_other(store, recipe, path)
@@ -102,7 +102,7 @@ def _target(store: Store, current: Path, recipe: Recipe, path: Path) -> TargetRe
 def _refuse_other(store: Store, recipe: Recipe, path: Path) -> None:
     """Raise ConflictError where the image came in another bundle, or its own bundle would replace another image's."""
     for bundle in store.newest().values():
-        images = [(image.name, image.version) for image in bundle.of_kind("image")]
+        images = [(image.name, image.version) for image in bundle.of_kind(ImageArtifact)]
         if bundle.name == _name(recipe) and (recipe.name, recipe.tag) not in images:
             raise ConflictError(
                 f"the bundle {bundle.name} is that of {', '.join(f'{name}:{tag}' for name, tag in images)}",
@@ -119,7 +119,7 @@ def _refuse_other(store: Store, recipe: Recipe, path: Path) -> None:
 
 def _name(recipe: Recipe) -> str:
     """Return the name of the recipe's bundle."""
-    return publication.OWN + recipe.reference.lower().translate(str.maketrans("/:", "--")).rstrip("._-")
+    return OWN + recipe.reference.lower().translate(str.maketrans("/:", "--")).rstrip("._-")
 
 
 def _of_site(record: TargetRecord) -> Target:
@@ -158,14 +158,13 @@ def _indexes(current: Path) -> Indexes:
 def _resolve(scope: Scope, recipe: Recipe, store: Store) -> tuple[LockedImage, dict[str, Artifact]]:
     """Return the image's exact parts, which the store has, and bring them into the cache."""
     scope.progress(f"resolve {recipe.reference}")
-    packages = debian_lock.resolve(scope)
-    wheels = pypi_lock.resolve_image(scope, 0, recipe)
-    (image,) = packages.images
-    known = {artifact.sha256: artifact for artifact in (*packages.artifacts, *wheels)}
+    found = Resolved.of([debian.resolve(scope), python.resolve(scope)])
+    (image,) = locked_images(scope.manifest, found.images)
+    known = {artifact.sha256: artifact for artifact in found.artifacts}
     for blob, artifact in known.items():
         if not scope.cache.has(blob, artifact.size):
             link_or_copy(store.blobs / blob, scope.cache.path(blob))
-    return image.model_copy(update={"python": [wheel.sha256 for wheel in wheels]}), known
+    return image, known
 
 
 def _bundle(recipe: Recipe, record: TargetRecord, artifacts: list[Artifact], timestamp: int) -> Bundle:

@@ -17,7 +17,7 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from common import files
 from common.errors import ConflictError, IntegrityError
-from reservoir.contents.model import Model
+from reservoir.contents.base import Model
 from reservoir.signing import ed25519
 
 HINT = "do not use this bundle; ask its maker which key is theirs and give it with --key"

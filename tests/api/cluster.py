@@ -22,8 +22,9 @@ from api.resources.users import service as users
 from api.resources.users.schemas import UserRequest
 from api.settings import Settings
 from common import problem
-from common.protocol import HEARTBEAT_PATH, ContainerState, ContainerStatus, GpuDevice, Heartbeat, Inventory
+from common.protocol import HEARTBEAT_PATH, ContainerState, ContainerStatus
 from tests.fakes.engine import FakeEngine
+from tests.fakes.heartbeats import beat
 from tests.installed import ADMIN_KEY, PASSWORD
 
 V1 = "/api/v1"
@@ -73,18 +74,9 @@ class Cluster:
         """Report as a node's agent; without `containers` report those of the engine."""
         if containers is None:
             containers = [state for (node, _), state in self.engine.containers.items() if node == name]
-        beat = Heartbeat(
-            name=name,
-            address="192.0.2.10",
-            port=6001,
-            boot="boot-1",
-            sequence=next(self.sequences),
-            inventory=inventory(name, gpus),
-            containers=containers,
-        )
-        body = beat.model_dump(mode="json")
+        report = beat(next(self.sequences), name=name, gpus=gpus, containers=containers)
         async with self.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": name}) as agent:
-            return await agent.post(HEARTBEAT_PATH, json=body)
+            return await agent.post(HEARTBEAT_PATH, json=report.model_dump(mode="json"))
 
     async def add_node(self, name: str = "worker1", gpus: int = 4) -> None:
         assert (await self.heartbeat(name, gpus)).status_code == 200
@@ -128,21 +120,6 @@ async def settle(manager: Manager) -> None:
         await asyncio.gather(*manager.operations.values())
 
 
-def inventory(name: str, gpus: int) -> Inventory:
-    return Inventory(
-        name=name,
-        agent_version="0.1.0",
-        engine_version="20.10.24",
-        os="Debian 12",
-        cpu_milli=8000,
-        memory_mib=32768,
-        gpus=[
-            GpuDevice(index=index, uuid=f"GPU-{name}-{index}", model="Simulated GPU", memory_mib=16384, simulated=True)
-            for index in range(gpus)
-        ],
-    )
-
-
 async def sign_in(guest: httpx.AsyncClient, name: str, password: str = PASSWORD) -> dict[str, Any]:
     """Sign in as our pages do: what they change later carries the login's token."""
     login = dict(await ok(guest.post(f"{V1}/auth/login", json={"name": name, "password": password})))
@@ -175,6 +152,8 @@ def problems(response: httpx.Response) -> list[dict[str, str]]:
 
 
 _applications: list[FastAPI] = []
+_databases: dict[str, Database] = {}
+"""By their URLs. A new one would compile every statement again: that takes longer than to run them."""
 
 
 class SlowClock(Clock):
@@ -203,7 +182,8 @@ def application(settings: Settings, database: Database, engine: FakeEngine, cloc
 async def running_cluster(database_url: str, **changes: Any) -> AsyncIterator[Cluster]:
     """Give an application on a database with an administrator; its reconcilers run when a test says so."""
     settings = Settings(database_url=database_url, trust_client_headers=True, **changes)
-    database, engine, clock = Database(database_url), FakeEngine(), SlowClock()
+    database = _databases.setdefault(database_url, Database(database_url))
+    engine, clock = FakeEngine(), SlowClock()
     app = application(settings, database, engine, clock)
     cluster = Cluster(app, database, engine, settings, clock)
     async with cluster.admin:

@@ -22,7 +22,7 @@ from tests.unit.appliance.cli.conftest import URL, Answer, Run
 
 LINES = [
     line
-    for line in (Path(__file__).parents[3] / "data" / "cli_lines.txt").read_text().splitlines()
+    for line in (Path(__file__).parents[1] / "data" / "cli_lines.txt").read_text().splitlines()
     if line and not line.startswith("#")
 ]
 IMAGES = ("quickstart", "python", "base-notebook")

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from appliance.site import lab
-from reservoir.artifacts.debian.resolve import private_apt
+from reservoir.artifacts.debian.apt import private_apt
 from reservoir.download.cache import Cache
 from reservoir.manifest.model import Manifest
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from reservoir.contents.model import Artifact
+from reservoir.contents.artifact import Artifact, DebianArtifact, PythonArtifact
 from reservoir.intake.take import take
 from reservoir.publication.prune import prune
 from reservoir.publication.publish import publish
@@ -33,8 +33,8 @@ def packages(folder: Path, count: int) -> list[tuple[Artifact, Path]]:
         deb = folder / f"{name.replace('_', '-')}_{version}_amd64.deb"
         deb.write_bytes(f"{name} {version}".encode() * 100)
         stanza = STANZA.format(name=name.replace("_", "-"), version=version)
-        made.append((artifact(package, "python", name, version), package))
-        made.append((artifact(deb, "debian", name.replace("_", "-"), version, stanza=stanza), deb))
+        made.append((artifact(package, PythonArtifact, name, version), package))
+        made.append((artifact(deb, DebianArtifact, name.replace("_", "-"), version, stanza=stanza), deb))
     return made
 
 

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from reservoir.bundle.folder import link_or_copy
+from reservoir.download.cache import link_or_copy
 from reservoir.lock import file as lock
 
 ROOT = Path(__file__).parents[2]

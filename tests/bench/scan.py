@@ -11,7 +11,8 @@ import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from reservoir.contents.model import Artifact, Bundle
+from reservoir.contents.artifact import Artifact
+from reservoir.contents.bundle import Bundle
 from reservoir.scan.checker import scan
 from reservoir.scan.facts import Facts
 from reservoir.scan.policy import Policy

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from common.protocol import HEARTBEAT_PATH
-from tests.api.cluster import inventory
+from tests.fakes.heartbeats import inventory
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
 
 BEAT = {

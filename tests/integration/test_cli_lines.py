@@ -18,7 +18,7 @@ import pexpect
 import pytest
 
 from common.protocol import HEARTBEAT_PATH
-from tests.api.cluster import inventory
+from tests.fakes.heartbeats import inventory
 from tests.integration.agent.conftest import Authority, authority, free_port  # noqa: F401
 from tests.postgresql import new_database
 

@@ -17,8 +17,8 @@ from appliance.site import deploy, inventory, pki, playbook
 from appliance.site.model import Site, load
 from common import files
 from common.document import parse
-from reservoir.intake import take as intake
-from reservoir.publication import publish as publication
+from reservoir.intake.take import take
+from reservoir.publication.publish import publish
 
 SCRATCH = Path("/var/lib/dry-run")
 BUNDLE = Path("/media/penstock")
@@ -40,8 +40,8 @@ def main() -> None:
 def _controller(site: Site) -> tuple[Path, Path]:
     """Make what a deploy makes on its controller before it runs a playbook."""
     state, root = SCRATCH / "site", SCRATCH / "reservoir"
-    intake.take(BUNDLE, root)
-    publication.publish(root)
+    take(BUNDLE, root)
+    publish(root)
     pki.issue(site, state / "pki")
     for name in (deploy.PASSWORD_FILE, deploy.INDEX_PASSWORD_FILE):
         files.write(state / name, deploy.new_password() + "\n", 0o600)

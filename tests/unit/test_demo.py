@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e import demo, journey
-from tests.e2e.journey import CommandError, Journey
+from tests.lab import demo, journey
+from tests.lab.journey import CommandError, Journey
 
 Answer = subprocess.CompletedProcess[str]
 

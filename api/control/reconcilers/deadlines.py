@@ -1,4 +1,4 @@
-"""How long a session may be on its way, and what happens then: the one table of it.
+"""Deadlines: how long a session may be on its way, and what happens then; the one table of it.
 
 PENDING waits for the scheduler, which always says why. RUNNING ends by its command, its time limit (`limits`), its node
 (`losses`, `drains`) or a user. TERMINATING goes on until every container is known to be gone (`operate`): a node that

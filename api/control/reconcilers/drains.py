@@ -1,4 +1,4 @@
-"""What happens on a node that is drained: trainings move, people are warned, and at its time the rest is ended."""
+"""Drains of nodes: trainings move, people are warned, and at its time the rest is ended."""
 
 from __future__ import annotations
 

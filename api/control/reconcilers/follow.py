@@ -1,4 +1,4 @@
-"""What changes of a session when its containers are seen in a state. Pure: it reads rows and answers with values."""
+"""Changes of a session when its containers are seen in a state. Pure: it reads rows and answers with values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of sessions when a node is lost, removed, or comes back.
+"""Losses of nodes: what becomes of sessions when one is lost, removed, or comes back.
 
 A training starts again elsewhere, and so does whatever did not run yet. An interactive session or a service is marked
 and kept, for its container may well go on: whoever uses it decides.

@@ -1,4 +1,4 @@
-"""What heartbeats say becomes what the database says: nodes, and the states of the sessions on them.
+"""Observation: what heartbeats say becomes what the database says, of nodes and of the sessions on them.
 
 A heartbeat that says nothing new only moves `last_seen`, many nodes in one statement. What it says is looked at in full
 when it is new, when the last look left something open, and once a minute whatever was missed.

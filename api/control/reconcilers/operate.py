@@ -1,4 +1,4 @@
-"""What the database wants becomes what the machines do: containers are launched, terminated, given other shares.
+"""Operations: what the database wants becomes what the machines do; launch, termination, other shares.
 
 Each operation loads a session, calls the agents with no transaction open, and writes the outcome only if the session is
 still as it was loaded. One session has at most one operation at a time; its containers are called for at once.

@@ -1,4 +1,4 @@
-"""Where an app is, and what of a request it gets to see."""
+"""Rules of apps: where one is, and what of a request it gets to see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may use which resource groups. Pure: loaded once for many questions."""
+"""Permissions: who may use which resource groups. Pure: loaded once for many questions."""
 
 from __future__ import annotations
 

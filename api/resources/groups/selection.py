@@ -1,4 +1,4 @@
-"""Which nodes belong to a resource group by what they are. Pure."""
+"""Selection of a resource group's nodes by what they are. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When two references mean the same image, as the container engine reads them. Pure."""
+"""References of images, and when two mean the same one, as the container engine reads them. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who an API key or a cookie stands for: one query, for every request asks it."""
+"""Callers: who an API key or a cookie stands for; one query, for every request asks it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a name and a password belong together: as this site knows it, or as its directory says."""
+"""The check of name and password: as this site knows them, or as its directory says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How soon a login may be tried again: after some failures each further try waits twice as long, to a limit.
+"""The throttle of logins: after some failures each further try waits twice as long, to a limit.
 
 Failures count for a name, for an address, and for a name at an address. Where a user has signed in from an address not
 long ago, only that last count matters there: whoever guesses at an administrator's password from elsewhere makes

@@ -1,4 +1,4 @@
-"""Which nodes a caller may see and change: the people of a domain those of the domain's resource groups."""
+"""Rights to nodes: the people of a domain see and change those of the domain's resource groups."""
 
 from __future__ import annotations
 

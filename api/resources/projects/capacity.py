@@ -1,4 +1,4 @@
-"""What projects may claim together of the cluster's GPUs, over time. Pure: moments and milli-GPU in, findings out."""
+"""Capacity: what projects may claim together of the cluster's GPUs, over time. Pure: moments and milli-GPU."""
 
 from __future__ import annotations
 

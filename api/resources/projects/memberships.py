@@ -1,4 +1,4 @@
-"""Which projects a user belongs to; apart from the service, for who calls is asked before anything else is."""
+"""Memberships of a user; apart from the service, for who calls is asked before anything else is."""
 
 from __future__ import annotations
 

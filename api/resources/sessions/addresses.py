@@ -1,4 +1,4 @@
-"""Under which paths the edge offers a session's ports. Pure: what others have taken comes in as values."""
+"""Addresses at the edge: the paths of a session's ports. Pure: what others have taken comes in as values."""
 
 from __future__ import annotations
 

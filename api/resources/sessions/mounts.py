@@ -1,4 +1,4 @@
-"""Which folders a session sees: those of its project on the shared storage, and those of the node that are opened."""
+"""Mounts of a session: folders of its project on the shared storage, and those of the node that are opened."""
 
 from __future__ import annotations
 

@@ -19,9 +19,9 @@ from sqlalchemy import ColumnElement, delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import NETWORKS_LOCK, among, exclusively
-from api.gang_networks import PREFIX, capacity
 from api.tables.nodes import Node
 from api.tables.sessions import ENDED, Container, GangNetwork, GangNode, Session, State
+from common.gang_networks import PREFIX, capacity
 
 _SHIFT = 32 - PREFIX
 _FIRST_HOST = 2

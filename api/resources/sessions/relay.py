@@ -1,4 +1,4 @@
-"""What passes through the API between a user and a session's container: its log, and terminals."""
+"""Relays through the API between a user and a session's container: its log, and terminals."""
 
 from __future__ import annotations
 

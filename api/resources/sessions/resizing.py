@@ -1,4 +1,4 @@
-"""Other shares for sessions that run.
+"""Resizes: other shares for sessions that run.
 
 What is wanted is written down (`ask`) and done by the leader, in steps that can be taken again after any interruption.
 To raise a share its room is taken in the database first (`take_room`), then the agents are told; to lower one the

@@ -1,4 +1,4 @@
-"""What the scheduler reads of sessions, and what it writes: plain columns, for there may be tens of thousands."""
+"""The scheduler's view of sessions, and what it writes: plain columns, for there may be tens of thousands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a request becomes sessions that wait in the queue: what it asks for is completed and checked."""
+"""Submission: a request is completed and checked, and becomes sessions that wait in the queue."""
 
 from __future__ import annotations
 

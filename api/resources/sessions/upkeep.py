@@ -1,4 +1,4 @@
-"""What the reconcilers ask of sessions, and do to them, that no user does."""
+"""Queries and changes of sessions that reconcilers need, and no user."""
 
 from __future__ import annotations
 

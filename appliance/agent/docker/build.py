@@ -9,14 +9,14 @@ import structlog
 
 from appliance.agent.container_runtime import ContainerRuntime
 from appliance.agent.docker import cores, inventory, share_maintenance
-from appliance.agent.docker.containers import Limits
+from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.engine import Engine
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.docker.terminal import Terminal
 from appliance.agent.port_forwarding import PortForwarder
-from appliance.agent.reports.denied_calls import DeniedCallReporter
+from appliance.agent.reports.denied_call_reporter import DeniedCallReporter
 from appliance.agent.sandbox.seccomp_listener import SeccompListener
 from appliance.agent.settings import Settings
 from appliance.agent.tls import server_context
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 def build(settings: Settings) -> ContainerRuntime:
     """Return what runs containers on this machine; raises PenstockError where it cannot."""
-    limits = Limits(settings.pids_limit, _lockable_memory())
+    limits = ContainerLimits(settings.pids_limit, _lockable_memory())
     engine = Engine(
         settings.docker_socket, settings.mount_roots, limits, settings.sandbox_socket, settings.cores_folder
     )

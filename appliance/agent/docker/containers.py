@@ -68,14 +68,14 @@ _ports = TypeAdapter(list[int])
 
 
 @dataclass(frozen=True)
-class Limits:
+class ContainerLimits:
     """Limits of every container: processes and threads, and bytes that it may lock in memory (-1: without limit)."""
 
     pids: int = 4096
     memlock: int = -1
 
 
-LIMITS = Limits()
+CONTAINER_LIMITS = ContainerLimits()
 NO_NEEDS = Needs()
 
 
@@ -100,7 +100,7 @@ def creation(
     spec: ContainerSpec,
     granted: CoreGrant = NO_CORES,
     sources: Sequence[Path] | None = None,
-    limits: Limits = LIMITS,
+    limits: ContainerLimits = CONTAINER_LIMITS,
     *,
     needs: Needs = NO_NEEDS,
     kind: Enforcement | None = None,

@@ -15,7 +15,7 @@ import requests
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
 from appliance.agent.docker import containers, cores, gang_network, mount_sources
-from appliance.agent.docker.containers import Limits
+from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.cores import CoreGrant
 from appliance.agent.labels import LABEL_ID, digest_of, name_of
 from appliance.agent.sandbox import confinement, oci_runtime
@@ -79,7 +79,9 @@ def _translate(call: Callable[P, R]) -> Callable[P, R]:
 class Engine:
     """The Docker Engine of this node, limited to the containers that carry our label."""
 
-    def __init__(self, socket: Path, mount_roots: Sequence[Path], limits: Limits, listener: Path, shown: Path) -> None:
+    def __init__(
+        self, socket: Path, mount_roots: Sequence[Path], limits: ContainerLimits, listener: Path, shown: Path
+    ) -> None:
         """Prepare for calls over `socket`; nothing is called yet. Mounts lie below `mount_roots`.
 
         At `listener` sandboxes ask about what they deny; below `shown` is what containers see of their cores.

@@ -9,10 +9,10 @@ from pathlib import PurePosixPath
 
 from appliance.agent.container_runtime import ContainerRuntime
 from appliance.agent.kubernetes.client import Client
-from appliance.agent.kubernetes.cluster import Cluster, base_inventory
 from appliance.agent.kubernetes.images import Images
 from appliance.agent.kubernetes.pod_ports import PodPorts
-from appliance.agent.kubernetes.pods import Claim, Rules
+from appliance.agent.kubernetes.pod_supervisor import PodSupervisor, base_inventory
+from appliance.agent.kubernetes.pods import FolderClaim, PodSettings
 from appliance.agent.kubernetes.terminal import Terminal
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.settings import Settings
@@ -34,11 +34,11 @@ def build(settings: Settings) -> ContainerRuntime:
             hint="write the PEM file of the cluster's authority there",
         ) from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    rules = Rules(
+    pod_settings = PodSettings(
         node=settings.name,
         resource=settings.kubernetes_gpu_resource,
-        machines=dict(settings.kubernetes_machines),
-        claims=[Claim(PurePosixPath(root), name) for root, name in settings.kubernetes_claims],
+        machines=settings.kubernetes_machines,
+        claims=[FolderClaim(PurePosixPath(root), name) for root, name in settings.kubernetes_claims.items()],
         host_folders=[PurePosixPath(folder) for folder in settings.mount_roots],
     )
     client = Client(
@@ -48,11 +48,11 @@ def build(settings: Settings) -> ContainerRuntime:
     forwarder = PortForwarder(
         server_context(settings), settings.edges, bind=settings.bind, port_range=settings.port_range
     )
-    cluster = Cluster(client, rules, base, PodPorts(forwarder), settings.kubernetes_schedule_s)
+    cluster = PodSupervisor(client, pod_settings, base, PodPorts(forwarder), settings.kubernetes_schedule_s)
     return ContainerRuntime(
         inventory=cluster.inventory,
         containers=cluster,
-        images=Images(client, rules),
+        images=Images(client, pod_settings),
         terminal=partial(Terminal, client),
         begin=lambda: None,
         tasks=lambda: (),

@@ -68,7 +68,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Tenant:
+class Occupant:
     """A pod that holds part of a machine; `places` are those that it was granted, of pods that are ours."""
 
     machine: str
@@ -119,7 +119,7 @@ def asked_by(pod: Object, resource: str) -> Amount:
     return ((together + aside) | peak) + _amount(pod["spec"].get("overhead", {}), resource)
 
 
-def measure(machines: Collection[Machine], tenants: Iterable[Tenant], limit: int = MAX_DEVICES) -> Capacity:
+def measure(machines: Collection[Machine], occupants: Iterable[Occupant], limit: int = MAX_DEVICES) -> Capacity:
     """Return what is there for sessions; of more GPUs than `limit` the last ones are left out.
 
     What sessions hold stays part of it even on a machine that takes no new pods, so that it can never hold more than
@@ -128,10 +128,10 @@ def measure(machines: Collection[Machine], tenants: Iterable[Tenant], limit: int
     ours: dict[str, Amount] = {}
     others: dict[str, Amount] = {}
     held: set[str] = set()
-    for tenant in tenants:
-        group = ours if tenant.ours else others
-        group[tenant.machine] = group.get(tenant.machine, NOTHING) + tenant.amount
-        held.update(tenant.places)
+    for occupant in occupants:
+        group = ours if occupant.ours else others
+        group[occupant.machine] = group.get(occupant.machine, NOTHING) + occupant.amount
+        held.update(occupant.places)
     total = largest = NOTHING
     found: list[GpuDevice] = []
     home: dict[str, str] = {}

@@ -7,7 +7,7 @@ from typing import Any
 
 from appliance.agent.kubernetes.capacity import Object
 from appliance.agent.kubernetes.client import Client
-from appliance.agent.kubernetes.pods import LABEL_NODE, Rules
+from appliance.agent.kubernetes.pods import LABEL_NODE, PodSettings
 from common.errors import ConflictError, NotFoundError
 from common.protocol import ImageState, ImageStatus
 
@@ -19,10 +19,10 @@ _COMMAND = ["/io.penstock/only-the-image"]
 class Images:
     """The images of a cluster; the pods are the only memory of what is asked for."""
 
-    def __init__(self, client: Client, rules: Rules) -> None:
+    def __init__(self, client: Client, pod_settings: PodSettings) -> None:
         """Prepare."""
         self._client = client
-        self._rules = rules
+        self._pod_settings = pod_settings
 
     async def ask(self, reference: str) -> ImageState:
         """Return what is known of an image, after a pod that wants it was made.
@@ -30,7 +30,7 @@ class Images:
         What came of it is told once; whoever asks again after it has the image pulled again, if it has gone. Raises
         PenstockError where the cluster does not answer or refuses the pod.
         """
-        name = f"penstock-image-{hashlib.sha256(f'{self._rules.node}/{reference}'.encode()).hexdigest()[:16]}"
+        name = f"penstock-image-{hashlib.sha256(f'{self._pod_settings.node}/{reference}'.encode()).hexdigest()[:16]}"
         path = f"{self._client.pods}/{name}"
         try:
             pod = await self._client.get(path)
@@ -57,13 +57,13 @@ class Images:
             "kind": "Pod",
             "metadata": {
                 "name": name,
-                "labels": {"app.kubernetes.io/managed-by": "penstock", LABEL_NODE: self._rules.node},
+                "labels": {"app.kubernetes.io/managed-by": "penstock", LABEL_NODE: self._pod_settings.node},
             },
             "spec": {
                 "restartPolicy": "Never",
                 "automountServiceAccountToken": False,
                 "containers": [container],
-                **({"nodeSelector": dict(self._rules.machines)} if self._rules.machines else {}),
+                **({"nodeSelector": dict(self._pod_settings.machines)} if self._pod_settings.machines else {}),
             },
         }
 

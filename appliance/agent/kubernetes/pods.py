@@ -51,7 +51,7 @@ _ports = TypeAdapter(list[int])
 
 
 @dataclass(frozen=True)
-class Claim:
+class FolderClaim:
     """A claim of the cluster's storage, which holds the folder that the site's workers have at `root`."""
 
     root: PurePosixPath
@@ -59,7 +59,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Rules:
+class PodSettings:
     """What the site's settings say of all pods: whose they are, how GPUs are asked for, and what may be mounted.
 
     `machines` are the labels of the machines that may be used; none means all.
@@ -68,7 +68,7 @@ class Rules:
     node: str
     resource: str
     machines: Mapping[str, str] = field(default_factory=dict)
-    claims: Sequence[Claim] = ()
+    claims: Sequence[FolderClaim] = ()
     host_folders: Sequence[PurePosixPath] = ()
 
     @property
@@ -77,16 +77,16 @@ class Rules:
         return ",".join(f"{name}={value}" for name, value in sorted(self.machines.items()))
 
 
-def check(spec: ContainerSpec, rules: Rules) -> None:
+def check(spec: ContainerSpec, pod_settings: PodSettings) -> None:
     """Refuse what a cluster can never run, with every reason; raises InputError."""
-    if problems := [*_shares(spec), *_mounts(spec, rules), *_missing(spec)]:
+    if problems := [*_shares(spec), *_mounts(spec, pod_settings), *_missing(spec)]:
         raise InputError.of(problems)
 
 
-def manifest(spec: ContainerSpec, rules: Rules, machine: str) -> dict[str, Any]:
+def manifest(spec: ContainerSpec, pod_settings: PodSettings, machine: str) -> dict[str, Any]:
     """Return the pod of a spec that was checked; one with GPUs is held to the `machine` that has them."""
-    volumes = [_volume(position, mount, rules) for position, mount in enumerate(spec.mounts)]
-    amount = _limits(spec, rules)
+    volumes = [_volume(position, mount, pod_settings) for position, mount in enumerate(spec.mounts)]
+    amount = _limits(spec, pod_settings)
     container = {
         "name": CONTAINER,
         "image": spec.image,
@@ -107,7 +107,7 @@ def manifest(spec: ContainerSpec, rules: Rules, machine: str) -> dict[str, Any]:
             "name": name_of(spec.id),
             "labels": {
                 "app.kubernetes.io/managed-by": "penstock",
-                LABEL_NODE: rules.node,
+                LABEL_NODE: pod_settings.node,
                 LABEL_ID: spec.id,
                 LABEL_SESSION: spec.session_id,
                 LABEL_PROJECT: spec.project,
@@ -132,8 +132,8 @@ def manifest(spec: ContainerSpec, rules: Rules, machine: str) -> dict[str, Any]:
                 {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{spec.shm_mib}Mi"}},
                 *(volume for volume, _ in volumes),
             ],
-            **({"nodeSelector": dict(rules.machines)} if rules.machines else {}),
-            **(_placing(rules, machine) if spec.gpus else {}),
+            **({"nodeSelector": dict(pod_settings.machines)} if pod_settings.machines else {}),
+            **(_placing(pod_settings, machine) if spec.gpus else {}),
         },
     }
 
@@ -237,11 +237,11 @@ def _shares(spec: ContainerSpec) -> Iterable[Problem]:
             )
 
 
-def _mounts(spec: ContainerSpec, rules: Rules) -> Iterable[Problem]:
+def _mounts(spec: ContainerSpec, pod_settings: PodSettings) -> Iterable[Problem]:
     for position, mount in enumerate(spec.mounts):
         source = PurePosixPath(mount.source)
-        if ".." in source.parts or not (_claim(source, rules) or _is_open(source, rules)):
-            claims = ", ".join(f"{claim.root} by the claim {claim.name}" for claim in rules.claims) or "none"
+        if ".." in source.parts or not (_claim(source, pod_settings) or _is_open(source, pod_settings)):
+            claims = ", ".join(f"{claim.root} by the claim {claim.name}" for claim in pod_settings.claims) or "none"
             yield Problem(
                 f"mounts.{position}.source",
                 f"{mount.source} is a folder of the workers that the cluster does not have (it has {claims})",
@@ -259,20 +259,20 @@ def _missing(spec: ContainerSpec) -> Iterable[Problem]:
         yield Problem("network", reason, f"ask for one container, or {hint}")
 
 
-def _claim(source: PurePosixPath, rules: Rules) -> Claim | None:
-    fitting = [claim for claim in rules.claims if source.is_relative_to(claim.root)]
+def _claim(source: PurePosixPath, pod_settings: PodSettings) -> FolderClaim | None:
+    fitting = [claim for claim in pod_settings.claims if source.is_relative_to(claim.root)]
     return max(fitting, key=lambda claim: len(claim.root.parts), default=None)
 
 
-def _is_open(source: PurePosixPath, rules: Rules) -> bool:
-    return any(source.is_relative_to(folder) for folder in rules.host_folders)
+def _is_open(source: PurePosixPath, pod_settings: PodSettings) -> bool:
+    return any(source.is_relative_to(folder) for folder in pod_settings.host_folders)
 
 
-def _volume(position: int, mount: Mount, rules: Rules) -> tuple[dict[str, Any], dict[str, Any]]:
+def _volume(position: int, mount: Mount, pod_settings: PodSettings) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the volume of a mount, and how the container has it."""
     name, source = f"mount-{position}", PurePosixPath(mount.source)
     mounted: dict[str, Any] = {"name": name, "mountPath": mount.target, "readOnly": mount.read_only}
-    if (claim := _claim(source, rules)) is None:
+    if (claim := _claim(source, pod_settings)) is None:
         return {"name": name, "hostPath": {"path": mount.source, "type": "Directory"}}, mounted
     inside = source.relative_to(claim.root)
     if inside.parts:
@@ -280,14 +280,14 @@ def _volume(position: int, mount: Mount, rules: Rules) -> tuple[dict[str, Any], 
     return {"name": name, "persistentVolumeClaim": {"claimName": claim.name}}, mounted
 
 
-def _limits(spec: ContainerSpec, rules: Rules) -> dict[str, str]:
+def _limits(spec: ContainerSpec, pod_settings: PodSettings) -> dict[str, str]:
     limits = {}
     if spec.cpu_milli:
         limits["cpu"] = f"{spec.cpu_milli}m"
     if spec.memory_mib:
         limits["memory"] = f"{spec.memory_mib}Mi"
     if spec.gpus:
-        limits[rules.resource] = str(len(spec.gpus))
+        limits[pod_settings.resource] = str(len(spec.gpus))
     return limits
 
 
@@ -307,11 +307,11 @@ def _escaped(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _placing(rules: Rules, machine: str) -> dict[str, Any]:
+def _placing(pod_settings: PodSettings, machine: str) -> dict[str, Any]:
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [machine]}]}
     return {
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}},
-        "tolerations": [{"key": rules.resource, "operator": "Exists", "effect": "NoSchedule"}],
+        "tolerations": [{"key": pod_settings.resource, "operator": "Exists", "effect": "NoSchedule"}],
     }
 
 

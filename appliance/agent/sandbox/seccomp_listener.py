@@ -26,7 +26,7 @@ import structlog
 
 from appliance.agent.sandbox import seccomp_notify
 from appliance.agent.sandbox.confinement import Confinement, rule_for
-from appliance.agent.sandbox.ledger import Attempt, Ledger
+from appliance.agent.sandbox.denied_calls import Attempt, DeniedCalls
 from appliance.agent.sandbox.seccomp_notify import Call
 from common import syscalls
 from common.protocol import Denial
@@ -59,7 +59,7 @@ class SeccompListener:
     def __init__(self, path: Path) -> None:
         """Prepare to listen at a socket; `start` does."""
         self._path = path
-        self._ledger = Ledger()
+        self._denied = DeniedCalls()
         self._lock = threading.Lock()
         self._filters: dict[int, _Filter] = {}
         self._resting: dict[int, float] = {}
@@ -94,13 +94,13 @@ class SeccompListener:
     def take(self) -> list[Denial]:
         """Return what the control API has not been told."""
         with self._lock:
-            return self._ledger.untold()
+            return self._denied.untold()
 
     def tell(self, denials: Sequence[Denial]) -> None:
         """Note that the control API has these, and forget what it needs no more of containers that have ended."""
         with self._lock:
-            self._ledger.tell(denials)
-            self._ledger.forget_all_but({source.confinement.id for source in self._filters.values()})
+            self._denied.tell(denials)
+            self._denied.forget_all_but({source.confinement.id for source in self._filters.values()})
 
     def _run(self) -> None:
         while True:
@@ -163,7 +163,7 @@ class SeccompListener:
             datetime.now(UTC),
         )
         with self._lock:
-            self._ledger.note(attempt)
+            self._denied.note(attempt)
         seccomp_notify.refuse(source.descriptor, call, getattr(errno, rule.errno))
         self._charge(source)
 

@@ -37,13 +37,14 @@ def lock_command(
     """Resolve the complete closure of a manifest and write it down with sizes and hashes."""
     from reservoir.download.cache import Cache
     from reservoir.lock import file as locks
+    from reservoir.lock.make import make
 
     path = lock_path(manifest, lock)
     if if_changed and locks.matches(path, manifest):
         show({"lock": str(path), "changed": False}, as_json, f"{path} matches {manifest} already")
         return
     with progress_bars() as progress:
-        made = locks.make(manifest, Cache(load().cache), progress)
+        made = make(manifest, Cache(load().cache), progress)
     changed = locks.write(made, path)
     size = sum(artifact.size for artifact in made.artifacts)
     show(

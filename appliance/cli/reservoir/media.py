@@ -18,7 +18,7 @@ def receipt_command(
 ) -> None:
     """Write a signed receipt of what the site holds, for `build --since`; shows the site's fingerprint."""
     from common import files
-    from reservoir.media import receipt
+    from reservoir.intake import receipt
 
     with progress_bars() as progress:
         written = receipt.write(root, load().timestamp, progress)

@@ -9,9 +9,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "account.h"
+#include "fork.h"
 #include "limits.h"
 #include "process.h"
-#include "shim.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -163,16 +164,9 @@ static void after_fork_in_child(void)
     }
     if (process)
         memset(process, 0, sizeof *process);
-    psg_limits_after_fork();
-    psg_table_forget();
-    psg_pools_forget();
-    psg_list_forget();
-    psg_context_forget();
-    psg_handles_forget();
-    psg_compute_forget();
-    psg_record_forget();
-    psg_resolve_forget();
 }
+
+AT_FORK(.before = before_fork, .in_parent = after_fork_in_parent, .in_child = after_fork_in_child);
 
 static bool prepare(void)
 {
@@ -182,7 +176,7 @@ static bool prepare(void)
     if (page == MAP_FAILED)
         return false;
     madvise(page, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK);
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    psg_watch_forks();
     __atomic_store_n(&process, page, __ATOMIC_RELEASE);
     return true;
 }

@@ -6,11 +6,16 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "admit.h"
+#include "account.h"
+#include "compute.h"
+#include "device.h"
 #include "driver.h"
+#include "fork.h"
 #include "lease.h"
+#include "limits.h"
+#include "pools.h"
 #include "record.h"
-#include "shim.h"
+#include "table.h"
 
 #define MICROSECOND UINT64_C(1000)
 #define MILLISECOND UINT64_C(1000000)
@@ -51,13 +56,15 @@ struct gate {
 
 static struct gate gates[PSG_GPUS] = {[0 ... PSG_GPUS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
-void psg_compute_forget(void)
+static void after_fork_in_child(void)
 {
     for (int gpu = 0; gpu < PSG_GPUS; gpu++) {
         memset(&gates[gpu], 0, sizeof gates[gpu]);
         gates[gpu].lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     }
 }
+
+AT_FORK(.in_child = after_fork_in_child);
 
 /* Streams --------------------------------------------------------------------------------------------------------- */
 
@@ -171,20 +178,27 @@ static bool drain(int gpu, struct gate *gate, uint64_t *at)
     return true;
 }
 
-void psg_stream_gone(void *stream)
+/* A stream is about to be destroyed: nobody can ask about it later, and what it still does would be free. */
+static void stream_gone(CUstream stream)
 {
     for (int gpu = 0; gpu < PSG_GPUS; gpu++) {
         struct gate *gate = &gates[gpu];
         uint64_t at;
         pthread_mutex_lock(&gate->lock);
-        if (!stream) {
-            unwatch_all(gate);
-        } else if (is_watched(gate, stream)) {
-            /* Nobody can ask about it later, and what it still does would be free. */
+        if (is_watched(gate, stream)) {
             drain(gpu, gate, &at);
             unwatch(gate, stream);
         }
         pthread_mutex_unlock(&gate->lock);
+    }
+}
+
+void psg_streams_gone(void)
+{
+    for (int gpu = 0; gpu < PSG_GPUS; gpu++) {
+        pthread_mutex_lock(&gates[gpu].lock);
+        unwatch_all(&gates[gpu]);
+        pthread_mutex_unlock(&gates[gpu].lock);
     }
 }
 
@@ -360,3 +374,24 @@ EXPORT CUresult cuEventSynchronize(CUevent event)
         psg_pools_look(psg_gpu_here(NULL));
     return result;
 }
+
+/* The end of streams ---------------------------------------------------------------------------------------------- */
+
+#define DESTROYS(symbol)                                             \
+    EXPORT CUresult symbol(CUstream stream)                          \
+    {                                                                \
+        struct psg_entry recording;                                  \
+        if (psg_depth > 0 || !psg_limited() || !stream)              \
+            return REAL(symbol, stream);                             \
+        stream_gone(stream);                                         \
+        bool known = psg_recording_take(stream, &recording);         \
+        CUresult result = REAL(symbol, stream);                      \
+        if (known && result == CUDA_SUCCESS)                         \
+            psg_recording_over(&recording);                          \
+        else if (known)                                              \
+            psg_table_put(&recording);                               \
+        return result;                                               \
+    }
+
+DESTROYS(cuStreamDestroy)
+DESTROYS(cuStreamDestroy_v2)

@@ -1,96 +1,33 @@
-/* Start, devices and contexts. A context takes memory of its own, hundreds of MiB on a real GPU; how much is only seen by
+/* Start and contexts. A context takes memory of its own, hundreds of MiB on a real GPU; how much is only seen by
  * NVML, before and after one is made. Neighbours may take memory at that moment, too, so the least of the first few
  * differences counts; it is kept in the account for all others. */
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
 
+#include "account.h"
+#include "compute.h"
+#include "device.h"
 #include "driver.h"
-#include "shim.h"
+#include "fork.h"
+#include "limits.h"
+#include "nvml_usage.h"
+#include "pools.h"
+#include "record.h"
+#include "table.h"
 
-#define DEVICES 64
 #define LEAST_CONTEXT (UINT64_C(1) << 20)
 #define MOST_CONTEXT (UINT64_C(1) << 30)
 
 /* So many creations are measured, and what only one of them has shown refuses nobody. */
 enum { MEASURED = 4, SURE = 2 };
 
-/* Number plus two of the limit of a device; 0: not asked yet, 1: no limit. */
-static atomic_int gpus[DEVICES];
 static pthread_mutex_t creating = PTHREAD_MUTEX_INITIALIZER;
 
-/* How many green contexts there are. */
-static atomic_int greens;
-
-static bool ask_gpu(CUdevice device, int *gpu)
-{
-    CUuuid uuid;
-    if (REAL(cuDeviceGetUuid_v2, &uuid, device) != CUDA_SUCCESS && REAL(cuDeviceGetUuid, &uuid, device) != CUDA_SUCCESS)
-        return false;
-    char text[PSG_UUID] = "GPU-";
-    int at = 4;
-    for (int i = 0; i < 16; i++)
-        at += snprintf(text + at, sizeof text - (size_t)at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
-                       (unsigned char)uuid.bytes[i]);
-    *gpu = psg_gpu_of_uuid(text);
-    return true;
-}
-
-int psg_gpu_of_device(int device)
-{
-    if (device < 0 || device >= DEVICES)
-        return -1;
-    int known = atomic_load_explicit(&gpus[device], memory_order_acquire);
-    if (known == 0) {
-        int gpu;
-        /* Before cuInit there is no answer, and none to keep. */
-        if (!ask_gpu(device, &gpu))
-            return -1;
-        known = gpu + 2;
-        atomic_store_explicit(&gpus[device], known, memory_order_release);
-    }
-    return known - 2;
-}
-
-int psg_device_of_gpu(int gpu)
-{
-    int devices = 0;
-    REAL(cuDeviceGetCount, &devices);
-    for (int device = 0; device < devices && device < DEVICES; device++)
-        if (psg_gpu_of_device(device) == gpu)
-            return device;
-    return -1;
-}
-
-/* What is allocated in a green context belongs to the primary one that it is a part of. */
-static uint64_t owner_of(CUcontext current)
-{
-    struct psg_entry name, green;
-    uint64_t context = (uint64_t)(uintptr_t)current;
-    if (atomic_load_explicit(&greens, memory_order_relaxed) && psg_table_get(PSG_GREEN_NAME, context, &name) &&
-        psg_table_get(PSG_GREEN, name.owner, &green))
-        return green.owner;
-    return context;
-}
-
-int psg_gpu_here(uint64_t *context)
-{
-    CUdevice device;
-    CUcontext current = NULL;
-    if (psg_depth > 0 || !psg_limited() || REAL(cuCtxGetDevice, &device) != CUDA_SUCCESS)
-        return -1;
-    if (context) {
-        REAL(cuCtxGetCurrent, &current);
-        *context = owner_of(current);
-    }
-    return psg_gpu_of_device(device);
-}
-
-void psg_context_forget(void)
+static void after_fork_in_child(void)
 {
     creating = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    atomic_store(&greens, 0);
 }
+
+AT_FORK(.in_child = after_fork_in_child);
 
 EXPORT CUresult cuInit(unsigned int flags)
 {
@@ -227,7 +164,7 @@ static void forget_inactive(CUdevice device)
         if (gpu < 0)                                                 \
             return REAL(symbol, device);                             \
         pthread_mutex_lock(&creating);                               \
-        psg_stream_gone(NULL);                                       \
+        psg_streams_gone();                                       \
         CUresult result = REAL(symbol, device);                      \
         if (result == CUDA_SUCCESS)                                  \
             forget_inactive(device);                                 \
@@ -254,7 +191,7 @@ static CUresult create_green(CUgreenCtx *green, CUdevResourceDesc part, CUdevice
                                                                     .key = (uint64_t)(uintptr_t)*green,
                                                                     .owner = (uint64_t)(uintptr_t)primary,
                                                                     .count = (uint32_t)device}))
-        atomic_fetch_add(&greens, 1);
+        psg_count_greens(1);
     REAL(cuDevicePrimaryCtxRelease_v2, device);
     forget_inactive(device);
     return result;
@@ -294,12 +231,12 @@ EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green)
     if (psg_depth > 0 || !psg_limited() || !psg_table_take(PSG_GREEN, (uint64_t)(uintptr_t)green, &entry))
         return REAL(cuGreenCtxDestroy, green);
     pthread_mutex_lock(&creating);
-    psg_stream_gone(NULL);
+    psg_streams_gone();
     CUresult result = REAL(cuGreenCtxDestroy, green);
     if (result == CUDA_SUCCESS) {
         psg_table_sweep(PSG_GREEN_NAME, entry.key, forget_name);
         psg_recordings_gone(entry.key);
-        atomic_fetch_sub(&greens, 1);
+        psg_count_greens(-1);
         forget_inactive((CUdevice)entry.count);
     } else {
         psg_table_put(&entry);
@@ -354,7 +291,7 @@ CREATES(cuCtxCreate_v4, (CUcontext *context, CUctxCreateParams *how, unsigned in
         if (psg_depth > 0 || !psg_limited())                         \
             return REAL(symbol, context);                            \
         struct psg_entry entry;                                      \
-        psg_stream_gone(NULL);                                       \
+        psg_streams_gone();                                       \
         bool known = psg_table_take(PSG_CONTEXT, (uint64_t)(uintptr_t)context, &entry); \
         if (known)                                                   \
             set_memory_apart(entry.key);                             \

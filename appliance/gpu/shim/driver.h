@@ -5,6 +5,8 @@
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 
+#include "shim.h"
+
 /* What newer headers leave out, and older drivers still have. */
 CUresult cuGetProcAddress_ptsz(const char *symbol, void **function, int version, cuuint64_t flags);
 CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **function, int version, cuuint64_t flags,
@@ -59,8 +61,13 @@ struct psg_driver {
 /* The real functions; a null pointer where this driver does not have one, or where there is no driver. */
 extern struct psg_driver psg_driver;
 
-/* True once psg_driver is filled. */
-_Bool psg_driver_load(void);
+/* True once psg_driver is filled; the second one loads no driver for it. */
+bool psg_driver_load(void);
+bool psg_driver_loaded(void);
+
+/* Calls `each` with what the driver answered for every line of hooks.def, by its number: all that it has by name first, for
+ * what a name says of a pointer is certain, then what its resolver says. Null where it has none. */
+void psg_driver_each(void (*each)(unsigned hook, void *real));
 
 /* How deep this thread is inside the driver: what the driver itself calls is never charged or held. */
 extern __thread int psg_depth;
@@ -72,7 +79,5 @@ extern __thread int psg_depth;
         psg_depth--; \
         psg_result; \
     }) : CUDA_ERROR_STUB_LIBRARY)
-
-#define EXPORT __attribute__((visibility("default")))
 
 #endif

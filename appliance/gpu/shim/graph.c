@@ -3,9 +3,12 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "device.h"
 #include "driver.h"
 #include "graph.h"
-#include "shim.h"
+#include "limits.h"
+#include "pools.h"
+#include "table.h"
 
 static int gpu_of(const CUmemLocation *location)
 {

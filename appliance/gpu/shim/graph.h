@@ -2,9 +2,6 @@
 #ifndef PSG_GRAPH_H
 #define PSG_GRAPH_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "driver.h"
 
 /* One launch or upload of a graph. */

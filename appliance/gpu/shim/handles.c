@@ -2,18 +2,25 @@
  * and the last mapping have gone, in whatever order. */
 #include <pthread.h>
 
+#include "account.h"
+#include "device.h"
 #include "driver.h"
-#include "shim.h"
+#include "fork.h"
+#include "limits.h"
+#include "pools.h"
+#include "table.h"
 
 /* No mapping is smaller or less aligned than this. */
 #define LEAST_MAPPING UINT64_C(0x1000)
 
 static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
 
-void psg_handles_forget(void)
+static void after_fork_in_child(void)
 {
     counting = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
+
+AT_FORK(.in_child = after_fork_in_child);
 
 static bool watched(void)
 {

@@ -1,9 +1,10 @@
 /* Every way to launch work: kernels, cooperative ones, graphs. */
-#include "admit.h"
+#include "compute.h"
 #include "driver.h"
 #include "graph.h"
+#include "limits.h"
 #include "record.h"
-#include "shim.h"
+#include "stream.h"
 
 #define LAUNCHES(symbol, parameters, stream, ...)                    \
     EXPORT CUresult symbol parameters                                \

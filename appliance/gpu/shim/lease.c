@@ -5,8 +5,9 @@
 #include <errno.h>
 #include <time.h>
 
+#include "account.h"
 #include "lease.h"
-#include "shim.h"
+#include "limits.h"
 
 #define SECOND UINT64_C(1000000000)
 
@@ -24,16 +25,6 @@ void psg_sleep_until(uint64_t time)
 {
     struct timespec until = {.tv_sec = (time_t)(time / SECOND), .tv_nsec = (long)(time % SECOND)};
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
-}
-
-static uint64_t smaller(uint64_t one, uint64_t other)
-{
-    return one < other ? one : other;
-}
-
-static uint64_t larger(uint64_t one, uint64_t other)
-{
-    return one > other ? one : other;
 }
 
 /* Moves a mark forward to `to`; returns the length of what lies behind it and after `from`, which is now the caller's. */

@@ -2,8 +2,7 @@
 #ifndef PSG_LEASE_H
 #define PSG_LEASE_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "shim.h"
 
 uint64_t psg_now(void);
 

@@ -7,11 +7,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "fork.h"
 #include "limits.h"
-#include "shim.h"
 
 #ifdef PENSTOCK_TEST_PATHS
-const char *psg_limits_path(void)
+static const char *limits_path(void)
 {
     return getenv("PENSTOCK_TEST_LIMITS");
 }
@@ -21,7 +21,7 @@ const char *psg_account_path(void)
     return getenv("PENSTOCK_TEST_ACCOUNT");
 }
 #else
-const char *psg_limits_path(void)
+static const char *limits_path(void)
 {
     return "/run/penstock/limits/limits";
 }
@@ -47,7 +47,7 @@ void psg_say(const char *text)
 
 static int attach(void)
 {
-    const char *path = psg_limits_path();
+    const char *path = limits_path();
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (file < 0)
         return ABSENT;
@@ -97,10 +97,12 @@ bool psg_limits_readable(void)
     return psg_limited() && limits;
 }
 
-void psg_limits_after_fork(void)
+static void after_fork_in_child(void)
 {
     attaching = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
+
+AT_FORK(.in_child = after_fork_in_child);
 
 const char *psg_uuid_of_gpu(int gpu)
 {

@@ -2,8 +2,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "device.h"
+#include "driver.h"
+#include "fork.h"
 #include "list.h"
-#include "shim.h"
 
 struct pool {
     CUmemoryPool handle;
@@ -14,12 +16,14 @@ static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
 static struct pool *pools;
 static size_t pool_count;
 
-void psg_list_forget(void)
+static void after_fork_in_child(void)
 {
     listing = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     pools = NULL;
     pool_count = 0;
 }
+
+AT_FORK(.in_child = after_fork_in_child);
 
 bool psg_list_is_empty(void)
 {

@@ -1,9 +1,6 @@
-/* Which pools there are; for pools.c only. */
+/* Which pools there are. */
 #ifndef PSG_LIST_H
 #define PSG_LIST_H
-
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "driver.h"
 

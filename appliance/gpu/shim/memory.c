@@ -1,6 +1,10 @@
 /* Memory of the current context: linear, pitched, managed, arrays. */
+#include "account.h"
+#include "device.h"
 #include "driver.h"
-#include "shim.h"
+#include "limits.h"
+#include "pools.h"
+#include "table.h"
 
 /* The driver's pitch is a multiple of this on every GPU so far; what it really was is settled after the call. */
 #define PITCH 512u

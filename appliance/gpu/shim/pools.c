@@ -3,9 +3,15 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "account.h"
+#include "device.h"
 #include "driver.h"
+#include "fork.h"
+#include "limits.h"
 #include "list.h"
-#include "shim.h"
+#include "pools.h"
+#include "stream.h"
+#include "table.h"
 
 /* Pools grow by steps of this size at least; taken before the call, settled after it. */
 #define STEP (UINT64_C(32) << 20)
@@ -20,13 +26,15 @@ struct stock {
 static struct stock stocks[PSG_GPUS] = {[0 ... PSG_GPUS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 static atomic_bool changed[PSG_GPUS];
 
-void psg_pools_forget(void)
+static void after_fork_in_child(void)
 {
     for (int gpu = 0; gpu < PSG_GPUS; gpu++) {
         stocks[gpu] = (struct stock){.lock = PTHREAD_MUTEX_INITIALIZER};
         atomic_store(&changed[gpu], false);
     }
 }
+
+AT_FORK(.in_child = after_fork_in_child);
 
 static uint64_t graph_attribute(int gpu, CUgraphMem_attribute which)
 {

@@ -2,8 +2,7 @@
 #ifndef PSG_PROCESS_H
 #define PSG_PROCESS_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "shim.h"
 
 /* When this process started, in clock ticks after boot; 0: unknown. */
 uint64_t psg_started(void);

@@ -1,21 +1,27 @@
-/* Streams that are recorded into graphs, or destroyed.
+/* Streams that are recorded into graphs.
  *
  * While a program records, the driver forbids it to ask whether streams are done, and a question that comes all the same
  * spoils the recording. So recordings are counted from before their beginning until after their end. */
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "driver.h"
+#include "fork.h"
+#include "limits.h"
 #include "record.h"
-#include "shim.h"
+#include "stream.h"
+#include "table.h"
 
 static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int recordings;
 
-void psg_record_forget(void)
+static void after_fork_in_child(void)
 {
     asking = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     atomic_store(&recordings, 0);
 }
+
+AT_FORK(.in_child = after_fork_in_child);
 
 bool psg_asking_begin(CUstreamCaptureMode *mode)
 {
@@ -63,7 +69,12 @@ static struct psg_entry begin(CUstream stream)
     return (struct psg_entry){.kind = PSG_RECORDING, .key = key_of(stream), .owner = context};
 }
 
-static void end(const struct psg_entry *recording)
+bool psg_recording_take(CUstream stream, struct psg_entry *recording)
+{
+    return psg_table_take(PSG_RECORDING, key_of(stream), recording);
+}
+
+void psg_recording_over(const struct psg_entry *recording)
 {
     (void)recording;
     atomic_fetch_sub(&recordings, 1);
@@ -82,7 +93,7 @@ static bool watched(void)
         struct psg_entry recording = begin(used_stream);             \
         CUresult result = REAL(symbol, __VA_ARGS__);                 \
         if (result != CUDA_SUCCESS || !psg_table_put(&recording))    \
-            end(&recording);                                         \
+            psg_recording_over(&recording);                          \
         return result;                                               \
     }
 
@@ -91,12 +102,12 @@ static bool watched(void)
     EXPORT CUresult symbol(CUstream stream, CUgraph *graph)          \
     {                                                                \
         struct psg_entry recording;                                  \
-        bool known = watched() && psg_table_take(PSG_RECORDING, key_of(used_stream), &recording); \
+        bool known = watched() && psg_recording_take(used_stream, &recording); \
         CUresult result = REAL(symbol, stream, graph);               \
         if (known && capturing(used_stream))                         \
             psg_table_put(&recording);                               \
         else if (known)                                              \
-            end(&recording);                                         \
+            psg_recording_over(&recording);                          \
         return result;                                               \
     }
 
@@ -118,28 +129,7 @@ RECORDS(cuStreamBeginRecaptureToGraph_ptsz, OWN, AGAIN, stream, mode, graph, dif
 RECORDED(cuStreamEndCapture, stream)
 RECORDED(cuStreamEndCapture_ptsz, OWN)
 
-/* The end of streams ---------------------------------------------------------------------------------------------- */
-
 void psg_recordings_gone(uint64_t context)
 {
-    psg_table_sweep(PSG_RECORDING, context, end);
+    psg_table_sweep(PSG_RECORDING, context, psg_recording_over);
 }
-
-#define DESTROYS(symbol)                                             \
-    EXPORT CUresult symbol(CUstream stream)                          \
-    {                                                                \
-        struct psg_entry recording;                                  \
-        if (!watched() || !stream)                                   \
-            return REAL(symbol, stream);                             \
-        psg_stream_gone(stream);                                     \
-        bool known = psg_table_take(PSG_RECORDING, key_of(stream), &recording); \
-        CUresult result = REAL(symbol, stream);                      \
-        if (known && result == CUDA_SUCCESS)                         \
-            end(&recording);                                         \
-        else if (known)                                              \
-            psg_table_put(&recording);                               \
-        return result;                                               \
-    }
-
-DESTROYS(cuStreamDestroy)
-DESTROYS(cuStreamDestroy_v2)

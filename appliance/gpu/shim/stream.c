@@ -1,6 +1,8 @@
 /* Where the work of a stream runs: on the device that it belongs to, whatever context is current. */
+#include "device.h"
 #include "driver.h"
-#include "shim.h"
+#include "limits.h"
+#include "stream.h"
 
 /* These have no place of their own, but that of the context that is current. */
 static bool is_default(CUstream stream)

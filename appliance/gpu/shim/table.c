@@ -2,7 +2,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "shim.h"
+#include "fork.h"
+#include "table.h"
 
 #define SHARDS 16u
 #define FIRST_SIZE 64u
@@ -162,8 +163,10 @@ void psg_table_stay(uint64_t owner)
 }
 
 /* What another thread was changing at the moment of a fork is left alone. */
-void psg_table_forget(void)
+static void after_fork_in_child(void)
 {
     for (size_t number = 0; number < SHARDS; number++)
         shards[number] = (struct shard){.lock = PTHREAD_MUTEX_INITIALIZER};
 }
+
+AT_FORK(.in_child = after_fork_in_child);

@@ -1,11 +1,9 @@
 /* What a process sees of its GPU: the share as if it were the whole. */
+#include "account.h"
+#include "device.h"
 #include "driver.h"
-#include "shim.h"
-
-static uint64_t smaller(uint64_t one, uint64_t other)
-{
-    return one < other ? one : other;
-}
+#include "limits.h"
+#include "pools.h"
 
 #define SHOWS_FREE(symbol, type)                                     \
     EXPORT CUresult symbol(type *free_bytes, type *total)            \

@@ -12,6 +12,7 @@ from common import files, process
 from common.errors import InputError, IntegrityError, PenstockError, ProcessError, UnavailableError
 from reservoir import settings
 from reservoir.artifacts.debian import sources
+from reservoir.download.cache import Cache
 from reservoir.manifest import credentials
 from reservoir.manifest.model import Manifest, Target
 
@@ -222,6 +223,11 @@ class PrivateApt:
             if sha256:
                 found[sha256[1]] = "".join(f"{name}:{value}\n" for name, value in fields(stanza))
         return found
+
+
+def private_apt(cache: Cache, target: Target, wanted: Manifest, folder: Path) -> PrivateApt:
+    """Return apt for a target of the manifest in `folder`; its root stays in the cache."""
+    return PrivateApt(cache.root / "apt" / f"{target.name}-{target.release}-{target.arch}", target, wanted, folder)
 
 
 def fields(stanza: str) -> Iterator[tuple[str, str]]:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from common.errors import ConflictError, IntegrityError
+from reservoir.artifacts.kind import Staging
 from reservoir.contents import holds
-from reservoir.contents.model import Artifact, Bundle
+from reservoir.contents.artifact import DebianArtifact
 from reservoir.signing import openpgp
 
 KEYRING = "apt.asc"
@@ -24,21 +25,24 @@ SOURCE = r"[A-Za-z0-9][A-Za-z0-9.+-]*"
 Place = Callable[[str, Path], None]
 
 
-def publish(tree: Path, bundles: list[Bundle], *, secret: bytes, place: Place) -> None:
+def publish(staging: Staging) -> None:
     """Write the repository of every Debian release that the bundles serve, each for all its architectures.
 
     The files `preferences/RELEASE-ARCH.pref` keep the bundles' tuples of versions together on nodes. Raises
     ConflictError where bundles contradict each other.
     """
-    served: dict[str, dict[str, list[Artifact]]] = {}
+    staging.progress("publish Debian packages")
+    (staging.keys / KEYRING).write_bytes(openpgp.public_key(staging.secret))
+    tree, bundles = staging.tree / "apt", staging.bundles
+    served: dict[str, dict[str, list[DebianArtifact]]] = {}
     for bundle in bundles:
         for target in bundle.targets:
             if target.os == "debian":
                 debs = served.setdefault(target.release, {}).setdefault(target.arch, [])
-                debs += [deb for deb in bundle.of_kind("debian") if target.name in deb.targets]
+                debs += [deb for deb in bundle.of_kind(DebianArtifact) if target.name in deb.targets]
     (tree / "preferences").mkdir(parents=True)
     for release, by_arch in sorted(served.items()):
-        write(tree, by_arch, release=release, secret=secret, place=place)
+        write(tree, by_arch, release=release, secret=staging.secret, place=staging.place)
         for arch in by_arch:
             versions = holds.together(bundles, release, arch)
             (tree / "preferences" / f"{release}-{arch}.pref").write_text(preferences(versions))
@@ -52,18 +56,20 @@ def preferences(versions: Mapping[str, str]) -> str:
     )
 
 
-def write(tree: Path, debs: Mapping[str, Iterable[Artifact]], *, release: str, secret: bytes, place: Place) -> None:
+def write(
+    tree: Path, debs: Mapping[str, Iterable[DebianArtifact]], *, release: str, secret: bytes, place: Place
+) -> None:
     """Write the repository of one release below `tree`; `debs` are its packages for each architecture.
 
     `place(sha256, path)` puts a package's file at a path. Raises ConflictError where two packages of one version
     differ.
     """
-    pool: dict[PurePosixPath, Artifact] = {}
+    pool: dict[PurePosixPath, DebianArtifact] = {}
     dist = tree / "dists" / release
     for arch, packages in sorted(debs.items()):
         entries = {}
         for deb in packages:
-            stanza = deb.metadata["stanza"]
+            stanza = deb.metadata.stanza
             path = pool_path(release, _field(stanza, "Source") or deb.name, deb.filename)
             if path not in pool:
                 place(deb.sha256, tree / path)

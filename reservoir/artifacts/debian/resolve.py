@@ -1,26 +1,29 @@
-"""The Debian part of a lock: the closure of every group and image of a target."""
+"""The Debian part of a lock: the closure of every group and image of every target."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from reservoir.artifacts.debian.apt import Deb, PrivateApt
+from reservoir.artifacts.debian.apt import Deb, private_apt
 from reservoir.artifacts.kind import Resolved, Scope
 from reservoir.contents import holds
-from reservoir.contents.model import Artifact, LockedImage
-from reservoir.download.cache import Cache
-from reservoir.manifest.model import Manifest, Target
+from reservoir.contents.artifact import DebianArtifact, DebianMetadata
+from reservoir.contents.lock import LockedImage
+from reservoir.manifest.model import Target
 
 
 def resolve(scope: Scope) -> Resolved:
-    """Return the closure of every group for the target, and what each of the target's images consists of."""
-    groups = scope.manifest.debian_groups(scope.target)
-    images = [(i, image) for i, image in enumerate(scope.manifest.images) if image.target == scope.target.name]
-    if not (groups or images or scope.target.bootstrap):
-        return Resolved([])
-    apt = private_apt(scope.cache, scope.target, scope.manifest, scope.path.parent)
+    """Return the closure of every group of the Debian targets, and what each of their images consists of."""
+    return Resolved.of([_resolve(scope, target) for target in scope.manifest.targets if target.os == "debian"])
+
+
+def _resolve(scope: Scope, target: Target) -> Resolved:
+    scope.progress(f"resolve Debian packages for {target.name}")
+    groups = scope.manifest.debian_groups(target)
+    images = scope.images(target)
+    if not (groups or images or target.bootstrap):
+        return Resolved()
+    apt = private_apt(scope.cache, target, scope.manifest, scope.path.parent)
     apt.update()
-    base = apt.bootstrap() if scope.target.bootstrap else []
+    base = apt.bootstrap() if target.bootstrap else []
     debs = list(base)
     for name, group in groups.items():
         where = scope.where(f"debian.{name}")
@@ -33,19 +36,13 @@ def resolve(scope: Scope) -> Resolved:
         parts = [deb.sha256 for deb in packages if deb.sha256 not in below]
         locked.append(LockedImage(name=image.name, tag=image.tag, base=[deb.sha256 for deb in base], packages=parts))
     once = {deb.sha256: deb for deb in debs}
-    artifacts = [_artifact(deb, scope.target) for deb in once.values()]
-    held = holds.of_target(scope.manifest, scope.target, artifacts, str(scope.path))
-    return Resolved(artifacts, images=locked, holds=held)
+    artifacts = [_artifact(deb, target) for deb in once.values()]
+    held = holds.of_target(scope.manifest, target, artifacts, str(scope.path))
+    return Resolved([*artifacts], images=locked, holds=held)
 
 
-def private_apt(cache: Cache, target: Target, wanted: Manifest, folder: Path) -> PrivateApt:
-    """Return apt for a target of the manifest in `folder`; its root stays in the cache."""
-    return PrivateApt(cache.root / "apt" / f"{target.name}-{target.release}-{target.arch}", target, wanted, folder)
-
-
-def _artifact(deb: Deb, target: Target) -> Artifact:
-    return Artifact(
-        kind="debian",
+def _artifact(deb: Deb, target: Target) -> DebianArtifact:
+    return DebianArtifact(
         name=deb.name,
         version=deb.version,
         filename=deb.filename,
@@ -53,5 +50,5 @@ def _artifact(deb: Deb, target: Target) -> Artifact:
         size=deb.size,
         origin=deb.uri,
         targets=[target.name],
-        metadata={"stanza": deb.stanza},
+        metadata=DebianMetadata(stanza=deb.stanza),
     )

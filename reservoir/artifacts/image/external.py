@@ -12,9 +12,9 @@ from common import process
 from common.errors import ConflictError, InputError, IntegrityError, ProcessError, UnavailableError
 from common.progress import Progress
 from reservoir.artifacts.image import oci
-from reservoir.contents.model import Artifact, Lock
+from reservoir.contents.artifact import ImageArtifact, ImageMetadata, ImagePart
 from reservoir.download.cache import Cache
-from reservoir.manifest.model import ExternalImage, Manifest
+from reservoir.manifest.model import ExternalImage
 
 REGISTRY = "docker://"
 # these say no digest of their own: the first conversion decides, and it gives the same bits every time
@@ -34,7 +34,7 @@ class Puller:
     cache: Cache
     progress: Progress
 
-    def lock(self, targets: Sequence[str]) -> list[Artifact]:
+    def lock(self, targets: Sequence[str]) -> list[ImageArtifact | ImagePart]:
         """Return the image and its parts; manifests are read, layers of a registry are not fetched yet.
 
         Raises InputError where an architecture that was asked for is not there, UnavailableError where the image
@@ -66,7 +66,7 @@ class Puller:
         documents = {digest: text for digest, text in documents.items() if text != content} | {image.sha256: content}
         return [image, *oci.artifacts(image, documents)]
 
-    def fetch(self, locked: Artifact) -> None:
+    def fetch(self, locked: ImageArtifact) -> None:
         """Bring every part of the locked image into the cache that lacks some.
 
         Raises UnavailableError where a registry has it no more, ConflictError where a local source holds another.
@@ -88,13 +88,13 @@ class Puller:
                 hint="make a new lock",
             )
 
-    def _missing(self, locked: Artifact) -> list[str]:
+    def _missing(self, locked: ImageArtifact) -> list[str]:
         """Return the parts that the cache lacks, as far as its manifests tell."""
         return [sha256 for sha256, size in _blobs(locked, self.cache).items() if not self.cache.has(sha256, size)]
 
-    def _pull(self, locked: Artifact) -> None:
+    def _pull(self, locked: ImageArtifact) -> None:
         """Fetch manifests by their digest, then the layers that are missing."""
-        if made := locked.metadata.get("made"):
+        if made := locked.metadata.made:
             self.cache.keep(made.encode())
         content = self._kept(locked.sha256)
         document = oci.read(content, self.where)
@@ -187,7 +187,7 @@ class Puller:
 
     def _described(
         self, content: bytes, document: oci.Document, targets: Sequence[str], made: bytes | None
-    ) -> Artifact:
+    ) -> ImageArtifact:
         """Describe the image itself."""
         if document.config:
             config = self.cache.path(document.config.sha256)
@@ -200,8 +200,14 @@ class Puller:
             architectures = sorted({p.architecture for p in platforms if p.os == "linux"})
         self._require(architectures)
         sha256, size = self.cache.keep(content)
-        return Artifact(
-            kind="image",
+        words = {
+            "tag": self.image.tag,
+            "digest": f"sha256:{sha256}",
+            "session": self.image.session,
+            "media_type": document.kind,
+            "architectures": architectures,
+        }
+        return ImageArtifact(
             name=self.image.name,
             version=self.image.tag,
             filename=oci.filename(self.image.reference),
@@ -209,39 +215,11 @@ class Puller:
             size=size,
             origin=self.image.source,
             targets=list(targets),
-            metadata={
-                "tag": self.image.tag,
-                "digest": f"sha256:{sha256}",
-                "session": self.image.session,
-                "media_type": document.kind,
-                "architectures": architectures,
-            }
-            | ({"made": made.decode()} if made else {}),
+            metadata=ImageMetadata.model_validate(words | ({"made": made.decode()} if made else {})),
         )
 
 
-def lock(wanted: Manifest, path: Path, cache: Cache, progress: Progress) -> list[Artifact]:
-    """Return every external image of the manifest at `path` with its parts; raises as `Puller.lock` does."""
-    targets = [target.name for target in wanted.targets]
-    pullers = [
-        Puller(image, path.parent, f"{path}: external_images[{index}]", cache, progress)
-        for index, image in enumerate(wanted.external_images)
-    ]
-    return [artifact for puller in pullers for artifact in puller.lock(targets)]
-
-
-def fetch(wanted: Manifest, locked: Lock, folder: Path, cache: Cache, progress: Progress) -> None:
-    """Bring every part of the locked external images into the cache that lacks some; raises as `Puller.fetch` does.
-
-    `folder` is the manifest's.
-    """
-    known = {(image.name, image.version): image for image in locked.of_kind("image")}
-    for index, image in enumerate(wanted.external_images):
-        puller = Puller(image, folder, f"external_images[{index}]", cache, progress)
-        puller.fetch(known[image.name, image.tag])
-
-
-def _blobs(locked: Artifact, cache: Cache) -> dict[str, int]:
+def _blobs(locked: ImageArtifact, cache: Cache) -> dict[str, int]:
     """Return the size of each blob of an image by its hash, as far as the cache's manifests tell."""
     found = {locked.sha256: locked.size}
     waiting = [locked.sha256]

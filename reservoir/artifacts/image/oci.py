@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError
 
 from common.errors import IntegrityError
-from reservoir.contents.model import Artifact
+from reservoir.contents.artifact import ImageArtifact, ImagePart, ImagePartMetadata
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -130,9 +130,9 @@ def filename(reference: str) -> str:
     return re.sub(r"[/:]", "_", reference) + ".json"
 
 
-def artifacts(image: Artifact, documents: Mapping[str, bytes]) -> list[Artifact]:
+def artifacts(image: ImageArtifact, documents: Mapping[str, bytes]) -> list[ImagePart]:
     """Return every part below `image`, each once; `documents` are its manifests, and its index, by sha256."""
-    found: dict[str, Artifact] = {}
+    found: dict[str, ImagePart] = {}
     waiting = [image.sha256]
     while waiting:
         document = read(documents[waiting.pop()], image.filename)
@@ -145,10 +145,9 @@ def artifacts(image: Artifact, documents: Mapping[str, bytes]) -> list[Artifact]
     return list(found.values())
 
 
-def _part(image: Artifact, word: str, part: Descriptor) -> Artifact:
+def _part(image: ImageArtifact, word: str, part: Descriptor) -> ImagePart:
     """Describe a part without a word on its image: several images may share it."""
-    return Artifact(
-        kind="image-part",
+    return ImagePart(
         name=word,
         version=part.sha256[:12],
         filename=f"{word}-{part.sha256[:12]}",
@@ -156,5 +155,5 @@ def _part(image: Artifact, word: str, part: Descriptor) -> Artifact:
         size=part.size,
         origin=image.origin,
         targets=image.targets,
-        metadata={"media_type": part.media_type},
+        metadata=ImagePartMetadata(media_type=part.media_type),
     )

@@ -9,20 +9,28 @@ from typing import Any
 
 from common.errors import ConflictError, IntegrityError
 from reservoir.artifacts.image import oci
-from reservoir.contents.model import Artifact
+from reservoir.artifacts.kind import Staging
+from reservoir.contents.artifact import ImageArtifact, ImagePart
 
 LIST = "index.json"
 LAYOUT = "oci"
 
 
+def publish(staging: Staging) -> None:
+    """Write the images of every bundle below `images`."""
+    staging.progress("publish images")
+    parts = [part for bundle in staging.bundles for part in bundle.of_kind(ImagePart)]
+    write(staging.tree / "images", _chosen(staging), parts, staging.place)
+
+
 def write(
-    tree: Path, images: Iterable[Artifact], parts: Iterable[Artifact], place: Callable[[str, Path], None]
+    tree: Path, images: Iterable[ImageArtifact], parts: Iterable[ImagePart], place: Callable[[str, Path], None]
 ) -> None:
     """Write the images below `tree`; `place(sha256, path)` puts a blob at a path.
 
     Raises ConflictError where two images have one name and tag, IntegrityError where a part is in no bundle.
     """
-    found: dict[tuple[str, str], Artifact] = {}
+    found: dict[tuple[str, str], ImageArtifact] = {}
     for image in images:
         if found.setdefault((image.name, image.version), image).sha256 != image.sha256:
             raise ConflictError(
@@ -44,8 +52,20 @@ def write(
     (tree / LIST).write_text(json.dumps(listed, indent=1))
 
 
+def _chosen(staging: Staging) -> list[ImageArtifact]:
+    """Return the images of all bundles; where the site made one of the same name itself, the carried one counts."""
+    carried = [image for bundle in staging.bundles if not bundle.own for image in bundle.of_kind(ImageArtifact)]
+    names = {(image.name, image.version) for image in carried}
+    own = [image for bundle in staging.bundles if bundle.own for image in bundle.of_kind(ImageArtifact)]
+    for image in own:
+        if (image.name, image.version) in names:
+            title = f"{image.name}:{image.version}"
+            staging.progress(f"image {title} comes with a bundle now; the one made here is not served")
+    return [*carried, *(image for image in own if (image.name, image.version) not in names)]
+
+
 def _place(
-    image: Artifact, sha256: str, blobs: Path, known: set[str], place: Callable[[str, Path], None]
+    image: ImageArtifact, sha256: str, blobs: Path, known: set[str], place: Callable[[str, Path], None]
 ) -> oci.Document:
     """Put a manifest or an index, and all below it, into the layout."""
     path = blobs / sha256
@@ -64,22 +84,22 @@ def _place(
     return document
 
 
-def _entry(image: Artifact, document: oci.Document, size: int) -> dict[str, Any]:
+def _entry(image: ImageArtifact, document: oci.Document, size: int) -> dict[str, Any]:
     """Return what the layout's own index says about an image."""
     return {
         "mediaType": document.kind,
-        "digest": image.metadata["digest"],
+        "digest": image.metadata.digest,
         "size": size,
         "annotations": {"org.opencontainers.image.ref.name": f"{image.name}:{image.version}"},
     }
 
 
-def _listed(image: Artifact) -> dict[str, Any]:
+def _listed(image: ImageArtifact) -> dict[str, Any]:
     """Return what the list says about an image."""
     return {
         "name": image.name,
         "tag": image.version,
-        "digest": image.metadata["digest"],
-        "session": image.metadata["session"],
-        "architectures": image.metadata["architectures"],
+        "digest": image.metadata.digest,
+        "session": image.metadata.session,
+        "architectures": image.metadata.architectures,
     }

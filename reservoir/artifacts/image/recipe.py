@@ -21,11 +21,10 @@ from reservoir.artifacts.debian import publish as apt_tree
 from reservoir.artifacts.image import oci
 from reservoir.artifacts.image.layer import changes, pack, remove, snapshot, unpack
 from reservoir.artifacts.image.oci import Layer
-from reservoir.artifacts.python import wheels
-from reservoir.bundle.folder import link_or_copy
-from reservoir.contents.model import Artifact, LockedImage
-from reservoir.download.cache import WORK, Cache, room_on
-from reservoir.manifest.model import Image, Target, Units
+from reservoir.contents.artifact import Artifact, DebianArtifact, ImageArtifact, ImageMetadata, ImagePart, of_kind
+from reservoir.contents.lock import LockedImage
+from reservoir.download.cache import WORK, Cache, link_or_copy, room_on
+from reservoir.manifest.model import MACHINES, Image, Target, Units
 from reservoir.signing import openpgp
 
 # counts up when this module makes something else of the same parts
@@ -88,8 +87,8 @@ CLEANED = [
 class Made:
     """An image whose blobs lie in the cache: its artifact, and those of its parts."""
 
-    image: Artifact
-    parts: list[Artifact]
+    image: ImageArtifact
+    parts: list[ImagePart]
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ class Builder:
         keys = [_key([stage.parts for stage in stages[: count + 1]]) for count in range(len(stages))]
         layers = self._kept(keys)
         if len(layers) < len(stages):
-            if wheels.MACHINES[self.target.arch] != platform.machine():
+            if MACHINES[self.target.arch] != platform.machine():
                 raise UnavailableError(
                     f"an image of {self.target.arch} cannot be built on this machine",
                     where=self.recipe.reference,
@@ -188,8 +187,7 @@ class Builder:
         manifest = oci.manifest(configuration, layers)
         sha256, size = self.cache.keep(manifest)
         self.cache.keep(configuration)
-        image = Artifact(
-            kind="image",
+        image = ImageArtifact(
             name=self.recipe.name,
             version=self.recipe.tag,
             filename=oci.filename(self.recipe.reference),
@@ -197,13 +195,13 @@ class Builder:
             size=size,
             origin=ORIGIN,
             targets=[self.target.name],
-            metadata={
-                "tag": self.recipe.tag,
-                "digest": f"sha256:{sha256}",
-                "session": self.recipe.session,
-                "media_type": oci.MANIFEST,
-                "architectures": [self.target.arch],
-            },
+            metadata=ImageMetadata(
+                tag=self.recipe.tag,
+                digest=f"sha256:{sha256}",
+                session=self.recipe.session,
+                media_type=oci.MANIFEST,
+                architectures=[self.target.arch],
+            ),
         )
         return Made(image, oci.artifacts(image, {sha256: manifest}))
 
@@ -214,7 +212,8 @@ class Builder:
             key = openpgp.new_key()
             (work / "keyring.gpg").write_bytes(openpgp.binary_key(key))
             (work / "keyring.asc").write_bytes(openpgp.public_key(key))
-            wanted = [self.known[sha256] for sha256 in dict.fromkeys([*self.parts.base, *self.parts.packages])]
+            parts = dict.fromkeys([*self.parts.base, *self.parts.packages])
+            wanted = of_kind((self.known[sha256] for sha256 in parts), DebianArtifact)
             release, arch = self.target.release, self.target.arch
             apt_tree.write(tree, {arch: wanted}, release=release, secret=key, place=self._place)
         return tree

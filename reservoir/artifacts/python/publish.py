@@ -14,17 +14,25 @@ from typing import Any
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from common.errors import ConflictError, IntegrityError
-from reservoir.contents.model import Artifact
+from reservoir.artifacts.kind import Staging
+from reservoir.contents.artifact import PythonArtifact
 
 META = {"api-version": "1.1"}
 
 
-def write(tree: Path, artifacts: Iterable[Artifact], place: Callable[[str, Path], None]) -> None:
+def publish(staging: Staging) -> None:
+    """Write the index of every bundle's wheels below `pypi`."""
+    staging.progress("publish Python packages")
+    artifacts = [wheel for bundle in staging.bundles for wheel in bundle.of_kind(PythonArtifact)]
+    write(staging.tree / "pypi", artifacts, staging.place)
+
+
+def write(tree: Path, artifacts: Iterable[PythonArtifact], place: Callable[[str, Path], None]) -> None:
     """Write the index below `tree`; `place(sha256, path)` puts a file at a path.
 
     Raises ConflictError where two different files have one name.
     """
-    wheels: dict[str, Artifact] = {}
+    wheels: dict[str, PythonArtifact] = {}
     for artifact in artifacts:
         if wheels.setdefault(artifact.filename, artifact).sha256 != artifact.sha256:
             raise ConflictError(
@@ -47,7 +55,7 @@ def write(tree: Path, artifacts: Iterable[Artifact], place: Callable[[str, Path]
     (simple / "index.json").write_text(json.dumps({"meta": META, "projects": listed}))
 
 
-def _described(path: Path, artifact: Artifact) -> dict[str, Any]:
+def _described(path: Path, artifact: PythonArtifact) -> dict[str, Any]:
     """Write the wheel's metadata beside it and return its entry in the index."""
     metadata = _metadata(path)
     path.with_name(f"{path.name}.metadata").write_bytes(metadata)

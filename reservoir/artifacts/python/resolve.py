@@ -1,56 +1,74 @@
-"""The Python part of a lock: every wheel that a target, its groups and its images need."""
+"""The Python part of a lock: every wheel that targets, their groups and their images need."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from reservoir.artifacts.kind import Scope
-from reservoir.artifacts.python import wheels
-from reservoir.contents.model import Artifact
-from reservoir.download import fetch
-from reservoir.manifest.model import Image
+from reservoir.artifacts.kind import Resolved, Scope
+from reservoir.artifacts.python import projects, wheels
+from reservoir.contents.artifact import PythonArtifact
+from reservoir.contents.lock import LockedImage
+from reservoir.download import fetch, indexes
+from reservoir.download.indexes import Indexes
+from reservoir.manifest.model import Target
 
 DOWNLOADS = 8
 
 
-def resolve(scope: Scope) -> list[Artifact]:
-    """Return the wheels of the requirements, the local projects and the groups; the projects' own are left out."""
-    if not scope.target.python:
+def resolve(scope: Scope) -> Resolved:
+    """Return the wheels of the requirements, the local projects, the groups and the images.
+
+    The projects' own are left out, as a build makes them; images are resolved apart from all others.
+    """
+    found: list[PythonArtifact] = []
+    images = []
+    for target in scope.manifest.targets:
+        own = [(index, image) for index, image in scope.images(target) if image.python]
+        if not (target.python or own):
+            continue
+        scope.progress(f"resolve Python packages for {target.name}")
+        known = scope.indexes or indexes.machine()
+        found += _described(scope, target, _of_target(scope, target, known), known)
+        for index, image in own:
+            where = scope.where(f"images[{index}].python")
+            mine = _described(scope, target, wheels.closure(image.python, [], target, known, where), known)
+            found += mine
+            images.append(
+                LockedImage(
+                    name=image.name, tag=image.tag, base=[], packages=[], python=[wheel.sha256 for wheel in mine]
+                )
+            )
+    return Resolved([*found], images, projects=projects.locked(scope))
+
+
+def _of_target(scope: Scope, target: Target, known: Indexes) -> list[wheels.Wheel]:
+    """Return the wheels of everything but images."""
+    if not target.python:
         return []
     wanted = scope.manifest.python
-    indexes = scope.indexes or wheels.machine_indexes()
-    projects = [(project, scope.path.parent / project.path) for project in wanted.projects]
-    chosen = wheels.closure(wanted.requirements, projects, scope.target, indexes, scope.where("python"))
-    for name, group in scope.manifest.python_groups(scope.target).items():
-        where = scope.where(f"python.groups.{name}")
-        chosen += wheels.closure(group.requirements, [], scope.target, indexes, where)
-    return _described(scope, chosen, indexes)
+    local = [(project, scope.path.parent / project.path) for project in wanted.projects]
+    chosen = wheels.closure(wanted.requirements, local, target, known, scope.where("python"))
+    for name, group in scope.manifest.python_groups(target).items():
+        chosen += wheels.closure(group.requirements, [], target, known, scope.where(f"python.groups.{name}"))
+    return chosen
 
 
-def resolve_image(scope: Scope, index: int, image: Image) -> list[Artifact]:
-    """Return the wheels of one image, resolved by themselves; `index` is its place in the manifest."""
-    if not image.python:
-        return []
-    indexes = scope.indexes or wheels.machine_indexes()
-    chosen = wheels.closure(image.python, [], scope.target, indexes, scope.where(f"images[{index}].python"))
-    return _described(scope, chosen, indexes)
-
-
-def _described(scope: Scope, chosen: Sequence[wheels.Wheel], indexes: wheels.Indexes) -> list[Artifact]:
+def _described(scope: Scope, target: Target, chosen: Sequence[wheels.Wheel], known: Indexes) -> list[PythonArtifact]:
     once = list({wheel.sha256: wheel for wheel in chosen}.values())
-    with fetch.client(indexes.certificates, indexes.addresses) as http, ThreadPoolExecutor(DOWNLOADS) as pool:
+    if not once:
+        return []
+    with fetch.client(known.certificates, known.addresses) as http, ThreadPoolExecutor(DOWNLOADS) as pool:
         sizes = list(pool.map(lambda wheel: fetch.known_size(http, scope.cache, wheel.url, wheel.sha256), once))
     return [
-        Artifact(
-            kind="python",
+        PythonArtifact(
             name=wheel.name,
             version=wheel.version,
             filename=wheel.filename,
             sha256=wheel.sha256,
             size=size,
             origin=wheel.url,
-            targets=[scope.target.name],
+            targets=[target.name],
         )
         for wheel, size in zip(once, sizes, strict=True)
     ]

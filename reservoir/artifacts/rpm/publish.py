@@ -1,127 +1,49 @@
-"""A signed RPM repository made of bundles' packages, for each release and architecture."""
+"""The signed RPM repositories of a publication, one for each release and architecture."""
 
 from __future__ import annotations
 
-import gzip
-from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
-from pathlib import Path, PurePosixPath
-
-import yaml
-
-from common.errors import ConflictError
-from reservoir.artifacts.rpm.createrepo import createrepo_c
-from reservoir.artifacts.rpm.source import MACHINES
+from reservoir.artifacts.kind import Staging
 from reservoir.contents import holds
-from reservoir.contents.model import Artifact, Bundle
+from reservoir.contents.artifact import KeyMetadata, RpmArtifact, RpmPart
+from reservoir.manifest.model import MACHINES
 from reservoir.signing import openpgp
 
 KEY = "rpm.asc"
-Place = Callable[[str, Path], None]
 
 
-def publish(tree: Path, keys: Path, bundles: list[Bundle], *, created: datetime, secret: bytes, place: Place) -> None:
-    """Write `RELEASE/ARCH/` below `tree` for every RPM target of the bundles; ARCH is what dnf calls `$basearch`.
+def publish(staging: Staging) -> None:
+    """Write `rpm/RELEASE/ARCH/` for every RPM target of the bundles; ARCH is what dnf calls `$basearch`.
 
-    A package that a tuple binds is there in that version alone. Into `keys` go the site's key, which signs the
-    metadata, and for each repository the keys that signed its packages. Raises ConflictError where bundles contradict
-    each other.
+    A package that a tuple binds is there in that version alone. Beside the keys of nodes go the site's key, which
+    signs the metadata, and for each repository the keys that signed its packages. Raises ConflictError where bundles
+    contradict each other.
     """
-    served: dict[tuple[str, str], list[Artifact]] = {}
-    for bundle in bundles:
+    served: dict[tuple[str, str], list[RpmArtifact | RpmPart]] = {}
+    for bundle in staging.bundles:
+        every: list[RpmArtifact | RpmPart] = [*bundle.of_kind(RpmArtifact), *bundle.of_kind(RpmPart)]
         for target in bundle.targets:
             if target.os == "rpm":
                 mine = served.setdefault((target.release, target.arch), [])
-                mine += [a for a in bundle.artifacts if a.kind in ("rpm", "rpm-part") and target.name in a.targets]
-    if served:
-        (keys / KEY).write_bytes(openpgp.public_key(secret))
+                mine += [artifact for artifact in every if target.name in artifact.targets]
+    if not served:
+        return
+    staging.progress("publish RPM packages")
+    # it needs a library of the system that a site without RPM packages may lack
+    from reservoir.artifacts.rpm import repository
+
+    (staging.keys / KEY).write_bytes(openpgp.public_key(staging.secret))
     for (release, arch), found in sorted(served.items()):
         machine = MACHINES[arch]
-        parts = list({part.sha256: part for part in found if part.kind == "rpm-part"}.values())
-        makers = sorted(part.metadata["text"] for part in parts if part.metadata["part"] == "key")
-        (keys / f"rpm-{release}-{machine}.asc").write_text("\n".join(makers))
-        chosen = modules([part for part in parts if part.metadata["part"] == "module"])
-        bound = holds.together(bundles, release, arch)
-        rpms = [a for a in found if a.kind == "rpm" and bound.get(a.name, a.version) == a.version]
-        write(tree / release / machine, rpms, chosen, created=created, secret=secret, place=place)
-
-
-def write(
-    tree: Path, rpms: Iterable[Artifact], modules: str, *, created: datetime, secret: bytes, place: Place
-) -> None:
-    """Write one repository; the same packages at the same time make the same metadata.
-
-    `place(sha256, path)` puts a package's file at a path. Raises ConflictError where two packages of one version
-    differ.
-    """
-    pool: dict[str, Artifact] = {}
-    for rpm in rpms:
-        if pool.setdefault(rpm.filename, rpm).sha256 != rpm.sha256:
-            raise ConflictError(
-                f"two different files call themselves {rpm.name} {rpm.version}",
-                where=rpm.filename,
-                hint="publish bundles that were made from one source",
-            )
-    data = tree / "repodata"
-    data.mkdir(parents=True)
-    described = {
-        "primary": createrepo_c.PrimaryXmlFile(str(data / "primary.xml.gz"), createrepo_c.GZ_COMPRESSION),
-        "filelists": createrepo_c.FilelistsXmlFile(str(data / "filelists.xml.gz"), createrepo_c.GZ_COMPRESSION),
-        "other": createrepo_c.OtherXmlFile(str(data / "other.xml.gz"), createrepo_c.GZ_COMPRESSION),
-    }
-    for file in described.values():
-        file.set_num_of_pkgs(len(pool))
-    for filename, rpm in sorted(pool.items()):
-        path = PurePosixPath("Packages", filename[0].lower(), filename)
-        place(rpm.sha256, tree / path)
-        package = createrepo_c.package_from_rpm(str(tree / path), createrepo_c.SHA256, location_href=str(path))
-        package.time_file = int(created.timestamp())
-        for file in described.values():
-            file.add_pkg(package)
-    for file in described.values():
-        file.close()
-    records = [createrepo_c.RepomdRecord(name, str(data / f"{name}.xml.gz")) for name in described]
-    if modules:
-        (data / "modules.yaml.gz").write_bytes(gzip.compress(modules.encode(), mtime=0))
-        records.append(createrepo_c.RepomdRecord("modules", str(data / "modules.yaml.gz")))
-    index = _index(records, created)
-    (data / "repomd.xml").write_bytes(index)
-    (data / "repomd.xml.asc").write_bytes(openpgp.sign_beside(secret, index))
-
-
-def modules(parts: Sequence[Artifact]) -> str:
-    """Return the text of `modules.yaml`: the chosen streams, each made the default of its module.
-
-    Raises ConflictError where one module is wanted in two streams.
-    """
-    streams: dict[str, Artifact] = {}
-    for part in parts:
-        first = streams.setdefault(part.name, part)
-        if first.metadata["stream"] != part.metadata["stream"]:
-            raise ConflictError(
-                f"two streams of one module are wanted: {first.metadata['stream']} and {part.metadata['stream']}",
-                where=part.name,
-                hint="publish bundles that take the same stream",
-            )
-    defaults = [
-        {
-            "document": "modulemd-defaults",
-            "version": 1,
-            "data": {"module": name.removeprefix("modules/"), "stream": part.metadata["stream"]},
-        }
-        for name, part in streams.items()
-    ]
-    documents = [*(part.metadata["text"] for part in parts), *map(yaml.safe_dump, defaults)]
-    return "".join(f"---\n{document}" for document in sorted(documents))
-
-
-def _index(records: Sequence[createrepo_c.RepomdRecord], created: datetime) -> bytes:
-    """Return the text of `repomd.xml`; each file that it lists gets its hash into its name."""
-    index = createrepo_c.Repomd()
-    index.set_revision(str(int(created.timestamp())))
-    for record in records:
-        record.fill(createrepo_c.SHA256)
-        record.set_timestamp(int(created.timestamp()))
-        record.rename_file()
-        index.set_record(record)
-    return bytes(index.xml_dump(), "utf-8")
+        parts = list({part.sha256: part for part in found if isinstance(part, RpmPart)}.values())
+        makers = sorted(part.metadata.text for part in parts if isinstance(part.metadata, KeyMetadata))
+        (staging.keys / f"rpm-{release}-{machine}.asc").write_text("\n".join(makers))
+        bound = holds.together(staging.bundles, release, arch)
+        rpms = [a for a in found if isinstance(a, RpmArtifact) and bound.get(a.name, a.version) == a.version]
+        repository.write(
+            staging.tree / "rpm" / release / machine,
+            rpms,
+            repository.modules(parts),
+            created=staging.created,
+            secret=staging.secret,
+            place=staging.place,
+        )

@@ -1,148 +1,19 @@
-"""The RPM part of a lock: the closure of every group of a target, the keys that vouch for it, the chosen modules."""
+"""The RPM part of a lock: what is in every group of every target."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from fnmatch import fnmatchcase
-from urllib.parse import urljoin
-
-import httpx
-from pydantic import ValidationError
-
-from common.errors import IntegrityError
+from common.errors import UnavailableError
 from reservoir.artifacts.kind import Resolved, Scope
-from reservoir.artifacts.python import wheels
-from reservoir.artifacts.rpm import metadata, modules, source
-from reservoir.artifacts.rpm.modules import Module
-from reservoir.artifacts.rpm.solver import Rpm, Solver
-from reservoir.contents import holds
-from reservoir.contents.model import Artifact
-from reservoir.download import fetch
-from reservoir.manifest.model import Hold
-
-PARTS = ("primary", "filelists", "modules")
-DOWNLOADS = 8
 
 
 def resolve(scope: Scope) -> Resolved:
-    """Return the closure of every group of RPM packages for the target, and what dnf needs beside them."""
-    groups = scope.manifest.rpm_groups(scope.target)
-    if not groups:
-        return Resolved([])
-    wanted = [
-        (stream, scope.where(f"rpm.{name}.modules")) for name, group in groups.items() for stream in group.modules
-    ]
-    repositories = source.of_target(scope)
-    addresses = [repository.address for repository in repositories]
-    with fetch.client(wheels.machine_indexes().certificates, addresses) as http:
-        solver, offered = _read(scope, repositories, http)
-        active = modules.enable(offered, wanted)
-        _hide(solver, offered, active, scope.manifest.held(scope.target))
-        solver.prepare()
-        rpms: dict[str, Rpm] = {}
-        for name, group in groups.items():
-            where = scope.where(f"rpm.{name}")
-            chosen = solver.closure(group.packages, where, recommends=group.recommends) if group.packages else []
-            rpms |= {rpm.url: rpm for rpm in chosen}
-        with ThreadPoolExecutor(DOWNLOADS) as pool:
-            artifacts = list(pool.map(lambda rpm: _package(scope, http, rpm), rpms.values()))
-    parts = [*_keys(scope, rpms.values()), *(_module(scope, module) for module in active)]
-    held = holds.of_target(scope.manifest, scope.target, artifacts, str(scope.path))
-    return Resolved([*artifacts, *parts], holds=held)
-
-
-def _read(scope: Scope, repositories: Sequence[source.Repository], http: httpx.Client) -> tuple[Solver, list[Module]]:
-    """Read the metadata of every repository of the target."""
-    solver = Solver(source.MACHINES[scope.target.arch])
-    offered: list[Module] = []
-    for repository in repositories:
-        may_be_older = repository.name in scope.manifest.allow_expired
-        parts = metadata.read(http, scope.cache, repository, PARTS, may_be_older=may_be_older)
-        solver.add(repository, parts)
-        if "modules" in parts:
-            where = urljoin(repository.url, parts["modules"].name)
-            offered += modules.parse(parts["modules"].text(), where)
-    return solver, offered
-
-
-def _hide(solver: Solver, offered: list[Module], active: list[Module], held: list[Hold]) -> None:
-    """Take out of the choice what modules hide, and the versions that tuples exclude."""
-    hidden, visible, shadowed = modules.hidden(offered, active), modules.visible(active), modules.shadowed(active)
-    patterns = [(name, pattern, hold.name) for hold in held for name, pattern in hold.packages.items()]
-
-    def why(rpm: Rpm) -> str:
-        if rpm.identity in hidden:
-            return f"is in the module {', '.join(modules.owners(offered, rpm.identity))}, which is not enabled"
-        if rpm.name in shadowed and rpm.identity not in visible:
-            return "is hidden by an enabled module"
-        for name, pattern, hold in patterns:
-            if name == rpm.name and not fnmatchcase(rpm.version, pattern):
-                return f"is excluded by the tuple {hold}"
-        return ""
-
-    if offered or patterns:
-        solver.hide(why)
-
-
-def _package(scope: Scope, http: httpx.Client, rpm: Rpm) -> Artifact:
-    if rpm.known.kind == "sha256":
-        sha256 = rpm.known.digits
-    else:
-        sha256 = metadata.obtain(http, scope.cache, rpm.url, rpm.known, rpm.size)
+    """Return the closure of every group of RPM packages, and what dnf needs beside them."""
+    targets = [target for target in scope.manifest.targets if scope.manifest.rpm_groups(target)]
+    if not targets:
+        return Resolved()
     try:
-        return Artifact(
-            kind="rpm",
-            name=rpm.name,
-            version=rpm.version,
-            filename=rpm.filename,
-            sha256=sha256,
-            size=rpm.size,
-            origin=rpm.url,
-            targets=[scope.target.name],
-            metadata={
-                "arch": rpm.arch,
-                "keys": [f"keys/{key.fingerprint}" for key in rpm.repository.keys],
-                "license": rpm.licence,
-                "source_rpm": rpm.source,
-            },
-        )
-    except ValidationError as error:
-        raise IntegrityError(
-            f"the metadata of {rpm.repository.name} names a package as none can be named: {rpm.identity}",
-            where=rpm.url,
-            hint="ask the keeper of the package source",
-        ) from error
-
-
-def _keys(scope: Scope, rpms: Iterable[Rpm]) -> list[Artifact]:
-    """Return the keys of the repositories that the packages come from: nodes check packages by them."""
-    keys = {key.fingerprint: str(key) for rpm in rpms for key in rpm.repository.keys}
-    return [
-        _part(scope, f"keys/{fingerprint}", fingerprint, f"{fingerprint}.asc", {"part": "key", "text": text})
-        for fingerprint, text in sorted(keys.items())
-    ]
-
-
-def _module(scope: Scope, module: Module) -> Artifact:
-    build = f"{module.version}-{module.context}".rstrip("-")
-    filename = f"{module.name}-{module.stream}-{build}.yaml"
-    words = {"part": "module", "stream": module.stream, "text": module.text}
-    return _part(scope, f"modules/{module.name}", f"{module.stream}-{build}", filename, words)
-
-
-def _part(scope: Scope, name: str, version: str, filename: str, words: dict[str, str]) -> Artifact:
-    """Return a small file that is carried in the lock itself, so that every build has the same."""
-    content = words["text"].encode()
-    return Artifact(
-        kind="rpm-part",
-        name=name,
-        version=version,
-        filename=filename,
-        sha256=hashlib.sha256(content).hexdigest(),
-        size=len(content),
-        origin="metadata of the package source",
-        targets=[scope.target.name],
-        metadata=words,
-    )
+        # a site, which locks nothing, does without what it needs
+        from reservoir.artifacts.rpm import closure
+    except ImportError as error:
+        raise UnavailableError(f"{error.name} is not installed", where="rpm", hint="install penstock[build]") from error
+    return Resolved.of([closure.of_target(scope, target) for target in targets])

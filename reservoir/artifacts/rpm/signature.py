@@ -18,7 +18,8 @@ from typing import BinaryIO
 from pysequoia import Cert
 
 from common.errors import IntegrityError, Problem
-from reservoir.contents.model import Artifact, Lock
+from reservoir.contents.artifact import KeyMetadata, RpmArtifact, RpmPart
+from reservoir.contents.lock import Lock
 from reservoir.download.cache import CHUNK, Cache
 from reservoir.signing import openpgp
 
@@ -69,11 +70,11 @@ def check(locked: Lock, cache: Cache) -> None:
     Raises IntegrityError that names each package that is not signed, signed by another key, or changed.
     """
     keys = {
-        part.name: openpgp.certificates(part.metadata["text"].encode(), part.filename)[0]
-        for part in locked.of_kind("rpm-part")
-        if part.metadata["part"] == "key"
+        part.name: openpgp.certificates(part.metadata.text.encode(), part.filename)[0]
+        for part in locked.of_kind(RpmPart)
+        if isinstance(part.metadata, KeyMetadata)
     }
-    found = [problem for rpm in locked.of_kind("rpm") if (problem := _problem(rpm, cache, keys))]
+    found = [problem for rpm in locked.of_kind(RpmArtifact) if (problem := _problem(rpm, cache, keys))]
     if found:
         raise IntegrityError.of(found)
 
@@ -108,12 +109,12 @@ def identity(path: Path) -> str:
     return f"{name}-{f'{epoch}:' if epoch else ''}{version}-{release}.{arch}"
 
 
-def _problem(rpm: Artifact, cache: Cache, keys: dict[str, Cert]) -> Problem | None:
+def _problem(rpm: RpmArtifact, cache: Cache, keys: dict[str, Cert]) -> Problem | None:
     path = cache.path(rpm.sha256)
-    reason = refusal(path, [keys[name] for name in rpm.metadata["keys"]])
+    reason = refusal(path, [keys[name] for name in rpm.metadata.keys])
     # a genuine package under the name of another one, such as an older version under a newer one's
-    if not reason and (found := identity(path)) != f"{rpm.name}-{rpm.version}.{rpm.metadata['arch']}":
-        reason = f"it is {found}, and the metadata calls it {rpm.name}-{rpm.version}.{rpm.metadata['arch']}"
+    if not reason and (found := identity(path)) != f"{rpm.name}-{rpm.version}.{rpm.metadata.arch}":
+        reason = f"it is {found}, and the metadata calls it {rpm.name}-{rpm.version}.{rpm.metadata.arch}"
     hint = "add the key of its maker to the source's `keys`, or ask the keeper of the package source"
     return Problem(rpm.filename, reason, hint) if reason else None
 

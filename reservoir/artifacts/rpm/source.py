@@ -14,10 +14,9 @@ from pysequoia import Cert
 from common.errors import InputError, UnavailableError
 from reservoir.artifacts.kind import Scope
 from reservoir.manifest import credentials
-from reservoir.manifest.model import Source, Target
+from reservoir.manifest.model import MACHINES, Source, Target
 from reservoir.signing import openpgp
 
-MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 YES = ("1", "true", "yes", "on")
 
 
@@ -39,17 +38,17 @@ class Repository:
         return credentials.public(self.address)
 
 
-def of_target(scope: Scope, system: Path = Path("/")) -> list[Repository]:
+def of_target(scope: Scope, target: Target, system: Path = Path("/")) -> list[Repository]:
     """Return the repositories of a target; `system` is where this machine's own configuration lies.
 
     Raises UnavailableError where there are none, InputError where one cannot be used.
     """
-    found = [_of_manifest(source, scope) for source in scope.manifest.target_sources(scope.target)]
-    if scope.target.asks_machine:
-        machine = [_of_section(*section, system) for section in _sections(system, scope.target)]
+    found = [_of_manifest(source, scope) for source in scope.manifest.target_sources(target)]
+    if target.asks_machine:
+        machine = [_of_section(*section, system) for section in _sections(system, target)]
         if not machine:
             raise UnavailableError(
-                f"this machine has no package source for the RPM target {scope.target.name}",
+                f"this machine has no package source for the RPM target {target.name}",
                 where=str(system / "etc/yum.repos.d"),
                 hint="list one under the manifest's `sources`, and name it in the target's",
             )

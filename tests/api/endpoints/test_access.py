@@ -162,7 +162,7 @@ async def test_headers_are_not_trusted_on_a_port(database_url: str) -> None:
 
 
 def heartbeat_body(cluster: Cluster) -> dict[str, Any]:
-    from tests.api.cluster import inventory
+    from tests.fakes.heartbeats import inventory
 
     return {
         "name": "worker1",

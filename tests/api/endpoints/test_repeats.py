@@ -8,7 +8,7 @@ import pytest
 from api.resources.nodes.heartbeats import Heartbeats
 from common.protocol import HEARTBEAT_PATH, ContainerStatus
 from tests.api.cluster import Cluster
-from tests.api.resources.nodes.test_nodes import beat
+from tests.fakes.heartbeats import beat
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from common.protocol import HEARTBEAT_PATH
-from tests.api.cluster import V1, Cluster, inventory, ok, refused
+from tests.api.cluster import V1, Cluster, ok, refused
+from tests.fakes.heartbeats import inventory
 
 pytestmark = pytest.mark.anyio
 

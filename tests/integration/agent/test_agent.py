@@ -180,11 +180,11 @@ def test_restarted_agent_finds_its_containers(agent: Agent, spec: Make, fake_api
 def test_container_that_was_created_but_not_started_is_started_by_the_next_agent(
     agent: Agent, spec: Make, engine: docker.DockerClient
 ) -> None:
-    from appliance.agent.docker.containers import Limits, creation
+    from appliance.agent.docker.containers import ContainerLimits, creation
 
     agent.stop()
     wanted = spec()
-    engine.api.create_container(**creation(wanted, limits=Limits(memlock=8 << 20)))
+    engine.api.create_container(**creation(wanted, limits=ContainerLimits(memlock=8 << 20)))
     agent.start()
     with agent.client() as client:
         wait_for(client, wanted.id, ContainerStatus.RUNNING)

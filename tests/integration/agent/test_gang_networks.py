@@ -17,7 +17,7 @@ import docker
 import pytest
 
 from appliance.agent.docker import containers, gang_network
-from appliance.agent.docker.containers import Limits
+from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.engine import Engine
 from appliance.agent.docker.gang_network import BRIDGE_PREFIX, LINK_PREFIX
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
@@ -295,7 +295,7 @@ def test_containers_of_two_nodes_with_engines_of_their_own_reach_each_other_by_n
         keeper = GangNetworkManager(
             node, OtherNode.there, lambda command: process.run(("ip", "netns", "exec", other_node.name, *command))
         )
-        client.api.create_container(**containers.creation(there, limits=Limits(memlock=1 << 16)))
+        client.api.create_container(**containers.creation(there, limits=ContainerLimits(memlock=1 << 16)))
         keeper.join(there.id, there.network)
         client.api.start(name_of(there.id))
         soon(lambda: asked(engine, here, "train-1"), "train-1")

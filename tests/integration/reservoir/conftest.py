@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from reservoir.artifacts.image import archive
-from reservoir.bundle.folder import link_or_copy
+from reservoir.download.cache import link_or_copy
 
 ROOT = Path(__file__).parents[3]
 PENSTOCK = Path(sys.executable).with_name("penstock")

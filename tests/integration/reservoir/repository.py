@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from reservoir.artifacts.debian import publish as apt_tree
-from reservoir.bundle.folder import link_or_copy
-from reservoir.contents.model import Artifact
+from reservoir.contents.artifact import DebianArtifact
+from reservoir.download.cache import link_or_copy
 from reservoir.signing import openpgp
 from tests.unit.reservoir.parts import artifact
 
@@ -25,7 +25,7 @@ class Repository:
         self.key = openpgp.new_key()
         self.key_file = folder.with_suffix(".asc")
         self.key_file.write_bytes(openpgp.public_key(self.key))
-        self.debs: list[tuple[Artifact, Path]] = []
+        self.debs: list[tuple[DebianArtifact, Path]] = []
 
     def add(self, name: str, version: str, **fields: str) -> None:
         """Build a package with one file in it; `fields` are further lines of its control file."""
@@ -44,8 +44,8 @@ class Repository:
         (root / "usr/share" / name / "version").write_text(version)
         deb = root.with_name(f"{name}_{version}_all.deb")
         subprocess.run(["dpkg-deb", "--root-owner-group", "--build", root, deb], check=True, capture_output=True)
-        described = artifact(deb, "debian", name, version, stanza=control)
-        self.debs.append((Artifact.model_validate(described.model_dump()), deb))
+        described = artifact(deb, DebianArtifact, name, version, stanza=control)
+        self.debs.append((described, deb))
 
     def write(self, **release: str) -> None:
         """Write and sign the repository; `release` are further lines of its Release file."""

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from reservoir.artifacts.debian import publish as apt_tree
-from reservoir.contents.model import Artifact
+from reservoir.contents.artifact import DebianArtifact, FileArtifact
 from reservoir.signing import openpgp
 from tests.integration.reservoir.conftest import PENSTOCK, penstock
 from tests.unit.reservoir.parts import STANZA, artifact, wheel
@@ -68,7 +68,7 @@ class Workshop:
                 {
                     "name": "licence.txt",
                     "url": (folder / "licence.txt").as_uri(),
-                    "sha256": artifact(folder / "licence.txt", "file", "licence").sha256,
+                    "sha256": artifact(folder / "licence.txt", FileArtifact, "licence").sha256,
                 }
             ],
         }
@@ -264,9 +264,7 @@ def test_sources_of_other_origins_stay_out_and_may_be_silent(workshop: Workshop,
     (tmp_path / "vendor.asc").write_bytes(openpgp.public_key(key))
     deb = tmp_path / "jq_99_amd64.deb"
     deb.write_bytes(b"not ours")
-    newer = Artifact.model_validate(
-        artifact(deb, "debian", "jq", "99", stanza=STANZA.format(name="jq", version="99")).model_dump()
-    )
+    newer = artifact(deb, DebianArtifact, "jq", "99", stanza=STANZA.format(name="jq", version="99"))
 
     def place(_: str, path: Path) -> None:
         path.parent.mkdir(parents=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from reservoir.contents.artifact import DebianArtifact
 from reservoir.signing import ed25519
 from tests.integration.reservoir.conftest import Machine, docker, penstock
 from tests.unit.reservoir.parts import STANZA, TARGET, artifact, make_bundle
@@ -20,7 +21,7 @@ def bundle(folder: Path, release: str, version: str) -> Path:
     folder.mkdir(parents=True)
     deb = folder / f"hello_{version}_amd64.deb"
     deb.write_bytes(version.encode())
-    made = artifact(deb, "debian", "hello", version, stanza=STANZA.format(name="hello", version=version))
+    made = artifact(deb, DebianArtifact, "hello", version, stanza=STANZA.format(name="hello", version=version))
     made = made.model_copy(update={"targets": [CODE[release]]})
     path = folder.parent / "maker.key"
     key = ed25519.read_key(path) if path.exists() else ed25519.new_key(path)

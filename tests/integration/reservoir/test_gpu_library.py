@@ -13,9 +13,11 @@ from zipfile import ZipFile
 import pytest
 
 from common.errors import ProcessError
-from reservoir.artifacts.python import wheels
-from reservoir.bundle.build import WHEEL_TIME
+from reservoir.artifacts.python import projects, wheels
+from reservoir.artifacts.python.projects import WHEEL_TIME
+from reservoir.download import indexes
 from reservoir.lock.file import read_manifest
+from reservoir.manifest.model import MACHINES
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "appliance/gpu/shim"
@@ -24,7 +26,7 @@ IN_WHEEL = "penstock_gpu_shim-{version}.data/data/lib/libpenstock-gpu.so"
 
 def build(source: Path, folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
-    return wheels.build(source, folder, wheels.machine_indexes(), WHEEL_TIME)
+    return projects.build(source, folder, indexes.machine(), WHEEL_TIME)
 
 
 @pytest.fixture(scope="module")
@@ -51,11 +53,11 @@ def test_the_wheel_is_of_the_products_version_and_runs_on_every_target(wheel: Pa
 def test_the_wheel_of_another_architecture_comes_from_the_same_machine(wheel: Path, tmp_path: Path) -> None:
     manifest = read_manifest(ROOT / "manifest.yml")
     other = next(arch for arch in ("arm64", "amd64") if arch != manifest.targets[0].arch)
-    made = wheels.build(SOURCE, tmp_path, wheels.machine_indexes(), WHEEL_TIME, other)
+    made = projects.build(SOURCE, tmp_path, indexes.machine(), WHEEL_TIME, other)
     assert wheels.runs_on(made.name, manifest.targets[0].model_copy(update={"arch": other}))
     assert not wheels.runs_on(wheel.name, manifest.targets[0].model_copy(update={"arch": other}))
     library = Path(ZipFile(made).extract(IN_WHEEL.format(version=manifest.version), tmp_path))
-    machine = wheels.MACHINES[other]
+    machine = MACHINES[other]
     program, root = tmp_path / "program", f"/usr/{machine}-linux-gnu"
     words = '#include <stdio.h>\nint main(void) { puts("started"); }\n'
     subprocess.run([f"{machine}-linux-gnu-gcc", "-x", "c", "-", "-o", program], input=words, text=True, check=True)

@@ -16,9 +16,11 @@ import yaml
 
 from common.errors import InputError, IntegrityError, UnavailableError
 from reservoir.bundle import build
-from reservoir.contents.model import Lock
+from reservoir.contents.artifact import RpmArtifact
+from reservoir.contents.lock import Lock
 from reservoir.download.cache import Cache
 from reservoir.lock import file as lock
+from reservoir.lock.make import make
 from reservoir.settings import Settings
 from tests.integration.reservoir.conftest import penstock
 from tests.integration.reservoir.guarded import WRITTEN, guarded, telling
@@ -130,7 +132,7 @@ class Workshop:
     def lock(self) -> Lock:
         """Lock, and write the lock."""
         self.save()
-        made = lock.make(self.manifest, Cache(self.settings.cache))
+        made = make(self.manifest, Cache(self.settings.cache))
         lock.write(made, self.lock_path)
         return made
 
@@ -236,9 +238,9 @@ def workshop(source: Upstream, tmp_path: Path) -> Workshop:
 
 def identities(site: Path, target: str) -> set[str]:
     """Return the locked packages of a target as `name-epoch:version-release.arch`."""
-    locked = lock.read(site / "reservoir.lock").of_kind("rpm")
+    locked = lock.read(site / "reservoir.lock").of_kind(RpmArtifact)
     return {
-        f"{a.name}-{'' if ':' in a.version else '0:'}{a.version}.{a.metadata['arch']}"
+        f"{a.name}-{'' if ':' in a.version else '0:'}{a.version}.{a.metadata.arch}"
         for a in locked
         if target in a.targets
     }
@@ -323,13 +325,13 @@ def test_dnf_refuses_a_publication_that_was_changed(site: Path, tmp_path: Path, 
 @pytest.mark.parametrize("options", [["--general-compress-type=xz"], ["--general-compress-type=gz"]])
 def test_metadata_may_be_compressed_in_any_way(source: Upstream, workshop: Workshop, options: list[str]) -> None:
     source.index(*options)
-    assert {a.name for a in workshop.lock().of_kind("rpm")} == {"tool", "part"}
+    assert {a.name for a in workshop.lock().of_kind(RpmArtifact)} == {"tool", "part"}
 
 
 def test_packages_known_by_another_hash_get_their_sha256(source: Upstream, workshop: Workshop) -> None:
     source.index("--checksum=sha512")
     packages = {path.name: call("sha256sum", path).split()[0] for path in source.folder.glob("Packages/*.rpm")}
-    assert {a.filename: a.sha256 for a in workshop.lock().of_kind("rpm")} == packages
+    assert {a.filename: a.sha256 for a in workshop.lock().of_kind(RpmArtifact)} == packages
     flip_bit(next(source.folder.glob("Packages/*.rpm")))
     shutil.rmtree(workshop.settings.cache)
     with pytest.raises(IntegrityError, match="sha512"):
@@ -349,7 +351,7 @@ def served(source: Upstream) -> Iterator[str]:
 def test_a_source_may_be_on_a_server(source: Upstream, workshop: Workshop, served: str) -> None:
     workshop.source["url"] = served
     workshop.lock()
-    built = workshop.build().bundle.of_kind("rpm")
+    built = workshop.build().bundle.of_kind(RpmArtifact)
     assert {rpm.origin for rpm in built} == {f"{served}/Packages/{name}-1.0-1.noarch.rpm" for name in ("tool", "part")}
     remove_signature(source)
     with pytest.raises(IntegrityError, match=r"the metadata of vendor is not signed.*404"):
@@ -365,7 +367,7 @@ def test_a_source_may_ask_for_a_user_and_a_password_that_nobody_is_told(source: 
         workshop.source["url"] = f"http://{WRITTEN}@127.0.0.1:{port}"
         locked = workshop.lock()
         built = workshop.build()
-    origins = {a.name: a.origin for a in locked.of_kind("rpm")}
+    origins = {a.name: a.origin for a in locked.of_kind(RpmArtifact)}
     assert origins["tool"] == f"http://127.0.0.1:{port}/Packages/tool-1.0-1.noarch.rpm"
     assert telling(workshop.lock_path, built.folder, workshop.settings.cache) == []
 
@@ -457,7 +459,7 @@ def test_older_metadata_than_before_is_refused_unless_the_manifest_allows_it(
     with pytest.raises(IntegrityError, match="older than what was there before"):
         workshop.lock()
     workshop.content["allow_expired"] = ["vendor"]
-    assert workshop.lock().of_kind("rpm")
+    assert workshop.lock().of_kind(RpmArtifact)
 
 
 def test_unsigned_metadata_must_be_named_and_packages_are_checked_still(
@@ -466,7 +468,7 @@ def test_unsigned_metadata_must_be_named_and_packages_are_checked_still(
     remove_signature(source)
     workshop.source["unsigned_metadata"] = True
     workshop.lock()
-    assert workshop.build().bundle.of_kind("rpm")
+    assert workshop.build().bundle.of_kind(RpmArtifact)
     (source.folder / "Packages/part-1.0-1.noarch.rpm").unlink()
     stranger.sign([repacked(source, Package("part"))])
     source.index()
@@ -536,7 +538,7 @@ def test_a_tuple_decides_which_version_goes_in(upstream: Upstream, tmp_path: Pat
     shop = Workshop(tmp_path, upstream)
     shop.content["rpm"] = {"tools": ["lib"]}
     shop.content["holds"] = [{"name": "libs", "packages": {"lib": "3.0*"}}]
-    assert [a.version for a in shop.lock().of_kind("rpm")] == ["3.0-1"]
+    assert [a.version for a in shop.lock().of_kind(RpmArtifact)] == ["3.0-1"]
 
 
 def repacked(source: Upstream, package: Package) -> Path:

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from common import process
 from common.errors import InputError, NotFoundError, ProcessError
 from reservoir.bundle import folder as bundles
-from reservoir.contents.model import Bundle
+from reservoir.contents.artifact import PythonArtifact
+from reservoir.contents.bundle import Bundle
 from reservoir.scan.clamav import Clamav
 from reservoir.scan.versions import debian, rpm
 from tests.integration.reservoir.conftest import penstock
@@ -100,7 +101,7 @@ def bundle_with(folder: Path, body: str) -> tuple[Bundle, Path]:
     """A bundle with a wheel, whose module says `body`, and its blobs."""
     folder.mkdir()
     path = wheel(folder, body=body)
-    made = make_bundle(folder, Ed25519PrivateKey.generate(), made=[(artifact(path, "python", "demo"), path)])
+    made = make_bundle(folder, Ed25519PrivateKey.generate(), made=[(artifact(path, PythonArtifact, "demo"), path)])
     return bundles.decode((made / bundles.LIST).read_bytes(), str(made)), made / bundles.BLOBS
 
 

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import UnauthenticatedError
 from reservoir import settings
+from reservoir.contents.artifact import PythonArtifact
 from reservoir.intake.take import take
 from reservoir.publication.publish import publish
 from reservoir.serving.uploads.names import Names
@@ -55,7 +56,10 @@ class Site:
         parts = self.folder / f"parts-{name}-{version}"
         parts.mkdir()
         path = wheel(parts, name, version, "FROM = 'publication'\n")
-        take(make_bundle(parts, self.key, name=name, made=[(artifact(path, "python", name, version), path)]), self.root)
+        take(
+            make_bundle(parts, self.key, name=name, made=[(artifact(path, PythonArtifact, name, version), path)]),
+            self.root,
+        )
         publish(self.root)
 
     def upload(self, name: str, version: str) -> subprocess.CompletedProcess[str]:

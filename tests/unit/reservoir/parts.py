@@ -13,7 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reservoir.artifacts.image import oci
 from reservoir.bundle import folder as bundles
-from reservoir.contents.model import Artifact, Bundle, TargetRecord
+from reservoir.contents.artifact import A, Artifact, DebianArtifact, FileArtifact, ImageArtifact, PythonArtifact
+from reservoir.contents.bundle import Bundle
+from reservoir.contents.target import TargetRecord
 from reservoir.intake.take import take
 from reservoir.publication.publish import publish
 from reservoir.signing.keychain import Keychain
@@ -57,12 +59,11 @@ def wheel(folder: Path, name: str = "demo", version: str = "1.0", body: str = ""
     return path
 
 
-def artifact(path: Path, kind: str, name: str, version: str = "1.0", **metadata: object) -> Artifact:
+def artifact(path: Path, kind: type[A], name: str, version: str = "1.0", **metadata: object) -> A:
     """Describe a file as an artifact."""
     content = path.read_bytes()
-    return Artifact.model_validate(
+    return kind.model_validate(
         {
-            "kind": kind,
             "name": name,
             "version": version,
             "filename": path.name,
@@ -85,10 +86,10 @@ def parts(folder: Path, body: str = "") -> list[tuple[Artifact, Path]]:
     file = folder / "notes.txt"
     file.write_text(f"notes {body}")
     return [
-        (artifact(package, "python", "demo"), package),
-        (artifact(deb, "debian", "hello", stanza=STANZA.format(name="hello", version="1.0")), deb),
+        (artifact(package, PythonArtifact, "demo"), package),
+        (artifact(deb, DebianArtifact, "hello", stanza=STANZA.format(name="hello", version="1.0")), deb),
         *image_parts(folder, image),
-        (artifact(file, "file", "notes.txt"), file),
+        (artifact(file, FileArtifact, "notes.txt"), file),
     ]
 
 
@@ -120,10 +121,11 @@ def image_parts(folder: Path, sha256: str, name: str = "demo/python", tag: str =
     """Describe an image of one architecture and its parts, whose blobs lie in a folder."""
     digest = f"sha256:{sha256}"
     words = {"tag": tag, "digest": digest, "session": True, "media_type": oci.MANIFEST, "architectures": ["amd64"]}
-    image = artifact(folder / sha256, "image", name, tag, **words)
+    image = artifact(folder / sha256, ImageArtifact, name, tag, **words)
     image = image.model_copy(update={"filename": oci.filename(f"{name}:{tag}")})
     parts = oci.artifacts(image, {sha256: (folder / sha256).read_bytes()})
-    return [(part, folder / part.sha256) for part in (image, *parts)]
+    every: list[Artifact] = [image, *parts]
+    return [(part, folder / part.sha256) for part in every]
 
 
 def make_bundle(

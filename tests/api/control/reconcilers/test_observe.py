@@ -15,32 +15,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.clock import now
 from api.control.reconcilers import observe
 from api.resources.nodes import service as nodes
-from api.resources.nodes.heartbeats import Heartbeats, Report
-from common.protocol import ContainerStatus
+from api.resources.nodes.heartbeats import Report
 from tests.api.cluster import V1, Cluster, ok
-from tests.api.resources.nodes.test_nodes import beat
 
 pytestmark = pytest.mark.anyio
-
-
-def test_news_that_was_overtaken_is_still_news() -> None:
-    heartbeats = Heartbeats()
-    heartbeats.receive(beat(1), now())
-    heartbeats.take()
-    heartbeats.receive(beat(2, status=ContainerStatus.RUNNING), now())
-    heartbeats.receive(beat(3, status=ContainerStatus.RUNNING), now())
-    (report,) = heartbeats.take()
-    assert (report.heartbeat.sequence, report.news) == (3, True)
-
-
-def test_news_that_could_not_be_written_is_still_news() -> None:
-    heartbeats = Heartbeats()
-    heartbeats.receive(beat(1), now())
-    lost = heartbeats.take()
-    heartbeats.receive(beat(2), now())
-    heartbeats.give_back(lost)
-    (report,) = heartbeats.take()
-    assert (report.heartbeat.sequence, report.news) == (2, True)
 
 
 async def seen(cluster: Cluster, name: str) -> datetime:
@@ -156,20 +134,19 @@ async def test_after_a_pause_what_came_together_is_written_together(
 
 async def test_not_all_nodes_are_looked_at_again_at_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[int] = []
-    observer = cluster.manager._observer
-    look = observer._look
+    record = nodes.record
 
-    async def counted(reports: Sequence[Report]) -> Any:
+    async def counted(db: AsyncSession, reports: Sequence[Report]) -> Any:
         looked.append(len(reports))
-        return await look(reports)
+        return await record(db, reports)
 
     names = [f"worker{number}" for number in range(1, 6)]
     for name in names:
         await cluster.add_node(name, 0)
-    monkeypatch.setattr(observer, "_look", counted)
+    monkeypatch.setattr(nodes, "record", counted)
     monkeypatch.setattr(observe, "LOOK_AGAIN_S", -1)
     monkeypatch.setattr(observe, "LOOKS_AGAIN", 2)
     for name in names:
         assert cluster.app.state.heartbeats.repeat(name, 10_000, now())
-    await observer.apply()
+    await cluster.manager.observe()
     assert looked == [2]

@@ -188,13 +188,6 @@ async def test_nobody_ends_the_login_of_another_user(cluster: Cluster) -> None:
 # --- how soon one may try again --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("failures", "wait"), [(0, 0), (9, 0), (10, 1), (11, 2), (12, 4), (18, 256), (19, 300), (1_000_000, 300)]
-)
-def test_the_delay_doubles_up_to_a_limit(failures: int, wait: int) -> None:
-    assert throttle.delay_s(failures, 10) == wait
-
-
 async def test_a_guesser_waits_longer_and_longer(cluster: Cluster, clock: Clock) -> None:
     async with cluster.client() as guest:
         for _ in range(throttle.FREE):

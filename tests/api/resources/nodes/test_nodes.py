@@ -6,80 +6,11 @@ from typing import Any
 
 import pytest
 
-from api.clock import now
-from api.resources.nodes.heartbeats import Heartbeats
-from common.protocol import HEARTBEAT_PATH, ContainerState, ContainerStatus, Heartbeat
-from tests.api.cluster import V1, Cluster, inventory, ok, problems, refused
+from common.protocol import HEARTBEAT_PATH
+from tests.api.cluster import V1, Cluster, ok, problems, refused
+from tests.fakes.heartbeats import beat
 
 pytestmark = pytest.mark.anyio
-
-
-def beat(
-    sequence: int, boot: str = "boot-1", status: ContainerStatus | None = None, name: str = "worker1"
-) -> Heartbeat:
-    containers = [ContainerState(id="c", session_id="s", status=status)] if status else []
-    return Heartbeat(
-        name=name,
-        address="192.0.2.10",
-        port=6001,
-        boot=boot,
-        sequence=sequence,
-        inventory=inventory(name, 1),
-        containers=containers,
-    )
-
-
-def test_late_and_repeated_heartbeats_are_left_out() -> None:
-    heartbeats = Heartbeats()
-    assert heartbeats.receive(beat(2), now())
-    assert not heartbeats.receive(beat(2), now())
-    assert not heartbeats.receive(beat(1), now())
-    assert heartbeats.receive(beat(3), now())
-
-
-def test_a_new_run_of_the_agent_counts_from_the_start_and_the_old_one_is_over() -> None:
-    heartbeats = Heartbeats()
-    assert heartbeats.receive(beat(9, "boot-1"), now())
-    assert heartbeats.receive(beat(1, "boot-2"), now())
-    assert not heartbeats.receive(beat(10, "boot-1"), now())
-    assert heartbeats.receive(beat(2, "boot-2"), now())
-
-
-def test_only_the_newest_is_handed_over_and_only_once() -> None:
-    heartbeats = Heartbeats()
-    for sequence in (1, 2, 3):
-        heartbeats.receive(beat(sequence), now())
-    heartbeats.receive(beat(1, name="worker2"), now())
-    assert [(report.heartbeat.name, report.heartbeat.sequence) for report in heartbeats.take()] == [
-        ("worker1", 3),
-        ("worker2", 1),
-    ]
-    assert heartbeats.take() == []
-
-
-def test_what_is_given_back_does_not_hide_what_is_newer() -> None:
-    heartbeats = Heartbeats()
-    heartbeats.receive(beat(1), now())
-    old = heartbeats.take()
-    heartbeats.receive(beat(2), now())
-    heartbeats.give_back(old)
-    assert [report.heartbeat.sequence for report in heartbeats.take()] == [2]
-    heartbeats.give_back(old)
-    assert [report.heartbeat.sequence for report in heartbeats.take()] == [1]
-
-
-def test_only_news_is_urgent() -> None:
-    heartbeats = Heartbeats()
-    heartbeats.receive(beat(1), now())
-    assert heartbeats.news.is_set(), "a node that was not known"
-    heartbeats.take()
-    heartbeats.receive(beat(2), now())
-    assert not heartbeats.news.is_set(), "it lives, that is all"
-    heartbeats.receive(beat(3, status=ContainerStatus.RUNNING), now())
-    assert heartbeats.news.is_set()
-    heartbeats.take()
-    heartbeats.receive(beat(4, status=ContainerStatus.EXITED), now())
-    assert heartbeats.news.is_set()
 
 
 async def test_a_node_comes_to_be_by_its_heartbeat(cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from api.clock import now
 from api.resources.projects import service
-from api.tables.projects import Expiry, Project
+from api.tables.projects import Expiry
 from tests.api.cluster import V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio
@@ -239,11 +239,3 @@ async def test_bad_changes(cluster: Cluster, change: dict[str, Any], where: str)
     before = await show(cluster)
     assert (await refused(cluster.admin.patch(f"{PROJECTS}/team-a", json=change), 422))["where"] == where
     assert await show(cluster) == before
-
-
-def test_the_end_of_a_period_does_not_belong_to_it() -> None:
-    start = datetime(2026, 1, 1, tzinfo=UTC)
-    project = Project(quota_milli=1000, starts_at=start, ends_at=start + timedelta(days=1))
-    second = timedelta(seconds=1)
-    moments = [start - second, start, start + timedelta(days=1) - second, start + timedelta(days=1)]
-    assert [service.is_active(project, moment) for moment in moments] == [False, True, True, False]

@@ -10,7 +10,8 @@ import pytest
 from api.resources.nodes import fleet
 from common.gpu.kinds import Enforcement
 from common.protocol import HEARTBEAT_PATH, ContainerState, GpuDevice, Heartbeat, Inventory
-from tests.api.cluster import V1, Cluster, inventory, ok, refused
+from tests.api.cluster import V1, Cluster, ok, refused
+from tests.fakes.heartbeats import inventory
 
 pytestmark = pytest.mark.anyio
 

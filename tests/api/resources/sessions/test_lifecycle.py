@@ -62,7 +62,7 @@ async def test_deletion_is_a_wish_that_may_be_repeated(ready: Cluster) -> None:
     assert (first.status_code, first.json()["state"]) == (202, "TERMINATING")
     again = await wish(ready, "demo")
     assert (again.status_code, again.json()) == (202, first.json())
-    await ready.manager.settle()
+    await ready.settle()
     ended = await ready.session("demo")
     last = await wish(ready, "demo")
     assert (last.status_code, last.json()["state"], last.json()) == (200, "TERMINATED", ended)
@@ -73,12 +73,12 @@ async def test_a_session_that_is_failing_is_off_the_lists_when_it_was_deleted(re
     ready.exit_container(session, 1)
     await ready.heartbeat()
     ready.engine.failure = UnreachableError("the agent of worker1 does not answer", delivered=False)
-    await ready.manager.settle()
+    await ready.settle()
     answer = await delete(ready)
     assert (answer["state"], answer["reason"]) == ("TERMINATING", "its command ended with exit code 1")
     ready.engine.failure = None
     ready.manager._retries.clear()
-    await ready.manager.settle()
+    await ready.settle()
     assert await ok(ready.admin.get(f"{V1}/sessions")) == []
     assert (await ready.session("demo"))["exit_code"] == 1
 
@@ -100,11 +100,11 @@ async def test_a_name_that_was_used_again(ready: Cluster) -> None:
     failed = await run(ready)
     ready.exit_container(failed, 1)
     await ready.heartbeat()
-    await ready.manager.settle()
+    await ready.settle()
     again = await run(ready)
     assert (await delete(ready))["id"] == again["id"]
     assert (await delete(ready))["id"] == again["id"], "it lives as long as it is ending"
-    await ready.manager.settle()
+    await ready.settle()
     assert (await ready.session("demo"))["id"] == failed["id"]
     assert (await ready.session(again["id"]))["state"] == "TERMINATED"
     assert (await delete(ready))["id"] == failed["id"]

@@ -272,12 +272,12 @@ async def test_work_that_cannot_be_taken_back_grows_as_far_as_the_quota(cluster:
     await prepare(cluster, quota=750)
     await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"over_quota": over_quota}))
     await cluster.submit("a", 500, preemptible=False)
-    await cluster.manager.settle()
+    await cluster.settle()
     error = await resize(cluster, 800, status=409)
     kind = " by work that cannot be taken back" if over_quota else ""
     assert error["reason"] == f"team-a holds 0.5 of its 0.75 GPU{kind}, and 0.3 more is asked for"
     await resize(cluster, 750)
-    await cluster.manager.settle()
+    await cluster.settle()
     session = await cluster.session("a")
     assert (session["gpu_milli"], session["reason"], told(cluster, session)) == (750, "", [750])
 
@@ -286,9 +286,9 @@ async def test_work_that_can_be_taken_back_grows_beyond_the_quota(cluster: Clust
     await prepare(cluster, quota=750)
     await cluster.submit("a", 700, preemptible=False)
     await cluster.submit("b", 200)
-    await cluster.manager.settle()
+    await cluster.settle()
     await resize(cluster, 300, "b")
-    await cluster.manager.settle()
+    await cluster.settle()
     assert [(await cluster.session(name))["gpu_milli"] for name in "ab"] == [700, 300]
 
 

@@ -45,17 +45,17 @@ def test_who_may_reach_the_ports_of_sessions_and_where(environment: dict[str, st
 
 def test_how_gpu_shares_are_held(environment: dict[str, str]) -> None:
     settings = load(environment)
-    assert settings.enforcement == ("driver", "mig", "shim", "mps", "none")
+    assert settings.enforcement == ["driver", "mig", "shim", "mps", "none"]
     assert (settings.gpu_compute, settings.gpu_period_ms, settings.gpu_slack_mib) == ("strict", 200, 512)
-    assert settings.accelerators == ("nvidia",)
+    assert settings.accelerators == ["nvidia"]
     ours = {
         "PENSTOCK_AGENT_ENFORCEMENT": "shim, driver",
         "PENSTOCK_AGENT_GPU_COMPUTE": "fair",
         "PENSTOCK_AGENT_ACCELERATORS": "nvidia other",
     }
     settings = load({**environment, **ours})
-    assert settings.enforcement == ("shim", "driver")
-    assert (settings.gpu_compute, settings.accelerators) == ("fair", ("nvidia", "other"))
+    assert settings.enforcement == ["shim", "driver"]
+    assert (settings.gpu_compute, settings.accelerators) == ("fair", ["nvidia", "other"])
 
 
 def test_systemd_says_where_and_how_often_it_wants_signs_of_life(environment: dict[str, str]) -> None:
@@ -77,8 +77,8 @@ def test_an_agent_may_stand_for_a_cluster(environment: dict[str, str], tmp_path:
         load(environment | cluster)
     (tmp_path / "token").write_text("secret")
     settings = load(environment | cluster)
-    assert settings.kubernetes_claims == (("/mnt/penstock", "volumes"), ("/mnt/data", "data"))
-    assert settings.kubernetes_machines == (("pool", "a"),)
+    assert settings.kubernetes_claims == {"/mnt/penstock": "volumes", "/mnt/data": "data"}
+    assert settings.kubernetes_machines == {"pool": "a"}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_an_agent_may_stand_for_a_cluster(environment: dict[str, str], tmp_path:
             "/mnt/penstock",
             "a pair is written NAME=VALUE, and /mnt/penstock is none",
         ),
-        ("PENSTOCK_AGENT_KUBERNETES_CLAIMS", "/mnt/penstock=", "at least 1 character"),
+        ("PENSTOCK_AGENT_KUBERNETES_CLAIMS", "/mnt/penstock=", "String should match pattern"),
         ("PENSTOCK_AGENT_NAME", None, "the variable is not set"),
         ("PENSTOCK_AGENT_ALLOWED", " ", "at least 1 item"),
         ("PENSTOCK_AGENT_PORT", "70000", "less than or equal to 65535"),
@@ -104,7 +104,7 @@ def test_an_agent_may_stand_for_a_cluster(environment: dict[str, str], tmp_path:
         ("PENSTOCK_AGENT_ENFORCEMENT", " ", "at least 1 item"),
         ("PENSTOCK_AGENT_GPU_COMPUTE", "some", "'off', 'strict' or 'fair'"),
         ("PENSTOCK_AGENT_GPU_PERIOD_MS", "5", "greater than or equal to 20"),
-        ("PENSTOCK_AGENT_COLOUR", "red", "no such setting"),
+        ("PENSTOCK_AGENT_COLOUR", "red", "unknown setting"),
         ("PENSTOCK_AGENT_CERT", "/nowhere/node.crt", "there is no file /nowhere/node.crt"),
     ],
 )

@@ -244,6 +244,14 @@ def test_every_problem_is_shown(logged_in: FakeApi, run: Run) -> None:
     assert err == "error: name: is wrong. Hint: mend it\nerror: image: is wrong. Hint: mend it\n"
 
 
+def test_a_failure_of_the_api_names_the_request_for_the_administrator(logged_in: FakeApi, run: Run) -> None:
+    failed = {"detail": "the database does not answer", "hint": "try again"}
+    logged_in.on("GET", "/sessions", {"request_id": "5e55", "errors": [failed]}, status=503)
+    code, out, err = run("list")
+    assert (code, out) == (5, "")
+    assert err == "error: the database does not answer. Hint: try again (request 5e55)\n"
+
+
 def test_config_is_written_beside_and_renamed(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     config.save(config.Config(URL, "one", "1"))
 

@@ -265,7 +265,12 @@ def test_daemons_that_nobody_needs_are_stopped_and_those_that_do_not_run_are_lef
 
 def test_daemons_are_systemds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[list[str]] = []
-    monkeypatch.setattr("appliance.gpu.mps.process.succeeds", lambda command: bool(commands.append(command)))
+
+    def succeeds(command: list[str]) -> bool:
+        commands.append(command)
+        return True
+
+    monkeypatch.setattr("appliance.gpu.mps.process.succeeds", succeeds)
     (tmp_path / "GPU-1/pipe").mkdir(parents=True)
     (tmp_path / "GPU-1/pipe/control").touch()
     mps(tmp_path).leave([GPU])

@@ -10,6 +10,7 @@ import yaml
 
 from appliance.site import inventory
 from appliance.site.model import Site
+from common.settings.package_index import PackageIndexSettings
 
 ROOT = Path(__file__).parents[4]
 EXAMPLE: dict[str, Any] = yaml.safe_load((ROOT / "inventory/example/site.yml").read_text())
@@ -67,15 +68,26 @@ def test_services_are_named_beside_their_nodes() -> None:
         "aliases": ["penstock", "reservoir"],
     }
     assert variables["site_version"] == "1.2.3"
-    assert variables["site_volume_root"] == "/srv/shared"
+    assert variables["site_control_api"]["volume_root"] == "/srv/shared"
 
 
 def test_gpus_and_ports_reach_the_agents_of_workers_alone() -> None:
     hosts = build()["hosts"]
-    assert hosts["worker1"]["node_agent_listen"] == 6001
-    assert hosts["worker1"]["node_simulated_gpus"]["count"] == 4
-    assert (hosts["worker1"]["node_region"], hosts["worker1"]["node_switch"]) == ("", "")
-    assert not any(key.startswith("node_agent") for key in hosts["storage1"])
+    assert hosts["worker1"]["node_settings"] == {
+        "name": "worker1",
+        "address": "10.71.8.11",
+        "port": 6001,
+        "api_url": "https://master1:56789",
+        "allowed": ["master1"],
+        "mount_roots": ["/srv/shared"],
+        "pids_limit": 8192,
+        "simulated_gpus": 4,
+        "simulated_gpu_model": "Simulated GPU",
+        "simulated_gpu_memory_mib": 16384,
+        **{f"gpu_{name}": EXAMPLE["gpu"][name] for name in ("compute", "period_ms", "slack_mib")},
+        "enforcement": EXAMPLE["gpu"]["enforcement"],
+    }
+    assert "node_settings" not in hosts["storage1"]
 
 
 def test_where_a_worker_stands_and_what_its_sessions_may_mount() -> None:
@@ -91,28 +103,50 @@ def test_where_a_worker_stands_and_what_its_sessions_may_mount() -> None:
         },
     ]
     built = build(nodes=nodes, storage=[], session_storage=None, session_host_mounts=["/mnt"])
-    worker = built["hosts"]["w1"]
-    assert (worker["node_region"], worker["node_switch"]) == ("hall-2", "leaf7")
-    assert (built["vars"]["site_host_mounts"], built["vars"]["site_apps_url"]) == (["/mnt"], "https://10.0.0.2:9443")
+    worker = built["hosts"]["w1"]["node_settings"]
+    assert (worker["region"], worker["switch"], worker["mount_roots"]) == ("hall-2", "leaf7", ["/mnt"])
+    api = built["vars"]["site_control_api"]
+    assert (api["host_mounts"], api["apps_url"]) == (["/mnt"], "https://10.0.0.2:9443")
 
 
 def test_a_worker_goes_by_the_order_of_the_site_or_by_its_own() -> None:
     nodes = deepcopy(EXAMPLE["nodes"])
     nodes[2]["enforcement"] = ["mps", "none"]
     built = build(nodes=nodes, gpu={"enforcement": ["driver", "shim"], "compute": "fair", "period_ms": 100})
-    assert built["hosts"]["worker1"]["node_enforcement"] == ["driver", "shim"]
-    assert built["hosts"]["worker2"]["node_enforcement"] == ["mps", "none"]
-    assert "node_enforcement" not in built["hosts"]["storage1"]
-    assert built["vars"]["site_gpu"] == {
-        "fgpu_per_gpu": 2,
-        "steps_per_fgpu": 10,
-        "enforcement": ["driver", "shim"],
-        "compute": "fair",
-        "period_ms": 100,
-        "slack_mib": 512,
-        "accelerators": ["nvidia"],
-        "plugins": [],
-    }
+    first, second = (built["hosts"][name]["node_settings"] for name in ("worker1", "worker2"))
+    assert first["enforcement"] == ["driver", "shim"]
+    assert second["enforcement"] == ["mps", "none"]
+    for settings in (first, second):
+        assert (settings["gpu_compute"], settings["gpu_period_ms"]) == ("fair", 100)
+
+
+def test_what_a_site_does_not_say_is_left_to_the_services() -> None:
+    nodes = [
+        {"name": "m1", "address": "10.0.0.2", "roles": ["reservoir", "master"]},
+        {"name": "w1", "address": "10.0.0.3", "roles": ["worker"], "agent_port": 6001},
+    ]
+    built = build(nodes=nodes, storage=[], session_storage=None, gpu={}, control_api={}, node_agent={})
+    assert set(built["vars"]["site_control_api"]) == {"apps_url", "host_mounts"}
+    computed = {"name", "address", "port", "api_url", "allowed", "mount_roots"}
+    assert set(built["hosts"]["w1"]["node_settings"]) == computed
+    # nobody but the role tells the server of uploads
+    assert built["vars"]["site_package_index"] == PackageIndexSettings().model_dump()
+
+
+def test_what_a_site_says_of_its_services_reaches_them() -> None:
+    built = build(
+        gpu={"fgpu_per_gpu": 4, "plugins": ["penstock-acme==2.1"], "accelerators": ["acme"]},
+        control_api={"use_keep_s": 3600, "gang_networks": "10.9.0.0/16", "ldap_ca": None},
+        node_agent={"pids_limit": 100, "port_range": "40000-40010"},
+        package_index={"upload_limit_mib": 20},
+    )
+    api, agent = built["vars"]["site_control_api"], built["hosts"]["worker2"]["node_settings"]
+    assert (api["fgpu_per_gpu"], api["use_keep_s"], api["gang_networks"]) == (4, 3600, "10.9.0.0/16")
+    assert not {"ldap_ca", "steps_per_fgpu", "plugins", "enforcement"} & set(api)
+    assert (agent["pids_limit"], agent["port_range"], agent["accelerators"]) == (100, [40000, 40010], ["acme"])
+    assert not {"fgpu_per_gpu", "plugins"} & set(agent)
+    assert built["vars"]["site_gpu_plugins"] == ["penstock-acme==2.1"]
+    assert built["vars"]["site_package_index"] == {"upload_limit_mib": 20}
 
 
 def test_nfs_is_exported_by_its_node_and_mounted_by_its_clients() -> None:
@@ -129,7 +163,7 @@ def test_nfs_is_exported_by_its_node_and_mounted_by_its_clients() -> None:
 def test_no_storage_means_no_storage_clients() -> None:
     built = build(storage=[], session_storage=None)
     assert members(built, "storage_client") == []
-    assert built["vars"]["site_volume_root"] == ""
+    assert "volume_root" not in built["vars"]["site_control_api"]
 
 
 def test_a_storage_node_runs_the_server_that_its_storage_names() -> None:
@@ -155,18 +189,18 @@ def test_a_worker_may_stand_for_a_cluster() -> None:
             "address": "10.0.0.3",
             "roles": ["worker"],
             "agent_port": 6001,
-            "kubernetes": {"api": "https://10.0.0.50:6443", "claims": {"/srv/shared": "volumes"}},
+            "kubernetes": {
+                "api": "https://10.0.0.50:6443",
+                "claims": {"/srv/shared": "volumes"},
+                "host_folders": ["/mnt/data"],
+            },
         },
         {"name": "w1", "address": "10.0.0.4", "roles": ["worker"], "agent_port": 6001},
     ]
     hosts = build(nodes=nodes)["hosts"]
-    assert hosts["k8s1"]["node_kubernetes"] == {
-        "api": "https://10.0.0.50:6443",
-        "namespace": "penstock",
-        "gpu_resource": "nvidia.com/gpu",
-        "machines": {},
-        "claims": {"/srv/shared": "volumes"},
-        "host_folders": [],
-        "schedule_s": 10,
-    }
-    assert hosts["w1"]["node_kubernetes"] == {}
+    cluster, machine = hosts["k8s1"]["node_settings"], hosts["w1"]["node_settings"]
+    assert cluster["kubernetes_api"] == "https://10.0.0.50:6443"
+    assert cluster["kubernetes_claims"] == {"/srv/shared": "volumes"}
+    assert cluster["mount_roots"] == ["/mnt/data"]
+    assert not any(name.startswith("kubernetes") for name in machine)
+    assert machine["mount_roots"] == ["/srv/shared"]

@@ -15,7 +15,7 @@ from common import process
 from common.document import parse
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, ProcessError, UnavailableError
 from reservoir.bundle import folder as bundles
-from reservoir.contents.model import TargetRecord
+from reservoir.contents.target import TargetRecord
 from tests.unit.reservoir.parts import image_blobs
 
 EXAMPLE = (Path(__file__).parents[4] / "inventory/example/site.yml").read_text()

@@ -54,10 +54,10 @@ def test_a_minimal_site_takes_the_defaults() -> None:
 def test_shares_are_held_by_the_best_kind_that_a_node_can_unless_the_site_says_otherwise() -> None:
     gpu = site(GOOD).gpu
     assert gpu.enforcement == ["driver", "mig", "shim", "mps", "none"]
-    assert (gpu.compute, gpu.period_ms, gpu.slack_mib) == ("strict", 200, 512)
+    assert (gpu.gpu_compute, gpu.gpu_period_ms, gpu.gpu_slack_mib) == ("strict", 200, 512)
     chosen = site(GOOD + "gpu: {enforcement: [driver, shim], compute: fair, period_ms: 100, slack_mib: 0}\n").gpu
-    assert (chosen.enforcement, chosen.compute) == (["driver", "shim"], "fair")
-    assert (chosen.period_ms, chosen.slack_mib, chosen.fgpu_per_gpu) == (100, 0, 2)
+    assert (chosen.enforcement, chosen.gpu_compute) == (["driver", "shim"], "fair")
+    assert (chosen.gpu_period_ms, chosen.gpu_slack_mib, chosen.fgpu_per_gpu) == (100, 0, 2)
 
 
 def test_other_accelerators_come_by_packages_of_the_publication() -> None:
@@ -68,7 +68,7 @@ def test_other_accelerators_come_by_packages_of_the_publication() -> None:
 
 @pytest.mark.parametrize("word", ["off", "'off'"])
 def test_compute_may_be_off_with_or_without_quotes(word: str) -> None:
-    assert site(GOOD + f"gpu: {{compute: {word}}}\n").gpu.compute == "off"
+    assert site(GOOD + f"gpu: {{compute: {word}}}\n").gpu.gpu_compute == "off"
 
 
 def test_another_console_port_stands_in_its_url() -> None:
@@ -156,6 +156,83 @@ def test_another_console_port_stands_in_its_url() -> None:
             "name: north\ngpu: {fgpu_per_gpu: 3, steps_per_fgpu: 10}",
             "2: gpu.steps_per_fgpu",
             "3 fGPU of 10 steps each do not divide 1000 milli-GPU without a rest",
+            "correct the value",
+        ),
+        (
+            "name: north",
+            "name: north\ngpu: {fgpu_per_gpu: 7}",
+            "2: gpu.steps_per_fgpu",
+            "7 fGPU of 10 steps each do not divide 1000 milli-GPU without a rest",
+            "correct the value",
+        ),
+        (
+            "name: north",
+            "name: north\ncontrol_api:\n  use_keep_s: 60\n  use_keep: 60",
+            "4: control_api.use_keep",
+            "unknown key",
+            "remove the key, or correct its spelling",
+        ),
+        (
+            "name: north",
+            "name: north\ncontrol_api: {database_url: x}",
+            "2: control_api.database_url",
+            "unknown key",
+            "remove the key",
+        ),
+        (
+            "name: north",
+            "name: north\ncontrol_api: {reclaim_grace_s: 601}",
+            "2: control_api.reclaim_grace_s",
+            "Input should be less than or equal to 600",
+            "correct the value",
+        ),
+        (
+            "name: north",
+            "name: north\ncontrol_api: {gang_networks: 8.8.8.0/24}",
+            "2: control_api.gang_networks",
+            "8.8.8.0/24 is not private",
+            "correct the value",
+        ),
+        (
+            "name: north",
+            "name: north\ncontrol_api: {heartbeat_interval_s: 20}",
+            "2: control_api",
+            "node_lost_s must be above heartbeat_interval_s",
+            "correct the value",
+        ),
+        (
+            "name: north",
+            "name: north\ncontrol_api: {ldap_ca: ca.crt}",
+            "2: control_api.ldap_ca",
+            "String should match pattern",
+            "correct the value",
+        ),
+        (
+            "name: north",
+            "name: north\nnode_agent: {pids_limit: many}",
+            "2: node_agent.pids_limit",
+            "Input should be a valid integer",
+            "correct the value",
+        ),
+        (
+            "name: north",
+            "name: north\nnode_agent: {port_range: 57999-57000}",
+            "2: node_agent.port_range",
+            "57999 is above 57000",
+            "correct the value",
+        ),
+        (
+            "name: north",
+            "name: north\ngpu: {gpu_period_ms: 100}",
+            "2: gpu.gpu_period_ms",
+            "unknown key",
+            "remove the key",
+        ),
+        (
+            "name: north",
+            "name: north\npackage_index: {upload_limit_mib: 0}",
+            "2: package_index.upload_limit_mib",
+            "Input should be greater than or equal to 1",
             "correct the value",
         ),
         (

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from appliance.site.model import Site, load
 from appliance.site.verify import Verdict, judge, published
 from common.document import parse
+from reservoir.contents.artifact import Artifact, DebianArtifact, PythonArtifact
 from reservoir.intake.store import Store
 from reservoir.intake.take import take
 from reservoir.publication.publish import publish
@@ -257,9 +258,9 @@ def test_what_a_site_serves(tmp_path: Path) -> None:
     package = wheel(tmp_path, "penstock", "0.2.0")
     deb = tmp_path / "chrony_4.3-2_amd64.deb"
     deb.write_bytes(b"deb")
-    made = [
-        (artifact(package, "python", "penstock", "0.2.0"), package),
-        (artifact(deb, "debian", "chrony", "4.3-2", stanza=STANZA.format(name="chrony", version="4.3-2")), deb),
+    made: list[tuple[Artifact, Path]] = [
+        (artifact(package, PythonArtifact, "penstock", "0.2.0"), package),
+        (artifact(deb, DebianArtifact, "chrony", "4.3-2", stanza=STANZA.format(name="chrony", version="4.3-2")), deb),
     ]
     root = tmp_path / "site"
     assert published(Store(root)) == {}

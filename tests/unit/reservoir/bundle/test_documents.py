@@ -7,7 +7,8 @@ import pytest
 
 from common.errors import ForbiddenError
 from reservoir.bundle import documents, sbom
-from reservoir.contents.model import Bundle
+from reservoir.contents.artifact import PythonArtifact
+from reservoir.contents.bundle import Bundle
 from reservoir.download.cache import Cache
 from reservoir.manifest.model import Security
 from tests.unit.reservoir.parts import artifact, wheel
@@ -25,7 +26,7 @@ def cache(tmp_path: Path) -> Cache:
 def made(tmp_path: Path, cache: Cache) -> Bundle:
     """A bundle of one wheel with known faults, of which there are advisories of today."""
     path = wheel(tmp_path, "urllib3", "1.24.3")
-    described = artifact(path, "python", "urllib3", "1.24.3")
+    described = artifact(path, PythonArtifact, "urllib3", "1.24.3")
     path.rename(cache.path(described.sha256))
     today = datetime.now(UTC).isoformat()
     write(tmp_path / "advisories", *({**entry, "modified": today} for entry in URLLIB3))

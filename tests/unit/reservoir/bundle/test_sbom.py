@@ -8,10 +8,11 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from common.errors import IntegrityError
+from reservoir.artifacts.licence import Found
 from reservoir.bundle import sbom
-from reservoir.contents.model import Artifact, LockedImage
+from reservoir.contents.artifact import Artifact
+from reservoir.contents.lock import LockedImage
 from reservoir.scan import facts
-from reservoir.scan.licences import Found
 from tests.unit.reservoir.scan.advisories import bundle, deb, package
 
 WHEEL = package("python", "urllib3", "1.24.3")
@@ -52,7 +53,7 @@ def test_it_is_valid_cyclonedx_1_6() -> None:
         (IMAGE, f"pkg:oci/python@sha256:{IMAGE.sha256}?repository_url=penstock/python&tag=3.11"),
         (FILE, f"pkg:generic/driver.run-1.bin@1?checksum=sha256:{FILE.sha256}"),
     ],
-    ids=lambda value: value.kind if isinstance(value, Artifact) else "",
+    ids=lambda value: "" if isinstance(value, str) else value.kind,
 )
 def test_every_kind_has_the_address_that_other_tools_know(artifact: Artifact, address: str) -> None:
     found = component(artifact)

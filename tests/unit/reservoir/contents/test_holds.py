@@ -4,7 +4,8 @@ import pytest
 
 from common.errors import ConflictError, InputError
 from reservoir.contents import holds
-from reservoir.contents.model import Bundle, HeldVersions, TargetRecord
+from reservoir.contents.bundle import Bundle
+from reservoir.contents.target import HeldVersions, TargetRecord
 from reservoir.manifest.model import Hold
 
 GPU = Hold(

@@ -12,6 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reservoir import settings
 from reservoir.bundle import folder as bundles
+from reservoir.contents.artifact import Artifact, FileArtifact, PythonArtifact
+from reservoir.intake.receipt import write as write_receipt
 from reservoir.intake.store import Store
 from reservoir.intake.take import take
 from reservoir.media import delta, needed, receipt, split
@@ -81,7 +83,7 @@ def product(folder: Path, key: Ed25519PrivateKey, version: str = "1.0", chain: K
             path.write_bytes((folder / "kept" / path.name).read_bytes())
         (folder / "kept").mkdir(exist_ok=True)
         (folder / "kept" / path.name).write_bytes(path.read_bytes())
-        made.append((artifact(path, "python", name, version if name == "penstock" else "1.0"), path))
+        made.append((artifact(path, PythonArtifact, name, version if name == "penstock" else "1.0"), path))
     return make_bundle(folder, key, version=version, made=made, chain=chain)
 
 
@@ -209,7 +211,7 @@ def test_a_delta_takes_the_other_wheels_from_the_site(
 ) -> None:
     site = tmp_path / "site"
     take(product(tmp_path, key), site)
-    (tmp_path / "receipt").write_bytes(receipt.write(site, 0).content)
+    (tmp_path / "receipt").write_bytes(write_receipt(site, 0).content)
     made = delta.make(product(tmp_path, key, "2.0"), *receipt.read(tmp_path / "receipt"), key)
     assert len(list((made / bundles.BLOBS).iterdir())) == 1
     assert install(made) == 0
@@ -229,10 +231,10 @@ def test_the_first_volume_is_enough_and_another_is_not(
 ) -> None:
     big = tmp_path / "big.bin"
     big.write_bytes(b"." * 2_000_000)
-    made = [(artifact(big, "file", "big.bin"), big)]
+    made: list[tuple[Artifact, Path]] = [(artifact(big, FileArtifact, "big.bin"), big)]
     for name in ("penstock", "pip"):
         path = wheel(tmp_path, name=name)
-        made.append((artifact(path, "python", name), path))
+        made.append((artifact(path, PythonArtifact, name), path))
     first, second, *_ = split.split(make_bundle(tmp_path, key, made=made), 1_500_000, key, tmp_path / "volumes")
     assert install(first) == 0
     assert install(second) == 3

@@ -13,13 +13,14 @@ from common.errors import ConflictError, IntegrityError, Problem, UnavailableErr
 from reservoir.bundle import folder as bundles
 from reservoir.bundle import verify
 from reservoir.bundle.verify import Verified
+from reservoir.contents.artifact import ImageArtifact
 from reservoir.download.cache import flush
+from reservoir.intake import receipt, waiting
 from reservoir.intake import store as stores
 from reservoir.intake import take as intake
-from reservoir.intake import waiting
 from reservoir.intake.store import Store
 from reservoir.intake.take import take
-from reservoir.media import receipt, split
+from reservoir.media import split
 from reservoir.signing import ed25519
 from tests.unit.reservoir.parts import flip_bit, make_bundle
 
@@ -149,7 +150,7 @@ def test_a_blob_that_was_damaged_while_it_waited_is_copied_again(site: Path, sec
     bundle = bundles.decode((second / bundles.LIST).read_bytes(), "x")
     waiting = Store(site).incoming / bundles.identity(bundle, (second / bundles.LIST).read_bytes())
     waiting.mkdir(parents=True)
-    sha256 = bundle.of_kind("image")[0].sha256
+    sha256 = bundle.of_kind(ImageArtifact)[0].sha256
     (waiting / sha256).write_bytes(b"half")
     take(second, site)
     assert (Store(site).blobs / sha256).read_bytes() == (second / bundles.BLOBS / sha256).read_bytes()

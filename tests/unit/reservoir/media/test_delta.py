@@ -12,8 +12,10 @@ from common.errors import ConflictError, IntegrityError
 from reservoir.bundle import folder as bundles
 from reservoir.bundle import volume
 from reservoir.bundle.verify import verify
+from reservoir.contents.artifact import PythonArtifact
 from reservoir.download import cache
 from reservoir.download.cache import digest
+from reservoir.intake.receipt import write as write_receipt
 from reservoir.intake.store import Store
 from reservoir.intake.take import take
 from reservoir.media import delta, receipt, split
@@ -39,13 +41,13 @@ def full(tmp_path: Path, key: Ed25519PrivateKey) -> Path:
     package = wheel(tmp_path, version="1.1")
     kept = [part for part in parts(tmp_path / "next") if part[0].kind != "python"]
     return make_bundle(
-        tmp_path / "made", key, version="2.0", made=[(artifact(package, "python", "demo", "1.1"), package), *kept]
+        tmp_path / "made", key, version="2.0", made=[(artifact(package, PythonArtifact, "demo", "1.1"), package), *kept]
     )
 
 
 def delta_for(site: Path, full: Path, key: Ed25519PrivateKey) -> Path:
     path = site.parent / "receipt.json"
-    path.write_bytes(receipt.write(site, NOW).content)
+    path.write_bytes(write_receipt(site, NOW).content)
     return delta.make(full, *receipt.read(path), key)
 
 

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from common.errors import ConflictError, ForbiddenError, InputError, IntegrityError, NotFoundError
 from reservoir.download import cache
 from reservoir.download.cache import digest
+from reservoir.intake.receipt import write
 from reservoir.intake.store import Store
 from reservoir.intake.take import take
 from reservoir.media import receipt
@@ -34,7 +35,7 @@ def sites(tmp_path: Path) -> Sites:
 
 def written(site: Path, name: str = "receipt.json") -> Path:
     path = site.parent / name
-    path.write_bytes(receipt.write(site, NOW).content)
+    path.write_bytes(write(site, NOW).content)
     return path
 
 
@@ -50,7 +51,7 @@ def test_a_receipt_says_what_the_site_holds(site: Path) -> None:
 
 
 def test_numbers_only_grow_and_the_key_stays(site: Path) -> None:
-    found = [receipt.write(site, NOW).receipt for _ in range(3)]
+    found = [write(site, NOW).receipt for _ in range(3)]
     assert [each.serial for each in found] == [1, 2, 3]
     assert len({each.site for each in found}) == 1
 
@@ -59,13 +60,13 @@ def test_a_receipt_promises_nothing_that_is_damaged_or_lost(site: Path) -> None:
     damaged, lost = sorted(Store(site).blobs.iterdir())[:2]
     flip_bit(damaged)
     lost.unlink()
-    made = receipt.write(site, NOW)
+    made = write(site, NOW)
     assert made.damaged == [damaged]
     assert not {damaged.name, lost.name} & set(made.receipt.blobs)
 
 
 def test_a_site_that_holds_nothing_gives_an_empty_receipt(tmp_path: Path) -> None:
-    assert receipt.write(tmp_path / "new", NOW).receipt.blobs == []
+    assert write(tmp_path / "new", NOW).receipt.blobs == []
 
 
 def test_a_site_is_known_once_its_fingerprint_was_accepted(site: Path, sites: Sites) -> None:
@@ -142,11 +143,11 @@ def test_a_blob_that_the_disk_does_not_give_is_damaged(site: Path, monkeypatch: 
         return digest(path)
 
     monkeypatch.setattr(cache, "digest", scratched)
-    assert receipt.write(site, NOW).damaged == [bad]
+    assert write(site, NOW).damaged == [bad]
 
 
 def test_a_damaged_number_is_told(site: Path) -> None:
-    receipt.write(site, NOW)
+    write(site, NOW)
     Store(site).receipt_serial.write_text("?")
     with pytest.raises(IntegrityError, match=r"receipt.serial: .*not a number"):
-        receipt.write(site, NOW)
+        write(site, NOW)

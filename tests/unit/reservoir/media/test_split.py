@@ -15,6 +15,7 @@ from common.errors import ConflictError, InputError, IntegrityError, Unavailable
 from reservoir.bundle import folder as bundles
 from reservoir.bundle import verify
 from reservoir.bundle.verify import missing_volumes
+from reservoir.contents.artifact import FileArtifact, PythonArtifact
 from reservoir.intake.store import Store
 from reservoir.intake.take import take
 from reservoir.media import split
@@ -31,7 +32,7 @@ def bundle(tmp_path: Path, key: Ed25519PrivateKey) -> Path:
     """A bundle with two blobs bigger than a volume, one of which repeats itself."""
     path = tmp_path / "big.bin"
     path.write_bytes(random.Random(1).randbytes(1_000_000))
-    made = [*parts(tmp_path / "parts"), (artifact(path, "file", "big.bin"), path)]
+    made = [*parts(tmp_path / "parts"), (artifact(path, FileArtifact, "big.bin"), path)]
     return make_bundle(tmp_path, key, made=made)
 
 
@@ -249,7 +250,7 @@ def test_the_installer_finds_its_wheels_on_the_first_volume(tmp_path: Path, key:
     made = []
     for name in ("penstock", "pip", "a", "b", "c", "never", "old", "other"):
         path = wheel(folder, name=name, body=f"TEXT = '{filling}'", requires=needs.get(name, []))
-        made.append((artifact(path, "python", name), path))
+        made.append((artifact(path, PythonArtifact, name), path))
     bundle = make_bundle(tmp_path, key, made=made)
     first, *others = split.split(bundle, 2_800_000, key, tmp_path / "volumes")
     assert others

@@ -9,6 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import ForbiddenError, InputError, IntegrityError, NotFoundError
+from reservoir.contents.artifact import PythonArtifact
 from reservoir.intake.store import Store
 from reservoir.intake.take import take
 from reservoir.publication import scanning
@@ -38,7 +39,7 @@ def bundle_with(folder: Path, key: Ed25519PrivateKey, version: str, number: str 
     """A bundle with one version of urllib3."""
     folder.mkdir(exist_ok=True)
     path = wheel(folder, "urllib3", version)
-    made = [(artifact(path, "python", "urllib3", version), path)]
+    made = [(artifact(path, PythonArtifact, "urllib3", version), path)]
     return make_bundle(folder, key, version=number, made=made, documents=more.get("documents", {}))
 
 

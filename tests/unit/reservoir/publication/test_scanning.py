@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from reservoir.contents.artifact import PythonArtifact
 from tests.unit.reservoir.parts import artifact, make_bundle, wheel
 from tests.unit.reservoir.scan.advisories import URLLIB3, write
 from tests.unit.reservoir.test_command_line import call
@@ -17,7 +18,7 @@ def vulnerable(tmp_path: Path, key: Ed25519PrivateKey) -> Path:
     """A bundle with a wheel that has known faults."""
     (tmp_path / "made").mkdir()
     path = wheel(tmp_path, "urllib3", "1.24.3")
-    return make_bundle(tmp_path / "made", key, made=[(artifact(path, "python", "urllib3", "1.24.3"), path)])
+    return make_bundle(tmp_path / "made", key, made=[(artifact(path, PythonArtifact, "urllib3", "1.24.3"), path)])
 
 
 @pytest.fixture

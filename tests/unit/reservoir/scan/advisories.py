@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from reservoir.contents.model import Artifact, Bundle, TargetRecord
+from reservoir.contents.artifact import ARTIFACT, Artifact
+from reservoir.contents.bundle import Bundle
+from reservoir.contents.target import TargetRecord
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 TODAY = "2026-03-10T06:00:00Z"
@@ -88,7 +90,7 @@ def package(kind: str, name: str, version: str, *targets: str, **metadata: Any) 
     """An artifact without contents."""
     number = abs(hash((kind, name, version))) % 16**12
     suffix = {"python": "whl", "debian": "deb", "rpm": "rpm"}.get(kind, "bin")
-    return Artifact.model_validate(
+    return ARTIFACT.validate_python(
         {
             "kind": kind,
             "name": name,

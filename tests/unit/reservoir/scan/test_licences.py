@@ -10,9 +10,13 @@ from typing import Literal
 
 import pytest
 
+from reservoir.artifacts import licence
+from reservoir.artifacts.debian.licence import copyright_file
+from reservoir.artifacts.licence import Found
+from reservoir.contents.artifact import DebianArtifact, PythonArtifact, RpmArtifact
 from reservoir.download.cache import Cache
 from reservoir.scan import licences
-from reservoir.scan.licences import Found, copyright_file, read, read_all
+from reservoir.scan.licences import read, read_all
 from tests.unit.reservoir.parts import artifact
 
 HEADER = "Format: https://example.org/copyright-format/1.0/\nUpstream-Name: demo\n\n"
@@ -76,7 +80,7 @@ def deb(folder: Path, name: str, copyright: str = "", link: str = "", mode: Lite
 )
 def test_a_wheel_says_its_licence_in_its_own_metadata(tmp_path: Path, lines: list[str], found: Found) -> None:
     path = wheel(tmp_path, *lines)
-    assert read(artifact(path, "python", "demo"), path) == found
+    assert read(artifact(path, PythonArtifact, "demo"), path) == found
 
 
 @pytest.mark.parametrize(
@@ -109,14 +113,14 @@ def test_any_other_copyright_file_is_known_by_the_texts_that_it_points_to() -> N
 @pytest.mark.parametrize("mode", ["w:xz", "w:gz"])
 def test_the_copyright_file_is_read_out_of_the_package(tmp_path: Path, mode: Literal["w:xz", "w:gz"]) -> None:
     path = deb(tmp_path, "demo", HEADER + "Files: *\nLicense: ISC\n", mode=mode)
-    assert read(artifact(path, "debian", "demo", stanza=""), path).expression == "ISC"
+    assert read(artifact(path, DebianArtifact, "demo", stanza=""), path).expression == "ISC"
 
 
 @pytest.mark.parametrize("content", [b"no package", b"!<arch>\n", b"!<arch>\n" + b"x" * 60])
 def test_a_package_that_cannot_be_read_has_no_known_licence(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "demo_1.0_all.deb"
     path.write_bytes(content)
-    found = read(artifact(path, "debian", "demo", stanza=""), path)
+    found = read(artifact(path, DebianArtifact, "demo", stanza=""), path)
     assert found.expression is None
     assert "cannot be read" in found.source
 
@@ -125,7 +129,7 @@ def test_a_wheel_without_metadata_has_no_known_licence(tmp_path: Path) -> None:
     path = tmp_path / "demo-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("demo.py", "")
-    found = read(artifact(path, "python", "demo"), path)
+    found = read(artifact(path, PythonArtifact, "demo"), path)
     assert found.failed
     assert found.expression is None
 
@@ -139,7 +143,7 @@ def test_what_was_read_once_is_remembered_and_links_lead_to_the_licence(
         deb(tmp_path, "libdemo1", link="demo"),
         deb(tmp_path, "libdemo2", link="../doc/absent"),
     ]
-    made = [artifact(path, "debian", path.name.partition("_")[0], stanza="") for path in paths]
+    made = [artifact(path, DebianArtifact, path.name.partition("_")[0], stanza="") for path in paths]
     for described, path in zip(made, paths, strict=True):
         cache.path(described.sha256).write_bytes(path.read_bytes())
     first = read_all(made, cache)
@@ -151,7 +155,7 @@ def test_what_was_read_once_is_remembered_and_links_lead_to_the_licence(
 def test_what_could_not_be_read_is_read_again(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache")
     path = deb(tmp_path, "demo", HEADER + "Files: *\nLicense: ISC\n")
-    made = artifact(path, "debian", "demo", stanza="")
+    made = artifact(path, DebianArtifact, "demo", stanza="")
     assert read_all([made], cache)[made.sha256].failed
     cache.path(made.sha256).write_bytes(path.read_bytes())
     assert read_all([made], cache)[made.sha256].expression == "ISC"
@@ -173,7 +177,7 @@ def test_what_could_not_be_read_is_read_again(tmp_path: Path) -> None:
 def test_an_rpm_package_says_its_licence_in_its_header(tmp_path: Path, stated: str, expression: str | None) -> None:
     path = tmp_path / "lib-2.5-1.el9.x86_64.rpm"
     path.write_bytes(b"")
-    made = artifact(path, "rpm", "lib", "2.5-1.el9", license=stated, arch="x86_64", keys=[])
+    made = artifact(path, RpmArtifact, "lib", "2.5-1.el9", license=stated, arch="x86_64", keys=[])
     assert read_all([made], Cache(tmp_path / "cache"))[made.sha256].expression == expression
 
 
@@ -182,8 +186,8 @@ def test_threads_do_not_find_it_half_made() -> None:
     sys.setswitchinterval(1e-6)
     try:
         for _ in range(3):
-            licences._licensing.cache_clear()
+            licence._licensing.cache_clear()
             with ThreadPoolExecutor(4) as pool:
-                assert set(pool.map(licences._expression, ["MIT AND Apache-2.0"] * 8)) == {"MIT AND Apache-2.0"}
+                assert set(pool.map(licence.expression, ["MIT AND Apache-2.0"] * 8)) == {"MIT AND Apache-2.0"}
     finally:
         sys.setswitchinterval(interval)

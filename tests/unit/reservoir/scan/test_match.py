@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reservoir.contents.model import Artifact
+from reservoir.contents.artifact import Artifact
 from reservoir.scan.inventory import inventory
 from reservoir.scan.match import Hit, groups, in_range, match
 from reservoir.scan.osv import Advisory, Range

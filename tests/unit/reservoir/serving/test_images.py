@@ -6,10 +6,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import ConflictError
-from reservoir.artifacts.debian import resolve as debian_lock
+from reservoir.artifacts.debian import kind as debian
 from reservoir.artifacts.image.recipe import Builder
 from reservoir.artifacts.kind import Scope
-from reservoir.contents.model import LockedImage
+from reservoir.contents.lock import LockedImage
 from reservoir.download.cache import Cache
 from reservoir.intake.store import Store
 from reservoir.intake.take import take
@@ -53,7 +53,7 @@ def test_nothing_is_pruned_while_the_packages_of_an_image_are_chosen(
     def resolve(scope: Scope) -> None:
         prune(root)
 
-    monkeypatch.setattr(debian_lock, "resolve", resolve)
+    monkeypatch.setattr(debian, "resolve", resolve)
     with pytest.raises(ConflictError, match="another import or publication is running"):
         site.build(path, root, Cache(tmp_path / "cache"), 1_800_000_000)
     assert prune(root).nothing

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from api.gang_networks import PRIVATE
 from api.resources.sessions import networks
 from api.settings import load
 from common.errors import InputError
+from common.gang_networks import PRIVATE
 
 
 def test_every_container_has_an_address_of_its_networks() -> None:

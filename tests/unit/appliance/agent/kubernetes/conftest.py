@@ -13,14 +13,14 @@ import httpx
 import pytest
 
 from appliance.agent.kubernetes.client import Client
-from appliance.agent.kubernetes.cluster import Cluster, base_inventory
 from appliance.agent.kubernetes.pod_ports import PodPorts
-from appliance.agent.kubernetes.pods import Rules
+from appliance.agent.kubernetes.pod_supervisor import PodSupervisor, base_inventory
+from appliance.agent.kubernetes.pods import PodSettings
 from common.errors import UnavailableError
 from common.protocol import ContainerSpec
 from tests.fakes.kubernetes import RESOURCE, FakeKubernetes
 
-RULES = Rules(node="k8s1", resource=RESOURCE)
+POD_SETTINGS = PodSettings(node="k8s1", resource=RESOURCE)
 
 
 @pytest.fixture
@@ -68,10 +68,12 @@ class Gate:
         self.open_for.clear()
 
 
-def make_cluster(client: Client, *, rules: Rules = RULES, schedule_s: float = 0.3, gate: Gate | None = None) -> Cluster:
+def make_cluster(
+    client: Client, *, pod_settings: PodSettings = POD_SETTINGS, schedule_s: float = 0.3, gate: Gate | None = None
+) -> PodSupervisor:
     """Return a cluster of which nothing is known yet."""
     base = base_inventory("k8s1", region="", switch="", started_at=datetime.now(UTC))
-    return Cluster(client, rules, base, PodPorts(gate or Gate()), schedule_s)
+    return PodSupervisor(client, pod_settings, base, PodPorts(gate or Gate()), schedule_s)
 
 
 @pytest.fixture
@@ -81,7 +83,7 @@ def gate() -> Gate:
 
 
 @pytest.fixture
-async def cluster(client: Client, gate: Gate) -> AsyncIterator[Cluster]:
+async def cluster(client: Client, gate: Gate) -> AsyncIterator[PodSupervisor]:
     """A cluster that is followed."""
     cluster = make_cluster(client, gate=gate)
     await cluster.rebuild()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from appliance.agent.kubernetes.capacity import Amount, Machine, Tenant, asked_by, machine_of, measure
+from appliance.agent.kubernetes.capacity import Amount, Machine, Occupant, asked_by, machine_of, measure
 
 RESOURCE = "nvidia.com/gpu"
 
@@ -28,8 +28,8 @@ def machine(name: str, gpus: int = 2, *, is_open: bool = True) -> Machine:
     return Machine(name, is_open, Amount(4000, 16384, gpus))
 
 
-def places(machines: list[Machine], *tenants: Tenant, limit: int = 128) -> list[str]:
-    return [device.uuid for device in measure(machines, tenants, limit).devices]
+def places(machines: list[Machine], *occupants: Occupant, limit: int = 128) -> list[str]:
+    return [device.uuid for device in measure(machines, occupants, limit).devices]
 
 
 def test_a_node_is_a_machine_with_what_pods_may_have_of_it() -> None:
@@ -91,33 +91,33 @@ def test_the_machines_count_together_and_each_is_an_island() -> None:
 
 
 def test_what_others_hold_is_not_ours() -> None:
-    found = measure([machine("left")], [Tenant("left", Amount(1500, 1024, 1))])
+    found = measure([machine("left")], [Occupant("left", Amount(1500, 1024, 1))])
     assert (found.cpu_milli, found.memory_mib) == (2500, 15360)
     assert [device.uuid for device in found.devices] == ["left/0"]
 
 
 def test_what_sessions_hold_stays_counted() -> None:
     """Otherwise it would be counted twice: Penstock takes it off what there is."""
-    ours = Tenant("left", Amount(1000, 512, 1), ours=True, places=("left/1",))
+    ours = Occupant("left", Amount(1000, 512, 1), ours=True, places=("left/1",))
     found = measure([machine("left")], [ours])
     assert (found.cpu_milli, len(found.devices)) == (4000, 2)
-    theirs = Tenant("left", Amount(0, 0, 1))
+    theirs = Occupant("left", Amount(0, 0, 1))
     assert places([machine("left")], ours, theirs) == ["left/1"]
 
 
 def test_a_place_that_a_session_holds_never_goes_away() -> None:
-    ours = Tenant("left", Amount(1000, 512, 1), ours=True, places=("left/0",))
+    ours = Occupant("left", Amount(1000, 512, 1), ours=True, places=("left/0",))
     closed = machine("left", is_open=False)
     assert places([closed], ours) == ["left/0"]
     found = measure([closed], [ours])
     assert (found.cpu_milli, found.memory_mib) == (1000, 512)
-    greedy = Tenant("left", Amount(9000, 90000, 2))
+    greedy = Occupant("left", Amount(9000, 90000, 2))
     assert places([machine("left")], ours, greedy) == ["left/0"]
     assert measure([machine("left")], [ours, greedy]).cpu_milli == 1000
 
 
 def test_of_more_gpus_than_a_node_may_have_the_last_free_ones_are_left_out() -> None:
-    ours = Tenant("right", Amount(0, 0, 1), ours=True, places=("right/1",))
+    ours = Occupant("right", Amount(0, 0, 1), ours=True, places=("right/1",))
     found = measure([machine("left"), machine("right")], [ours], 3)
     assert [device.uuid for device in found.devices] == ["left/0", "left/1", "right/1"]
     assert found.left_out == 1

@@ -9,7 +9,7 @@ import pytest
 
 from appliance.agent.kubernetes import client as module
 from appliance.agent.kubernetes.client import Client, ClusterAwayError, GoneError, refusal
-from appliance.agent.kubernetes.cluster import NODES
+from appliance.agent.kubernetes.pod_supervisor import NODES
 from common.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
 from tests.fakes.kubernetes import FakeKubernetes
 

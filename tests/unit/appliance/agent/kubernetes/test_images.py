@@ -10,13 +10,13 @@ from appliance.agent.kubernetes.client import Client
 from appliance.agent.kubernetes.images import Images
 from common.protocol import ImageStatus
 from tests.fakes.kubernetes import FakeKubernetes
-from tests.unit.appliance.agent.kubernetes.conftest import RULES
+from tests.unit.appliance.agent.kubernetes.conftest import POD_SETTINGS
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_an_image_that_comes_is_ready_with_its_digest(client: Client, fake: FakeKubernetes) -> None:
-    images = Images(client, RULES)
+    images = Images(client, POD_SETTINGS)
     fake.pulling.add("python")
     assert (await images.ask("python")).status is ImageStatus.PULLING
     assert (await images.ask("python")).status is ImageStatus.PULLING
@@ -28,7 +28,7 @@ async def test_an_image_that_comes_is_ready_with_its_digest(client: Client, fake
 
 
 async def test_an_image_that_cannot_be_pulled_is_told_once(client: Client, fake: FakeKubernetes) -> None:
-    images = Images(client, RULES)
+    images = Images(client, POD_SETTINGS)
     fake.missing.add("nothing")
     await images.ask("nothing")
     state = await images.ask("nothing")
@@ -42,6 +42,6 @@ async def test_an_image_that_cannot_be_pulled_is_told_once(client: Client, fake:
 
 
 async def test_an_image_is_pulled_by_a_machine_that_may_be_used(client: Client, fake: FakeKubernetes) -> None:
-    await Images(client, dataclasses.replace(RULES, machines={"pool": "a"})).ask("python")
+    await Images(client, dataclasses.replace(POD_SETTINGS, machines={"pool": "a"})).ask("python")
     [pod] = fake.pods().values()
     assert pod["spec"]["nodeSelector"] == {"pool": "a"}

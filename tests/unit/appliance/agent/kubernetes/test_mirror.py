@@ -9,8 +9,8 @@ import pytest
 
 from appliance.agent.kubernetes import mirror as module
 from appliance.agent.kubernetes.client import Client
-from appliance.agent.kubernetes.cluster import NODES
 from appliance.agent.kubernetes.mirror import Mirror
+from appliance.agent.kubernetes.pod_supervisor import NODES
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.unit.appliance.agent.kubernetes.conftest import until
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from appliance.agent.kubernetes import pods
-from appliance.agent.kubernetes.pods import Claim
+from appliance.agent.kubernetes.pods import FolderClaim
 from common.errors import InputError
 from common.gpu.kinds import Enforcement
 from common.protocol import ContainerStatus, Pull
-from tests.unit.appliance.agent.kubernetes.conftest import RULES, make
+from tests.unit.appliance.agent.kubernetes.conftest import POD_SETTINGS, make
 
 STARTED = "2026-01-02T03:04:05Z"
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -22,7 +22,7 @@ AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 def pod(state: dict[str, Any] | None = None, *places: str, machine: str = "left", **status: Any) -> dict[str, Any]:
     """Return the pod of a spec as a cluster tells it; `state` is that of its container."""
-    found = pods.manifest(make(*places, memory_mib=64), RULES, machine)
+    found = pods.manifest(make(*places, memory_mib=64), POD_SETTINGS, machine)
     found["spec"]["nodeName"] = machine
     told = [{"name": "session", "state": state}] if state is not None else []
     found["status"] = {"phase": "Pending", "containerStatuses": told} | status
@@ -30,13 +30,13 @@ def pod(state: dict[str, Any] | None = None, *places: str, machine: str = "left"
 
 
 def container(**changes: Any) -> dict[str, Any]:
-    found: dict[str, Any] = pods.manifest(make(**changes), RULES, "")["spec"]["containers"][0]
+    found: dict[str, Any] = pods.manifest(make(**changes), POD_SETTINGS, "")["spec"]["containers"][0]
     return found
 
 
 def test_limits_are_what_kubernetes_counts() -> None:
     spec = make("left/0", "left/1", cpu_milli=1500, memory_mib=256, shm_mib=128)
-    made = pods.manifest(spec, RULES, "left")["spec"]
+    made = pods.manifest(spec, POD_SETTINGS, "left")["spec"]
     limits = {"cpu": "1500m", "memory": "256Mi", "nvidia.com/gpu": "2"}
     assert made["containers"][0]["resources"] == {"limits": limits, "requests": limits}
     assert made["volumes"][0]["emptyDir"] == {"medium": "Memory", "sizeLimit": "128Mi"}
@@ -44,14 +44,14 @@ def test_limits_are_what_kubernetes_counts() -> None:
 
 
 def test_a_pod_with_gpus_is_held_to_the_machine_that_has_them() -> None:
-    made = pods.manifest(make("left/0"), RULES, "left")["spec"]
+    made = pods.manifest(make("left/0"), POD_SETTINGS, "left")["spec"]
     [term] = made["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert term["matchFields"] == [{"key": "metadata.name", "operator": "In", "values": ["left"]}]
-    assert "affinity" not in pods.manifest(make(), RULES, "")["spec"]
+    assert "affinity" not in pods.manifest(make(), POD_SETTINGS, "")["spec"]
 
 
 def test_a_session_gains_no_rights_by_its_pod() -> None:
-    made = pods.manifest(make(), RULES, "")["spec"]
+    made = pods.manifest(make(), POD_SETTINGS, "")["spec"]
     assert made["automountServiceAccountToken"] is False
     assert made["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
     assert made["containers"][0]["securityContext"]["allowPrivilegeEscalation"] is False
@@ -87,7 +87,7 @@ def test_images_are_pulled_where_they_are_missing_or_never(pull: Pull, policy: s
 def test_a_session_without_gpus_sees_none_and_one_with_them_what_the_cluster_gives() -> None:
     def seen(*places: str) -> str | None:
         spec = make(*places, environment={"NVIDIA_VISIBLE_DEVICES": "all", "EPOCHS": "3"})
-        made = pods.manifest(spec, RULES, "left")["spec"]["containers"][0]["env"]
+        made = pods.manifest(spec, POD_SETTINGS, "left")["spec"]["containers"][0]["env"]
         environment = {item["name"]: item["value"] for item in made}
         assert environment["EPOCHS"] == "3"
         return environment.get("NVIDIA_VISIBLE_DEVICES")
@@ -99,12 +99,15 @@ def test_a_session_without_gpus_sees_none_and_one_with_them_what_the_cluster_giv
 def test_a_share_of_a_gpu_is_refused() -> None:
     spec = make(gpus=[{"uuid": "left/0", "index": 0, "milli": 500}])
     with pytest.raises(InputError, match="Kubernetes gives whole GPUs only"):
-        pods.check(spec, RULES)
+        pods.check(spec, POD_SETTINGS)
 
 
 VOLUMES = dataclasses.replace(
-    RULES,
-    claims=[Claim(PurePosixPath("/mnt/penstock"), "volumes"), Claim(PurePosixPath("/mnt/penstock/fast"), "fast")],
+    POD_SETTINGS,
+    claims=[
+        FolderClaim(PurePosixPath("/mnt/penstock"), "volumes"),
+        FolderClaim(PurePosixPath("/mnt/penstock/fast"), "fast"),
+    ],
     host_folders=[PurePosixPath("/srv/open")],
 )
 
@@ -161,7 +164,7 @@ def test_other_folders_are_refused_by_name(mount: dict[str, str], reason: str) -
 )
 def test_what_a_cluster_cannot_hold_is_refused_by_name(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
-        pods.check(make(**changes), RULES)
+        pods.check(make(**changes), POD_SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +234,7 @@ def test_a_pod_without_a_machine_says_why() -> None:
 
 
 def test_what_must_be_known_after_a_restart_stands_in_the_pod() -> None:
-    made = pods.manifest(make("left/0", ports=[8888]), RULES, "left")
+    made = pods.manifest(make("left/0", ports=[8888]), POD_SETTINGS, "left")
     assert pods.id_of(made) == "c1"
     assert [grant.uuid for grant in pods.grants_of(made)] == ["left/0"]
     assert pods.ports_of(made) == [8888]

@@ -225,11 +225,11 @@ def test_daemons_stay_until_the_last_container_that_they_hold_has_gone(tmp_path:
     node = Node(tmp_path, GPU, SECOND)
     node.leave_daemons(GPU, SECOND)
     node.shares.adopt("old", Enforcement.MPS, [grant(GPU, 500)])
-    node.shares.settle(["old"])
+    node.shares.switch_kinds(["old"])
     node.shares.tidy()
     assert node.asked == []
     node.shares.release("old")
-    node.shares.settle([])
+    node.shares.switch_kinds([])
     node.shares.tidy()
     assert node.asked == stops(GPU, SECOND)
 

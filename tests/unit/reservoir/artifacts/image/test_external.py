@@ -14,7 +14,7 @@ from common.errors import InputError
 from common.progress import silent
 from reservoir.artifacts.image import oci
 from reservoir.artifacts.image.external import Puller
-from reservoir.contents.model import Artifact
+from reservoir.contents.artifact import ImageArtifact, ImagePart, of_kind
 from reservoir.download.cache import Cache
 from reservoir.manifest.model import ExternalImage
 from tests.unit.reservoir.parts import image_blobs
@@ -45,17 +45,20 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answers:
     return answers
 
 
-def lock(folder: Path, *architectures: str) -> list[Artifact]:
+def lock(folder: Path, *architectures: str) -> tuple[ImageArtifact, list[ImagePart]]:
     words = {"name": "ext/tool", "tag": "1", "source": SOURCE, "architectures": architectures}
     image = ExternalImage.model_validate(words)
-    return Puller(image, folder, "m.yml: external_images[0]", Cache(folder / "cache"), silent).lock(["debian12"])
+    puller = Puller(image, folder, "m.yml: external_images[0]", Cache(folder / "cache"), silent)
+    found = puller.lock(["debian12"])
+    (locked,) = of_kind(found, ImageArtifact)
+    return locked, of_kind(found, ImagePart)
 
 
 def test_all_architectures_keep_the_index(registry: Answers, tmp_path: Path) -> None:
     registry.top = image_blobs(registry.folder, architectures=("amd64", "arm64"))
-    image, *parts = lock(tmp_path)
+    image, parts = lock(tmp_path)
     assert image.sha256 == registry.top
-    assert image.metadata["architectures"] == ["amd64", "arm64"]
+    assert image.metadata.architectures == ["amd64", "arm64"]
     assert {image.sha256, *(part.sha256 for part in parts)} == {path.name for path in registry.folder.iterdir()}
     layer = next(part for part in parts if part.name == "layer")
     assert not (tmp_path / "cache/blobs" / layer.sha256).exists(), "layers are the build's business"
@@ -64,17 +67,17 @@ def test_all_architectures_keep_the_index(registry: Answers, tmp_path: Path) -> 
 def test_one_of_several_is_its_own_manifest(registry: Answers, tmp_path: Path) -> None:
     registry.top = image_blobs(registry.folder, architectures=("amd64", "arm64"))
     entries = json.loads((registry.folder / registry.top).read_text())["manifests"]
-    image, *parts = lock(tmp_path, "arm64")
-    assert image.metadata["digest"] == entries[1]["digest"]
+    image, parts = lock(tmp_path, "arm64")
+    assert image.metadata.digest == entries[1]["digest"]
     assert [part.name for part in parts] == ["layer", "configuration"]
 
 
 def test_several_of_more_keep_their_entries(registry: Answers, tmp_path: Path) -> None:
     registry.top = image_blobs(registry.folder, architectures=("amd64", "arm64", "s390x"))
     entries = json.loads((registry.folder / registry.top).read_text())["manifests"]
-    image, *_ = lock(tmp_path, "arm64", "amd64")
-    assert json.loads(image.metadata["made"])["manifests"] == entries[:2]
-    assert oci.digest(image.metadata["made"].encode()) == image.metadata["digest"] != f"sha256:{registry.top}"
+    image, _ = lock(tmp_path, "arm64", "amd64")
+    assert json.loads(image.metadata.made or "")["manifests"] == entries[:2]
+    assert oci.digest((image.metadata.made or "").encode()) == image.metadata.digest != f"sha256:{registry.top}"
 
 
 @pytest.mark.parametrize("there", [("amd64",), ("amd64", "s390x")])

@@ -7,13 +7,13 @@ import pytest
 from common.errors import IntegrityError
 from reservoir.artifacts.image import oci
 from reservoir.artifacts.image.external import repository
-from reservoir.contents.model import Artifact
+from reservoir.contents.artifact import ImageArtifact
 from tests.unit.reservoir.parts import artifact, image_blobs
 
 
-def image(folder: Path, sha256: str) -> Artifact:
+def image(folder: Path, sha256: str) -> ImageArtifact:
     words = {"tag": "1", "digest": f"sha256:{sha256}", "session": True, "media_type": "", "architectures": []}
-    return artifact(folder / sha256, "image", "demo/x", "1", **words)
+    return artifact(folder / sha256, ImageArtifact, "demo/x", "1", **words)
 
 
 def documents(folder: Path) -> dict[str, bytes]:

@@ -8,7 +8,7 @@ import pytest
 
 from common.errors import ConflictError, IntegrityError
 from reservoir.artifacts.image import publish as tree
-from reservoir.contents.model import Artifact
+from reservoir.contents.artifact import ImageArtifact, ImagePart, of_kind
 from tests.unit.reservoir.parts import image_blobs, image_parts
 
 
@@ -19,8 +19,10 @@ class Blobs:
         self.folder = folder
         self.placed: list[str] = []
 
-    def image(self, name: str, tag: str, body: str) -> list[Artifact]:
-        return [part for part, _ in image_parts(self.folder, image_blobs(self.folder, body), name, tag)]
+    def image(self, name: str, tag: str, body: str) -> tuple[ImageArtifact, list[ImagePart]]:
+        found = [part for part, _ in image_parts(self.folder, image_blobs(self.folder, body), name, tag)]
+        (image,) = of_kind(found, ImageArtifact)
+        return image, of_kind(found, ImagePart)
 
     def place(self, sha256: str, path: Path) -> None:
         self.placed.append(sha256)
@@ -34,7 +36,7 @@ def blobs(tmp_path: Path) -> Blobs:
 
 
 def test_shared_parts_are_placed_once(blobs: Blobs, tmp_path: Path) -> None:
-    first, *parts = blobs.image("demo/a", "1", "same")
+    first, parts = blobs.image("demo/a", "1", "same")
     second = first.model_copy(update={"version": "2"})
     tree.write(tmp_path / "images", [second, first], parts, blobs.place)
     assert sorted(blobs.placed) == sorted({first.sha256, *(part.sha256 for part in parts)})
@@ -45,13 +47,13 @@ def test_shared_parts_are_placed_once(blobs: Blobs, tmp_path: Path) -> None:
 
 
 def test_two_images_of_one_name_are_refused(blobs: Blobs, tmp_path: Path) -> None:
-    (first, *some), (second, *others) = (blobs.image("demo/a", "1", body) for body in ("one", "other"))
+    (first, some), (second, others) = (blobs.image("demo/a", "1", body) for body in ("one", "other"))
     with pytest.raises(ConflictError, match=r"demo/a:1: two different images have one name"):
         tree.write(tmp_path / "images", [first, second], [*some, *others], blobs.place)
 
 
 def test_a_part_that_no_bundle_has_is_told(blobs: Blobs, tmp_path: Path) -> None:
-    image, *parts = blobs.image("demo/a", "1", "x")
+    image, parts = blobs.image("demo/a", "1", "x")
     layer = next(part for part in parts if part.name == "layer")
     with pytest.raises(IntegrityError, match=f"demo/a:1: sha256:{layer.sha256} is in no bundle"):
         tree.write(tmp_path / "images", [image], [part for part in parts if part != layer], blobs.place)

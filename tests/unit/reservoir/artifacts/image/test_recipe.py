@@ -8,7 +8,7 @@ import pytest
 from common.errors import InputError, UnavailableError
 from common.progress import silent
 from reservoir.artifacts.image.recipe import Builder
-from reservoir.contents.model import LockedImage
+from reservoir.contents.lock import LockedImage
 from reservoir.download.cache import WORK, Cache
 from reservoir.manifest import reading
 

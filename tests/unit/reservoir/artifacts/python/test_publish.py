@@ -10,7 +10,7 @@ import pytest
 
 from common.errors import ConflictError, IntegrityError
 from reservoir.artifacts.python import publish as tree
-from reservoir.contents.model import Artifact
+from reservoir.contents.artifact import PythonArtifact
 from tests.unit.reservoir.parts import artifact, wheel
 
 WHEELS = {
@@ -21,7 +21,7 @@ WHEELS = {
 }
 
 
-def written(folder: Path, wheels: list[tuple[Artifact, Path]]) -> Path:
+def written(folder: Path, wheels: list[tuple[PythonArtifact, Path]]) -> Path:
     """Write the index of some wheels; return its folder."""
     places = {described.sha256: path for described, path in wheels}
 
@@ -33,12 +33,12 @@ def written(folder: Path, wheels: list[tuple[Artifact, Path]]) -> Path:
     return folder / "pypi"
 
 
-def made(folder: Path, filename: str, version: str, name: str = "demo") -> tuple[Artifact, Path]:
+def made(folder: Path, filename: str, version: str, name: str = "demo") -> tuple[PythonArtifact, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / filename
     # the body makes the contents differ, as those of real wheels do
     wheel(folder, name, version, f"FILE = {filename!r}\n").rename(path)
-    return artifact(path, "python", name, version), path
+    return artifact(path, PythonArtifact, name, version), path
 
 
 def test_one_page_of_a_project_lists_every_python_and_machine(tmp_path: Path) -> None:
@@ -76,4 +76,4 @@ def test_what_is_no_wheel_is_named(tmp_path: Path) -> None:
     path = tmp_path / "demo-1.0-py3-none-any.whl"
     path.write_bytes(b"no archive")
     with pytest.raises(IntegrityError, match=r"demo-1\.0-py3-none-any\.whl: not a wheel"):
-        written(tmp_path, [(artifact(path, "python", "demo"), path)])
+        written(tmp_path, [(artifact(path, PythonArtifact, "demo"), path)])

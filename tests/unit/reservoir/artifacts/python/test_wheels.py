@@ -7,11 +7,12 @@ import pytest
 from common import process
 from common.errors import InputError, ProcessError
 from reservoir.artifacts.python import wheels
+from reservoir.download import indexes
 from reservoir.manifest.model import Project, Target
 
 TARGET = Target(name="debian12", release="bookworm", python="3.11")
 HASH = "0" * 64
-PLAIN = wheels.Indexes(index=None, extra=[], links=[], offline=False, certificates=None)
+PLAIN = indexes.Indexes(index=None, extra=[], links=[], offline=False, certificates=None)
 
 
 def locked(*filenames: str) -> str:
@@ -72,8 +73,8 @@ def test_the_indexes_of_this_machine_come_from_pip_with_the_environment_last(mon
         ]
     )
     monkeypatch.setattr(process, "run", lambda *_, **__: listed)
-    found = wheels.machine_indexes()
-    assert found == wheels.Indexes(
+    found = indexes.machine()
+    assert found == indexes.Indexes(
         "https://index.example/simple", ["file:///a/simple", "file:///b/simple"], ["/wheels"], True, "/etc/ca.crt"
     )
     assert found.options[:4] == ["--index-strategy", "unsafe-best-match", "--default-index", found.index]
@@ -92,32 +93,6 @@ def test_the_indexes_of_this_machine_come_from_pip_with_the_environment_last(mon
 )
 def test_a_wheel_runs_where_interpreter_architecture_and_c_library_fit(filename: str, fits: bool) -> None:
     assert wheels.runs_on(filename, TARGET) is fits
-
-
-def test_a_projects_dependencies_count_with_the_extras_that_are_asked_for(tmp_path: Path) -> None:
-    text = (
-        '[project]\nname = "My_Demo"\ndependencies = ["rich"]\n[project.optional-dependencies]\na = ["x"]\nb = ["y"]\n'
-    )
-    (tmp_path / "pyproject.toml").write_text(text)
-    before = wheels.project_dependencies(tmp_path, ["a"])
-    (tmp_path / "pyproject.toml").write_text(text.replace('"y"', '"z"'))
-    assert wheels.project_dependencies(tmp_path, ["a"]) == before
-    (tmp_path / "pyproject.toml").write_text(text.replace('"x"', '"z"'))
-    assert wheels.project_dependencies(tmp_path, ["a"]) != before
-    assert wheels.project_name(tmp_path) == "my-demo"
-    with pytest.raises(InputError, match=r"no extra named c.*a, b"):
-        wheels.project_dependencies(tmp_path, ["c"])
-
-
-def test_an_extra_counts_with_those_of_the_project_that_it_names(tmp_path: Path) -> None:
-    text = '[project]\nname = "My_Demo"\n[project.optional-dependencies]\nall = ["my-demo[a]"]\na = ["x", "y"]\n'
-    (tmp_path / "pyproject.toml").write_text(text)
-    before = wheels.project_dependencies(tmp_path, ["all"])
-    (tmp_path / "pyproject.toml").write_text(text.replace('"y"', '"z"'))
-    assert wheels.project_dependencies(tmp_path, ["all"]) != before
-    (tmp_path / "pyproject.toml").write_text(text.replace('"y"', '"!"'))
-    with pytest.raises(InputError, match="the extra a: "):
-        wheels.project_dependencies(tmp_path, ["all"])
 
 
 def test_a_folder_without_a_project_is_an_error(tmp_path: Path) -> None:

@@ -1,88 +1,47 @@
 from __future__ import annotations
 
-import gzip
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-import yaml
 
-from common.errors import ConflictError
-from reservoir.artifacts.rpm import publish as tree
-from reservoir.contents.model import Artifact, Bundle, HeldVersions, TargetRecord
+from common.progress import silent
+from reservoir.artifacts.kind import Staging
+from reservoir.artifacts.rpm import repository
+from reservoir.artifacts.rpm.publish import publish
+from reservoir.contents.artifact import RpmArtifact
+from reservoir.contents.bundle import Bundle
+from reservoir.contents.target import HeldVersions, TargetRecord
 from reservoir.signing import openpgp
 
 CREATED = datetime(2026, 1, 2, tzinfo=UTC)
-
-
-def artifact(kind: str, name: str, filename: str, sha256: str, **metadata: str) -> Artifact:
-    return Artifact.model_validate(
-        {
-            "kind": kind,
-            "name": name,
-            "version": "1",
-            "filename": filename,
-            "sha256": sha256,
-            "size": 1,
-            "origin": "made for a test",
-            "targets": ["el9"],
-            "metadata": metadata,
-        }
-    )
-
-
-def module(name: str, stream: str) -> Artifact:
-    text = yaml.safe_dump({"document": "modulemd", "data": {"name": name, "stream": stream}})
-    return artifact("rpm-part", f"modules/{name}", f"{name}.yaml", "0" * 64, part="module", stream=stream, text=text)
-
-
-def test_a_chosen_stream_is_the_default_of_its_module() -> None:
-    documents = list(yaml.safe_load_all(tree.modules([module("perl", "5.10"), module("base", "x")])))
-    defaults = {d["data"]["module"]: d["data"]["stream"] for d in documents if d["document"] == "modulemd-defaults"}
-    assert defaults == {"perl": "5.10", "base": "x"}
-    assert len(documents) == 4
-
-
-def test_two_streams_of_one_module_are_not_published_together() -> None:
-    with pytest.raises(ConflictError, match=r"modules/perl: two streams of one module are wanted: 5.10 and 6"):
-        tree.modules([module("perl", "5.10"), module("perl", "6")])
-
-
-def test_two_packages_of_one_name_are_not_published_together(tmp_path: Path) -> None:
-    both = [artifact("rpm", "tool", "tool-1-1.noarch.rpm", digit * 64) for digit in "ab"]
-    with pytest.raises(ConflictError, match=r"tool-1-1.noarch.rpm: two different files"):
-        tree.write(tmp_path, both, "", created=CREATED, secret=b"", place=lambda _, __: None)
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_package_of_a_tuple_is_published_in_that_version_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[str] = []
-    monkeypatch.setattr(tree, "write", lambda _, rpms, *__, **___: written.extend(rpm.filename for rpm in rpms))
+    monkeypatch.setattr(repository, "write", lambda _, rpms, *__, **___: written.extend(rpm.filename for rpm in rpms))
     names = {"driver-1.rpm": "1", "driver-2.rpm": "2"}
-    found = [artifact("rpm", "driver", n, v * 64).model_copy(update={"version": v}) for n, v in names.items()]
+    found = [
+        RpmArtifact(
+            name="driver",
+            version=version,
+            filename=filename,
+            sha256=version * 64,
+            size=1,
+            origin="made for a test",
+            targets=["el9"],
+        )
+        for filename, version in names.items()
+    ]
     bundle = Bundle(
         name="a",
         version="1",
         created="2026-01-02T00:00:00Z",
         targets=[TargetRecord(name="el9", os="rpm", release="9", arch="amd64")],
-        artifacts=found,
+        artifacts=[*found],
         holds=[HeldVersions(name="gpu", target="el9", packages={"driver": "1"})],
     )
-    tree.publish(tmp_path, tmp_path, [bundle], created=CREATED, secret=openpgp.new_key(), place=lambda _, __: None)
+    publish(Staging([bundle], tmp_path, tmp_path, lambda _, __: None, openpgp.new_key(), CREATED, silent))
     assert written == ["driver-1.rpm"]
-
-
-def test_the_index_is_signed_and_the_same_every_time(tmp_path: Path) -> None:
-    secret = openpgp.new_key()
-    for name in ("one", "two"):
-        tree.write(tmp_path / name, [], "---\na: b\n", created=CREATED, secret=secret, place=lambda _, __: None)
-    one, two = (
-        {path.name: path.read_bytes() for path in (tmp_path / name / "repodata").iterdir()} for name in ("one", "two")
-    )
-    keys = openpgp.certificates(openpgp.public_key(secret), "key")
-    assert openpgp.signed_beside(keys, one["repomd.xml"], one.pop("repomd.xml.asc"))
-    assert one | {"repomd.xml.asc": two["repomd.xml.asc"]} == two
-    (modules,) = [content for name, content in one.items() if name.endswith("-modules.yaml.gz")]
-    assert gzip.decompress(modules) == b"---\na: b\n"

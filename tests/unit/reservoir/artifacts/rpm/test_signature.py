@@ -10,7 +10,8 @@ from pysequoia import SignatureMode, Tsk, sign
 
 from common.errors import IntegrityError
 from reservoir.artifacts.rpm import signature
-from reservoir.contents.model import Artifact, Lock
+from reservoir.contents.artifact import A, Artifact, RpmArtifact, RpmPart
+from reservoir.contents.lock import Lock
 from reservoir.download.cache import Cache
 from reservoir.signing import openpgp
 
@@ -111,10 +112,10 @@ def locked(secret: bytes, folder: Path, packages: dict[str, bytes], epoch: str =
     """Return a lock of these packages, by the name that the metadata gives each, and the cache that holds them."""
     cache = Cache(folder / "cache")
     key = openpgp.public_key(secret).decode()
-    artifacts = [described("rpm-part", "keys/k", "k.asc", key.encode(), part="key", text=key)]
+    artifacts: list[Artifact] = [described(RpmPart, "keys/k", "k.asc", key.encode(), part="key", text=key)]
     for name, content in packages.items():
         cache.keep(content)
-        artifacts.append(described("rpm", name, f"{name}.rpm", content, epoch, keys=["keys/k"], arch="noarch"))
+        artifacts.append(described(RpmArtifact, name, f"{name}.rpm", content, epoch, keys=["keys/k"], arch="noarch"))
     return Lock(manifest="0" * 64, artifacts=artifacts), cache
 
 
@@ -148,10 +149,9 @@ def test_an_epoch_belongs_to_what_a_package_is(secret: bytes, tmp_path: Path, nu
     signature.check(*locked(secret, tmp_path, {"tool": content}, written))
 
 
-def described(kind: str, name: str, filename: str, content: bytes, epoch: str = "", **metadata: object) -> Artifact:
-    return Artifact.model_validate(
+def described(kind: type[A], name: str, filename: str, content: bytes, epoch: str = "", **metadata: object) -> A:
+    return kind.model_validate(
         {
-            "kind": kind,
             "name": name,
             "version": f"{epoch}1-1",
             "filename": filename,

@@ -7,7 +7,7 @@ import pytest
 from common.errors import InputError, UnavailableError
 from common.progress import silent
 from reservoir.artifacts.kind import Scope
-from reservoir.artifacts.rpm.source import addresses, of_target
+from reservoir.artifacts.rpm.source import Repository, addresses, of_target
 from reservoir.download.cache import Cache
 from reservoir.manifest import credentials, reading
 from reservoir.signing import openpgp
@@ -53,24 +53,28 @@ def system(tmp_path: Path, key: bytes) -> Path:
 
 def scope(folder: Path, sources: str, *, unsigned: bool = False) -> Scope:
     wanted = reading.load(MANIFEST.format(sources=sources, unsigned=str(unsigned).lower()), "manifest.yml")
-    return Scope(wanted, folder / "manifest.yml", wanted.targets[0], Cache(folder / "cache"), silent)
+    return Scope(wanted, folder / "manifest.yml", Cache(folder / "cache"), silent)
+
+
+def repositories(scope: Scope, system: Path = Path("/")) -> list[Repository]:
+    return of_target(scope, scope.manifest.targets[0], system)
 
 
 @pytest.mark.parametrize("unsigned", [False, True])
 def test_a_source_of_the_manifest_is_known_by_its_keys(tmp_path: Path, key: bytes, unsigned: bool) -> None:
     (tmp_path / "vendor.asc").write_bytes(key)
-    (repository,) = of_target(scope(tmp_path, "vendor", unsigned=unsigned))
+    (repository,) = repositories(scope(tmp_path, "vendor", unsigned=unsigned))
     assert repository.url == "https://packages.example/el9/"
     assert [str(cert).encode() for cert in repository.keys] == [key]
     assert repository.signed is not unsigned
 
 
 def test_the_machines_own_repositories_get_the_targets_release_and_architecture(system: Path) -> None:
-    (repository,) = of_target(scope(system, ""), system)
+    (repository,) = repositories(scope(system, ""), system)
     assert (repository.name, repository.url) == ("base", "https://mirror.example/pub/rocky/9.4/aarch64/os/")
     assert repository.signed
     (system / "vendor.asc").write_bytes((system / "etc/pki/key").read_bytes())
-    assert [found.name for found in of_target(scope(system, "vendor, machine"), system)] == ["vendor", "base"]
+    assert [found.name for found in repositories(scope(system, "vendor, machine"), system)] == ["vendor", "base"]
 
 
 def ask(system: Path, lines: str) -> None:
@@ -85,7 +89,7 @@ LOGIN = "username=ada lovelace\npassword=a%b@c:/d"
 def test_a_repository_is_asked_with_the_user_and_the_password_of_its_file(system: Path) -> None:
     ask(system, LOGIN)
     wanted = scope(system, "")
-    (repository,) = of_target(wanted, system)
+    (repository,) = repositories(wanted, system)
     assert repository.url == "https://mirror.example/pub/rocky/9.4/aarch64/os/"
     for known in ([repository.address], addresses(wanted.manifest.targets, system)):
         (found,) = credentials.logins(known)
@@ -112,13 +116,13 @@ def test_this_machines_passwords_are_left_alone_where_no_target_asks_it(system: 
 def test_a_file_that_cannot_be_read_is_told_without_its_words(system: Path, lines: str) -> None:
     ask(system, lines)
     with pytest.raises(InputError, match=r"base\.repo: line \d+ cannot be read") as caught:
-        of_target(scope(system, ""), system)
+        repositories(scope(system, ""), system)
     assert "secret" not in str(caught.value)
 
 
 def test_a_machine_without_repositories_is_told_to_name_a_source(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match=r"no package source for the RPM target el9.*`sources`"):
-        of_target(scope(tmp_path, ""), tmp_path)
+        repositories(scope(tmp_path, ""), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -136,5 +140,5 @@ def test_a_repository_that_cannot_be_trusted_is_named(system: Path, old: str, ne
     path = system / "etc/yum.repos.d/base.repo"
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(InputError, match=said) as caught:
-        of_target(scope(system, ""), system)
+        repositories(scope(system, ""), system)
     assert str(path) in str(caught.value)

@@ -1,0 +1,366 @@
+"""Brings pods to the wanted state and knows where each one stands: a cluster in the place of Docker.
+
+The cluster is the only memory: what is known here is a copy of its pods and nodes. A pod that the cluster's scheduler
+has no machine for is taken back before the launch of it is answered: sessions wait in Penstock's own queue, where they
+are told why, and never in the cluster's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import version
+from typing import Any
+from weakref import WeakValueDictionary
+
+import structlog
+
+from appliance.agent import admission
+from appliance.agent.kubernetes import pods
+from appliance.agent.kubernetes.capacity import (
+    FINAL_PHASES,
+    NOTHING,
+    Amount,
+    Capacity,
+    Machine,
+    Object,
+    Occupant,
+    asked_by,
+    machine_of,
+    measure,
+)
+from appliance.agent.kubernetes.client import Client
+from appliance.agent.kubernetes.mirror import Mirror
+from appliance.agent.kubernetes.pod_ports import PodPorts
+from appliance.agent.kubernetes.pods import PodSettings
+from appliance.agent.labels import LABEL_ID, digest_of, name_of
+from common.errors import ConflictError, InputError, NotFoundError, UnavailableError
+from common.protocol import ContainerSpec, ContainerState, GpuGrant, Inventory
+
+log = structlog.get_logger()
+
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/pods"
+VERSION = "/version"
+_GATHER_S = 0.2
+"""What others' pods do is summed up no more often than this."""
+_LOOK_S = 0.5
+_REMOVAL_S = 20.0
+"""Longer than the grace that a pod has to end, and shorter than the control API waits for an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod of the cluster: what it holds, and the whole of it where it is ours."""
+
+    occupant: Occupant
+    own: Object | None = None
+
+
+class PodSupervisor:
+    """All sessions' pods of a cluster. `changed` is set whenever one of them, or what the cluster has, changes."""
+
+    def __init__(
+        self, client: Client, pod_settings: PodSettings, base: Inventory, pod_ports: PodPorts, schedule_s: float
+    ) -> None:
+        """Start with nothing known. `base` is the inventory without what the cluster has; a pod that has no machine
+        after `schedule_s` is taken back.
+        """
+        self.changed = asyncio.Event()
+        self._client = client
+        self._pod_settings = pod_settings
+        self._base = base
+        self._pod_ports = pod_ports
+        self._schedule_s = schedule_s
+        self._nodes: Mirror[Machine] = Mirror(client, NODES, self._keep_node, self._touch, pod_settings.selector)
+        self._pods: Mirror[Pod] = Mirror(client, PODS, self._keep_pod, self._touch)
+        self._touched = asyncio.Event()
+        self._moved = asyncio.Condition()
+        self._capacity: Capacity = measure([], [])
+        self._inventory = base
+        self._states: list[ContainerState] = []
+        self._launching: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def inventory(self) -> Inventory:
+        """Return what the cluster has for sessions."""
+        return self._inventory
+
+    def states(self) -> list[ContainerState]:
+        """Return the state of every pod of ours that has a machine, oldest first."""
+        return self._states
+
+    async def launch(self, spec: ContainerSpec) -> ContainerState:
+        """Run the pod of `spec` unless it is there already; return its state when it has a machine.
+
+        Raises InputError for what the cluster can never run, ConflictError where it has no room now or the id belongs
+        to another spec, UnavailableError where it does not answer.
+        """
+        # one id is launched once at a time, so that nobody takes back what another has just been told of
+        async with self._launching.setdefault(spec.id, asyncio.Lock()):
+            pod = self._find(spec.id) or await self._create(spec)
+            self._check_same(spec, pod)
+            return pods.state_of(await self._placed(pod))
+
+    async def resize(self, identity: str, grants: Sequence[GpuGrant]) -> ContainerState:
+        """Refuse: a pod keeps the GPUs that it has; raises InputError, NotFoundError for an unknown container."""
+        state = pods.state_of(self._known(identity))
+        if state.gpus == list(grants):
+            return state
+        raise InputError(
+            "Kubernetes gives whole GPUs only, so shares on a cluster of it do not change",
+            where="gpus",
+            hint="submit the session again with other GPUs",
+        )
+
+    async def remove(self, identity: str, grace_s: int) -> None:
+        """Stop and delete a pod, and wait until it is gone; no error where there is none. Raises UnavailableError."""
+        path = self._path(identity)
+        await self._client.delete(path, grace_s)
+        deadline = time.monotonic() + grace_s + _REMOVAL_S
+        while (pod := await self._look(identity)) is not None:
+            if time.monotonic() > deadline:
+                machine = pod["spec"].get("nodeName", "no machine")
+                raise UnavailableError(
+                    f"the cluster does not finish deleting {pod['metadata']['name']} on {machine}",
+                    where="Kubernetes",
+                    hint=f"look at {machine}; where it is lost for good, delete the pod by force",
+                )
+            await self._wait(_LOOK_S)
+
+    async def logs(self, identity: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
+        """Return the log of a container, with `follow` as it grows; raises NotFoundError where there is none."""
+        query: dict[str, str | int] = {"container": pods.CONTAINER, "follow": str(follow).lower()}
+        query |= {} if tail is None else {"tailLines": tail}
+        chunks = self._chunks(f"{self._path(identity)}/log", query)
+        try:
+            # what comes first is nothing: it only shows that the cluster has the log
+            await anext(chunks)
+        except InputError as error:
+            # so a cluster refuses the log of a container that has not started
+            raise NotFoundError(error.problems[0].reason, where="id", hint="wait until it runs") from error
+        return chunks
+
+    async def watch(self) -> None:
+        """Follow the cluster, for ever; its being away is waited out."""
+        tasks = [asyncio.create_task(work) for work in (self._nodes.run(), self._pods.run(), self._sum_up())]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def rebuild(self) -> None:
+        """Learn what the cluster has and runs, and take back what an agent before left without a machine.
+
+        Raises PenstockError where the cluster does not answer.
+        """
+        told = await self._client.get(VERSION)
+        self._base = self._base.model_copy(update={"engine_version": f"Kubernetes {told['gitVersion']}"})
+        await self._nodes.load()
+        await self._pods.load()
+        for pod in self._own():
+            # nobody waits for it any more, and the cluster would give it a machine some day
+            if not pods.is_placed(pod):
+                await self.remove(pods.id_of(pod), 0)
+        await self._pod_ports.follow(self._own())
+        self._measure()
+
+    async def close(self) -> None:
+        """Let go of the cluster; its pods go on."""
+        await self._pod_ports.close()
+        await self._client.close()
+
+    async def _chunks(self, path: str, query: Mapping[str, str | int]) -> AsyncIterator[bytes]:
+        async with self._client.stream(path, query) as response:
+            yield b""
+            async for chunk in response.aiter_raw():
+                yield chunk
+
+    async def _create(self, spec: ContainerSpec) -> Object:
+        pods.check(spec, self._pod_settings)
+        machine = self._machine_for(spec)
+        admission.check(spec, {device.uuid: device for device in self._capacity.devices}, self._all_states())
+        try:
+            pod = await self._client.create(self._client.pods, pods.manifest(spec, self._pod_settings, machine))
+        except ConflictError:
+            # made by a launch whose answer was lost, or not the same; a quota leaves none
+            if (existing := await self._look(spec.id)) is None:
+                raise
+            return existing
+        self._pods.put(pod)
+        return pod
+
+    def _machine_for(self, spec: ContainerSpec) -> str:
+        """Return the machine that has the places of a spec; raises InputError for what no machine can hold."""
+        largest, asked = self._capacity.largest, Amount(spec.cpu_milli, spec.memory_mib, len(spec.gpus))
+        if asked | largest != largest:
+            raise InputError(
+                f"one container asks for {_words(asked)}, and its machines have at most {_words(largest)}",
+                where="gpus",
+                hint="ask for at most that in a container",
+            )
+        machines = {self._capacity.home[grant.uuid] for grant in spec.gpus if grant.uuid in self._capacity.home}
+        if len(machines) > 1:
+            raise ConflictError(
+                f"its {len(spec.gpus)} GPUs lie on {len(machines)} machines of the cluster, and a container has one",
+                where="gpus",
+                hint="ask for fewer GPUs in a container",
+            )
+        return machines.pop() if machines else ""
+
+    def _check_same(self, spec: ContainerSpec, pod: Object) -> None:
+        if pods.digest_label(pod) != digest_of(spec):
+            raise ConflictError(
+                f"container {spec.id} was launched from another specification",
+                where="id",
+                hint="use a new id for a new container",
+            )
+        if pod["metadata"].get("deletionTimestamp") and pod.get("status", {}).get("phase") not in FINAL_PHASES:
+            raise ConflictError(f"container {spec.id} is being deleted", where="id", hint="wait until it is gone")
+
+    async def _placed(self, pod: Object) -> Object:
+        """Wait until a pod has a machine and return it; one that finds none is taken back. Raises ConflictError."""
+        identity, deadline = pods.id_of(pod), time.monotonic() + self._schedule_s
+        while not pods.is_placed(pod):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            await self._wait(min(left, _LOOK_S))
+            pod = self._find(identity) or pod
+        # the watch may be late
+        if not pods.is_placed(pod):
+            pod = await self._look(identity) or pod
+        if pods.is_placed(pod):
+            return pod
+        await self.remove(identity, 0)
+        reason = pods.why_unplaced(pod) or f"its scheduler has said nothing for {self._schedule_s:g} s"
+        raise ConflictError(
+            f"the cluster has no machine for it now: {reason}", where="Kubernetes", hint="look at its nodes and pods"
+        )
+
+    async def _look(self, identity: str) -> Object | None:
+        """Return a pod as the cluster has it now; None where it is gone, which is noted."""
+        try:
+            pod = await self._client.get(self._path(identity))
+        except NotFoundError:
+            for uid, kept in list(self._pods.items.items()):
+                if kept.own is not None and pods.id_of(kept.own) == identity:
+                    self._pods.drop(uid)
+            self._measure()
+            return None
+        return pod
+
+    async def _wait(self, limit_s: float) -> None:
+        """Wait for any news, no longer than the limit."""
+        async with self._moved:
+            try:
+                await asyncio.wait_for(self._moved.wait(), limit_s)
+            except TimeoutError:
+                return
+
+    def _path(self, identity: str) -> str:
+        return f"{self._client.pods}/{name_of(identity)}"
+
+    def _find(self, identity: str) -> Object | None:
+        own = (pod.own for pod in self._pods.items.values() if pod.own is not None)
+        return next((pod for pod in own if pods.id_of(pod) == identity), None)
+
+    def _known(self, identity: str) -> Object:
+        if (pod := self._find(identity)) is None:
+            raise NotFoundError(f"there is no container {identity}", where="id", hint="list the node's containers")
+        return pod
+
+    def _keep_node(self, node: Object) -> Machine:
+        return machine_of(node, self._pod_settings.resource)
+
+    def _keep_pod(self, pod: Object) -> Pod | None:
+        labels: Mapping[str, Any] = pod["metadata"].get("labels", {})
+        ours = (
+            pod["metadata"]["namespace"] == self._client.namespace
+            and labels.get(pods.LABEL_NODE) == self._pod_settings.node
+            and LABEL_ID in labels
+            # without what else we write it was made by somebody else
+            and bool(pods.digest_label(pod))
+        )
+        machine = pod["spec"].get("nodeName", "")
+        lives = pod.get("status", {}).get("phase") not in FINAL_PHASES
+        if not ours and not (lives and machine):
+            return None
+        amount = asked_by(pod, self._pod_settings.resource) if lives else NOTHING
+        places = tuple(grant.uuid for grant in pods.grants_of(pod)) if ours and lives else ()
+        return Pod(Occupant(machine, amount, ours, places), pod if ours else None)
+
+    def _touch(self) -> None:
+        self._touched.set()
+
+    async def _sum_up(self) -> None:
+        """Take up what the copies were told, together."""
+        while True:
+            await self._touched.wait()
+            self._touched.clear()
+            try:
+                # whoever learns that a pod runs learns its ports too
+                await self._pod_ports.follow(self._own())
+                self._measure()
+            except Exception as error:
+                # whatever it was: without this task the control API would be told what was for ever
+                log.exception("what the cluster says cannot be summed up", reason=str(error))
+            async with self._moved:
+                self._moved.notify_all()
+            await asyncio.sleep(_GATHER_S)
+
+    def _measure(self) -> None:
+        capacity = measure(self._nodes.items.values(), [pod.occupant for pod in self._pods.items.values()])
+        if capacity.left_out and capacity.left_out != self._capacity.left_out:
+            log.warning("the cluster has more GPUs than one node may have", left_out=capacity.left_out)
+        self._capacity = capacity
+        inventory = self._describe(capacity)
+        placed = [pod for pod in self._own() if pods.is_placed(pod)]
+        states = [self._pod_ports.dress(pods.state_of(pod)) for pod in placed]
+        if (inventory, states) != (self._inventory, self._states):
+            self._inventory, self._states = inventory, states
+            self.changed.set()
+
+    def _describe(self, capacity: Capacity) -> Inventory:
+        kinds = sorted({machine.os for machine in self._nodes.items.values() if machine.os})
+        machines = len(self._nodes.items)
+        systems = f" of {', '.join(kinds)}" if kinds else ""
+        return self._base.model_copy(
+            update={
+                "os": f"{machines} machine{'s' * (machines != 1)}{systems}",
+                "cpu_milli": capacity.cpu_milli,
+                "memory_mib": capacity.memory_mib,
+                "gpus": list(capacity.devices),
+            }
+        )
+
+    def _own(self) -> list[Object]:
+        own = [pod.own for pod in self._pods.items.values() if pod.own is not None]
+        return sorted(own, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
+
+    def _all_states(self) -> list[ContainerState]:
+        return [pods.state_of(pod) for pod in self._own()]
+
+
+def base_inventory(name: str, *, region: str, switch: str, started_at: datetime) -> Inventory:
+    """Return the inventory of a cluster before anything is known of it."""
+    return Inventory(
+        name=name,
+        agent_version=version("penstock"),
+        engine_version="Kubernetes",
+        os="",
+        cpu_milli=0,
+        memory_mib=0,
+        fractions=False,
+        apart=True,
+        region=region,
+        switch=switch,
+        started_at=started_at,
+    )
+
+
+def _words(amount: Amount) -> str:
+    return f"{amount.gpus} GPUs, {amount.cpu_milli / 1000:g} CPUs and {amount.memory_mib} MiB of memory"

@@ -1,0 +1,180 @@
+/* NVML as a process sees it: memory of the share, processes of the container, and nothing that changes the GPU. */
+#include <string.h>
+
+#include "account.h"
+#include "library.h"
+#include "limits.h"
+#include "nvml_real.h"
+#include "nvml_view.h"
+#include "pools.h"
+
+/* A share of a GPU gives no right to change it. */
+static nvmlReturn_t refuse(void)
+{
+    return NVML_ERROR_NO_PERMISSION;
+}
+
+/* A setter is a name of its own only for those who link to it; in a process without limits it goes to the real one. */
+#define REFUSED(symbol)                                                                           \
+    EXPORT nvmlReturn_t psg_##symbol(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f) __asm__(#symbol); \
+    nvmlReturn_t psg_##symbol(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f) \
+    {                                                                                             \
+        if (psg_limited())                                                                        \
+            return refuse();                                                                      \
+        void *library = psg_nvml_library(true);                                                   \
+        nvmlReturn_t (*next)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t) =        \
+            (nvmlReturn_t(*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t))(library ? psg_find(library, #symbol) : NULL); \
+        return next ? next(a, b, c, d, e, f) : NVML_ERROR_FUNCTION_NOT_FOUND;                      \
+    }
+#include "setters.def"
+#undef REFUSED
+
+bool psg_nvml_map(void (*add)(void *real, void *wrapper))
+{
+    void *library = psg_nvml_library(false);
+    if (!library)
+        return false;
+#define VIEW(symbol) add((void *)psg_nvml.symbol, (void *)symbol);
+    PSG_NVML_VIEWS(VIEW)
+#undef VIEW
+#define REFUSED(symbol) add(psg_find(library, #symbol), (void *)psg_##symbol);
+#include "setters.def"
+#undef REFUSED
+    return true;
+}
+
+/* Looking up is cheap beside what NVML does, so nothing is kept. */
+static int gpu_of(nvmlDevice_t device)
+{
+    char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
+    return psg_limited() && REAL(nvmlDeviceGetUUID, device, uuid, sizeof uuid) == NVML_SUCCESS ? psg_gpu_of_uuid(uuid) : -1;
+}
+
+/* Memory ---------------------------------------------------------------------------------------------------------- */
+
+/* False where the whole memory is the container's: then NVML's own numbers say more than the account. */
+static bool show(int gpu, unsigned long long *total, unsigned long long *free_bytes, unsigned long long *used)
+{
+    if (psg_memory_limit(gpu) >= *total)
+        return false;
+    psg_reap();
+    psg_pools_look(gpu);
+    uint64_t taken = psg_used(gpu);
+    *total = psg_memory_limit(gpu);
+    *used = taken < *total ? taken : *total;
+    *free_bytes = *total - *used;
+    return true;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+    nvmlReturn_t result = REAL(nvmlDeviceGetMemoryInfo, device, memory);
+    int gpu = result == NVML_SUCCESS ? gpu_of(device) : -1;
+    if (gpu >= 0)
+        show(gpu, &memory->total, &memory->free, &memory->used);
+    return result;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+    nvmlReturn_t result = REAL(nvmlDeviceGetMemoryInfo_v2, device, memory);
+    int gpu = result == NVML_SUCCESS ? gpu_of(device) : -1;
+    if (gpu >= 0 && show(gpu, &memory->total, &memory->free, &memory->used))
+        memory->reserved = 0;
+    return result;
+}
+
+/* Processes ------------------------------------------------------------------------------------------------------- */
+
+/* The processes as the account knows them: with the numbers that they have in this container. */
+static nvmlReturn_t list(int gpu, unsigned *count, void *infos, size_t size)
+{
+    struct psg_holder holders[PSG_SLOTS];
+    unsigned found = psg_holders(gpu, holders, PSG_SLOTS);
+    unsigned room = *count;
+    *count = found;
+    if (found > room || (found && !infos))
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    for (unsigned i = 0; i < found; i++) {
+        /* All versions begin with these two fields; later ones name a slice, which a whole GPU has not. */
+        nvmlProcessInfo_v2_t info = {.pid = holders[i].pid, .usedGpuMemory = holders[i].bytes,
+                                     .gpuInstanceId = UINT32_MAX, .computeInstanceId = UINT32_MAX};
+        memcpy((char *)infos + i * size, &info, size);
+    }
+    return NVML_SUCCESS;
+}
+
+#define LISTS(symbol, type)                                          \
+    EXPORT nvmlReturn_t symbol(nvmlDevice_t device, unsigned int *count, type *infos) \
+    {                                                                \
+        int gpu = count ? gpu_of(device) : -1;                       \
+        return gpu < 0 ? REAL(symbol, device, count, infos) : list(gpu, count, infos, sizeof *infos); \
+    }
+
+LISTS(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t)
+LISTS(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t)
+LISTS(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_t)
+
+/* What draws, and what comes through a daemon of MPS, is no process of a share. */
+#define LISTS_NONE(symbol, type)                                     \
+    EXPORT nvmlReturn_t symbol(nvmlDevice_t device, unsigned int *count, type *infos) \
+    {                                                                \
+        int gpu = count ? gpu_of(device) : -1;                       \
+        if (gpu < 0)                                                 \
+            return REAL(symbol, device, count, infos);               \
+        *count = 0;                                                  \
+        return NVML_SUCCESS;                                         \
+    }
+
+LISTS_NONE(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t)
+LISTS_NONE(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t)
+LISTS_NONE(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_t)
+LISTS_NONE(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t)
+LISTS_NONE(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t)
+LISTS_NONE(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t)
+
+EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t *processes)
+{
+    int gpu = processes ? gpu_of(device) : -1;
+    if (gpu < 0)
+        return REAL(nvmlDeviceGetRunningProcessDetailList, device, processes);
+    struct psg_holder holders[PSG_SLOTS];
+    unsigned found = processes->mode == NVML_PROCESS_MODE_COMPUTE || processes->mode == NVML_PROCESS_MODE_ALL
+                         ? psg_holders(gpu, holders, PSG_SLOTS) : 0;
+    unsigned room = processes->numProcArrayEntries;
+    processes->numProcArrayEntries = found;
+    if (found > room || (found && !processes->procArray))
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    for (unsigned i = 0; i < found; i++)
+        processes->procArray[i] = (nvmlProcessDetail_v1_t){.pid = holders[i].pid, .usedGpuMemory = holders[i].bytes,
+                                                           .gpuInstanceId = UINT32_MAX, .computeInstanceId = UINT32_MAX};
+    return NVML_SUCCESS;
+}
+
+/* Samples of other containers are left out. */
+EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples,
+                                                    unsigned int *count, unsigned long long since)
+{
+    nvmlReturn_t result = REAL(nvmlDeviceGetProcessUtilization, device, samples, count, since);
+    if (result != NVML_SUCCESS || !samples || gpu_of(device) < 0)
+        return result;
+    unsigned kept = 0;
+    for (unsigned i = 0; i < *count; i++)
+        if (psg_is_ours(samples[i].pid))
+            samples[kept++] = samples[i];
+    *count = kept;
+    return result;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *processes)
+{
+    nvmlReturn_t result = REAL(nvmlDeviceGetProcessesUtilizationInfo, device, processes);
+    if (result != NVML_SUCCESS || !processes->procUtilArray || gpu_of(device) < 0)
+        return result;
+    unsigned kept = 0;
+    for (unsigned i = 0; i < processes->processSamplesCount; i++)
+        if (psg_is_ours(processes->procUtilArray[i].pid))
+            processes->procUtilArray[kept++] = processes->procUtilArray[i];
+    processes->processSamplesCount = kept;
+    return result;
+}

@@ -1,0 +1,106 @@
+"""Settings of the control API that a site chooses: the part `control_api` of `site.yml`. Pure; times are in seconds."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network
+from typing import Self
+
+from pydantic import Field, field_validator, model_validator
+
+from common import gang_networks
+from common.settings.options import AbsolutePath, Options
+
+MINUTE = 60
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+YEAR = 365 * DAY
+
+
+class ControlApiSettings(Options):
+    """Deadlines, what is kept for how long, the scheduler's patience, logins, and the directory that knows people."""
+
+    heartbeat_interval_s: float = Field(default=5, gt=0, description="how often agents report")
+    node_lost_s: float = Field(default=15, gt=0, description="after so long without a report a node is lost")
+    node_gone_s: float = Field(
+        default=10 * MINUTE,
+        gt=0,
+        description="after so long the GPUs of sessions that were deleted on a lost node are free",
+    )
+    unknown_containers_keep_s: float = Field(
+        default=DAY, ge=0, description="for so long unknown containers are left alone"
+    )
+    launch_limit_s: float = Field(
+        default=MINUTE, gt=0, description="an agent must take a container; else the session waits again"
+    )
+    pull_limit_s: float = Field(default=HOUR, gt=0, description="an image must be there; else the session fails")
+    start_limit_s: float = Field(default=5 * MINUTE, gt=0, description="a container must start; else the session fails")
+    stop_grace_s: int = Field(
+        default=5, ge=0, le=600, description="between the signal and the end of a container that is deleted"
+    )
+    reclaim_grace_s: int = Field(
+        default=30,
+        ge=0,
+        le=600,
+        description="the same for one that is taken back and will start again: time for a checkpoint",
+    )
+    warn_before_s: float = Field(
+        default=5 * MINUTE, ge=0, description="so long before its time limit an interactive session is warned"
+    )
+    use_keep_s: float = Field(default=7 * DAY, gt=0, description="how long it is kept what sessions used")
+    denial_keep_s: float = Field(default=30 * DAY, gt=0, description="how long it is kept what sandboxes denied")
+    min_runtime_s: int = Field(default=0, ge=0, le=YEAR, description="nobody is taken back before having run so long")
+    reserve_after_s: int = Field(
+        default=MINUTE,
+        ge=0,
+        le=YEAR,
+        description="a session that waits longer, and is within its quota, gets room kept for it",
+    )
+    gang_networks: IPv4Network = Field(
+        default=gang_networks.DEFAULT,
+        description="private range of which each session with several containers gets a /27 while it runs",
+    )
+    large_shm_mib: int = Field(
+        default=8192, ge=64, description="`/dev/shm` of sessions with `--large-shm` whose memory is not limited"
+    )
+    login_lifetime_s: int = Field(default=12 * HOUR, gt=0, description="a login ends after so long")
+    login_idle_s: int = Field(default=2 * HOUR, gt=60, description="a login ends after so long without use")
+    ldap_url: str | None = Field(
+        default=None,
+        pattern=r"^ldaps?://[^/\s]+$",
+        description="`ldaps://HOST` or `ldap://HOST`; the latter with StartTLS, never in clear",
+    )
+    ldap_ca: AbsolutePath | None = Field(
+        default=None, description="file of the master with the authority of the directory's certificate, PEM"
+    )
+    ldap_user_dn: str | None = Field(
+        default=None,
+        pattern=r"\{name\}",
+        description="the entry of a person: `uid={name},ou=people,dc=example,dc=org`",
+    )
+    ldap_search_base: str | None = Field(default=None, description="instead: below which entry to look for the person")
+    ldap_search_filter: str = Field(
+        default="(uid={name})", pattern=r"\{name\}", description="by what to look for the person"
+    )
+    ldap_bind_dn: str | None = Field(default=None, description="as whom to look; without it anonymously")
+    ldap_bind_password_file: AbsolutePath | None = Field(
+        default=None, description="file of the master with the password of `ldap_bind_dn`"
+    )
+    ldap_admin_group: str | None = Field(
+        default=None, description="group whose members are administrators at each login"
+    )
+    ldap_auditor_group: str | None = Field(default=None, description="group whose members are auditors at each login")
+
+    @field_validator("gang_networks")
+    @classmethod
+    def _for_gangs(cls, value: IPv4Network) -> IPv4Network:
+        return gang_networks.check(value)
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.node_lost_s <= self.heartbeat_interval_s:
+            raise ValueError("node_lost_s must be above heartbeat_interval_s: a node would be lost before it reports")
+        if self.ldap_url and (self.ldap_user_dn is None) == (self.ldap_search_base is None):
+            raise ValueError("ldap_url needs either ldap_user_dn or ldap_search_base")
+        if (self.ldap_bind_dn is None) != (self.ldap_bind_password_file is None):
+            raise ValueError("ldap_bind_dn and ldap_bind_password_file go together")
+        return self

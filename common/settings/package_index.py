@@ -1,0 +1,13 @@
+"""Settings of the server of users' own Python packages: the part `package_index` of `site.yml`. Pure."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from common.settings.options import Options
+
+
+class PackageIndexSettings(Options):
+    """What uploads may be. The server is not ours and knows none of it: the role tells it."""
+
+    upload_limit_mib: int = Field(default=1024, ge=1, le=1024 * 1024, description="largest upload, in MiB")

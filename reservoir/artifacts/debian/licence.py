@@ -1,0 +1,95 @@
+"""The licences that a Debian package states in its copyright file."""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from reservoir.artifacts.licence import Found, expression, spdx_names
+
+# Debian's short names where they differ from SPDX; `GPL-2+` and the like follow a rule
+DEBIAN = {"expat": "MIT", "x11": "X11", "psf-2": "PSF-2.0", "zlib": "Zlib", "isc": "ISC", "openldap": "OLDAP-2.8"}
+GNU = re.compile(r"^(A?GPL|LGPL)-([123](?:\.[01])?)(\+)?$", re.IGNORECASE)
+COMMON = re.compile(r"/usr/share/common-licenses/([A-Za-z0-9.-]*[A-Za-z0-9])")
+AR_HEAD = 60
+
+
+def read(name: str, path: Path) -> Found:
+    """Read `usr/share/doc/NAME/copyright` from a Debian package, which is an `ar` archive of two `tar` archives."""
+    documents = f"usr/share/doc/{name}"
+    with path.open("rb") as file, tarfile.open(fileobj=_data(file), mode="r|*") as archive:
+        for member in archive:
+            place = member.name.removeprefix("./").rstrip("/")
+            if place == documents and member.issym():
+                return Found(same_as=member.linkname.rstrip("/").rpartition("/")[2])
+            if place == f"{documents}/copyright":
+                if member.issym() or member.islnk():
+                    return Found(same_as=(member.linkname.split("/")[-2:] or [""])[0])
+                content = archive.extractfile(member)
+                return copyright_file(content.read().decode("utf-8", "replace")) if content else Found()
+    return Found()
+
+
+def copyright_file(text: str) -> Found:
+    """Return the licences that a Debian copyright file names: all of them, as parts of the package have them."""
+    if re.match(r"\s*Format(-Specification)?:", text):
+        stated = re.findall(r"^License:[ \t]*(\S[^\n]*)$", text, re.MULTILINE)
+        names = {part for line in stated for part in _alternatives(line)}
+        if names:
+            return Found(expression(" AND ".join(sorted(names))), "copyright (machine-readable)")
+    names = {f"LicenseRef-Debian-{name}" for name in COMMON.findall(text)}
+    return Found(" AND ".join(sorted(names)) or None, "copyright (files that its text points to)" if names else "")
+
+
+def _alternatives(line: str) -> list[str]:
+    """Return a licence line of Debian's in SPDX words: `GPL-2+ or MIT and BSD` has `and` bind stronger, as SPDX."""
+    choices = re.split(r",?\s+or\s+", line.strip())
+    wholes = [" AND ".join(_debian(name) for name in re.split(r",?\s+and\s+", choice)) for choice in choices]
+    if len(wholes) == 1:
+        return wholes[0].split(" AND ")
+    return ["(" + " OR ".join(f"({whole})" if " AND " in whole else whole for whole in wholes) + ")"]
+
+
+def _debian(name: str) -> str:
+    """Return one of Debian's short names as SPDX writes it, or as a name of Debian's own."""
+    base, _, rest = name.strip().partition(" ")
+    gnu = GNU.match(base)
+    if gnu and not rest:
+        version = gnu[2] if "." in gnu[2] else f"{gnu[2]}.0"
+        return f"{gnu[1].upper()}-{version}-{'or-later' if gnu[3] else 'only'}"
+    if not rest and base.lower() in DEBIAN:
+        return DEBIAN[base.lower()]
+    if not rest and (known := spdx_names().get(base.lower())):
+        return known
+    return "LicenseRef-Debian-" + re.sub(r"[^A-Za-z0-9.]+", "-", name.strip().replace("+", "-or-later")).strip("-")
+
+
+def _data(file: BinaryIO) -> Any:
+    """Return the part of a Debian package that holds its files."""
+    if file.read(8) != b"!<arch>\n":
+        raise ValueError("not a Debian package")
+    while head := file.read(AR_HEAD):
+        name, size = head[:16].decode("ascii").strip().rstrip("/"), int(head[48:58])
+        if name.startswith("data.tar"):
+            return io.BufferedReader(_Part(file, size))
+        file.seek(size + size % 2, io.SEEK_CUR)
+    raise ValueError("the package has no files")
+
+
+class _Part(io.RawIOBase):
+    """So many bytes of a file, from where it stands."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file, self._left = file, size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = self._file.read(min(len(buffer), self._left))
+        buffer[: len(content)] = content
+        self._left -= len(content)
+        return len(content)

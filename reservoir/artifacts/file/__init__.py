@@ -1,0 +1,1 @@
+"""Files: carried and served as they are."""

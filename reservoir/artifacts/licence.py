@@ -1,0 +1,58 @@
+"""Licences as packages state them, in SPDX words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from license_expression import ExpressionError, ExpressionParseError, Licensing, get_spdx_licensing
+
+WORDS = {"mit": "MIT", "mit license": "MIT", "the mit license": "MIT", "apache 2.0": "Apache-2.0",
+         "apache license 2.0": "Apache-2.0", "apache license, version 2.0": "Apache-2.0", "apache 2": "Apache-2.0",
+         "bsd": "LicenseRef-BSD", "bsd license": "LicenseRef-BSD", "bsd 3-clause": "BSD-3-Clause",
+         "bsd-3-clause license": "BSD-3-Clause", "isc license": "ISC", "mpl 2.0": "MPL-2.0"}  # fmt: skip
+FAILED = "cannot be read"
+
+
+@dataclass(frozen=True)
+class Found:
+    """The licence of a file, None where it is not known; `source` says where it stands.
+
+    `same_as` names the package whose copyright file stands for this one's, too.
+    """
+
+    expression: str | None = None
+    source: str = ""
+    same_as: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Say whether the file could not be read, which another try may mend."""
+        return self.source.startswith(FAILED)
+
+
+def expression(text: str) -> str | None:
+    """Return an SPDX expression in its usual form; None where it is not one."""
+    text = WORDS.get(text.strip().lower(), text.strip())
+    if not text or len(text) > 2000:
+        return None
+    try:
+        parsed = _licensing().parse(text, validate=False)
+    except (ExpressionError, ExpressionParseError):
+        return None
+    strange = [name for name in _licensing().unknown_license_keys(parsed) if not name.startswith("LicenseRef-")]
+    return None if parsed is None or strange else str(parsed.render())
+
+
+@cache
+def _licensing() -> Licensing:
+    licensing = get_spdx_licensing()
+    # what finds the names is made at the first use, and a second thread would find it half made
+    licensing.get_advanced_tokenizer()
+    return licensing
+
+
+@cache
+def spdx_names() -> Mapping[str, str]:
+    return {name.lower(): name for name in _licensing().known_symbols}

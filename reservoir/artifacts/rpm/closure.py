@@ -1,0 +1,146 @@
+"""The closure of RPM groups: their packages, the keys that vouch for these, the chosen modules."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
+from urllib.parse import urljoin
+
+import httpx
+from pydantic import ValidationError
+
+from common.errors import IntegrityError
+from reservoir.artifacts.kind import Resolved, Scope
+from reservoir.artifacts.rpm import metadata, modules, source
+from reservoir.artifacts.rpm.modules import Module
+from reservoir.artifacts.rpm.solver import Rpm, Solver
+from reservoir.contents import holds
+from reservoir.contents.artifact import KeyMetadata, ModuleMetadata, RpmArtifact, RpmMetadata, RpmPart
+from reservoir.download import fetch, indexes
+from reservoir.manifest.model import MACHINES, Hold, Target
+
+PARTS = ("primary", "filelists", "modules")
+DOWNLOADS = 8
+
+
+def of_target(scope: Scope, target: Target) -> Resolved:
+    """Return the closure of every group of a target, and what dnf needs beside it."""
+    scope.progress(f"resolve RPM packages for {target.name}")
+    groups = scope.manifest.rpm_groups(target)
+    wanted = [
+        (stream, scope.where(f"rpm.{name}.modules")) for name, group in groups.items() for stream in group.modules
+    ]
+    repositories = source.of_target(scope, target)
+    addresses = [repository.address for repository in repositories]
+    with fetch.client(indexes.machine().certificates, addresses) as http:
+        solver, offered = _read(scope, target, repositories, http)
+        active = modules.enable(offered, wanted)
+        _hide(solver, offered, active, scope.manifest.held(target))
+        solver.prepare()
+        rpms: dict[str, Rpm] = {}
+        for name, group in groups.items():
+            where = scope.where(f"rpm.{name}")
+            chosen = solver.closure(group.packages, where, recommends=group.recommends) if group.packages else []
+            rpms |= {rpm.url: rpm for rpm in chosen}
+        with ThreadPoolExecutor(DOWNLOADS) as pool:
+            artifacts = list(pool.map(lambda rpm: _package(scope, target, http, rpm), rpms.values()))
+    parts = [*_keys(target, rpms.values()), *(_module(target, module) for module in active)]
+    held = holds.of_target(scope.manifest, target, artifacts, str(scope.path))
+    return Resolved([*artifacts, *parts], holds=held)
+
+
+def _read(
+    scope: Scope, target: Target, repositories: Sequence[source.Repository], http: httpx.Client
+) -> tuple[Solver, list[Module]]:
+    """Read the metadata of every repository of the target."""
+    solver = Solver(MACHINES[target.arch])
+    offered: list[Module] = []
+    for repository in repositories:
+        may_be_older = repository.name in scope.manifest.allow_expired
+        parts = metadata.read(http, scope.cache, repository, PARTS, may_be_older=may_be_older)
+        solver.add(repository, parts)
+        if "modules" in parts:
+            where = urljoin(repository.url, parts["modules"].name)
+            offered += modules.parse(parts["modules"].text(), where)
+    return solver, offered
+
+
+def _hide(solver: Solver, offered: list[Module], active: list[Module], held: list[Hold]) -> None:
+    """Take out of the choice what modules hide, and the versions that tuples exclude."""
+    hidden, visible, shadowed = modules.hidden(offered, active), modules.visible(active), modules.shadowed(active)
+    patterns = [(name, pattern, hold.name) for hold in held for name, pattern in hold.packages.items()]
+
+    def why(rpm: Rpm) -> str:
+        if rpm.identity in hidden:
+            return f"is in the module {', '.join(modules.owners(offered, rpm.identity))}, which is not enabled"
+        if rpm.name in shadowed and rpm.identity not in visible:
+            return "is hidden by an enabled module"
+        for name, pattern, hold in patterns:
+            if name == rpm.name and not fnmatchcase(rpm.version, pattern):
+                return f"is excluded by the tuple {hold}"
+        return ""
+
+    if offered or patterns:
+        solver.hide(why)
+
+
+def _package(scope: Scope, target: Target, http: httpx.Client, rpm: Rpm) -> RpmArtifact:
+    if rpm.known.kind == "sha256":
+        sha256 = rpm.known.digits
+    else:
+        sha256 = metadata.obtain(http, scope.cache, rpm.url, rpm.known, rpm.size)
+    try:
+        return RpmArtifact(
+            name=rpm.name,
+            version=rpm.version,
+            filename=rpm.filename,
+            sha256=sha256,
+            size=rpm.size,
+            origin=rpm.url,
+            targets=[target.name],
+            metadata=RpmMetadata(
+                arch=rpm.arch,
+                keys=[f"keys/{key.fingerprint}" for key in rpm.repository.keys],
+                license=rpm.licence,
+                source_rpm=rpm.source,
+            ),
+        )
+    except ValidationError as error:
+        raise IntegrityError(
+            f"the metadata of {rpm.repository.name} names a package as none can be named: {rpm.identity}",
+            where=rpm.url,
+            hint="ask the keeper of the package source",
+        ) from error
+
+
+def _keys(target: Target, rpms: Iterable[Rpm]) -> list[RpmPart]:
+    """Return the keys of the repositories that the packages come from: nodes check packages by them."""
+    keys = {key.fingerprint: str(key) for rpm in rpms for key in rpm.repository.keys}
+    return [
+        _part(target, f"keys/{fingerprint}", fingerprint, f"{fingerprint}.asc", KeyMetadata(part="key", text=text))
+        for fingerprint, text in sorted(keys.items())
+    ]
+
+
+def _module(target: Target, module: Module) -> RpmPart:
+    build = f"{module.version}-{module.context}".rstrip("-")
+    filename = f"{module.name}-{module.stream}-{build}.yaml"
+    words = ModuleMetadata(part="module", stream=module.stream, text=module.text)
+    return _part(target, f"modules/{module.name}", f"{module.stream}-{build}", filename, words)
+
+
+def _part(target: Target, name: str, version: str, filename: str, words: KeyMetadata | ModuleMetadata) -> RpmPart:
+    """Return a small file that is carried in the lock itself, so that every build has the same."""
+    content = words.text.encode()
+    return RpmPart(
+        name=name,
+        version=version,
+        filename=filename,
+        sha256=hashlib.sha256(content).hexdigest(),
+        size=len(content),
+        origin="metadata of the package source",
+        targets=[target.name],
+        metadata=words,
+    )

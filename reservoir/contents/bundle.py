@@ -1,0 +1,50 @@
+"""The content of `bundle.json`: what a bundle holds, for which targets."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
+
+from reservoir.contents.artifact import A, Artifact, of_kind
+from reservoir.contents.base import Filename, Model
+from reservoir.contents.target import HeldVersions, TargetRecord
+from reservoir.manifest.model import Sha256, version_number
+
+# what the names of bundles begin with that were made at the site
+OWN = "local-"
+
+
+class Bundle(Model):
+    """The content of `bundle.json`.
+
+    `installer` holds the hashes of the files that start an installation, `documents` those of what people read beside
+    the list: the SBOM, the report of the security checker.
+    """
+
+    schema_: Annotated[Literal[1], Field(alias="schema")] = 1
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$")]
+    version: Annotated[
+        str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+!_-]*$"), AfterValidator(version_number)
+    ]
+    created: Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+    targets: list[TargetRecord]
+    artifacts: list[Artifact]
+    holds: list[HeldVersions] = Field(default_factory=list)
+    installer: dict[Filename, Sha256] = Field(default_factory=dict)
+    documents: dict[Filename, Sha256] = Field(default_factory=dict)
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    @property
+    def own(self) -> bool:
+        """Say whether the site made it itself."""
+        return self.name.startswith(OWN)
+
+    def of_kind(self, *kinds: type[A]) -> list[A]:
+        """Return the artifacts of some kinds, in the bundle's order."""
+        return of_kind(self.artifacts, *kinds)
+
+    def sizes(self) -> dict[str, int]:
+        """Return the size in bytes of each blob by its hash."""
+        return {artifact.sha256: artifact.size for artifact in self.artifacts}

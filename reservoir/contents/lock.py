@@ -1,0 +1,48 @@
+"""The content of `reservoir.lock`: the complete closure of a manifest."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from reservoir.contents.artifact import A, Artifact, of_kind
+from reservoir.contents.base import Model
+from reservoir.contents.target import HeldVersions
+from reservoir.manifest.model import Sha256
+
+
+class LockedProject(Model):
+    """A local project: its wheel is made at build, so the lock holds what its dependencies were."""
+
+    name: str
+    path: str
+    extras: list[str]
+    dependencies: Sha256
+
+
+class LockedImage(Model):
+    """The exact parts of an image: hashes of the base system, of the packages on top, and of the Python wheels."""
+
+    name: str
+    tag: str
+    base: list[Sha256]
+    packages: list[Sha256]
+    python: list[Sha256] = Field(default_factory=list)
+
+
+class Lock(Model):
+    """The content of `reservoir.lock`: the complete closure of a manifest."""
+
+    schema_: Annotated[Literal[1], Field(alias="schema")] = 1
+    manifest: Sha256
+    artifacts: list[Artifact]
+    holds: list[HeldVersions] = Field(default_factory=list)
+    projects: list[LockedProject] = Field(default_factory=list)
+    images: list[LockedImage] = Field(default_factory=list)
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    def of_kind(self, *kinds: type[A]) -> list[A]:
+        """Return the artifacts of some kinds, in the lock's order."""
+        return of_kind(self.artifacts, *kinds)

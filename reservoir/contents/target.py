@@ -1,0 +1,39 @@
+"""Targets as locks and bundles name them, and the tuples of versions that bind them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import StringConstraints
+
+from reservoir.contents.base import Model
+
+# the ecosystems of security advisories, by the code name of a release
+DEBIAN = {"bookworm": "Debian:12", "trixie": "Debian:13"}
+
+
+class TargetRecord(Model):
+    """The kind of machine that artifacts are for; `python` is absent where it gets no Python packages.
+
+    `osv` is the ecosystem of its packages in security advisories, where the manifest names one.
+    """
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$")]
+    os: Literal["debian", "rpm"]
+    release: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+    arch: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+$")]
+    python: str | None = None
+    osv: str | None = None
+
+    @property
+    def ecosystem(self) -> str | None:
+        """Return the ecosystem of the target's own packages; None where the manifest does not name it."""
+        return self.osv or DEBIAN.get(self.release)
+
+
+class HeldVersions(Model):
+    """A tuple of versions that belong together, as resolved for one target: package name to version."""
+
+    name: str
+    target: str
+    packages: dict[str, str]

@@ -1,0 +1,44 @@
+"""Heartbeats as agents send them, of nodes with simulated GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from common.protocol import ContainerState, ContainerStatus, GpuDevice, Heartbeat, Inventory
+
+
+def inventory(name: str, gpus: int) -> Inventory:
+    return Inventory(
+        name=name,
+        agent_version="0.1.0",
+        engine_version="20.10.24",
+        os="Debian 12",
+        cpu_milli=8000,
+        memory_mib=32768,
+        gpus=[
+            GpuDevice(index=index, uuid=f"GPU-{name}-{index}", model="Simulated GPU", memory_mib=16384, simulated=True)
+            for index in range(gpus)
+        ],
+    )
+
+
+def beat(
+    sequence: int,
+    boot: str = "boot-1",
+    status: ContainerStatus | None = None,
+    name: str = "worker1",
+    *,
+    gpus: int = 1,
+    containers: Sequence[ContainerState] = (),
+) -> Heartbeat:
+    """Return a heartbeat of a node with these containers; with a `status` it has another one."""
+    other = [ContainerState(id="c", session_id="s", status=status)] if status else []
+    return Heartbeat(
+        name=name,
+        address="192.0.2.10",
+        port=6001,
+        boot=boot,
+        sequence=sequence,
+        inventory=inventory(name, gpus),
+        containers=[*containers, *other],
+    )

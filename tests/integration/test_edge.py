@@ -1,0 +1,57 @@
+"""The edge before an API: what it tells the API of a request, whatever the client claims."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.integration.agent.conftest import Authority, authority  # noqa: F401
+from tests.integration.edge import Edge, running_edge
+
+
+class Echo(BaseHTTPRequestHandler):
+    """An API that answers with the headers that reach it."""
+
+    asked: list[dict[str, str]] = []  # noqa: RUF012 - one server, one list
+
+    def do_GET(self) -> None:
+        self.asked.append({key.lower(): value for key, value in self.headers.items()})
+        body = json.dumps(self.asked[-1]).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Keep quiet."""
+
+
+@pytest.fixture
+def edge(authority: Authority, tmp_path: Path) -> Iterator[Edge]:  # noqa: F811
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        with running_edge(authority, f"127.0.0.1:{server.server_port}", tmp_path) as running:
+            yield running
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_the_edge_names_each_request_and_no_client_does(edge: Edge) -> None:
+    claimed = {"X-Request-Id": "mine", "Authorization": "Bearer psk_x"}
+    names = set()
+    for port in (edge.console, edge.api, edge.apps):
+        httpx.get(f"https://127.0.0.1:{port}/", headers=claimed, verify=False)
+        names.add(Echo.asked[-1]["x-request-id"])
+    assert len(names) == 3
+    assert all(re.fullmatch(r"[0-9a-f]{32}", name) for name in names)

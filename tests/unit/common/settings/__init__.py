@@ -1,0 +1,1 @@
+"""Tests of the settings that a site chooses."""

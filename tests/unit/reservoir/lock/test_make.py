@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from reservoir.artifacts.kind import locked_images
+from reservoir.contents.lock import LockedImage
+from reservoir.download.cache import Cache
+from reservoir.lock import file as lock
+from reservoir.lock.make import make
+from reservoir.manifest import reading
+from tests.unit.reservoir.lock.conftest import DEBS
+from tests.unit.reservoir.parts import MANIFEST
+
+
+def test_a_lock_is_the_union_of_all_closures(manifest: Path, locked: Path) -> None:
+    found = lock.read(locked)
+    assert [(a.kind, a.name) for a in found.artifacts] == [
+        ("debian", "bash"),
+        ("debian", "jq"),
+        ("debian", "libc6"),
+        ("debian", "python3"),
+        ("python", "rich"),
+    ]
+    assert found.artifacts[-1].size == 77
+    (image,) = found.images
+    assert image.base == [DEBS["bash"].sha256, DEBS["libc6"].sha256]
+    assert image.packages == [DEBS["python3"].sha256]
+
+
+def test_locking_again_changes_nothing(manifest: Path, locked: Path, tmp_path: Path) -> None:
+    assert lock.matches(locked, manifest)
+    assert not lock.write(make(manifest, Cache(tmp_path / "cache")), locked)
+
+
+def test_each_kind_says_its_part_of_an_image() -> None:
+    wanted = reading.load(MANIFEST, "manifest.yml")
+    debian = LockedImage(name="small/base", tag="1", base=["a" * 64], packages=["b" * 64])
+    python = LockedImage(name="small/base", tag="1", base=[], packages=[], python=["c" * 64])
+    (image,) = locked_images(wanted, [python, debian])
+    assert image == debian.model_copy(update={"python": python.python})

@@ -1,0 +1,101 @@
+"""Write the page of settings from the models of the services: `python -m tools.settings_page`.
+
+A unit test holds `docs/settings.md` against what the models say.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+from appliance.site.gpu import SharedGpus
+from appliance.site.kubernetes import Cluster
+from appliance.site.model import SimulatedGpus
+from common.settings.control_api import ControlApiSettings
+from common.settings.node_agent import LocationSettings, NodeAgentSettings
+from common.settings.package_index import PackageIndexSettings
+
+PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
+HEAD = """\
+# Settings
+
+What a site may set of its services, in `site.yml`. Each key, with type, range and default, stands in a model of
+`common/settings/`, from which this page is made. `penstock site check` names what is wrong with file, line and hint.
+What is not said has the default. Names that end in `_s` are seconds.
+
+The control API also reads `/etc/penstock/api.local.env` on the master, which deploys leave alone and which wins over
+`site.yml`. There a setting is a variable, `PENSTOCK_API_` and its name in capital letters (`PENSTOCK_API_USE_KEEP_S`);
+`systemctl restart penstock-api` takes it up.
+"""
+
+
+class Part(NamedTuple):
+    """A part of `site.yml`: its heading, its key, its model, and what is said about it."""
+
+    title: str
+    key: str
+    model: type[BaseModel]
+    text: str
+
+
+PARTS = (
+    Part("Control API", "control_api", ControlApiSettings, "Deadlines, the scheduler, logins, and the directory."),
+    Part("Node agents", "node_agent", NodeAgentSettings, "For the agents of all workers."),
+    Part("Place of a node", "nodes[]", LocationSettings, "By which the containers of a session are kept together."),
+    Part("GPUs", "gpu", SharedGpus, "How GPUs are divided, and how the parts are held."),
+    Part(
+        "Simulated GPUs", "nodes[].simulated_gpus", SimulatedGpus, "For labs; they are marked as simulated everywhere."
+    ),
+    Part(
+        "Kubernetes",
+        "nodes[].kubernetes",
+        Cluster,
+        "A worker that [stands for a cluster](admin.md#a-kubernetes-cluster-as-a-node).",
+    ),
+    Part("Package index", "package_index", PackageIndexSettings, "The server of users' own Python packages."),
+)
+
+
+def page() -> str:
+    """Return the page."""
+    return HEAD + "".join(_section(part) for part in PARTS)
+
+
+def _section(part: Part) -> str:
+    schema = part.model.model_json_schema()
+    required = schema.get("required", ())
+    rows = [
+        (name, "required" if name in required else _default(said), _values(said, schema), said["description"])
+        for name, said in sorted(schema["properties"].items(), key=lambda item: item[0] not in required)
+    ]
+    lines = [f"| `{name}` | {default} | {values} | {meaning} |\n" for name, default, values, meaning in rows]
+    head = "| key | default | values | meaning |\n|---|---|---|---|\n"
+    return f"\n## {part.title}\n\n`{part.key}`: {part.text}\n\n{head}{''.join(lines)}"
+
+
+def _default(said: dict[str, Any]) -> str:
+    default = said.get("default")
+    if default in (None, "", [], {}):
+        return "–"
+    if isinstance(default, list):
+        return ("-" if "prefixItems" in said else ", ").join(map(str, default))
+    return str(default)
+
+
+def _values(said: dict[str, Any], schema: dict[str, Any]) -> str:
+    kind = next((kind for kind in said.get("anyOf", ()) if kind != {"type": "null"}), said)
+    kind = schema["$defs"][kind["$ref"].rpartition("/")[2]] if "$ref" in kind else kind
+    if "enum" in kind:
+        return ", ".join(kind["enum"])
+    if "items" in kind:
+        return f"list: {_values(kind['items'], schema)}"
+    bounds = {"exclusiveMinimum": "above", "minimum": "from", "maximum": "to"}
+    words = [f"{word} {kind[bound]}" for bound, word in bounds.items() if bound in kind]
+    names = {"string": "text", "object": "mapping", "array": "range", "integer": "whole number"}
+    return " ".join([names.get(kind["type"], kind["type"]), *words])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

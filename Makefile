@@ -93,7 +93,7 @@ api-dev: setup ## The control API alone on a PostgreSQL of its own, with simulat
 check: setup ## The fast tier: lint, types, unit tests
 	@$(MAKE) --no-print-directory lint types unit
 
-integration: setup
+integration: bundle
 	$(SAY) "Integration tests: Docker Engine, PostgreSQL, apt, debootstrap"
 	@$(PYTEST) tests/integration -v -n 2 --dist loadfile --no-loadscope-reorder
 

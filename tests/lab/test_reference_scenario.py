@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -22,31 +23,32 @@ WORKERS = ("worker1", "worker2")
 
 
 @pytest.fixture(scope="module")
-def cluster(journey: Journey) -> Iterator[Journey]:
-    """The lab with the scenario's projects, and nothing of other tests in it."""
-    _empty(journey)
-    known = {project["name"] for project in journey.json("project", "list")}
+def cluster(journey: Journey, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Journey]:
+    """The lab with the scenario's projects and nothing of other tests in it, for a user who has set no project."""
+    everywhere = copy(journey)
+    everywhere.config_home = tmp_path_factory.mktemp("config")
+    everywhere.login()
+    _empty(everywhere)
+    known = {project["name"] for project in everywhere.json("project", "list")}
     for project in PROJECTS:
         verb = "update" if project["name"] in known else "create"
-        journey.penstock("project", verb, project["name"], "--gpus", str(project["quota"]), "--over-quota")
-    yield journey
-    _empty(journey)
+        everywhere.penstock("project", verb, project["name"], "--gpus", str(project["quota"]), "--over-quota")
+    yield everywhere
+    _empty(everywhere)
 
 
 def _empty(journey: Journey) -> None:
-    for project in journey.json("project", "list"):
-        names = [session["name"] for session in journey.json("list", "-p", project["name"])]
-        if names:
-            journey.penstock("delete", *names, "-p", project["name"])
+    sessions = _sessions(journey)
+    for project in {session["project"] for session in sessions}:
+        names = [session["name"] for session in sessions if session["project"] == project]
+        journey.penstock("delete", *names, "-p", project)
     journey.until(lambda: not _sessions(journey), "no session of an earlier test is left")
 
 
 def _sessions(journey: Journey) -> list[dict[str, Any]]:
-    return [
-        session
-        for project in journey.json("project", "list")
-        for session in journey.json("list", "-p", project["name"])
-    ]
+    """The sessions of every project."""
+    sessions: list[dict[str, Any]] = journey.json("list")
+    return sessions
 
 
 def _containers(journey: Journey) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import subprocess
 import tarfile
@@ -89,7 +90,8 @@ def grant(milli: int, index: int = 0) -> dict[str, object]:
 def program(parts: Parts, identity: str, user: int = 0) -> Client:
     """Start the client in a container that runs."""
     command = ["docker", "exec", "-i", "-u", str(user), f"penstock-{identity}", parts.libraries / "client", "proc:0"]
-    return Client([str(word) for word in command], {"PATH": "/usr/bin:/bin"})
+    engine = {key: value for key, value in os.environ.items() if key == "DOCKER_HOST"}
+    return Client([str(word) for word in command], {"PATH": "/usr/bin:/bin", **engine})
 
 
 def smi(parts: Parts, engine: docker.DockerClient, identity: str) -> list[tuple[int, ...]]:

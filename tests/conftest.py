@@ -18,7 +18,7 @@ SERVER, OWNER = "PENSTOCK_TESTS_POSTGRESQL", "PENSTOCK_TESTS_PID"
 """Environment variables by which the processes of a run know the folder of the server that they share, and the first
 of them."""
 
-LIMITS_S = {"integration": 1800, "e2e": 3600}
+LIMITS_S = {"integration": 1800, "lab": 3600}
 """How long a test of these tiers may take, with what it sets up for others, on a busy machine."""
 
 # A time limit of an example would measure what else the machine does.

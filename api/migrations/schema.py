@@ -59,6 +59,13 @@ async def check(database: Database) -> None:
         )
 
 
+def config(connection: Connection) -> Config:
+    """Return what Alembic's commands take to work on a connection."""
+    made = Config(attributes={"connection": connection})
+    made.set_main_option("script_location", str(MIGRATIONS))
+    return made
+
+
 @asynccontextmanager
 async def _reaching() -> AsyncIterator[None]:
     try:
@@ -74,18 +81,10 @@ async def _reaching() -> AsyncIterator[None]:
 def _upgrade(connection: Connection) -> bool:
     if _is_current(connection):
         return False
-    config = _config()
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    command.upgrade(config(connection), "head")
     return True
 
 
 def _is_current(connection: Connection) -> bool:
     heads = set(MigrationContext.configure(connection).get_current_heads())
-    return heads == set(ScriptDirectory.from_config(_config()).get_heads())
-
-
-def _config() -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    return config
+    return heads == set(ScriptDirectory.from_config(config(connection)).get_heads())

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.control.loop import Loop
 from api.database import LEADER_LOCK, Database, Leadership
-from api.resources.sessions import scheduling, submission
+from api.resources.sandboxes import service as sandboxes
+from api.resources.sessions import scheduling
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.api.steps import body
 
@@ -39,26 +42,26 @@ async def leads(leadership: Leadership) -> bool:
     return False
 
 
-async def test_a_deposed_leader_gives_no_places_away(small: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_deposed_leader_gives_no_places_away(small: Cluster) -> None:
     """It has decided on the one GPU that there is; its successor gives that to somebody else before it writes."""
     other = Database(str(small.settings.database_url))
-    old, new, apply = Loop(small.database, small.settings), Loop(other, small.settings), Loop._apply
+    old, new = Loop(small.database, small.settings), Loop(other, small.settings)
     await small.submit("first", gpu_milli=1000)
     async with small.database.leadership() as deposed, other.leadership() as successor:
         assert await deposed.hold()
         assert not await successor.hold()
 
-        async def overtaken(self: Loop, *args: Any) -> int:
-            if self is old:
-                await depose(other)
-                assert await leads(successor)
-                await small.submit("urgent", gpu_milli=1000, kind="interactive")
-                assert await new.run(successor.transaction) == 1
-            return await apply(self, *args)
+        @asynccontextmanager
+        async def overtaken() -> AsyncIterator[AsyncSession]:
+            await depose(other)
+            assert await leads(successor)
+            await small.submit("urgent", gpu_milli=1000, kind="interactive")
+            assert await new.run(successor.transaction) == 1
+            async with deposed.transaction() as db:
+                yield db
 
-        monkeypatch.setattr(Loop, "_apply", overtaken)
         with pytest.raises(OperationalError):
-            await old.run(deposed.transaction)
+            await old.run(overtaken)
         assert await successor.hold(), "its transactions leave the lock alone"
     await other.close()
     assert await small.states() == {"first": "PENDING", "urgent": "SCHEDULED"}
@@ -107,7 +110,7 @@ async def test_a_node_on_which_a_session_is_just_being_placed_is_not_empty(
 async def test_a_user_who_is_just_submitting_has_a_session(small: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     async with await small.user("alice") as alice:
         await ok(small.admin.patch(f"{V1}/projects/team-a", json={"members": ["alice"]}))
-        pause = Pause(monkeypatch, submission, "_check_names")
+        pause = Pause(monkeypatch, sandboxes, "for_session")
         submitted, removed = await pause.against(
             alice.post(f"{V1}/sessions", json=body()), small.admin.delete(f"{V1}/users/alice")
         )

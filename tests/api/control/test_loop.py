@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import event
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.policy import Role
 from api.clock import now
@@ -106,17 +109,17 @@ async def test_why_it_waits_is_written_once(ready: Cluster) -> None:
     assert (after.reason, after.revision) == (before.reason, before.revision)
 
 
-async def test_what_others_changed_meanwhile_stays(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_others_changed_meanwhile_stays(ready: Cluster) -> None:
     """Between reading and writing a user deletes the session."""
     await ready.submit("demo")
-    apply = Loop._apply
 
-    async def late(self: Loop, *args: Any) -> int:
+    @asynccontextmanager
+    async def late() -> AsyncIterator[AsyncSession]:
         await delete(ready)
-        return await apply(self, *args)
+        async with ready.database.transaction() as db:
+            yield db
 
-    monkeypatch.setattr(Loop, "_apply", late)
-    assert await loop_of(ready).run() == 0
+    assert await loop_of(ready).run(late) == 0
     assert (await ready.session("demo"))["state"] == "TERMINATED"
     assert (await ready.session("demo"))["containers"] == []
 
@@ -208,21 +211,19 @@ async def test_what_people_are_told_is_no_reason_to_decide_again(
     assert [(await ready.session(f"job-{number}"))["position"] for number in (1, 2, 3)] == [1, 2, 3]
 
 
-async def test_a_node_that_is_deleted_meanwhile_gets_nothing_and_hinders_nobody(
-    ready: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_node_that_is_deleted_meanwhile_gets_nothing_and_hinders_nobody(ready: Cluster) -> None:
     """Between reading and writing an administrator deletes one of the nodes that were chosen."""
     await ready.add_node("worker2")
     for name in ("one", "two"):
         await ready.submit(name, gpu_milli=4000)
-    apply = Loop._apply
 
-    async def late(self: Loop, *args: Any) -> int:
+    @asynccontextmanager
+    async def late() -> AsyncIterator[AsyncSession]:
         await ok(ready.admin.patch(f"{V1}/nodes/worker2/mode", json={"mode": "maintenance"}))
         await ok(ready.admin.delete(f"{V1}/nodes/worker2"))
-        return await apply(self, *args)
+        async with ready.database.transaction() as db:
+            yield db
 
-    monkeypatch.setattr(Loop, "_apply", late)
-    assert await loop_of(ready).run() == 1
+    assert await loop_of(ready).run(late) == 1
     found = {(session["state"], session["node"]) for name in ("one", "two") if (session := await ready.session(name))}
     assert found == {("SCHEDULED", "worker1"), ("PENDING", None)}

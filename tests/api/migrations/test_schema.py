@@ -22,9 +22,7 @@ def differences(connection: Connection) -> list[Any]:
 
 
 def undo(connection: Connection) -> None:
-    config = schema._config()
-    config.attributes["connection"] = connection
-    command.downgrade(config, "base")
+    command.downgrade(schema.config(connection), "base")
 
 
 async def test_migrations_and_models_agree(empty_database_url: str) -> None:

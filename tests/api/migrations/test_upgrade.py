@@ -72,9 +72,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 
 def first_tables(connection: Connection) -> None:
     """Make the first tables and fill them."""
-    config = schema._config()
-    config.attributes["connection"] = connection
-    command.upgrade(config, "0001")
+    command.upgrade(schema.config(connection), "0001")
     known = MetaData()
     for name, rows in ROWS.items():
         table = Table(name, known, autoload_with=connection)

@@ -8,7 +8,7 @@ import pytest
 
 from api.engine.base import UnreachableError
 from tests.api.cluster import V1, Cluster, ok, refused
-from tests.api.steps import delete, run, wish
+from tests.api.steps import delete, run, try_again, wish
 
 pytestmark = pytest.mark.anyio
 
@@ -77,8 +77,7 @@ async def test_a_session_that_is_failing_is_off_the_lists_when_it_was_deleted(re
     answer = await delete(ready)
     assert (answer["state"], answer["reason"]) == ("TERMINATING", "its command ended with exit code 1")
     ready.engine.failure = None
-    ready.manager._retries.clear()
-    await ready.settle()
+    await try_again(ready)
     assert await ok(ready.admin.get(f"{V1}/sessions")) == []
     assert (await ready.session("demo"))["exit_code"] == 1
 

@@ -175,7 +175,7 @@ def copy_tree(root: Path, target: Path) -> None:
 
 
 def failing(root: Path, tests: Sequence[Path], limit_s: float | None) -> str:
-    """Return which of some tests fails, or that they took too long; empty where all is well."""
+    """Return which of some tests fails, or that it took too long; empty where all is well."""
     workers = "auto" if any(test.is_dir() for test in tests) else "0"
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", workers, *map(str, tests)]
     # a file is changed twice within a second: compiled ones would be taken for the same
@@ -193,14 +193,15 @@ def failing(root: Path, tests: Sequence[Path], limit_s: float | None) -> str:
             return f"time limit of {limit_s:.0f} s"
     if running.returncode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         return ""
+    if running.returncode < 0:
+        sys.exit(f"error: somebody ended the tests: signal {-running.returncode}. Hint: start again")
     names = [line.split()[1] for line in said.splitlines() if line.startswith(("FAILED ", "ERROR "))]
     return names[0] if names else f"pytest exited {running.returncode}"
 
 
 def caught_by(root: Path, mutation: Mutation, arguments: argparse.Namespace) -> str:
     """Return the test that fails on a mutation, which is there only for that time; empty where it survives."""
-    file = root / mutation.path
-    source = file.read_bytes()
+    source = (file := root / mutation.path).read_bytes()
     file.write_bytes(mutation.of(source))
     try:
         found = stages(root, mutation.path, arguments.integration)

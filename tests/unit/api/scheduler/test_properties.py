@@ -133,6 +133,9 @@ def test_a_planner_that_is_told_of_changes_decides_as_one_that_starts_anew(snaps
     first = planner.decide(snapshot.queue, snapshot.now, snapshot.rules)
     assert first == decide(snapshot)
     assert planner.decide(snapshot.queue, snapshot.now, snapshot.rules) == first, "a decision changes nothing"
+    fewer = replace(snapshot, running=snapshot.running[1::2])
+    planner.sync(fewer)
+    assert planner.decide(fewer.queue, fewer.now, fewer.rules) == decide(fewer), "what has gone holds nothing back"
 
 
 @settings(max_examples=60)

@@ -45,7 +45,10 @@ def users_site() -> dict[str, Any]:
 
 
 def with_new_roles(site: dict[str, Any]) -> dict[str, Any]:
-    """The users' site with roles on nodes that know the packages for them and have not installed any."""
+    """The users' site with roles on nodes that know the packages for them and have not installed any.
+
+    It has no external storage: the nodes that become workers here have no such folder.
+    """
     roles = {
         "master1": ["reservoir", "worker"],
         "worker1": ["storage"],
@@ -60,8 +63,9 @@ def with_new_roles(site: dict[str, Any]) -> dict[str, Any]:
         | (agent if "worker" in roles[node["name"]] else {})
         for node in site["nodes"]
     ]
-    storage = [{**each, "node": "worker2"} if each["name"] == "archive" else each for each in site["storage"]]
-    return {**site, "nodes": nodes, "storage": storage}
+    shared = [each for each in site["storage"] if each["kind"] != "external"]
+    storage = [{**each, "node": "worker2"} if each["name"] == "archive" else each for each in shared]
+    return {**site, "nodes": nodes, "storage": storage, "session_storage": None}
 
 
 def write(site: dict[str, Any], path: Path) -> Path:

@@ -81,7 +81,7 @@ def stop(folder: Path) -> None:
     data = folder / "data"
     if (data / "postmaster.pid").exists():
         as_server_user(programs() / "pg_ctl", "-D", data, "-w", "-m", "immediate", "stop")
-    shutil.rmtree(folder)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -88,14 +88,11 @@ class Manager:
 
     async def run(self) -> None:
         """Run for ever."""
+        loops = [asyncio.create_task(self._observe()), asyncio.create_task(self._lead())]
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._observe())
-                group.create_task(self._lead())
+            await asyncio.gather(*loops)
         finally:
-            for task in self._busy.values():
-                task.cancel()
-            await asyncio.gather(*self._busy.values(), return_exceptions=True)
+            await _end([*loops, *self._busy.values()])
 
     @property
     def operations(self) -> Mapping[str, asyncio.Task[None]]:
@@ -197,6 +194,18 @@ class Manager:
             self._stops.discard(key)
             self._changes.discard(key)
             self.wake()
+
+
+async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Cancel tasks until they end.
+
+    One time may be too few: before Python 3.12 `asyncio.wait_for`, which the database's driver uses for every answer,
+    loses a cancellation that comes together with what it waits for.
+    """
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=TICK_S)
 
 
 async def _wait(event: asyncio.Event, timeout_s: float) -> None:

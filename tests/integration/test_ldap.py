@@ -147,13 +147,15 @@ def slapd(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def settings_of(slapd: Slapd, **changes: Any) -> dict[str, Any]:
-    return {
+    settings = {
         "ldap_url": f"ldaps://127.0.0.1:{slapd.tls_port}",
         "ldap_ca": slapd.authority.ca,
         "ldap_user_dn": f"uid={{name}},{PEOPLE}",
         "ldap_admin_group": f"cn=admins,ou=groups,{BASE}",
         "ldap_auditor_group": f"cn=auditors,ou=groups,{BASE}",
     } | changes
+    # as a role writes them: paths are texts
+    return {name: str(value) if isinstance(value, Path) else value for name, value in settings.items()}
 
 
 @pytest.fixture

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from api.control import manager as managing
+from api.database import Leadership
 from tests.api.cluster import V1, Cluster, ok
 from tests.api.steps import delete, run
 
@@ -70,3 +72,24 @@ async def test_changes_of_shares_that_hang_keep_nobody_from_starting(
     goes_on.set()
     await ready.settle()
     assert [(await ready.session(name))["gpu_milli"] for name in ("one", "two")] == [250, 250]
+
+
+async def test_it_ends_when_it_is_told_to_though_a_cancellation_got_lost(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before Python 3.12 `asyncio.wait_for` loses one that comes with what it waits for."""
+    asked = asyncio.Event()
+
+    async def deaf(_leadership: Leadership) -> bool:
+        lost = () if asked.is_set() else (asyncio.CancelledError,)
+        asked.set()
+        with suppress(*lost):
+            await asyncio.sleep(3600)
+        return False
+
+    monkeypatch.setattr(Leadership, "hold", deaf)
+    running = asyncio.create_task(cluster.manager.run())
+    await asked.wait()
+    running.cancel()
+    await asyncio.wait([running], timeout=20)
+    assert running.cancelled()

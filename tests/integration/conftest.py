@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import docker
 import pytest
 
 from tests.integration.own_engine import OwnEngine, own_engine
-
-HERE = Path(__file__).parent
-LIMIT_S = 600
-"""For a test with the fixtures that it is the first to use: none takes a fifth of it on a machine that does no more."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests that have no limit of their own that of this tier."""
-    for item in items:
-        if item.path.is_relative_to(HERE) and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(LIMIT_S))
 
 
 @pytest.fixture(scope="session")

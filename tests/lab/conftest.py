@@ -18,8 +18,6 @@ from tests.lab.journey import ROOT
 from tests.lab.site import Counts, LabSite
 
 SITES = ("users", "other")
-LIMIT_S = 1800
-"""For a test with what it is the first to need: a lab of five nodes is deployed in less than three minutes."""
 
 STAGES = ("bare", "dry_runs", "deployed", "journey", "removed")
 """Fixtures in the order in which the lab comes to them: a test runs at the last of its own."""
@@ -34,9 +32,6 @@ def kept() -> bool:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run the tests of one stage after those of the other; a lab that is kept is not removed by a test."""
-    for item in items:
-        if _stage(item) >= 0:
-            item.add_marker(pytest.mark.timeout(LIMIT_S))
     items.sort(key=_stage)
     if kept():
         ends = [item for item in items if _stage(item) == STAGES.index("removed")]

@@ -138,6 +138,20 @@ def test_wiring_sets_nothing_that_the_role_does_not_know() -> None:
         assert wired <= set(load(role / "defaults/main.yml")), role.name
 
 
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "molecule").glob("*/*.yml")), ids=lambda path: f"{path.parent.name}-{path.name}"
+)
+def test_molecule_reads_only_variables_that_a_role_has(path: Path) -> None:
+    text = path.read_text()
+    registered = set(re.findall(r"register: (\w+)", text)) | {"evidence_result"}
+    for role in ROLES:
+        known = set(load(role / "defaults/main.yml")) | {
+            name for file in role.glob("vars/*.yml") for name in load(file)
+        }
+        read = set(re.findall(rf"(?<![\w./-])({role.name}_\w+)", text))
+        assert read <= known | registered, role.name
+
+
 @pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda path: path.name)
 def test_playbooks_hold_roles_and_no_tasks(playbook: Path) -> None:
     for play in load(playbook):

@@ -8,13 +8,19 @@ PYTHON  ?= python3
 VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
+LINTED  := build/.ansible-linted
 SITE    ?= inventory/example/site.yml
 export PENSTOCK_CACHE ?= $(CURDIR)/build/cache
 export PYTHONUNBUFFERED := 1
 
 # each tier leaves a report for the table of `make test`
 PYTEST = $(BIN)/pytest --junitxml=build/tiers/$@.xml
-TIERS := lint types unit api-tests integration lab
+# those of a group run side by side
+TIERS := lint,types,unit api-tests integration lab
+# how many examples a property is tried on: `full`, or `fast` (tests/conftest.py)
+EXAMPLES ?= full
+# takes a second to load, and only integration tests use it
+LEAN := -p no:schemathesis
 
 SAY = @printf '\n\033[1m== %s\033[0m\n'
 
@@ -62,11 +68,16 @@ demo: setup ## The main job: bundle, closed lab cluster, fractional GPU sessions
 demo-down: ## Remove the demo's cluster
 	@$(BIN)/penstock lab down -f $(SITE)
 
-lint:
-	$(SAY) "Lint: ruff, ansible-lint"
+lint: $(LINTED)
+	$(SAY) "Lint: ruff"
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@$(BIN)/ansible-lint --offline -q
+
+# Folders are named, too: they change when a file goes.
+$(LINTED): $(STAMP) .ansible-lint ansible.cfg $(shell find inventory molecule playbooks roles -name __pycache__ -prune -o -type d -printf '%p/. ' -o -printf '%p ')
+	$(SAY) "Lint: ansible-lint, as roles or playbooks have changed"
+	@$(BIN)/ansible-lint --offline -q inventory molecule playbooks roles
+	@mkdir -p $(@D) && touch $@
 
 types:
 	$(SAY) "Types: mypy strict"
@@ -74,11 +85,11 @@ types:
 
 unit:
 	$(SAY) "Unit tests"
-	@$(PYTEST) tests/unit -q -n auto
+	@$(PYTEST) tests/unit -q $(LEAN) -n auto --hypothesis-profile=$(EXAMPLES)
 
 api-tests:
 	$(SAY) "Control API: on PostgreSQL"
-	@$(PYTEST) tests/api -q -n auto
+	@$(PYTEST) tests/api -q $(LEAN) -n auto
 
 FILES ?= tests/unit
 
@@ -90,8 +101,8 @@ PORT ?= 56789
 api-dev: setup ## The control API alone on a PostgreSQL of its own, with simulated nodes; prints address and login. PORT=…
 	@$(BIN)/python -m tools.api_dev $(PORT)
 
-check: setup ## The fast tier: lint, types, unit tests
-	@$(MAKE) --no-print-directory lint types unit
+check: setup ## The fast tier: lint, types and unit tests side by side, properties on fewer examples
+	@EXAMPLES=fast $(BIN)/python -m tools.tiers lint,types,unit
 
 integration: bundle
 	$(SAY) "Integration tests: Docker Engine, PostgreSQL, apt, debootstrap"
@@ -99,7 +110,7 @@ integration: bundle
 
 lab: setup
 	$(SAY) "The closed lab: dry run on bare nodes, deploy, Molecule's checks, end to end"
-	@$(PYTEST) tests/lab -v -s
+	@$(PYTEST) tests/lab -v $(LEAN) -s
 
 molecule: bundle ## Roles while they are written: the checks of the closed lab on two nodes of their own
 	$(SAY) "Molecule: roles on two lab nodes, from the dry run to the check of the result"

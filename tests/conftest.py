@@ -22,8 +22,9 @@ LIMITS_S = {"integration": 1800, "lab": 3600}
 """How long a test of these tiers may take, with what it sets up for others, on a busy machine."""
 
 # A time limit of an example would measure what else the machine does.
-settings.register_profile("penstock", deadline=None)
-settings.load_profile("penstock")
+settings.register_profile("full", deadline=None, max_examples=150)
+settings.register_profile("fast", deadline=None, max_examples=20)
+settings.load_profile("full")
 
 
 def pytest_configure(config: pytest.Config) -> None:

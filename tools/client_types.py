@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Container, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ def main() -> None:
         subprocess.run([Path(sys.executable).with_name("ruff"), *command, *paths], check=True)
 
 
+@cache
 def document() -> dict[str, Any]:
     """Return the OpenAPI document of the application."""
     url = "postgresql+psycopg:///unused"

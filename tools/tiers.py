@@ -1,7 +1,8 @@
-"""Tiers of tests, one after another: `tools/tiers.py TIER...` makes each and ends with how long it and its tests took.
+"""Tiers of tests: `tools/tiers.py GROUP...` makes each and ends with how long it and its tests took.
 
-A tier is a target of the Makefile that leaves pytest's report, if it has one, in `build/tiers/<tier>.xml`. What fails
-ends the run; the table comes all the same.
+A tier is a target of the Makefile that leaves pytest's report, if it has one, in `build/tiers/<tier>.xml`. A group is
+one tier, or several with commas between them, which run side by side. What fails ends the run behind its group; the
+table comes all the same.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -29,26 +31,38 @@ class Tier:
     tests: dict[str, float]
 
 
-def main(names: Sequence[str]) -> int:
+def main(groups: Sequence[str]) -> int:
     """Make the tiers, print the table and return the exit code."""
+    begin = time.monotonic()
     tiers: list[Tier] = []
-    for name in names:
-        tiers.append(run(name))
-        if not tiers[-1].passed:
+    for group in groups:
+        tiers += run(group.split(","))
+        if not all(tier.passed for tier in tiers):
             break
     print("\n\033[1m== Time of each tier, and its slowest tests\033[0m")
-    for line in table(tiers):
+    for line in table(tiers, time.monotonic() - begin):
         print(line)
-    return 0 if tiers[-1].passed else 1
+    return 0 if all(tier.passed for tier in tiers) else 1
 
 
-def run(name: str) -> Tier:
-    """Make a tier."""
+def run(names: Sequence[str]) -> list[Tier]:
+    """Make tiers side by side; what one of several says comes when it ends, so that it stands together."""
+    if len(names) == 1:
+        return [make(names[0], None)]
+    with ThreadPoolExecutor(len(names)) as pool:
+        return [*pool.map(lambda name: make(name, subprocess.PIPE), names)]
+
+
+def make(name: str, output: int | None) -> Tier:
+    """Make a tier, whose output goes where ours goes, or is printed at its end where it is a pipe."""
     report = REPORTS / f"{name}.xml"
     report.unlink(missing_ok=True)
     begin = time.monotonic()
-    done = subprocess.run(["make", "--no-print-directory", name], cwd=ROOT, check=False)
+    command = ["make", "--no-print-directory", name]
+    done = subprocess.run(command, cwd=ROOT, check=False, text=True, stdout=output, stderr=output and subprocess.STDOUT)
     seconds = time.monotonic() - begin
+    if done.stdout:
+        print(done.stdout, end="", flush=True)
     return Tier(name, seconds, done.returncode == 0, read(report) if report.is_file() else {})
 
 
@@ -58,15 +72,15 @@ def read(report: Path) -> dict[str, float]:
     return {f"{case.get('classname')}::{case.get('name')}": float(case.get("time", 0)) for case in cases}
 
 
-def table(tiers: Sequence[Tier]) -> Iterator[str]:
-    """Yield the lines of the table."""
+def table(tiers: Sequence[Tier], together: float) -> Iterator[str]:
+    """Yield the lines of the table; `together` are the seconds of the whole run."""
     for tier in tiers:
         tests = f"{len(tier.tests):6} tests" if tier.tests else 12 * " "
         yield f"{tier.seconds:8.1f} s  {tests}  {tier.name}{'' if tier.passed else ': failed'}"
         slowest = sorted(tier.tests.items(), key=lambda test: -test[1])[:SLOWEST]
         for name, seconds in slowest:
             yield f"{seconds:18.1f} s    {name}"
-    yield f"{sum(tier.seconds for tier in tiers):8.1f} s  {12 * ' '}  together"
+    yield f"{together:8.1f} s  {12 * ' '}  together"
 
 
 if __name__ == "__main__":

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tools.tiers import Tier, read, table
+import pytest
+
+from tools import tiers
+from tools.tiers import Tier, main, read, table
 
 REPORT = """\
 <testsuites><testsuite>
@@ -20,9 +23,43 @@ def test_a_report_gives_the_seconds_of_each_test(tmp_path: Path) -> None:
     assert read(report) == {"tests.unit.test_one::test_slow[a]": 12.5, "tests.unit.test_one::test_fast": 0.001}
 
 
-def test_the_table_has_every_tier_its_ten_slowest_tests_and_the_sum() -> None:
+def test_the_table_has_every_tier_its_ten_slowest_tests_and_the_time_of_all() -> None:
     tests = {f"test_{number}": float(number) for number in range(12)}
-    lines = [" ".join(line.split()) for line in table([Tier("lint", 8.04, True, {}), Tier("unit", 60.0, False, tests)])]
+    tiers = [Tier("lint", 8.04, True, {}), Tier("unit", 60.0, False, tests)]
+    lines = [" ".join(line.split()) for line in table(tiers, 61.0)]
     assert lines[:2] == ["8.0 s lint", "60.0 s 12 tests unit: failed"]
     assert lines[2:-1] == [f"{number}.0 s test_{number}" for number in range(11, 1, -1)]
-    assert lines[-1] == "68.0 s together"
+    assert lines[-1] == "61.0 s together"
+
+
+MAKEFILE = """\
+.PHONY: one other broken last
+one:
+\t@touch one; while [ ! -e other ]; do sleep 0.01; done; echo one is done
+other:
+\t@touch other; while [ ! -e one ]; do sleep 0.01; done; echo other is done
+broken:
+\t@echo no; exit 1
+last:
+\t@echo never
+"""
+
+
+@pytest.fixture
+def makefile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Makefile").write_text(MAKEFILE)
+    monkeypatch.setattr(tiers, "ROOT", tmp_path)
+    monkeypatch.setattr(tiers, "REPORTS", tmp_path)
+
+
+def test_tiers_of_a_group_run_side_by_side(makefile: None, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["one,other"]) == 0
+    assert {"one is done", "other is done"} <= set(capfd.readouterr().out.splitlines())
+
+
+def test_what_fails_ends_the_run_behind_its_group(makefile: None, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["one,broken,other", "last"]) == 1
+    said = capfd.readouterr().out
+    assert "one is done" in said
+    assert "broken: failed" in said
+    assert "never" not in said

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from api.scheduler.cluster import Cluster
@@ -76,7 +76,6 @@ def test_what_is_taken_back_is_on_one_machine() -> None:
     assert {reclaim.victim for reclaim in found.reclaims} in ({"a0", "a2"}, {"a1", "a3"})
 
 
-@settings(max_examples=60)
 @given(
     held=st.lists(st.booleans(), min_size=6, max_size=6),
     asked=st.integers(1, 4),

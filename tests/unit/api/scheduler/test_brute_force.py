@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from api.scheduler.cluster import Cluster
@@ -97,7 +97,6 @@ def run_of(rows: list[tuple[str, int, int, bool]]) -> list[Workload]:
     ]
 
 
-@settings(max_examples=150)
 @given(
     count=st.integers(1, 3),
     rows=others_of,
@@ -139,7 +138,6 @@ def test_who_passes_the_line_may_be_the_first_that_the_search_takes() -> None:
     assert {reclaim.victim for reclaim in decide(snapshot).reclaims} == {"big", "whole"}
 
 
-@settings(max_examples=100)
 @given(count=st.integers(1, 3), rows=others_of, milli=shares_of, weights=st.tuples(*[st.integers(1, 4)] * 3))
 def test_a_fair_share_is_taken_back_with_the_smallest_set(
     count: int, rows: list[tuple[str, int, int, bool]], milli: int, weights: tuple[int, int, int]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from api.scheduler.cluster import Cluster
@@ -78,7 +78,6 @@ def free(cluster: Cluster) -> tuple[Any, ...]:
     return state.milli.tolist(), state.cpu.tolist(), state.memory.tolist(), state.containers.tolist()
 
 
-@settings(max_examples=150)
 @given(nodes=nodes_of(), actions=ACTIONS)
 def test_nobody_gets_more_than_there_is_or_other_than_was_asked(
     nodes: tuple[NodeState, ...], actions: list[tuple[Workload, bool]]
@@ -125,7 +124,6 @@ def test_nobody_gets_more_than_there_is_or_other_than_was_asked(
     assert all(count <= MAX_CONTAINERS_PER_NODE for count in containers.values())
 
 
-@settings(max_examples=100)
 @given(nodes=nodes_of(), actions=ACTIONS)
 def test_giving_all_back_leaves_what_was_there(
     nodes: tuple[NodeState, ...], actions: list[tuple[Workload, bool]]
@@ -138,13 +136,11 @@ def test_giving_all_back_leaves_what_was_there(
     assert cluster.demand.typical.weight.tolist() == Cluster(nodes).demand.typical.weight.tolist()
 
 
-@settings(max_examples=60)
 @given(nodes=nodes_of(), actions=ACTIONS)
 def test_the_same_work_gets_the_same_places(nodes: tuple[NodeState, ...], actions: list[tuple[Workload, bool]]) -> None:
     assert play(nodes, actions)[1] == play(nodes[::-1], actions)[1]
 
 
-@settings(max_examples=100)
 @given(nodes=nodes_of(), actions=ACTIONS, item=WORK)
 def test_a_trial_leaves_no_trace(
     nodes: tuple[NodeState, ...], actions: list[tuple[Workload, bool]], item: Workload
@@ -162,7 +158,6 @@ def test_a_trial_leaves_no_trace(
     assert cluster.find(item) == found
 
 
-@settings(max_examples=150)
 @given(nodes=nodes_of(), actions=ACTIONS, item=WORK)
 def test_one_container_waits_only_where_no_node_has_room(
     nodes: tuple[NodeState, ...], actions: list[tuple[Workload, bool]], item: Workload
@@ -172,7 +167,6 @@ def test_one_container_waits_only_where_no_node_has_room(
     assert (cluster.find(alone) is not None) == bool(cluster.room(alone).any())
 
 
-@settings(max_examples=150)
 @given(nodes=nodes_of(), item=WORK)
 def test_never_fits_is_what_an_empty_open_cluster_cannot_place(nodes: tuple[NodeState, ...], item: Workload) -> None:
     open_ = [replace(node, open=True) for node in nodes]
@@ -180,7 +174,6 @@ def test_never_fits_is_what_an_empty_open_cluster_cannot_place(nodes: tuple[Node
     assert bool(told) == bool(nodes and Cluster(open_).find(item) is None)
 
 
-@settings(max_examples=100)
 @given(nodes=nodes_of(), actions=ACTIONS, item=WORK)
 def test_the_room_of_a_node_is_what_can_be_placed_on_it(
     nodes: tuple[NodeState, ...], actions: list[tuple[Workload, bool]], item: Workload

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from api.scheduler.fairness import Claim, divide, fair_shares
@@ -96,7 +96,6 @@ claims_of = st.lists(
 ).map(lambda rows: [claim(f"p{i}", q, d, weight=w, over_quota=o) for i, (q, d, w, o) in enumerate(rows)])
 
 
-@settings(max_examples=300)
 @given(capacity=st.integers(0, 2000).map(lambda step: step * 50), claims=claims_of)
 def test_what_holds_for_every_cluster(capacity: int, claims: list[Claim]) -> None:
     shares = fair_shares(capacity, claims)

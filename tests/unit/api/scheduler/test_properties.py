@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from api.scheduler.cluster import Cluster
@@ -89,7 +89,6 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     return Snapshot(NOW * SECOND, nodes, draw(projects_of), tuple(running), tuple(queue), draw(rules_of))
 
 
-@settings(max_examples=200)
 @given(snapshot=snapshots(), seed=st.integers(0, 9))
 def test_what_holds_for_every_decision(snapshot: Snapshot, seed: int) -> None:
     decision = decide(snapshot)
@@ -107,7 +106,6 @@ def test_what_holds_for_every_decision(snapshot: Snapshot, seed: int) -> None:
     )
 
 
-@settings(max_examples=120)
 @given(snapshot=snapshots())
 def test_reclaim_is_never_for_nothing(snapshot: Snapshot) -> None:
     decision = decide(snapshot)
@@ -124,7 +122,6 @@ def test_reclaim_is_never_for_nothing(snapshot: Snapshot) -> None:
         assert cluster.find(queued[beneficiary]) is not None, "who is waited for fits once they are gone"
 
 
-@settings(max_examples=100)
 @given(snapshot=snapshots())
 def test_a_planner_that_is_told_of_changes_decides_as_one_that_starts_anew(snapshot: Snapshot) -> None:
     planner = Planner.of(replace(snapshot, running=snapshot.running[::2], nodes=snapshot.nodes[:1]))
@@ -138,7 +135,6 @@ def test_a_planner_that_is_told_of_changes_decides_as_one_that_starts_anew(snaps
     assert planner.decide(fewer.queue, fewer.now, fewer.rules) == decide(fewer), "what has gone holds nothing back"
 
 
-@settings(max_examples=60)
 @given(snapshot=snapshots())
 def test_a_cluster_settles_and_then_nobody_is_taken_back_any_more(snapshot: Snapshot) -> None:
     world = World(snapshot.nodes, (*snapshot.projects, ProjectState("d", 0, over_quota=False)), now=NOW)
@@ -149,7 +145,6 @@ def test_a_cluster_settles_and_then_nobody_is_taken_back_any_more(snapshot: Snap
     assert not any(wait.cause is Cause.RECLAIMING for wait in world.decisions[-1].waits.values())
 
 
-@settings(max_examples=60)
 @given(
     sizes=st.lists(st.sampled_from([0.5, 1, 2, 3]), min_size=1, max_size=4),
     quotas=st.tuples(st.integers(0, 4), st.integers(0, 4)),
@@ -186,7 +181,6 @@ def test_a_large_one_runs_in_the_end_whatever_stream_of_small_ones_goes_by(
     raise AssertionError(f"starved: {world.decisions[-1].waits['the-large']}")
 
 
-@settings(max_examples=150)
 @given(snapshot=snapshots())
 def test_a_project_within_its_quota_keeps_all_it_has(snapshot: Snapshot) -> None:
     victims = {reclaim.victim: reclaim.beneficiary for reclaim in decide(snapshot).reclaims}

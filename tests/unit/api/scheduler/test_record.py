@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from typer.testing import CliRunner
 
 from api import __main__ as program
@@ -27,7 +27,6 @@ CYCLE = Snapshot(
 )
 
 
-@settings(max_examples=50)
 @given(snapshot=snapshots())
 def test_what_is_saved_is_what_is_read(snapshot: Snapshot) -> None:
     decision = decide(snapshot)

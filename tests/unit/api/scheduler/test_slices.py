@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from api.scheduler.cluster import Cluster
@@ -277,7 +277,6 @@ def check_places(nodes: tuple[NodeState, ...], holders: list[tuple[Workload, tup
         assert not devices[uuid].slice or len(parts) == 1
 
 
-@settings(max_examples=200)
 @given(nodes=nodes_of, rows=work_of, quotas=quotas_of)
 def test_what_holds_for_every_decision(
     nodes: tuple[NodeState, ...],
@@ -311,7 +310,6 @@ def test_what_holds_for_every_decision(
         assert reclaim.beneficiary in second.waits
 
 
-@settings(max_examples=200)
 @given(nodes=nodes_of, rows=work_of)
 def test_what_is_held_and_given_back_leaves_what_was_there(
     nodes: tuple[NodeState, ...], rows: list[tuple[str, int, int, Enforcement, bool]]

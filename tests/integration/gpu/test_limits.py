@@ -1,4 +1,4 @@
-"""The shim in short: what it charges, shows and hooks. The long tests are tests/integration/gpu."""
+"""The shim in short: what it charges, shows and hooks."""
 
 from __future__ import annotations
 

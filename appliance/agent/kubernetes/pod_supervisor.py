@@ -120,7 +120,7 @@ class PodSupervisor:
         path = self._path(identity)
         await self._client.delete(path, grace_s)
         deadline = time.monotonic() + grace_s + _REMOVAL_S
-        while (pod := await self._look(identity)) is not None:
+        while (pod := await self._read(identity)) is not None:
             if time.monotonic() > deadline:
                 machine = pod["spec"].get("nodeName", "no machine")
                 raise UnavailableError(
@@ -187,7 +187,7 @@ class PodSupervisor:
             pod = await self._client.create(self._client.pods, pods.manifest(spec, self._pod_settings, machine))
         except ConflictError:
             # made by a launch whose answer was lost, or not the same; a quota leaves none
-            if (existing := await self._look(spec.id)) is None:
+            if (existing := await self._read(spec.id)) is None:
                 raise
             return existing
         self._pods.put(pod)
@@ -232,7 +232,7 @@ class PodSupervisor:
             pod = self._find(identity) or pod
         # the watch may be late
         if not pods.is_placed(pod):
-            pod = await self._look(identity) or pod
+            pod = await self._read(identity) or pod
         if pods.is_placed(pod):
             return pod
         await self.remove(identity, 0)
@@ -241,7 +241,7 @@ class PodSupervisor:
             f"the cluster has no machine for it now: {reason}", where="Kubernetes", hint="look at its nodes and pods"
         )
 
-    async def _look(self, identity: str) -> Object | None:
+    async def _read(self, identity: str) -> Object | None:
         """Return a pod as the cluster has it now; None where it is gone, which is noted."""
         try:
             pod = await self._client.get(self._path(identity))

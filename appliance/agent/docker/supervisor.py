@@ -23,7 +23,7 @@ from appliance.agent import admission
 from appliance.agent.docker import containers, cores
 from appliance.agent.docker.blocking_calls import in_thread, items_in_thread
 from appliance.agent.docker.cores import CoreGrant
-from appliance.agent.docker.engine import Engine, EngineAwayError, ImageMissingError
+from appliance.agent.docker.engine import DockerEngine, EngineAwayError, ImageMissingError
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images, not_here
 from appliance.agent.docker.known_container import KnownContainer
@@ -49,7 +49,7 @@ class Supervisor:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: DockerEngine,
         images: Images,
         forwarder: PortForwarder,
         *,

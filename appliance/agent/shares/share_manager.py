@@ -24,7 +24,7 @@ from appliance.gpu.mps import Mps
 from common.errors import ConflictError, InputError
 from common.gpu.kinds import Enforcement
 from common.gpu.share import MILLI, format_gpus
-from common.protocol import ContainerState, ContainerStatus, GpuDevice, GpuGrant, Inventory
+from common.protocol import ContainerState, ContainerStatus, GpuDevice, GpuGrant, NodeInfo
 
 log = structlog.get_logger()
 
@@ -36,8 +36,8 @@ _grants = TypeAdapter(list[GpuGrant])
 class HeldShares:
     """The shares of one container. `kind` holds those that are no MIG devices; `engine_id` is known once it runs.
 
-    `warning` says by what it is over its share, `trouble` why it is not held as it should be, and `end_reason` why it was
-    ended.
+    `warning` says by what it is over its share, `trouble` why it is not held as it should be, and `end_reason` why it
+    was ended.
     """
 
     kind: Enforcement
@@ -81,10 +81,10 @@ class ShareManager:
         self.devices: dict[str, GpuDevice] = {}
         self._describe_devices()
 
-    def describe(self, inventory: Inventory) -> Inventory:
-        """Return an inventory with how its GPUs are held now."""
+    def describe(self, node_info: NodeInfo) -> NodeInfo:
+        """Return what a node tells of itself, with how its GPUs are held now."""
         devices = list(self.devices.values())
-        return inventory.model_copy(
+        return node_info.model_copy(
             update={
                 "gpus": devices,
                 "enforcement": Enforcement.weakest(device.enforcement for device in devices),
@@ -253,7 +253,7 @@ class ShareManager:
     def switch_kinds(self, live: Iterable[str]) -> bool:
         """Switch to the chosen kinds where no living container is held by another; say what stands in the way.
 
-        Returns whether that has changed anything that the inventory tells.
+        Returns whether that has changed anything that the node tells of itself.
         """
         before = self._active.copy(), self._pending
         held: dict[str, set[Enforcement]] = {}

@@ -155,7 +155,7 @@ def test_the_next_agent_plans_over_what_the_last_one_left(tmp_path: Path) -> Non
     node.plan()
     node.now += 5 * PERIOD
     again = Arbiter(node.shares, node.preload, Compute.STRICT, 100, clock=lambda: node.now)
-    again.plan()
+    again.plan_once()
     window = current(node.preload.limits("a").windows("GPU-1"), node.now + PERIOD)
     assert (window.period_ns, window.length_ns) == (PERIOD // 2, QUARTER_OF_ALL)
 
@@ -231,7 +231,7 @@ def test_strict_plans_need_no_fallback(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_look_that_does_not_end_is_known_for_stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_plan_that_does_not_end_is_known_for_stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(tmp_path, Compute.FAIR)
     begun, go_on = threading.Event(), threading.Event()
 

@@ -15,11 +15,11 @@ from appliance.gpu.mps import Mps
 from appliance.gpu.telemetry import Telemetry
 from common.errors import ConflictError, InputError, UnavailableError
 from common.gpu.kinds import Compute, Enforcement
-from common.protocol import ContainerState, ContainerStatus, GpuDevice, GpuGrant, Inventory
+from common.protocol import ContainerState, ContainerStatus, GpuDevice, GpuGrant, NodeInfo
 from tests.unit.appliance.gpu.samples import GPU, SECOND, SIMULATED, SLICE
 
 ALL = tuple(Enforcement)
-BARE = Inventory(name="n", agent_version="1", engine_version="1", os="o", cpu_milli=1, memory_mib=1)
+BARE = NodeInfo(name="n", agent_version="1", engine_version="1", os="o", cpu_milli=1, memory_mib=1)
 
 
 class Accelerated:

@@ -2,7 +2,7 @@
 
 The containers keep to it by themselves: between two plans nothing passes between them and the agent. A plan that gives
 windows of idle containers to others stands beside a fallback, which becomes valid by itself where this agent hangs and
-no longer puts it off. What holds while there is no agent is the work of `settle.py`.
+no longer puts it off. What holds while there is no agent is the work of `own_windows.py`.
 """
 
 from __future__ import annotations

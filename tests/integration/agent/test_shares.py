@@ -277,7 +277,7 @@ def test_sharers_of_a_gpu_have_windows_that_follow_their_shares(
     idle = Window(now, 0, 200_000_000, 0, 0)
     gpus.limits(node, one.id).schedule({gpu_uuid(0): idle}, now)
     assert current(gpus.limits(node, one.id).windows(gpu_uuid(0)), time.monotonic_ns()).length_ns == 0
-    subprocess.run([sys.executable, "-m", "appliance.agent", "settle"], env=node.environment, check=True)
+    subprocess.run([sys.executable, "-m", "appliance.agent", "own-windows"], env=node.environment, check=True)
     later = time.monotonic_ns() + 300_000_000
     assert current(gpus.limits(node, one.id).windows(gpu_uuid(0)), later).length_ns == 25_000_000
 

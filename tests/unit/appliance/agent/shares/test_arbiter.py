@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from appliance.agent.shares.arbiter import Arbiter
-from appliance.agent.shares.settle import settle
+from appliance.agent.shares.own_windows import give_own_windows
 from appliance.agent.shares.share_manager import ShareManager
 from appliance.gpu import layout, timetable
 from appliance.gpu.accelerators import Accelerator
@@ -170,7 +170,7 @@ def test_after_an_agent_that_was_killed_everybody_gets_the_window_of_its_share(t
     assert node.windows() == {"a": (0, 100), "b": (100, 0)}
     (tmp_path / "gpu/c/limits").mkdir(parents=True)
     (tmp_path / "gpu/c/limits/limits").write_text("spoilt")
-    settle(tmp_path / "gpu", node.now)
+    give_own_windows(tmp_path / "gpu", node.now)
     assert node.windows() == {"a": (0, 66), "b": (66, 33)}
     assert node.preload.limits("a").windows("GPU-2") == (Window(), Window()), "nobody shares it"
 
@@ -251,10 +251,10 @@ async def test_a_plan_that_does_not_end_is_known_for_stuck(tmp_path: Path, monke
     await asyncio.gather(task, return_exceptions=True)
 
 
-def test_where_there_is_no_plan_nothing_is_settled(tmp_path: Path) -> None:
+def test_where_there_is_no_plan_nobody_gets_a_window(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.STRICT)
     node.run("a", grant(GPU, 500))
-    settle(tmp_path / "gpu", node.now)
+    give_own_windows(tmp_path / "gpu", node.now)
     assert node.preload.limits("a").windows("GPU-1") == (Window(), Window())
 
 

@@ -20,7 +20,7 @@ from common.gpu.kinds import Compute
 log = structlog.get_logger()
 
 
-def settle(folder: Path, now_ns: int) -> None:
+def give_own_windows(folder: Path, now_ns: int) -> None:
     """Plan for all GPUs that containers below a folder share; `now_ns` is CLOCK_MONOTONIC.
 
     A file that cannot be used is named in the log, and a GPU that has no plan gets none.

@@ -1,4 +1,4 @@
-"""Write the page of settings from the models of the services: `python -m tools.settings_page`.
+"""The page of settings, written from the models of the services: `python -m tools.settings_page`.
 
 A unit test holds `docs/settings.md` against what the models say.
 """

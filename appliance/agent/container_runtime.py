@@ -1,4 +1,4 @@
-"""What the agent's interface needs of a container runtime: the Docker Engine of a machine, or a Kubernetes cluster."""
+"""The interface of a container runtime for the agent: the Docker Engine of a machine, or a Kubernetes cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Installs a site from a bundle. It runs on the reservoir node, which is the controller of its site.
+"""The deploy of a site from a bundle. It runs on the reservoir node, which is the controller of its site.
 
 Every step keeps what is right already, so that a second deploy changes nothing and a broken one is simply repeated.
 """

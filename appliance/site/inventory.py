@@ -1,4 +1,4 @@
-"""From the site to Ansible's inventory. Pure: what comes out depends on nothing but what goes in.
+"""Ansible's inventory of a site. Pure: what comes out depends on nothing but what goes in.
 
 A group is named as the role that its nodes get; `inventory/group_vars/all/<role>.yml` wires the `site_*` and
 `node_*` variables made here to the variables of each role.

@@ -1,4 +1,4 @@
-"""Judges a deployed site: from what every node says about itself to one verdict. `judge` is pure."""
+"""Verification of a deployed site: from what every node says about itself to one verdict. `judge` is pure."""
 
 from __future__ import annotations
 

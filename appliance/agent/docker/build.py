@@ -1,4 +1,4 @@
-"""Puts together the runtime of a machine: its Docker Engine, its GPUs, its networks and its sandboxes."""
+"""The runtime of a machine, put together: its Docker Engine, its GPUs, its networks and its sandboxes."""
 
 from __future__ import annotations
 

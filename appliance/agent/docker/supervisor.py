@@ -1,4 +1,4 @@
-"""Brings containers to the wanted state and knows where each one stands.
+"""The supervisor of containers: it brings them to the wanted state and knows where each one stands.
 
 Docker is the only memory: what is known here is rebuilt from it at every start, and again whenever the stream of events
 was cut. Only a container that does not exist in Docker (its image is being pulled, or could not be) is known from the

@@ -1,4 +1,4 @@
-"""Puts together the runtime of a cluster."""
+"""The runtime of a cluster, put together."""
 
 from __future__ import annotations
 

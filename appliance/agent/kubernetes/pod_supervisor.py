@@ -1,4 +1,4 @@
-"""Brings pods to the wanted state and knows where each one stands: a cluster in the place of Docker.
+"""The supervisor of pods: it brings them to the wanted state and knows where each one stands, as that of Docker does.
 
 The cluster is the only memory: what is known here is a copy of its pods and nodes. A pod that the cluster's scheduler
 has no machine for is taken back before the launch of it is answered: sessions wait in Penstock's own queue, where they

@@ -1,4 +1,4 @@
-"""Tells the control API what this node has and runs: at every interval, and at once when a container changes."""
+"""Reports of what this node has and runs: at every interval, and at once when a container changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gives the containers that share a GPU their windows: plans a timetable, and another when who wants to launch changes.
+"""The arbiter of containers that share a GPU: a timetable of windows, and another when who wants to launch changes.
 
 The containers keep to it by themselves: between two plans nothing passes between them and the agent. A plan that gives
 windows of idle containers to others stands beside a fallback, which becomes valid by itself where this agent hangs and

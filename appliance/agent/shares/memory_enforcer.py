@@ -1,4 +1,4 @@
-"""Watches that no container has more GPU memory than its share: what slips past its enforcement is warned, then ended.
+"""The limit of GPU memory, held from outside: what slips past a container's enforcement is warned, then ended.
 
 What a program cannot be kept from inside of a container, such as calls of the kernel's driver by its own code, still
 shows in NVML.

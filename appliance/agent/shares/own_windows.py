@@ -1,4 +1,4 @@
-"""Gives every container the window of its own share: systemd asks for it after the agent has ended, however it did.
+"""The window of its own share for every container: systemd asks for it after the agent has ended, however it did.
 
 One that was killed may leave a plan without windows for those that were idle then, and nobody who would change it. All
 that is needed stands in the files of the containers.

@@ -1,4 +1,4 @@
-"""Run `python -m api serve | migrate | create-admin | register-images | replay | list-nodes`; set by environment."""
+"""Commands `python -m api serve | migrate | create-admin | register-images | replay | list-nodes`; set by environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Run `python -m api serve | migrate | create-admin | register-images | replay | list-nodes`; set by environment."""
+"""Commands of the control API: `python -m api serve | migrate | create-admin | register-images | replay | list-nodes`.
+
+Their settings come from the environment.
+"""
 
 from __future__ import annotations
 

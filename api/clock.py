@@ -1,4 +1,4 @@
-"""What time it is."""
+"""The time, as the control API knows it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ USE_PATH = "/agent/v1/use"
 DENIALS_PATH = "/agent/v1/denials"
 """POST DenialReport → 204: which system calls sandboxes denied. Counts only grow, so a report may come twice."""
 HEALTH_PATH = "/v1/health"
-INVENTORY_PATH = "/v1/inventory"
+NODE_INFO_PATH = "/v1/node-info"
 IMAGES_PATH = "/v1/images"
 """PUT ImageRequest → ImageState: pulls the image unless it is there; asked again, it tells how far the pull is."""
 CONTAINERS_PATH = "/v1/containers"
@@ -83,7 +83,7 @@ class GpuDevice(Message):
     capacity_milli: int = Field(default=MILLI, gt=0, le=MILLI)
 
 
-class Inventory(Message):
+class NodeInfo(Message):
     """What a node has. `cpu_milli` is thousandths of a core; `enforcement` is how GPU shares are held on this node: the
     weakest kind among its GPUs. `enforcement_pending` says which kind follows, and what it waits for; empty: none.
 
@@ -265,7 +265,7 @@ class Heartbeat(Message):
     port: int = Field(ge=1, le=65535)
     boot: str
     sequence: int = Field(ge=1)
-    inventory: Inventory
+    inventory: NodeInfo
     containers: list[ContainerState] = Field(default_factory=list)
 
 

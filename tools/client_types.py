@@ -1,4 +1,4 @@
-"""Write the types of the typed client from the control API's OpenAPI document: `python -m tools.client_types`.
+"""Types of the typed client, written from the control API's OpenAPI document: `python -m tools.client_types`.
 
 Three modules come of it in `appliance/client/`: `words.py` for what has a few values, `requests.py` for bodies that are
 sent, `views.py` for answers. A unit test holds them against the document in its own way.
@@ -26,7 +26,7 @@ SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "boo
 HEADS = {
     "words": "Words of the API that have a few values.",
     "requests": "Bodies that the API takes; times are ISO 8601 with a zone.",
-    "views": "What the API answers; times are ISO 8601.",
+    "views": "Answers of the API; times are ISO 8601.",
 }
 
 

@@ -1,4 +1,4 @@
-"""Write the page of settings from the models of the services: `python -m tools.settings_page`.
+"""The page of settings, written from the models of the services: `python -m tools.settings_page`.
 
 A unit test holds `docs/settings.md` against what the models say.
 """
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from appliance.site.gpu import SharedGpus
-from appliance.site.kubernetes import Cluster
+from appliance.site.kubernetes import KubernetesCluster
 from appliance.site.model import SimulatedGpus
 from common.settings.control_api import ControlApiSettings
 from common.settings.node_agent import LocationSettings, NodeAgentSettings
@@ -51,7 +51,7 @@ PARTS = (
     Part(
         "Kubernetes",
         "nodes[].kubernetes",
-        Cluster,
+        KubernetesCluster,
         "A worker that [stands for a cluster](admin.md#a-kubernetes-cluster-as-a-node).",
     ),
     Part("Package index", "package_index", PackageIndexSettings, "The server of users' own Python packages."),

@@ -12,7 +12,7 @@ from argon2.exceptions import InvalidHashError, VerifyMismatchError
 
 hasher = PasswordHasher()
 _turns = asyncio.Semaphore(2)
-"""Each hash takes 64 MiB and a core: a crowd at the door waits instead of taking the machine."""
+"""Each hash takes 64 MiB and a core: a crowd that signs in waits instead of taking the machine."""
 
 
 async def make_hash(password: str) -> str:

@@ -1,4 +1,4 @@
-"""Who may do what: one table of action and party, and how far each may reach. What is not in it is refused.
+"""The policy: one table of action and party, and how far each may reach. What is not in it is refused.
 
 This module is pure: it knows neither rows nor requests. `api.auth.identity` applies it to a caller,
 `api.endpoints.access` to routes.

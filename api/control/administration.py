@@ -19,7 +19,7 @@ from api.resources.nodes.heartbeats import Heartbeats
 from api.resources.nodes.schemas import ModeRequest
 from api.resources.sessions import service as sessions
 from api.resources.sessions import upkeep
-from api.resources.sessions.relay import target_of
+from api.resources.sessions.relay import agent_of
 from api.tables.nodes import Node, NodeMode, NodeState
 from api.tables.sessions import HOLDING
 from common.errors import ConflictError
@@ -75,7 +75,7 @@ async def end_unknown(database: Database, engine: Engine, heartbeats: Heartbeats
     unknown = [container for container, id_ in ids.items() if id_ not in known]
     for container in unknown:
         log.warning("unknown container ended", node=name, container=container, by=caller.name)
-        await engine.terminate(target_of(node), container, GRACE_S)
+        await engine.terminate(agent_of(node), container, GRACE_S)
     return len(unknown)
 
 

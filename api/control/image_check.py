@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
 from api.database import Database
-from api.engine.base import Engine, Target, UnreachableError
+from api.engine.base import AgentAddress, Engine, UnreachableError
 from api.resources.images import repository
 from api.resources.nodes import service as nodes
 from api.tables.images import UNSETTLED, Image, Status
@@ -54,25 +54,25 @@ class Checker:
         self._next[image_id] = time.monotonic() + POLL_S
         async with self._database.reading() as db:
             image = await repository.by_id(db, image_id)
-            targets = await _targets(db, image_id)
+            agents = await _agents(db, image_id)
         if image is None or image.status not in UNSETTLED:
             return
-        values = _after(image, await self._pull(image, targets))
+        values = _after(image, await self._pull(image, agents))
         if not values:
             return
         async with self._database.transaction() as db:
             if await repository.note(db, image, values) and "status" in values:
                 log.info("image", image=image.title, status=str(values["status"]), error=values.get("error", ""))
 
-    async def _pull(self, image: Image, targets: Sequence[Target]) -> ImageState | None:
+    async def _pull(self, image: Image, agents: Sequence[AgentAddress]) -> ImageState | None:
         """Return what the first node that answers says; None where none does."""
-        for target in targets:
+        for agent in agents:
             try:
-                return await self._engine.pull(target, image.reference)
+                return await self._engine.pull(agent, image.reference)
             except UnreachableError as error:
-                log.info("image", image=image.title, node=target.name, reason=str(error))
+                log.info("image", image=image.title, node=agent.name, reason=str(error))
             except PenstockError as error:
-                reason = f"{target.name} refused it: {error.problems[0].reason}"
+                reason = f"{agent.name} refused it: {error.problems[0].reason}"
                 return ImageState(reference=image.reference, status=ImageStatus.FAILED, error=reason)
         return None
 
@@ -93,8 +93,8 @@ def _failed(error: str) -> dict[str, Any]:
     return {"status": Status.FAILED, "since": now(), "error": error}
 
 
-async def _targets(db: AsyncSession, image_id: UUID) -> list[Target]:
+async def _agents(db: AsyncSession, image_id: UUID) -> list[AgentAddress]:
     """Return the nodes that may be asked: of an image always the same one first, of many images many."""
     ready = [node for node in await nodes.every(db) if node.state is NodeState.READY and node.mode is NodeMode.ACTIVE]
     ready.sort(key=lambda node: sha256(f"{image_id}/{node.name}".encode()).digest())
-    return [Target(node.name, node.address, node.port) for node in ready]
+    return [AgentAddress(node.name, node.address, node.port) for node in ready]

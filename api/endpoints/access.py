@@ -19,7 +19,7 @@ from api.auth.policy import Action
 from api.clock import now
 from api.database import Database
 from api.resources.logins import callers
-from api.resources.logins.callers import Known
+from api.resources.logins.callers import KnownCaller
 from api.settings import Settings
 from common.errors import ForbiddenError, PenstockError, UnauthenticatedError
 
@@ -109,9 +109,9 @@ async def settings_of(connection: HTTPConnection) -> Settings:
     return _settings(connection)
 
 
-async def known_of(connection: HTTPConnection) -> Known:
+async def known_of(connection: HTTPConnection) -> KnownCaller:
     """Return what `guard` has found of the caller, with the login or key used."""
-    known: Known = connection.state.known
+    known: KnownCaller = connection.state.known
     return known
 
 
@@ -136,7 +136,7 @@ def check_speaks_for(agent: str, name: str) -> None:
         )
 
 
-KnownOf = Annotated[Known, Depends(known_of)]
+KnownCallerOf = Annotated[KnownCaller, Depends(known_of)]
 Caller = Annotated[Identity, Depends(caller_of)]
 Agent = Annotated[str, Depends(agent_of)]
 SettingsOf = Annotated[Settings, Depends(settings_of)]
@@ -165,11 +165,11 @@ def _settings(connection: HTTPConnection) -> Settings:
     return settings
 
 
-async def _identify(connection: HTTPConnection) -> Known:
+async def _identify(connection: HTTPConnection) -> KnownCaller:
     database: Database = connection.app.state.database
     scheme, _, key = connection.headers.get("authorization", "").partition(" ")
     cookie = connection.cookies.get(COOKIE)
-    known: Known | None = None
+    known: KnownCaller | None = None
     at = now()
     if scheme.lower() == "bearer" and key:
         async with database.reading() as db:

@@ -8,11 +8,11 @@ from fastapi import APIRouter, Request, Response
 
 from api.auth.policy import Action
 from api.clock import now
-from api.endpoints.access import COOKIE, Caller, KnownOf, SettingsOf, action, csrf_token, public
+from api.endpoints.access import COOKIE, Caller, KnownCallerOf, SettingsOf, action, csrf_token, public
 from api.endpoints.transactions import DatabaseOf, Reading, Transaction
 from api.resources.api_keys import service as api_keys
 from api.resources.logins import check, service, throttle
-from api.resources.logins.callers import Known
+from api.resources.logins.callers import KnownCaller
 from api.resources.logins.schemas import CsrfView, LoginRequest, LoginView, NewPasswordRequest, SignedInView
 from api.resources.schemas import Done
 from api.resources.users import service as users
@@ -58,7 +58,7 @@ async def login(
 
 @router.post("/logout")
 @action(Action.ACCOUNT_LOGOUT)
-async def logout(known: KnownOf, response: Response, db: Transaction) -> Done:
+async def logout(known: KnownCallerOf, response: Response, db: Transaction) -> Done:
     """Sign out: the cookie is worth nothing afterwards. A key stays as it is."""
     if known.table is Login:
         await service.end(db, known.identity.id, known.row_id)
@@ -75,7 +75,7 @@ async def me(caller: Caller, db: Reading) -> UserView:
 
 @router.get("/csrf")
 @action(Action.ACCOUNT_READ)
-async def show_csrf_token(known: KnownOf, request: Request) -> CsrfView:
+async def show_csrf_token(known: KnownCallerOf, request: Request) -> CsrfView:
     """Show the token that a page sends as X-CSRF-Token whenever it changes something with the cookie."""
     if known.table is not Login:
         raise ConflictError("an API key needs no token", hint="leave the header out")
@@ -84,7 +84,7 @@ async def show_csrf_token(known: KnownOf, request: Request) -> CsrfView:
 
 @router.post("/password")
 @action(Action.ACCOUNT_PASSWORD)
-async def replace_given_password(body: NewPasswordRequest, known: KnownOf, db: Transaction) -> UserView:
+async def replace_given_password(body: NewPasswordRequest, known: KnownCallerOf, db: Transaction) -> UserView:
     """Replace the password that an administrator has made; other logins end, and keys are revoked."""
     user = await users.get(db, known.identity.name)
     await users.replace_given_password(user, body.password, known.identity)
@@ -95,7 +95,7 @@ async def replace_given_password(body: NewPasswordRequest, known: KnownOf, db: T
 
 @router.get("/logins")
 @action(Action.ACCOUNT_READ)
-async def list_logins(known: KnownOf, db: Reading) -> list[LoginView]:
+async def list_logins(known: KnownCallerOf, db: Reading) -> list[LoginView]:
     """List the browsers in which the caller is signed in."""
     return [_view(login, known) for login in await service.of_user(db, known.identity.id)]
 
@@ -116,10 +116,10 @@ async def end_logins(caller: Caller, db: Transaction) -> Done:
     return Done()
 
 
-def _login_of(known: Known) -> UUID | None:
+def _login_of(known: KnownCaller) -> UUID | None:
     return known.row_id if known.table is Login else None
 
 
-def _view(login: Login, known: Known) -> LoginView:
+def _view(login: Login, known: KnownCaller) -> LoginView:
     fields = {name: getattr(login, name) for name in LoginView.model_fields if name != "current"}
     return LoginView(**fields, current=login.id == _login_of(known))

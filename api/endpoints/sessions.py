@@ -217,13 +217,13 @@ async def session_exec(
     try:
         words = _words(command)
         session = await _enter(database, project, name, caller)
-        target = relay.running_on(session)
+        agent = relay.running_on(session)
 
         async def may_stay() -> None:
             await guard(websocket)
             await _enter(database, project, name, await caller_of(websocket))
 
-        terminal = _engine(websocket).terminal(target, session.container_id(0), words, tty=tty, rows=rows, cols=cols)
+        terminal = _engine(websocket).terminal(agent, session.container_id(0), words, tty=tty, rows=rows, cols=cols)
         async with terminal as joined:
             await relay.join(websocket, joined, may_stay)
     except PenstockError as error:

@@ -12,8 +12,8 @@ from common.protocol import ContainerSpec, ContainerState, GpuShares, ImageState
 
 
 @dataclass(frozen=True)
-class Target:
-    """A node's agent."""
+class AgentAddress:
+    """The name of a node, and where its agent listens."""
 
     name: str
     address: str
@@ -46,23 +46,23 @@ class Engine(Protocol):
     another PenstockError where it refuses.
     """
 
-    async def launch(self, target: Target, spec: ContainerSpec) -> ContainerState:
+    async def launch(self, agent: AgentAddress, spec: ContainerSpec) -> ContainerState:
         """Bring a container to run; the state may still be on its way there."""
 
-    async def terminate(self, target: Target, container_id: str, grace_s: int) -> None:
+    async def terminate(self, agent: AgentAddress, container_id: str, grace_s: int) -> None:
         """Stop and remove a container; no error where there is none."""
 
-    async def resize(self, target: Target, container_id: str, shares: GpuShares) -> ContainerState:
+    async def resize(self, agent: AgentAddress, container_id: str, shares: GpuShares) -> ContainerState:
         """Give a running container other shares of the GPUs that it has; no change where it has them already."""
 
-    async def pull(self, target: Target, reference: str) -> ImageState:
+    async def pull(self, agent: AgentAddress, reference: str) -> ImageState:
         """Bring an image onto a node; asked again, it tells how far that has come, and an error once."""
 
-    def logs(self, target: Target, container_id: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
+    def logs(self, agent: AgentAddress, container_id: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
         """Return the last `tail` lines of a container's log (None: all), with `follow` as it grows."""
 
     def terminal(
-        self, target: Target, container_id: str, command: list[str], *, tty: bool, rows: int, cols: int
+        self, agent: AgentAddress, container_id: str, command: list[str], *, tty: bool, rows: int, cols: int
     ) -> AbstractAsyncContextManager[Terminal]:
         """Run a command in a container with a terminal on it."""
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from api.engine.base import Target, UnreachableError
+from api.engine.base import AgentAddress, UnreachableError
 from common import problem, request_id
 from common.errors import InputError, PenstockError, UnavailableError
 from common.protocol import CONTAINERS_PATH, IMAGES_PATH, ContainerSpec, ContainerState, GpuShares, ImageState, Message
@@ -74,53 +74,55 @@ class DirectEngine:
         # Agents are inside the site: no proxy of the environment stands between us and them.
         self._client = httpx.AsyncClient(verify=context, timeout=timeout, limits=limits, trust_env=False)
 
-    async def launch(self, target: Target, spec: ContainerSpec) -> ContainerState:
+    async def launch(self, agent: AgentAddress, spec: ContainerSpec) -> ContainerState:
         """Ask the agent for the container."""
         path = f"{CONTAINERS_PATH}/{spec.id}"
-        response = await self._call(target, "PUT", path, json=spec.model_dump(mode="json"))
-        return _read(target, ContainerState, response)
+        response = await self._call(agent, "PUT", path, json=spec.model_dump(mode="json"))
+        return _read(agent, ContainerState, response)
 
-    async def terminate(self, target: Target, container_id: str, grace_s: int) -> None:
+    async def terminate(self, agent: AgentAddress, container_id: str, grace_s: int) -> None:
         """Ask the agent to stop and remove the container."""
         patience = httpx.Timeout(ANSWER_S + grace_s, connect=CONNECT_S)
         path = f"{CONTAINERS_PATH}/{container_id}"
-        await self._call(target, "DELETE", path, params={"grace_s": grace_s}, patience=patience)
+        await self._call(agent, "DELETE", path, params={"grace_s": grace_s}, patience=patience)
 
-    async def resize(self, target: Target, container_id: str, shares: GpuShares) -> ContainerState:
+    async def resize(self, agent: AgentAddress, container_id: str, shares: GpuShares) -> ContainerState:
         """Ask the agent for other shares."""
         path = f"{CONTAINERS_PATH}/{container_id}/gpus"
-        response = await self._call(target, "PUT", path, json=shares.model_dump(mode="json"))
-        return _read(target, ContainerState, response)
+        response = await self._call(agent, "PUT", path, json=shares.model_dump(mode="json"))
+        return _read(agent, ContainerState, response)
 
-    async def pull(self, target: Target, reference: str) -> ImageState:
+    async def pull(self, agent: AgentAddress, reference: str) -> ImageState:
         """Ask the agent for the image."""
-        response = await self._call(target, "PUT", IMAGES_PATH, json={"reference": reference})
-        return _read(target, ImageState, response)
+        response = await self._call(agent, "PUT", IMAGES_PATH, json={"reference": reference})
+        return _read(agent, ImageState, response)
 
-    async def logs(self, target: Target, container_id: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
+    async def logs(
+        self, agent: AgentAddress, container_id: str, *, follow: bool, tail: int | None
+    ) -> AsyncIterator[bytes]:
         """Relay the agent's stream."""
         params: dict[str, int] = {"follow": int(follow)} | ({} if tail is None else {"tail": tail})
         timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S, read=None if follow else ANSWER_S)
-        url = f"https://{_host(target)}{CONTAINERS_PATH}/{container_id}/logs"
+        url = f"https://{_host(agent)}{CONTAINERS_PATH}/{container_id}/logs"
         try:
             async with self._client.stream(
                 "GET", url, params=params, timeout=timeout, headers=request_id.headers()
             ) as response:
                 if response.is_error:
                     await response.aread()
-                    raise _refusal(target, response)
+                    raise _refusal(agent, response)
                 async for chunk in response.aiter_raw():
                     yield chunk
         except httpx.TransportError as error:
-            raise _unreachable(target, error) from error
+            raise _unreachable(agent, error) from error
 
     @asynccontextmanager
     async def terminal(
-        self, target: Target, container_id: str, command: list[str], *, tty: bool, rows: int, cols: int
+        self, agent: AgentAddress, container_id: str, command: list[str], *, tty: bool, rows: int, cols: int
     ) -> AsyncIterator[WebSocketTerminal]:
         """Open the agent's WebSocket."""
         query = urlencode({"command": json.dumps(command), "tty": int(tty), "rows": rows, "cols": cols})
-        url = f"wss://{_host(target)}{CONTAINERS_PATH}/{container_id}/exec?{query}"
+        url = f"wss://{_host(agent)}{CONTAINERS_PATH}/{container_id}/exec?{query}"
         try:
             connection = await connect(
                 url,
@@ -132,9 +134,9 @@ class DirectEngine:
                 additional_headers=request_id.headers(),
             )
         except InvalidStatus as error:
-            raise _refused(target, error.response.status_code, bytes(error.response.body or b"")) from error
+            raise _refused(agent, error.response.status_code, bytes(error.response.body or b"")) from error
         except (OSError, TimeoutError, InvalidHandshake) as error:
-            raise UnreachableError(f"the agent of {target.name} does not answer: {error}", delivered=False) from error
+            raise UnreachableError(f"the agent of {agent.name} does not answer: {error}", delivered=False) from error
         async with connection:
             yield WebSocketTerminal(connection)
 
@@ -144,7 +146,7 @@ class DirectEngine:
 
     async def _call(
         self,
-        target: Target,
+        agent: AgentAddress,
         method: str,
         path: str,
         *,
@@ -152,7 +154,7 @@ class DirectEngine:
         params: dict[str, int] | None = None,
         patience: httpx.Timeout | None = None,
     ) -> httpx.Response:
-        url = f"https://{_host(target)}{path}"
+        url = f"https://{_host(agent)}{path}"
         try:
             response = await self._client.request(
                 method,
@@ -163,39 +165,39 @@ class DirectEngine:
                 headers=request_id.headers(),
             )
         except httpx.TransportError as error:
-            raise _unreachable(target, error) from error
+            raise _unreachable(agent, error) from error
         if response.is_error:
-            raise _refusal(target, response)
+            raise _refusal(agent, response)
         return response
 
 
-def _read(target: Target, kind: type[MessageT], response: httpx.Response) -> MessageT:
+def _read(agent: AgentAddress, kind: type[MessageT], response: httpx.Response) -> MessageT:
     try:
         return kind.model_validate_json(response.content)
     except ValidationError as error:
         raise UnreachableError(
-            f"the agent of {target.name} answered what is no {kind.__name__}", delivered=True
+            f"the agent of {agent.name} answered what is no {kind.__name__}", delivered=True
         ) from error
 
 
-def _host(target: Target) -> str:
-    return f"[{target.address}]:{target.port}" if ":" in target.address else f"{target.address}:{target.port}"
+def _host(agent: AgentAddress) -> str:
+    return f"[{agent.address}]:{agent.port}" if ":" in agent.address else f"{agent.address}:{agent.port}"
 
 
-def _unreachable(target: Target, error: httpx.TransportError) -> UnreachableError:
+def _unreachable(agent: AgentAddress, error: httpx.TransportError) -> UnreachableError:
     never_sent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
     why = str(error) or type(error).__name__
-    return UnreachableError(f"the agent of {target.name} does not answer: {why}", delivered=not never_sent)
+    return UnreachableError(f"the agent of {agent.name} does not answer: {why}", delivered=not never_sent)
 
 
-def _refusal(target: Target, response: httpx.Response) -> PenstockError:
-    return _refused(target, response.status_code, response.content)
+def _refusal(agent: AgentAddress, response: httpx.Response) -> PenstockError:
+    return _refused(agent, response.status_code, response.content)
 
 
-def _refused(target: Target, status: int, body: bytes) -> PenstockError:
+def _refused(agent: AgentAddress, status: int, body: bytes) -> PenstockError:
     """Return the agent's refusal with its own words; what lies on the agent's side may pass, and is tried again."""
     told = problem.read(status, body)
     if told and not isinstance(told, UnavailableError):
         return told
     text = told.problems[0].reason if told else f"status {status}"
-    return UnreachableError(f"the agent of {target.name} failed: {text}", delivered=True)
+    return UnreachableError(f"the agent of {agent.name} failed: {text}", delivered=True)

@@ -1,4 +1,4 @@
-"""Runs the steps on the connection that `api.migrations.schema` hands over."""
+"""The steps, run on the connection that `api.migrations.schema` hands over."""
 
 from __future__ import annotations
 

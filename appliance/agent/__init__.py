@@ -1,1 +1,1 @@
-"""Node agent: reports what a node has and brings its containers to the state that the control API wants."""
+"""The node agent: it reports what a node has and brings its containers to the state that the control API wants."""

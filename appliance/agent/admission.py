@@ -68,7 +68,7 @@ def _unknown_gpus(spec: ContainerSpec, devices: Mapping[str, GpuDevice]) -> Iter
     for position, grant in enumerate(spec.gpus):
         if grant.uuid not in devices:
             yield Problem(
-                f"gpus.{position}.uuid", f"this node has no GPU {grant.uuid}", "grant a GPU of the node's inventory"
+                f"gpus.{position}.uuid", f"this node has no GPU {grant.uuid}", "grant a GPU that the node has"
             )
     if len({grant.uuid for grant in spec.gpus}) < len(spec.gpus):
         yield Problem("gpus", "a GPU is granted twice", "grant each GPU once, with the sum of its shares")

@@ -24,7 +24,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 
-from appliance.agent.container_runtime import ContainerRuntime, Shell
+from appliance.agent.container_runtime import ContainerRuntime, RunningTerminal
 from appliance.agent.reports.heartbeat import HeartbeatReporter
 from appliance.agent.settings import Settings
 from appliance.agent.watchdog import Watchdog
@@ -33,14 +33,14 @@ from common.protocol import (
     CONTAINERS_PATH,
     HEALTH_PATH,
     IMAGES_PATH,
-    INVENTORY_PATH,
+    NODE_INFO_PATH,
     ContainerSpec,
     ContainerState,
     ExecControl,
     GpuShares,
     ImageRequest,
     ImageState,
-    Inventory,
+    NodeInfo,
 )
 from common.refusals import install, refuse
 from common.request_id import RequestIds
@@ -76,7 +76,7 @@ def make(settings: Settings, runtime: ContainerRuntime) -> FastAPI:
         tasks = [
             alive,
             asyncio.create_task(supervisor.watch()),
-            asyncio.create_task(HeartbeatReporter(settings, runtime.inventory, supervisor).run()),
+            asyncio.create_task(HeartbeatReporter(settings, runtime.node_info, supervisor).run()),
             *(asyncio.create_task(work) for work in runtime.tasks()),
         ]
         yield
@@ -100,11 +100,11 @@ def make(settings: Settings, runtime: ContainerRuntime) -> FastAPI:
 
     @app.get(HEALTH_PATH)
     async def health() -> dict[str, str]:
-        return {"status": "ok", "name": settings.name, "version": runtime.inventory().agent_version}
+        return {"status": "ok", "name": settings.name, "version": runtime.node_info().agent_version}
 
-    @app.get(INVENTORY_PATH)
-    async def show_inventory() -> Inventory:
-        return runtime.inventory()
+    @app.get(NODE_INFO_PATH)
+    async def show_node_info() -> NodeInfo:
+        return runtime.node_info()
 
     @app.put(IMAGES_PATH)
     async def ask_for_image(request: ImageRequest) -> ImageState:
@@ -152,7 +152,7 @@ def make(settings: Settings, runtime: ContainerRuntime) -> FastAPI:
     return app
 
 
-async def _relay(websocket: WebSocket, terminal: Shell) -> ExecControl:
+async def _relay(websocket: WebSocket, terminal: RunningTerminal) -> ExecControl:
     """Carry bytes both ways until the command or the caller ends; return the last frame."""
     # a caller that goes away ends the command; a command that ends does not wait for the caller
     tasks = {asyncio.create_task(_outward(websocket, terminal)), asyncio.create_task(_inward(websocket, terminal))}
@@ -163,13 +163,13 @@ async def _relay(websocket: WebSocket, terminal: Shell) -> ExecControl:
     return next(task.result() for task in done)
 
 
-async def _outward(websocket: WebSocket, terminal: Shell) -> ExecControl:
+async def _outward(websocket: WebSocket, terminal: RunningTerminal) -> ExecControl:
     async for chunk in terminal.output():
         await websocket.send_bytes(chunk)
     return ExecControl(type="exit", code=await terminal.exit_code())
 
 
-async def _inward(websocket: WebSocket, terminal: Shell) -> ExecControl:
+async def _inward(websocket: WebSocket, terminal: RunningTerminal) -> ExecControl:
     while (frame := await websocket.receive())["type"] != "websocket.disconnect":
         if data := frame.get("bytes"):
             await terminal.write(data)

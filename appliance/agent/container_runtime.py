@@ -1,4 +1,4 @@
-"""What the agent's interface needs of a container runtime: the Docker Engine of a machine, or a Kubernetes cluster."""
+"""The interface of a container runtime for the agent: the Docker Engine of a machine, or a Kubernetes cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from common.protocol import ContainerSpec, ContainerState, GpuGrant, ImageState, Inventory
+from common.protocol import ContainerSpec, ContainerState, GpuGrant, ImageState, NodeInfo
 
 
 class Containers(Protocol):
@@ -41,7 +41,7 @@ class Containers(Protocol):
         """Let go of what is under way; containers go on."""
 
 
-class Shell(Protocol):
+class RunningTerminal(Protocol):
     """A command in a running container."""
 
     def output(self) -> AsyncIterator[bytes]:
@@ -63,7 +63,7 @@ class Shell(Protocol):
 class Opener(Protocol):
     """Opens terminals."""
 
-    def __call__(self, identity: str, command: list[str], *, tty: bool) -> AbstractAsyncContextManager[Shell]:
+    def __call__(self, identity: str, command: list[str], *, tty: bool) -> AbstractAsyncContextManager[RunningTerminal]:
         """Return a command to start in a container."""
 
 
@@ -82,7 +82,7 @@ class ContainerRuntime:
     `is_stuck` says whether the agent should be started anew, and `close` lets go of the rest at its end.
     """
 
-    inventory: Callable[[], Inventory]
+    node_info: Callable[[], NodeInfo]
     containers: Containers
     images: Images
     terminal: Opener

@@ -1,4 +1,4 @@
-"""Serves the agent over mutual TLS."""
+"""The server of the agent, over mutual TLS."""
 
 from __future__ import annotations
 

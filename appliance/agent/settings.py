@@ -1,4 +1,4 @@
-"""What the agent needs to know, read from the environment; the only place of this package that reads it."""
+"""Settings of the agent, read from the environment; the only place of this package that reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who calls whom by TLS: names of callers by their certificates, and the agent's own certificate."""
+"""Names of callers by their certificates, and the agent's own certificate."""
 
 from __future__ import annotations
 

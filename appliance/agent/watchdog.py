@@ -1,4 +1,4 @@
-"""Tells systemd that the agent goes on, so that one that hangs is ended and started again; containers do not notice.
+"""Signs of life for systemd, so that an agent that hangs is ended and started again; containers do not notice.
 
 The protocol is that of sd_notify(3): a datagram to the socket that systemd names, more often than it asks for.
 """

@@ -12,14 +12,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from appliance.site.deploy import Observer
+from appliance.site.deploy import DeployListener
 from appliance.site.playbook import Counts, Event, Outcome
 
 PERCENT_STEP = 20
 COLOURS = {Outcome.CHANGED: "yellow", Outcome.FAILED: "red", Outcome.UNREACHABLE: "red"}
 
 
-class Screen(Observer):
+class Screen(DeployListener):
     """Base of both ways to show progress; a context, so that a live table is put away at the end."""
 
     def __enter__(self) -> Self:

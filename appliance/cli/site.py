@@ -41,12 +41,12 @@ def deploy(
 
     site = read_site(file)
     if rehearse:
-        with screen() as observer:
-            deployment.rehearse(site, bundle, observer)
+        with screen() as listener:
+            deployment.rehearse(site, bundle, listener)
         print(f"{site.name}: bundle and {len(site.nodes)} nodes are fit; nothing was changed")
         return
-    with screen() as observer:
-        done = deployment.deploy(site, bundle, observer)
+    with screen() as listener:
+        done = deployment.deploy(site, bundle, listener)
     if output is Format.JSON:
         print_json(done.json() | {"console": site.console_url, "api": site.api_url})
         return
@@ -66,8 +66,8 @@ def verify(file: SiteFile) -> None:
     from appliance.site import verify as verification
 
     site = read_site(file)
-    with screen() as observer:
-        verdict = verification.verify(site, listen=observer.event)
+    with screen() as listener:
+        verdict = verification.verify(site, listen=listener.event)
     print_json(verdict.json())
     raise typer.Exit(0 if verdict.ok else 1)
 
@@ -84,8 +84,8 @@ def report(
     from appliance.site import verify as verification
 
     site = read_site(file)
-    with screen() as observer:
-        verdict = verification.verify(site, listen=observer.event)
+    with screen() as listener:
+        verdict = verification.verify(site, listen=listener.event)
     for path in reporting.write(site, verdict, deployment.records(), output):
         print(path)
 

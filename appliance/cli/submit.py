@@ -154,7 +154,7 @@ def submit(
     wanted = {"name": name, "project": remembered.project_or(project), "image": image, "created_by_cli": True}
     submitted = _submit(client, {**wanted, **options}, count)
     if wait:
-        submitted = [_settled(client, session) for session in submitted]
+        submitted = [_until_started(client, session) for session in submitted]
     output.show(submitted if count else submitted[0], form, lambda _: _tell(submitted))
 
 
@@ -164,7 +164,7 @@ def _submit(client: Client, request: dict[str, Any], count: int | None) -> list[
     return client.sessions.submit_batch(**request, count=count)
 
 
-def _settled(client: Client, session: Session) -> Session:
+def _until_started(client: Client, session: Session) -> Session:
     """Return a session when it has left the queue and its containers were started."""
     while session["state"] in UNDER_WAY:
         time.sleep(WAIT_STEP_S)

@@ -1,4 +1,4 @@
-"""What the API answers; times are ISO 8601. Written by `python -m tools.client_types`."""
+"""Answers of the API; times are ISO 8601. Written by `python -m tools.client_types`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every kind of enforcement offers, and the choice among them."""
+"""Kinds of enforcement: what every one offers, and the choice among them."""
 
 from __future__ import annotations
 

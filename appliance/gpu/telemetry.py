@@ -1,4 +1,4 @@
-"""What processes do on the GPUs of this node now, as NVML tells it, through one open session with NVML."""
+"""Processes on the GPUs of this node now, as NVML tells of them, through one open session with NVML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may launch work on a GPU when: windows in a period that repeats. Pure; all times are ns of one monotonic clock.
+"""Timetables of GPUs: windows in a period that repeats. Pure; all times are ns of one monotonic clock.
 
 Periods begin at the multiples of their length, so that everybody who knows the clock and the length agrees on them.
 """

@@ -1,4 +1,4 @@
-"""Small file systems of their own for the accounts of containers, so that none of them fills the memory of the node."""
+"""Quotas on a tmpfs: a small file system for each container's account, so that none fills the memory of the node."""
 
 from __future__ import annotations
 

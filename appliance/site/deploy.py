@@ -1,4 +1,4 @@
-"""Installs a site from a bundle. It runs on the reservoir node, which is the controller of its site.
+"""The deploy of a site from a bundle. It runs on the reservoir node, which is the controller of its site.
 
 Every step keeps what is right already, so that a second deploy changes nothing and a broken one is simply repeated.
 """
@@ -76,7 +76,7 @@ class Deployment:
         return plain | {"seconds": self.seconds, "changes": self.changes}
 
 
-class Observer:
+class DeployListener:
     """Hears how a deploy goes on: phases, long steps and the tasks of playbooks. This one keeps silent."""
 
     def phase(self, name: str) -> None:
@@ -89,23 +89,23 @@ class Observer:
         """Take note of a task on a node."""
 
 
-def deploy(site: Site, bundle: Path, observer: Observer, *, state: Path = STATE, root: Path = ROOT) -> Deployment:
+def deploy(site: Site, bundle: Path, listener: DeployListener, *, state: Path = STATE, root: Path = ROOT) -> Deployment:
     """Install a site from a bundle; nodes are changed only after bundle and nodes were found good."""
     require_controller(site)
     listed, content, _ = bundles.read_signed(bundle, None)
     done = Deployment(site.name, listed.version, bundles.identity(listed, content), f"{datetime.now(UTC):%FT%TZ}")
-    clock = _Clock(done.phases, observer.phase)
+    clock = _Clock(done.phases, listener.phase)
     with _alone(state):
         try:
             _require_releases(site, listed)
             with clock("bundle"):
-                _publish(bundle, root, observer.progress, done)
+                _publish(bundle, root, listener.progress, done)
             with clock("identity"):
                 _identify(site, state, done)
             hosts = inventory.build(site, version=_own_version(listed), state=str(state), root=str(root))
             with clock("preflight"):
-                _preflight(hosts, state, observer)
-            result = playbook.run("site", hosts, state=state, listen=observer.event)
+                _preflight(hosts, state, listener)
+            result = playbook.run("site", hosts, state=state, listen=listener.event)
             done.phases |= result.phases
             done.nodes = result.nodes
             result.require_success()
@@ -115,15 +115,15 @@ def deploy(site: Site, bundle: Path, observer: Observer, *, state: Path = STATE,
     return done
 
 
-def rehearse(site: Site, bundle: Path, observer: Observer, *, state: Path = STATE, root: Path = ROOT) -> None:
+def rehearse(site: Site, bundle: Path, listener: DeployListener, *, state: Path = STATE, root: Path = ROOT) -> None:
     """Do all that a deploy does before it changes anything: check controller, bundle and nodes."""
     require_controller(site)
-    observer.phase("bundle")
-    listed = verification.verify(bundle, intake.expected_key(Store(root)), observer.progress).bundle
+    listener.phase("bundle")
+    listed = verification.verify(bundle, intake.expected_key(Store(root)), listener.progress).bundle
     _require_releases(site, listed)
-    observer.phase("preflight")
+    listener.phase("preflight")
     hosts = inventory.build(site, version=_own_version(listed), state=str(state), root=str(root))
-    _preflight(hosts, state, observer)
+    _preflight(hosts, state, listener)
 
 
 def require_controller(site: Site) -> None:
@@ -250,9 +250,9 @@ def _require_releases(site: Site, bundle: Bundle) -> None:
         raise InputError.of(problems)
 
 
-def _preflight(hosts: dict[str, Any], state: Path, observer: Observer) -> None:
+def _preflight(hosts: dict[str, Any], state: Path, listener: DeployListener) -> None:
     """Raise InputError that lists everything that makes a node unfit, before any of them is changed."""
-    result = playbook.run("preflight", hosts, state=state, listen=observer.event, publish=[FINDINGS])
+    result = playbook.run("preflight", hosts, state=state, listen=listener.event, publish=[FINDINGS])
     result.require_success()
     problems = [
         Problem(f"{node}: {finding['name']}", finding["reason"], finding["hint"])

@@ -1,4 +1,4 @@
-"""How a site shares its GPUs: the part `gpu` of `site.yml`. Pure: no file, no network."""
+"""GPUs of a site and how it shares them: the part `gpu` of `site.yml`. Pure: no file, no network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the site to Ansible's inventory. Pure: what comes out depends on nothing but what goes in.
+"""Ansible's inventory of a site. Pure: what comes out depends on nothing but what goes in.
 
 A group is named as the role that its nodes get; `inventory/group_vars/all/<role>.yml` wires the `site_*` and
 `node_*` variables made here to the variables of each role.
@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from appliance.site.model import ExternalStorage, NfsStorage, Node, Role, Site
+from appliance.site.model import ExternalStorage, NfsStorage, Node, NodeRole, Site
 from common.gpu.share import Split
 from common.settings.node_agent import GpuSettings, KubernetesSettings, LocationSettings, SimulatedGpuSettings
 
@@ -20,15 +20,15 @@ STATE = "/var/lib/penstock/site"
 RESERVOIR_ROOT = "/var/lib/penstock/reservoir"
 
 EVERY_NODE = ("preflight", "pki", "package_source", "time", "evidence")
-GROUPS: dict[Role, tuple[str, ...]] = {
-    Role.RESERVOIR: ("reservoir", "package_index"),
-    Role.MASTER: ("database", "control_api", "edge"),
-    Role.WORKER: ("container_engine", "node_agent"),
-    Role.STORAGE: ("storage_server",),
+GROUPS: dict[NodeRole, tuple[str, ...]] = {
+    NodeRole.RESERVOIR: ("reservoir", "package_index"),
+    NodeRole.MASTER: ("database", "control_api", "edge"),
+    NodeRole.WORKER: ("container_engine", "node_agent"),
+    NodeRole.STORAGE: ("storage_server",),
 }
 """The roles that make a node what its type says; `storage_client` and `fabric` depend on more than the type."""
 
-ALIASES = {Role.MASTER: "penstock", Role.RESERVOIR: "reservoir"}
+ALIASES = {NodeRole.MASTER: "penstock", NodeRole.RESERVOIR: "reservoir"}
 """Names under which the services of a role are reached, beside the name of the node itself."""
 
 Variables = dict[str, Any]
@@ -94,8 +94,8 @@ def _host(site: Site, node: Node, state: str) -> Variables:
     variables = _connection(site, node, state) | {
         "node_address": str(node.address),
         "node_release": node.release,
-        "node_reservoir": Role.RESERVOIR in node.roles,
-        "node_clock": Role.MASTER in node.roles,
+        "node_reservoir": NodeRole.RESERVOIR in node.roles,
+        "node_clock": NodeRole.MASTER in node.roles,
         "node_mounts": _mounts(site, node),
         "node_external": _external(site, node),
     }
@@ -142,7 +142,7 @@ def _said(part: BaseModel, *names: str) -> Variables:
 
 
 def _connection(site: Site, node: Node, state: str) -> Variables:
-    if Role.RESERVOIR in node.roles:
+    if NodeRole.RESERVOIR in node.roles:
         return {"ansible_connection": "local"}
     variables: Variables = {
         "ansible_host": str(node.address),
@@ -166,13 +166,13 @@ def _mounts(site: Site, node: Node) -> list[dict[str, str]]:
 
 
 def _external(site: Site, node: Node) -> list[str]:
-    if Role.WORKER not in node.roles:
+    if NodeRole.WORKER not in node.roles:
         return []
     return [storage.path for storage in site.storage if isinstance(storage, ExternalStorage)]
 
 
 def _exports(site: Site, node: Node) -> Variables:
-    if Role.STORAGE not in node.roles:
+    if NodeRole.STORAGE not in node.roles:
         return {}
     exports = [
         storage for storage in site.storage if isinstance(storage, NfsStorage) and site.nfs_server(storage) == node

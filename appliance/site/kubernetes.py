@@ -12,7 +12,7 @@ from common.settings.node_agent import ClusterUrl, KubernetesSettings
 from common.settings.options import PlainPath, keys_without
 
 
-class Cluster(KubernetesSettings):
+class KubernetesCluster(KubernetesSettings):
     """A cluster that other people look after.
 
     `claims` leads from folders that the site's workers have, such as the one of the sessions' volumes, to claims of the
@@ -35,7 +35,7 @@ class Member(Protocol):
         """Its name."""
 
     @property
-    def kubernetes(self) -> Cluster | None:
+    def kubernetes(self) -> KubernetesCluster | None:
         """The cluster that it stands for."""
 
 

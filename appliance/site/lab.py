@@ -18,7 +18,7 @@ from typing import Any
 
 from appliance.site import lab_node
 from appliance.site.inventory import aliases
-from appliance.site.model import ExternalStorage, NfsStorage, Node, Role, Site
+from appliance.site.model import ExternalStorage, NfsStorage, Node, NodeRole, Site
 from common import process
 from common.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
 from reservoir.artifacts.image import archive
@@ -235,10 +235,10 @@ def mounts(site: Site, node: Node) -> dict[str, str]:
     """
     own = f"penstock-{site.name}-{node.name}"
     found: dict[str, str] = {}
-    if Role.WORKER in node.roles:
+    if NodeRole.WORKER in node.roles:
         found["/var/lib/docker"] = f"{own}-docker"
     for storage in site.storage:
-        if isinstance(storage, ExternalStorage) and {Role.WORKER, Role.MASTER} & set(node.roles):
+        if isinstance(storage, ExternalStorage) and {NodeRole.WORKER, NodeRole.MASTER} & set(node.roles):
             found[storage.path] = f"penstock-{site.name}-{storage.name}"
         if isinstance(storage, NfsStorage) and site.nfs_server(storage) == node:
             found[storage.path] = f"{own}-{storage.name}"
@@ -344,7 +344,7 @@ def _create(site: Site, node: Node, image: str, bundle: Path | None) -> None:
         docker("volume", "create", "--label", f"{LABEL}={site.name}", volume)
     labels = {LABEL: site.name, NODE_LABEL: node.name, ADDRESS_LABEL: str(node.address)}
     binds = [f"{volume}:{path}" for path, volume in volumes.items()]
-    if bundle is not None and Role.RESERVOIR in node.roles:
+    if bundle is not None and NodeRole.RESERVOIR in node.roles:
         labels[BUNDLE_LABEL] = _mark(bundle)
         binds.append(f"{bundle.resolve()}:{MEDIA}:ro")
     docker(

@@ -1,4 +1,4 @@
-"""What a lab does inside one of its nodes, by `docker exec`: wait for it, prove it closed, hand out SSH keys."""
+"""Nodes of a lab from inside, by `docker exec`: waited for, proved closed, given SSH keys."""
 
 from __future__ import annotations
 

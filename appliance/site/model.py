@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from appliance.site.gpu import SharedGpus, order_findings
-from appliance.site.kubernetes import Cluster, cluster_findings
+from appliance.site.kubernetes import KubernetesCluster, cluster_findings
 from common.document import Document, check
 from common.errors import InputError
 from common.gpu.share import MAX_GPUS
@@ -61,7 +61,7 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Role(StrEnum):
+class NodeRole(StrEnum):
     """What a node is for; a node may have several roles."""
 
     RESERVOIR = "reservoir"
@@ -88,13 +88,13 @@ class Node(LocationSettings):
 
     name: Name
     address: IPv4Address
-    roles: list[Role] = Field(min_length=1)
+    roles: list[NodeRole] = Field(min_length=1)
     release: Literal["bookworm", "trixie"] = "bookworm"
     agent_port: Port | None = None
     ib_address: IPv4Address | None = None
     simulated_gpus: SimulatedGpus | None = None
     enforcement: Order | None = None
-    kubernetes: Cluster | None = None
+    kubernetes: KubernetesCluster | None = None
 
 
 class Ssh(Part):
@@ -132,7 +132,7 @@ class NfsStorage(Part):
     node: Name | None = None
     server: Literal["ganesha", "kernel"] = "ganesha"
     mount_path: PlainPath = "/mnt/penstock"
-    clients: list[Role] = Field(default_factory=lambda: [Role.MASTER, Role.WORKER])
+    clients: list[NodeRole] = Field(default_factory=lambda: [NodeRole.MASTER, NodeRole.WORKER])
 
 
 Storage = Annotated[ExternalStorage | NfsStorage, Field(discriminator="kind")]
@@ -165,19 +165,19 @@ class Site(Part):
     package_index: PackageIndexSettings = PackageIndexSettings()
     time: Time = Time()
 
-    def with_role(self, role: Role) -> list[Node]:
+    def with_role(self, role: NodeRole) -> list[Node]:
         """Return the nodes that have `role`, in the order of the file."""
         return [node for node in self.nodes if role in node.roles]
 
     @property
     def reservoir(self) -> Node:
         """The node that serves packages, images and files."""
-        return self.with_role(Role.RESERVOIR)[0]
+        return self.with_role(NodeRole.RESERVOIR)[0]
 
     @property
     def master(self) -> Node:
         """The node that runs the control API, its database and the edge."""
-        return self.with_role(Role.MASTER)[0]
+        return self.with_role(NodeRole.MASTER)[0]
 
     @property
     def console_url(self) -> str:
@@ -192,7 +192,7 @@ class Site(Part):
 
     def nfs_server(self, storage: NfsStorage) -> Node:
         """Return the node that exports an NFS storage."""
-        return next(node for node in self.with_role(Role.STORAGE) if storage.node in (None, node.name))
+        return next(node for node in self.with_role(NodeRole.STORAGE) if storage.node in (None, node.name))
 
     @property
     def apps_url(self) -> str:
@@ -212,7 +212,7 @@ def worker_path(storage: ExternalStorage | NfsStorage) -> str | None:
     """Return where workers have a storage; None where they do not mount it."""
     if isinstance(storage, ExternalStorage):
         return storage.path
-    return storage.mount_path if Role.WORKER in storage.clients else None
+    return storage.mount_path if NodeRole.WORKER in storage.clients else None
 
 
 def load(document: Document) -> Site:
@@ -275,14 +275,14 @@ def _names(site: Site) -> Iterator[Finding]:
 
 
 def _roles(site: Site) -> Iterator[Finding]:
-    for role in (Role.RESERVOIR, Role.MASTER):
+    for role in (NodeRole.RESERVOIR, NodeRole.MASTER):
         if (count := len(site.with_role(role))) != 1:
             yield ("nodes",), f"{count} nodes have the role {role}", f"give the role {role} to exactly one node"
     for index, node in enumerate(site.nodes):
         path: Path = ("nodes", index)
         if len(set(node.roles)) != len(node.roles):
             yield (*path, "roles"), "a role stands twice", "name each role once"
-        worker = Role.WORKER in node.roles
+        worker = NodeRole.WORKER in node.roles
         if worker and node.agent_port is None:
             yield path, f"worker {node.name} has no agent_port", "add `agent_port: 6001`"
         for field in ("agent_port", "simulated_gpus", "enforcement", "kubernetes"):
@@ -297,7 +297,7 @@ def _ports(site: Site) -> Iterator[Finding]:
         if (holder := taken.setdefault(port, f"ports.{name}")) != f"ports.{name}":
             yield ("ports", name), f"port {port} is also used by {holder}", "choose another port"
     for index, node in enumerate(site.nodes):
-        alone = node.roles == [Role.WORKER]
+        alone = node.roles == [NodeRole.WORKER]
         holder = "ssh" if node.agent_port == site.ssh.port else taken.get(node.agent_port or 0, "")
         if holder == "ssh" or (holder and not alone):
             reason = f"port {node.agent_port} is also used by {holder}"
@@ -305,7 +305,7 @@ def _ports(site: Site) -> Iterator[Finding]:
 
 
 def _servers(site: Site) -> Iterator[Finding]:
-    servers = [node.name for node in site.with_role(Role.STORAGE)]
+    servers = [node.name for node in site.with_role(NodeRole.STORAGE)]
     kinds: dict[str, str] = {}
     for index, storage in enumerate(site.storage):
         path: Path = ("storage", index)
@@ -326,7 +326,7 @@ def _servers(site: Site) -> Iterator[Finding]:
 def _exports(site: Site) -> Iterator[Finding]:
     """A storage server exports each folder once, and no storage stands on a folder of the system."""
     first: dict[tuple[str | None, str], str] = {}
-    servers = [node.name for node in site.with_role(Role.STORAGE)]
+    servers = [node.name for node in site.with_role(NodeRole.STORAGE)]
     for index, storage in enumerate(site.storage):
         for field in ("path", "mount_path"):
             path = str(getattr(storage, field, ""))

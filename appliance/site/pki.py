@@ -29,7 +29,7 @@ CLOCK_SLACK = timedelta(days=1)
 
 
 @dataclass(frozen=True)
-class Identity:
+class CertificateName:
     """Who a certificate speaks for: the common name, and every name and address under which it is reached."""
 
     name: str
@@ -53,15 +53,15 @@ def issue(site: Site, directory: Path, *, now: datetime | None = None) -> bool:
     """
     moment = now or datetime.now(UTC)
     ca, changed = _ca(directory, site.name, moment)
-    for identity in identities(site):
-        changed |= _node(directory / "nodes" / identity.name, identity, ca, moment)
+    for subject in certificate_names(site):
+        changed |= _node(directory / "nodes" / subject.name, subject, ca, moment)
     return changed
 
 
-def identities(site: Site) -> list[Identity]:
+def certificate_names(site: Site) -> list[CertificateName]:
     """Return what each node's certificate says, in the order of the site."""
     return [
-        Identity(
+        CertificateName(
             node.name,
             (node.name, *aliases(node), "localhost"),
             (node.address, LOOPBACK),
@@ -90,19 +90,19 @@ def _ca(directory: Path, site_name: str, now: datetime) -> tuple[Pair, bool]:
     return pair, True
 
 
-def _node(folder: Path, identity: Identity, ca: Pair, now: datetime) -> bool:
+def _node(folder: Path, subject: CertificateName, ca: Pair, now: datetime) -> bool:
     path = folder / "node"
     present = _load(path)
-    if present is not None and _speaks_for(present.certificate, identity, ca) and _valid(present.certificate, now):
+    if present is not None and _speaks_for(present.certificate, subject, ca) and _valid(present.certificate, now):
         return False
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key()
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, identity.name)])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject.name)])
     usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     issuer = ca.certificate
     certificate = (
         _builder(name, issuer.subject, public, now, min(NODE_DAYS, (issuer.not_valid_after_utc - now).days))
-        .add_extension(_alternatives(identity), critical=False)
+        .add_extension(_alternatives(subject), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(sign=True), critical=True)
         .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
@@ -143,18 +143,18 @@ def _usage(*, sign: bool) -> x509.KeyUsage:
     )
 
 
-def _alternatives(identity: Identity) -> x509.SubjectAlternativeName:
-    names: list[x509.GeneralName] = [x509.DNSName(name) for name in identity.names]
-    return x509.SubjectAlternativeName([*names, *(x509.IPAddress(address) for address in identity.addresses)])
+def _alternatives(subject: CertificateName) -> x509.SubjectAlternativeName:
+    names: list[x509.GeneralName] = [x509.DNSName(name) for name in subject.names]
+    return x509.SubjectAlternativeName([*names, *(x509.IPAddress(address) for address in subject.addresses)])
 
 
-def _speaks_for(certificate: x509.Certificate, identity: Identity, ca: Pair) -> bool:
+def _speaks_for(certificate: x509.Certificate, subject: CertificateName, ca: Pair) -> bool:
     try:
         certificate.verify_directly_issued_by(ca.certificate)
         alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (InvalidSignature, ValueError, TypeError, x509.ExtensionNotFound):
         return False
-    return alternatives == _alternatives(identity)
+    return alternatives == _alternatives(subject)
 
 
 def _valid(certificate: x509.Certificate, now: datetime) -> bool:

@@ -1,4 +1,4 @@
-"""Runs playbooks; the only module that knows ansible-runner.
+"""Playbooks and their runs; the only module that knows ansible-runner.
 
 What Ansible says becomes typed events while it runs and one `Result` at the end. The log of every run stays in the
 state folder, readable by its owner only.

@@ -1,4 +1,4 @@
-"""What the environment says, and where things lie on this machine; no other module of this package reads it.
+"""Settings of the environment, and where things lie on this machine; no other module of this package reads it.
 
 The node agent has settings of its own, in `appliance/agent/settings.py`.
 """

@@ -1,4 +1,4 @@
-"""Judges a deployed site: from what every node says about itself to one verdict. `judge` is pure."""
+"""Verification of a deployed site: from what every node says about itself to one verdict. `judge` is pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from appliance.site import inventory, playbook
 from appliance.site.deploy import ROOT, STATE, require_controller
-from appliance.site.model import Node, Role, Site
+from appliance.site.model import Node, NodeRole, Site
 from common.errors import UnavailableError
 from reservoir.contents.artifact import DebianArtifact, PythonArtifact
 from reservoir.intake.store import Store
@@ -138,10 +138,10 @@ def _checks(
     yield from _sources(site, node, seen)
     yield _time(seen)
     yield _health("control API answers this node", seen["api"])
-    if Role.MASTER in node.roles:
+    if NodeRole.MASTER in node.roles:
         yield _health("database answers", seen.get("database"))
         yield _health("control API lists its nodes", seen.get("nodes"))
-    if Role.WORKER in node.roles:
+    if NodeRole.WORKER in node.roles:
         docker = seen["docker"]
         said = f"Docker {docker['version']}, {docker['driver']}" if docker else "Docker does not answer"
         yield Check("container engine answers", ok=docker is not None, evidence=said)
@@ -202,11 +202,11 @@ def _versions(node: Node, seen: Evidence, served: Published) -> Iterator[Check]:
 
 
 def _ports(site: Site, node: Node, seen: Evidence) -> Check:
-    wanted: dict[Role, list[int | None]] = {
-        Role.RESERVOIR: [site.ports.reservoir, site.ports.registry],
-        Role.MASTER: [site.ports.console, site.ports.api, site.ports.apps],
-        Role.WORKER: [node.agent_port],
-        Role.STORAGE: [NFS_PORT] if seen["exports"] else [],
+    wanted: dict[NodeRole, list[int | None]] = {
+        NodeRole.RESERVOIR: [site.ports.reservoir, site.ports.registry],
+        NodeRole.MASTER: [site.ports.console, site.ports.api, site.ports.apps],
+        NodeRole.WORKER: [node.agent_port],
+        NodeRole.STORAGE: [NFS_PORT] if seen["exports"] else [],
     }
     expected = {port for role in node.roles for port in wanted[role] if port is not None}
     closed = sorted(expected - set(seen["ports"]))
@@ -222,7 +222,7 @@ def _network(seen: Evidence) -> Check:
 
 def _sources(site: Site, node: Node, seen: Evidence) -> Iterator[Check]:
     reservoir = f"https://reservoir:{site.ports.reservoir}/"
-    own = f"file:{inventory.RESERVOIR_ROOT}/" if Role.RESERVOIR in node.roles else reservoir
+    own = f"file:{inventory.RESERVOIR_ROOT}/" if NodeRole.RESERVOIR in node.roles else reservoir
     packages = seen["package_sources"]
     yield Check(
         "packages come from the reservoir alone",

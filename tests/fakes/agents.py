@@ -35,7 +35,7 @@ from common.protocol import (
     ImageRequest,
     ImageState,
     ImageStatus,
-    Inventory,
+    NodeInfo,
 )
 from tests.fakes.http import Answer, Client, Request, Server, problem
 
@@ -91,7 +91,7 @@ class FakeAgent:
     way: Way
     behaviour: Behaviour
     port: int = 0
-    inventory: Inventory | None = None
+    node_info: NodeInfo | None = None
     containers: dict[str, ContainerState] = field(default_factory=dict)
     specs: dict[str, ContainerSpec] = field(default_factory=dict)
     launches: Counter[str] = field(default_factory=Counter)
@@ -108,8 +108,8 @@ class FakeAgent:
         self._reporting: asyncio.Task[None] | None = None
         self._starting: set[asyncio.Task[None]] = set()
         self._previous = b""
-        if self.inventory is None:
-            self.inventory = inventory(self.name, self.gpus)
+        if self.node_info is None:
+            self.node_info = node_info(self.name, self.gpus)
 
     async def start(self, context: ssl.SSLContext, delay_s: float = 0.0) -> None:
         """Serve and report, first after a delay; containers that ran before run on."""
@@ -132,7 +132,7 @@ class FakeAgent:
 
     def heartbeat(self) -> Heartbeat:
         """Return the next heartbeat."""
-        assert self.inventory is not None
+        assert self.node_info is not None
         self._sequence += 1
         return Heartbeat(
             name=self.name,
@@ -140,7 +140,7 @@ class FakeAgent:
             port=self.port,
             boot=self._boot,
             sequence=self._sequence,
-            inventory=self.inventory,
+            inventory=self.node_info,
             containers=list(self.containers.values()),
         )
 
@@ -375,9 +375,9 @@ def running_fleet(way: Way, count: int, *, gpus: int = 8) -> Iterator[FleetThrea
         loop.close()
 
 
-def inventory(name: str, gpus: int) -> Inventory:
+def node_info(name: str, gpus: int) -> NodeInfo:
     """Return a machine with so many simulated GPUs, eight cores each."""
-    return Inventory(
+    return NodeInfo(
         name=name,
         agent_version="0.1.0",
         engine_version="20.10.24",

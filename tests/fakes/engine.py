@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from api.engine.base import Target
+from api.engine.base import AgentAddress
 from common.errors import NotFoundError, PenstockError
 from common.protocol import (
     ContainerSpec,
@@ -58,53 +58,55 @@ class FakeEngine:
         self.failure: PenstockError | None = None
         self.first_status = ContainerStatus.RUNNING
 
-    async def launch(self, target: Target, spec: ContainerSpec) -> ContainerState:
+    async def launch(self, agent: AgentAddress, spec: ContainerSpec) -> ContainerState:
         """Keep the container; the same one again is no change."""
-        self._note("launch", target, spec.id)
+        self._note("launch", agent, spec.id)
         self.specs[spec.id] = spec
         state = ContainerState(id=spec.id, session_id=spec.session_id, status=self.first_status, gpus=spec.gpus)
-        return self.containers.setdefault((target.name, spec.id), state)
+        return self.containers.setdefault((agent.name, spec.id), state)
 
-    async def terminate(self, target: Target, container_id: str, grace_s: int) -> None:
+    async def terminate(self, agent: AgentAddress, container_id: str, grace_s: int) -> None:
         """Forget the container."""
-        self._note("terminate", target, container_id)
-        self.containers.pop((target.name, container_id), None)
+        self._note("terminate", agent, container_id)
+        self.containers.pop((agent.name, container_id), None)
 
-    async def resize(self, target: Target, container_id: str, shares: GpuShares) -> ContainerState:
+    async def resize(self, agent: AgentAddress, container_id: str, shares: GpuShares) -> ContainerState:
         """Keep the container with its new shares."""
-        self._note("resize", target, container_id)
-        known = self.containers.get((target.name, container_id))
+        self._note("resize", agent, container_id)
+        known = self.containers.get((agent.name, container_id))
         if known is None:
             raise NotFoundError(f"no container {container_id}", hint="launch it")
         state = known.model_copy(update={"gpus": list(shares.gpus)})
-        self.containers[target.name, container_id] = state
+        self.containers[agent.name, container_id] = state
         return state
 
-    async def pull(self, target: Target, reference: str) -> ImageState:
+    async def pull(self, agent: AgentAddress, reference: str) -> ImageState:
         """Tell what a test has put in for the image; other images are there at once."""
-        self._note("pull", target, reference)
+        self._note("pull", agent, reference)
         known = ImageState(reference=reference, status=ImageStatus.READY, digest="sha256:0", size=1, pulled=1)
         return self.images.get(reference, known)
 
-    async def logs(self, target: Target, container_id: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
+    async def logs(
+        self, agent: AgentAddress, container_id: str, *, follow: bool, tail: int | None
+    ) -> AsyncIterator[bytes]:
         """Return what a test has put in."""
-        self._note("logs", target, container_id)
-        if (target.name, container_id) not in self.containers:
+        self._note("logs", agent, container_id)
+        if (agent.name, container_id) not in self.containers:
             raise NotFoundError(f"no container {container_id}", hint="launch it")
         yield self.output.get(container_id, b"")
 
     @asynccontextmanager
     async def terminal(
-        self, target: Target, container_id: str, command: list[str], *, tty: bool, rows: int, cols: int
+        self, agent: AgentAddress, container_id: str, command: list[str], *, tty: bool, rows: int, cols: int
     ) -> AsyncIterator[EchoTerminal]:
         """Echo what is typed."""
-        self._note("terminal", target, container_id)
+        self._note("terminal", agent, container_id)
         yield EchoTerminal()
 
     async def close(self) -> None:
         """There is nothing to let go of."""
 
-    def _note(self, call: str, target: Target, container_id: str) -> None:
-        self.calls.append((call, target.name, container_id))
+    def _note(self, call: str, agent: AgentAddress, container_id: str) -> None:
+        self.calls.append((call, agent.name, container_id))
         if self.failure:
             raise self.failure

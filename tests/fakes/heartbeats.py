@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from common.protocol import ContainerState, ContainerStatus, GpuDevice, Heartbeat, Inventory
+from common.protocol import ContainerState, ContainerStatus, GpuDevice, Heartbeat, NodeInfo
 
 
-def inventory(name: str, gpus: int) -> Inventory:
-    return Inventory(
+def node_info(name: str, gpus: int) -> NodeInfo:
+    return NodeInfo(
         name=name,
         agent_version="0.1.0",
         engine_version="20.10.24",
@@ -39,6 +39,6 @@ def beat(
         port=6001,
         boot=boot,
         sequence=sequence,
-        inventory=inventory(name, gpus),
+        inventory=node_info(name, gpus),
         containers=[*containers, *other],
     )

@@ -1,4 +1,4 @@
-"""As little HTTP/1.1 as simulated agents need: thousands of them must cost less than what they measure."""
+"""HTTP/1.1, as little as simulated agents need: thousands of them must cost less than what they measure."""
 
 from __future__ import annotations
 

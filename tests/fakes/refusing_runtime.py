@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import structlog
 
-from appliance.agent.container_runtime import ContainerRuntime, Shell
-from common.protocol import ContainerSpec, ContainerState, GpuGrant, ImageState, Inventory
+from appliance.agent.container_runtime import ContainerRuntime, RunningTerminal
+from common.protocol import ContainerSpec, ContainerState, GpuGrant, ImageState, NodeInfo
 
 
 class Refusing:
@@ -47,7 +47,7 @@ class Refusing:
         raise self._refused("ask")
 
     @asynccontextmanager
-    async def terminal(self, identity: str, command: list[str], *, tty: bool) -> AsyncIterator[Shell]:
+    async def terminal(self, identity: str, command: list[str], *, tty: bool) -> AsyncIterator[RunningTerminal]:
         raise self._refused("terminal")
         yield
 
@@ -60,11 +60,11 @@ def refusing(error: Exception) -> ContainerRuntime:
     """Return the runtime of an agent that refuses everything."""
     node = Refusing(error)
 
-    def inventory() -> Inventory:
-        return Inventory(name="worker1", agent_version="0.1.0", engine_version="", os="", cpu_milli=1, memory_mib=1)
+    def node_info() -> NodeInfo:
+        return NodeInfo(name="worker1", agent_version="0.1.0", engine_version="", os="", cpu_milli=1, memory_mib=1)
 
     return ContainerRuntime(
-        inventory=inventory,
+        node_info=node_info,
         containers=node,
         images=node,
         terminal=node.terminal,

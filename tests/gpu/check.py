@@ -214,7 +214,7 @@ CHECKS: tuple[Callable[[Site], Verdict], ...] = (shown, filled, resolved, killed
 
 
 def run(site: Site) -> bool:
-    """Run all checks, print their verdicts; returns whether all hold."""
+    """Run all checks, print the verdict of each; returns whether all hold."""
     good = True
     for check in CHECKS:
         begun = time.monotonic()

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from common.protocol import HEARTBEAT_PATH
-from tests.fakes.heartbeats import inventory
+from tests.fakes.heartbeats import node_info
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
 
 BEAT = {
@@ -23,7 +23,7 @@ BEAT = {
     "port": 6001,
     "boot": "b",
     "sequence": 1,
-    "inventory": inventory("worker1", 1).model_dump(mode="json"),
+    "inventory": node_info("worker1", 1).model_dump(mode="json"),
 }
 
 

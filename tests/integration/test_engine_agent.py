@@ -13,7 +13,7 @@ import uvicorn
 from structlog.contextvars import bound_contextvars, merge_contextvars
 from structlog.typing import EventDict
 
-from api.engine.base import Target, UnreachableError
+from api.engine.base import AgentAddress, UnreachableError
 from api.engine.direct import DirectEngine, client_context
 from appliance.agent.app import make
 from appliance.agent.server import PeerProtocol
@@ -42,7 +42,7 @@ def lines() -> Iterator[list[EventDict]]:
 
 
 @asynccontextmanager
-async def agent(pki: Authority, error: Exception) -> AsyncIterator[Target]:
+async def agent(pki: Authority, error: Exception) -> AsyncIterator[AgentAddress]:
     """Serve an agent that refuses everything."""
     certificate, key = pki.issue("worker1")
     settings = Settings(
@@ -73,7 +73,7 @@ async def agent(pki: Authority, error: Exception) -> AsyncIterator[Target]:
         assert thread.is_alive()
         await asyncio.sleep(0.01)
     try:
-        yield Target("worker1", "127.0.0.1", settings.port)
+        yield AgentAddress("worker1", "127.0.0.1", settings.port)
     finally:
         server.should_exit = True
         await asyncio.to_thread(thread.join)

@@ -214,7 +214,7 @@ def test_what_others_take_is_not_ours_to_give(site: ClusterSite) -> None:
 
 
 def test_a_pod_without_a_machine_waits_in_our_queue_and_not_in_the_clusters(site: ClusterSite) -> None:
-    """The cluster's scheduler gives it none, for a reason that the inventory does not tell."""
+    """The cluster's scheduler gives it none, for a reason that the node does not tell."""
     site.cluster.do(lambda cluster: setattr(cluster, "schedules", False))
     try:
         site.submit("stuck", "sleep", "600", gpu_milli=1000)

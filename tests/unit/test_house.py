@@ -51,20 +51,20 @@ def test_the_import_contracts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lint_imports(cache_dir=None) == 0
 
 
-def pure_rooms() -> list[Path]:
-    """The modules of the contract for pure rooms."""
-    [contract] = [contract for contract in CONTRACTS if contract["name"] == "pure rooms do no I/O"]
-    places = [ROOT / room.replace(".", "/") for room in contract["source_modules"]]
+def pure_modules() -> list[Path]:
+    """The modules of the contract for pure ones."""
+    [contract] = [contract for contract in CONTRACTS if contract["name"] == "pure modules do no I/O"]
+    places = [ROOT / module.replace(".", "/") for module in contract["source_modules"]]
     return sorted(
         path for place in places for path in (place.rglob("*.py") if place.is_dir() else [place.with_suffix(".py")])
     )
 
 
-def test_pure_rooms_take_of_pathlib_what_touches_no_disk() -> None:
+def test_pure_modules_take_of_pathlib_what_touches_no_disk() -> None:
     allowed = {"pathlib.PurePath", "pathlib.PurePosixPath"}
     taken = {
         f"{name(path)}: {getattr(node, 'module', '')}.{alias.name}"
-        for path in pure_rooms()
+        for path in pure_modules()
         for node in nodes(path)
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names

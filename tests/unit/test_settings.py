@@ -20,7 +20,7 @@ from api.settings import Settings as ApiSettings
 from appliance.agent.settings import Settings as AgentSettings
 from appliance.site import inventory
 from appliance.site.gpu import SharedGpus
-from appliance.site.kubernetes import Cluster
+from appliance.site.kubernetes import KubernetesCluster
 from appliance.site.model import Node, SimulatedGpus, Site
 from common.settings import environment
 from common.settings.control_api import ControlApiSettings
@@ -123,7 +123,7 @@ def test_what_a_role_sets_by_itself_is_known_to_the_service_and_no_choice_of_the
     [
         (SharedGpus, GpuSettings),
         (SimulatedGpus, SimulatedGpuSettings),
-        (Cluster, KubernetesSettings),
+        (KubernetesCluster, KubernetesSettings),
         (Node, LocationSettings),
     ],
 )

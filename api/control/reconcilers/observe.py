@@ -46,7 +46,7 @@ CHUNK = 200
 """So many nodes are written in one transaction."""
 
 OUTAGES = (OperationalError, InterfaceError, PoolTimeoutError, asyncio.CancelledError)
-"""What a heartbeat is not to blame for: it is written as soon as the database answers again."""
+"""Errors that are not the fault of a heartbeat: it is written as soon as the database answers again."""
 
 Missing = tuple[UUID, int, int]
 

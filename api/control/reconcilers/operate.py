@@ -22,7 +22,7 @@ from api.database import Database
 from api.engine.base import Engine, UnreachableError
 from api.resources.sessions import networks
 from api.resources.sessions import service as sessions
-from api.resources.sessions.relay import target_of
+from api.resources.sessions.relay import agent_of
 from api.settings import Settings
 from api.tables.nodes import NodeState
 from api.tables.sessions import Container, Session, State
@@ -90,20 +90,20 @@ class Operator:
         return changed is not None and (changed.state is not State.PREPARING or not errors)
 
     async def _launch_one(self, session: Session, container: Container) -> ContainerState | PenstockError:
-        spec, target = spec_of(session, container), target_of(container.node)
+        spec, agent = spec_of(session, container), agent_of(container.node)
         try:
-            state = await self._engine.launch(target, spec)
+            state = await self._engine.launch(agent, spec)
         except UnreachableError as error:
             await reach.note(self._database, container.node, error)
             if error.delivered:
                 self._unsent.discard(spec.id)
             return error
         except PenstockError as error:
-            log.info("refused", session=session.name, node=target.name, reason=str(error))
+            log.info("refused", session=session.name, node=agent.name, reason=str(error))
             self._unsent.discard(spec.id)
-            return _refusal(target.name, error)
+            return _refusal(agent.name, error)
         self._unsent.discard(spec.id)
-        self._launched(target.name)
+        self._launched(agent.name)
         await reach.note(self._database, container.node, None)
         return state
 
@@ -138,7 +138,7 @@ class Operator:
         """Remove containers at once; raises what hindered one of them when all have been tried."""
         grace_s = self._settings.reclaim_grace_s if session.ending is State.PENDING else self._settings.stop_grace_s
         calls = (
-            self._engine.terminate(target_of(container.node), session.container_id(container.rank), grace_s)
+            self._engine.terminate(agent_of(container.node), session.container_id(container.rank), grace_s)
             for container in present
         )
         outcome = await asyncio.gather(*calls, return_exceptions=True)
@@ -180,9 +180,9 @@ class Operator:
 
     async def _container_log(self, session: Session, container: Container, limit: int) -> bytes:
         tail = bytearray()
-        target, container_id = target_of(container.node), session.container_id(container.rank)
+        agent, container_id = agent_of(container.node), session.container_id(container.rank)
         try:
-            async for chunk in self._engine.logs(target, container_id, follow=False, tail=LOG_TAIL_LINES):
+            async for chunk in self._engine.logs(agent, container_id, follow=False, tail=LOG_TAIL_LINES):
                 tail += chunk
                 del tail[:-limit]
         except UnreachableError as error:

@@ -9,7 +9,7 @@ import structlog
 from api.database import Begin, Database
 from api.engine.base import Engine, UnreachableError
 from api.resources.sessions import resizing
-from api.resources.sessions.relay import target_of
+from api.resources.sessions.relay import agent_of
 from api.tables.sessions import Container, Session
 from common.errors import NotFoundError, PenstockError
 from common.gpu.share import format_gpus
@@ -53,7 +53,7 @@ async def tell(database: Database, engine: Engine, session: Session) -> bool:
 async def _tell_one(engine: Engine, session: Session, container: Container) -> PenstockError | None:
     shares = resizing.shares(session, container)
     try:
-        await engine.resize(target_of(container.node), session.container_id(container.rank), shares)
+        await engine.resize(agent_of(container.node), session.container_id(container.rank), shares)
     except PenstockError as error:
         return error
     return None

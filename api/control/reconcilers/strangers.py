@@ -17,10 +17,10 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.control.reconcilers import losses
-from api.engine.base import Target
+from api.engine.base import AgentAddress
 from api.resources.nodes.heartbeats import Report
 from api.resources.sessions import service as sessions
-from api.resources.sessions.relay import target_of
+from api.resources.sessions.relay import agent_of
 from api.tables.nodes import Node
 from api.tables.sessions import ENDED, Session, State
 from common.protocol import ContainerState
@@ -35,7 +35,7 @@ SHOWN = 3
 class Ghost:
     """A container that runs somewhere and that no session wants."""
 
-    target: Target
+    target: AgentAddress
     container_id: str
     session_id: str
 
@@ -101,7 +101,7 @@ class Strangers:
             if session is None:
                 strangers.append(container)
             elif container.id not in kept and not _belongs(session, container.id, node):
-                result.ghosts.append(Ghost(target_of(node), container.id, container.session_id))
+                result.ghosts.append(Ghost(agent_of(node), container.id, container.session_id))
         result.ghosts += self._note_strangers(node, strangers)
 
     def _note_strangers(self, node: Node, strangers: Sequence[ContainerState]) -> list[Ghost]:
@@ -114,7 +114,7 @@ class Strangers:
             self._since[key] = moment
         over = [item for item in strangers if self._since[node.name, item.id] + self._keep_s <= moment]
         _say(node, [item.id for item in strangers if item not in over])
-        return [Ghost(target_of(node), item.id, item.session_id) for item in over]
+        return [Ghost(agent_of(node), item.id, item.session_id) for item in over]
 
 
 def _say(node: Node, ids: Sequence[str]) -> None:

@@ -92,7 +92,7 @@ async def create(db: AsyncSession, request: ImageRequest, caller: Identity) -> I
     """Register an image; raises ConflictError where name and tag are taken in its scope.
 
     Raises ForbiddenError for the image of a project that the caller does not see: who knows its reference has no right
-    to it, and what was made inside the site is behind no other door.
+    to it, and nothing else keeps what was made inside the site.
     """
     await exclusively(db, IMAGES_LOCK)
     owners = [await projects.get(db, name, caller, "projects") for name in sorted(set(request.projects))]

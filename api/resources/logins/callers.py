@@ -41,7 +41,7 @@ _BY_COOKIE = _callers(_logins).where(
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownCaller:
     """A caller as the database knows it. `table` and `row_id` are the key or login used, noted last at `used_at`."""
 
     identity: Identity
@@ -55,27 +55,27 @@ class Known:
         return self.used_at is not None and at - self.used_at < USED_EVERY
 
 
-async def by_key(db: AsyncSession, fingerprint: str, at: datetime) -> Known | None:
+async def by_key(db: AsyncSession, fingerprint: str, at: datetime) -> KnownCaller | None:
     """Return who a key stands for at a moment."""
     rows = (await db.execute(_BY_KEY, {"fingerprint": fingerprint, "at": at})).all()
     return _read(rows, ApiKey) if rows else None
 
 
-async def by_cookie(db: AsyncSession, fingerprint: str, at: datetime, idle_s: int) -> Known | None:
+async def by_cookie(db: AsyncSession, fingerprint: str, at: datetime, idle_s: int) -> KnownCaller | None:
     """Return who a login stands for at a moment; not for one that was not used for `idle_s`."""
     since = at - timedelta(seconds=idle_s)
     rows = (await db.execute(_BY_COOKIE, {"fingerprint": fingerprint, "at": at, "since": since})).all()
     return _read(rows, Login) if rows else None
 
 
-async def note_use(db: AsyncSession, known: Known, at: datetime) -> None:
+async def note_use(db: AsyncSession, known: KnownCaller, at: datetime) -> None:
     """Note that a key or a login was used, unless another request has just done so."""
     table = known.table
     stale = or_(table.used_at.is_(None), table.used_at <= at - USED_EVERY)
     await db.execute(update(table).where(table.id == known.row_id, stale).values(used_at=at))
 
 
-def _read(rows: Sequence[Row[*tuple[Any, ...]]], table: type[ApiKey] | type[Login]) -> Known:
+def _read(rows: Sequence[Row[*tuple[Any, ...]]], table: type[ApiKey] | type[Login]) -> KnownCaller:
     user_id, name, role, domain, must_change, row_id, used_at, *_ = rows[0]
     projects = {project_id: part for *_, project_id, part in rows if project_id is not None}
     identity = Identity(
@@ -86,4 +86,4 @@ def _read(rows: Sequence[Row[*tuple[Any, ...]]], table: type[ApiKey] | type[Logi
         manages=frozenset(project_id for project_id, part in projects.items() if part is Part.MANAGER),
         member_of=frozenset(projects),
     )
-    return Known(identity, must_change, table, row_id, used_at)
+    return KnownCaller(identity, must_change, table, row_id, used_at)

@@ -12,15 +12,15 @@ from api.resources.nodes import repository
 from api.resources.nodes.heartbeats import Report
 from api.tables.nodes import Gpu, Node, NodeMode, NodeState
 from common.errors import NotFoundError
-from common.protocol import Inventory
+from common.protocol import NodeInfo
 
 note_alive = repository.note_alive
 draining = repository.draining
 replace_message = repository.replace_message
 lost = repository.lost
 
-DESCRIBED = tuple(Inventory.model_fields.keys() - {"name", "gpus"})
-"""What a node's row takes over from the inventory as it is."""
+DESCRIBED = tuple(NodeInfo.model_fields.keys() - {"name", "gpus"})
+"""What a node's row takes over from what its agent tells, as it is."""
 
 
 async def every(db: AsyncSession) -> Sequence[Node]:
@@ -92,16 +92,16 @@ async def any_silent(db: AsyncSession, since: datetime) -> bool:
 
 
 def _describe(node: Node, report: Report) -> None:
-    heartbeat, inventory = report.heartbeat, report.heartbeat.inventory
+    heartbeat, info = report.heartbeat, report.heartbeat.inventory
     node.address, node.port = heartbeat.address, heartbeat.port
     if node.state is not NodeState.READY:
         node.message, node.unknown_containers = "", 0
     node.state = NodeState.READY
     node.last_seen = report.received_at
     for field in DESCRIBED:
-        setattr(node, field, getattr(inventory, field))
+        setattr(node, field, getattr(info, field))
     known = {gpu.uuid: gpu for gpu in node.gpus}
-    for device in inventory.gpus:
+    for device in info.gpus:
         gpu = known.pop(device.uuid, None)
         if gpu is None:
             node.gpus.append(Gpu(**device.model_dump()))

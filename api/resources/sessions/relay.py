@@ -13,7 +13,7 @@ from starlette.types import Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from api.database import Database
-from api.engine.base import Engine, Target, Terminal
+from api.engine.base import AgentAddress, Engine, Terminal
 from api.resources.sessions import service
 from api.tables.nodes import Node
 from api.tables.sessions import ENDED, Session, State
@@ -28,9 +28,9 @@ RECHECK_S = 10.0
 WITH_CONTAINER = (State.PREPARING, State.RUNNING, State.TERMINATING)
 
 
-def target_of(node: Node) -> Target:
+def agent_of(node: Node) -> AgentAddress:
     """Return how the engine reaches a node."""
-    return Target(node.name, node.address, node.port)
+    return AgentAddress(node.name, node.address, node.port)
 
 
 async def log(
@@ -48,9 +48,9 @@ async def log(
             yield last_lines(kept, tail)
             return
         if session.containers and session.state in WITH_CONTAINER:
-            target, container_id = target_of(session.containers[0].node), session.container_id(0)
+            agent, container_id = agent_of(session.containers[0].node), session.container_id(0)
             with suppress(NotFoundError):
-                async for chunk in engine.logs(target, container_id, follow=follow, tail=tail):
+                async for chunk in engine.logs(agent, container_id, follow=follow, tail=tail):
                     yield chunk
                 return
         if not follow:
@@ -81,7 +81,7 @@ def last_lines(text: bytes, count: int | None) -> bytes:
     return b"".join(lines[-count:]) if count else b""
 
 
-def running_on(session: Session) -> Target:
+def running_on(session: Session) -> AgentAddress:
     """Return where a session runs; raises ConflictError where it does not."""
     if session.state is not State.RUNNING or not session.containers:
         raise ConflictError(
@@ -89,7 +89,7 @@ def running_on(session: Session) -> Target:
             where="name",
             hint="wait until it is RUNNING",
         )
-    return target_of(session.containers[0].node)
+    return agent_of(session.containers[0].node)
 
 
 async def join(user: WebSocket, terminal: Terminal, may_stay: Callable[[], Awaitable[None]]) -> None:

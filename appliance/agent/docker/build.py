@@ -1,4 +1,4 @@
-"""Puts together the runtime of a machine: its Docker Engine, its GPUs, its networks and its sandboxes."""
+"""The runtime of a machine, put together: its Docker Engine, its GPUs, its networks and its sandboxes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import partial
 import structlog
 
 from appliance.agent.container_runtime import ContainerRuntime
-from appliance.agent.docker import cores, inventory, share_maintenance
+from appliance.agent.docker import cores, node_info, share_maintenance
 from appliance.agent.docker.containers import ContainerLimits
-from appliance.agent.docker.engine import Engine
+from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images
 from appliance.agent.docker.supervisor import Supervisor
@@ -28,13 +28,13 @@ log = structlog.get_logger()
 def build(settings: Settings) -> ContainerRuntime:
     """Return what runs containers on this machine; raises PenstockError where it cannot."""
     limits = ContainerLimits(settings.pids_limit, _lockable_memory())
-    engine = Engine(
+    engine = DockerEngine(
         settings.docker_socket, settings.mount_roots, limits, settings.sandbox_socket, settings.cores_folder
     )
-    kinds, node_cores = inventory.kinds(settings), cores.of_node()
+    kinds, node_cores = node_info.kinds(settings), cores.of_node()
     gpus = accelerators.discover(kinds)
     told = engine.info()
-    has = inventory.take(settings, told, gpus, node_cores)
+    has = node_info.take(settings, told, gpus, node_cores)
     log.info(
         "agent starts", node=has.name, gpus=len(has.gpus), simulated=bool(settings.simulated_gpus), port=settings.port
     )
@@ -61,7 +61,7 @@ def build(settings: Settings) -> ContainerRuntime:
         engine.close()
 
     return ContainerRuntime(
-        inventory=lambda: maintenance.shares.describe(has),
+        node_info=lambda: maintenance.shares.describe(has),
         containers=supervisor,
         images=images,
         terminal=partial(Terminal, engine),

@@ -1,4 +1,4 @@
-"""How a session's container looks to Docker, and back. Pure: nothing here talks to Docker."""
+"""Containers of sessions as Docker describes them, there and back. Pure: nothing here talks to Docker."""
 
 from __future__ import annotations
 

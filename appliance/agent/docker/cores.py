@@ -1,4 +1,4 @@
-"""Which cores a container runs on. Pure but for `of_node` and `draw`.
+"""Cores that a container runs on. Pure but for `of_node` and `draw`.
 
 A program counts the cores that it may run on, not its quota of time. So that it starts as many threads as it was
 granted cores, each container gets a set of cores. Sets may overlap where fractions were granted. Programs that ask the

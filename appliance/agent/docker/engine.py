@@ -76,7 +76,7 @@ def _translate(call: Callable[P, R]) -> Callable[P, R]:
     return translated
 
 
-class Engine:
+class DockerEngine:
     """The Docker Engine of this node, limited to the containers that carry our label."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""How the network between a session's containers looks to Docker and to the kernel of one node. Pure.
+"""The network between a session's containers as Docker and the kernel of one node describe it. Pure.
 
 It is a bridge of Docker's that has no way out. Where other nodes have containers of the session too, a VXLAN is a port
 of the bridge and sends what it cannot place to each of these nodes.

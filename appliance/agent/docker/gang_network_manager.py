@@ -1,4 +1,4 @@
-"""Keeps the networks between the containers of a session on this node: makes them, joins containers, takes them down.
+"""Networks between the containers of a session on this node: made, joined by containers, taken down.
 
 Docker and the kernel are the only memory: whatever is not wanted by a container that is known is taken down.
 """

@@ -1,4 +1,4 @@
-"""What the supervisor knows of each container."""
+"""Containers as the supervisor knows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brings containers to the wanted state and knows where each one stands.
+"""The supervisor of containers: it brings them to the wanted state and knows where each one stands.
 
 Docker is the only memory: what is known here is rebuilt from it at every start, and again whenever the stream of events
 was cut. Only a container that does not exist in Docker (its image is being pulled, or could not be) is known from the
@@ -23,7 +23,7 @@ from appliance.agent import admission
 from appliance.agent.docker import containers, cores
 from appliance.agent.docker.blocking_calls import in_thread, items_in_thread
 from appliance.agent.docker.cores import CoreGrant
-from appliance.agent.docker.engine import Engine, EngineAwayError, ImageMissingError
+from appliance.agent.docker.engine import DockerEngine, EngineAwayError, ImageMissingError
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images, not_here
 from appliance.agent.docker.known_container import KnownContainer
@@ -38,7 +38,7 @@ log = structlog.get_logger()
 R = TypeVar("R")
 
 MAX_FOLLOWERS = 200
-MAX_LOOKS = 4
+MAX_MOUNT_CHECKS = 4
 _RECONNECT_S = 1.0
 END_GRACE_S = 2
 """Seconds that a container has to end by itself when it goes beyond its shares."""
@@ -49,7 +49,7 @@ class Supervisor:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: DockerEngine,
         images: Images,
         forwarder: PortForwarder,
         *,
@@ -74,7 +74,7 @@ class Supervisor:
         self._known: dict[str, KnownContainer] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._watchers = anyio.CapacityLimiter(1)
-        self._storage = anyio.CapacityLimiter(MAX_LOOKS)
+        self._storage = anyio.CapacityLimiter(MAX_MOUNT_CHECKS)
         self._followers = anyio.CapacityLimiter(MAX_FOLLOWERS)
 
     def states(self) -> list[ContainerState]:
@@ -149,12 +149,12 @@ class Supervisor:
         """Stop a container that goes beyond its shares; its state tells the reason. Raises PenstockError."""
         log.warning("container is stopped", id=identity, reason=reason)
         # before the stop: its end may be told at any time from then on
-        self._shares.blame(identity, reason)
+        self._shares.set_end_reason(identity, reason)
         try:
             await in_thread(self._engine.stop, identity, END_GRACE_S)
         except PenstockError:
             # it goes on, and may come to an end that has nothing to do with this
-            self._shares.blame(identity, "")
+            self._shares.set_end_reason(identity, "")
             raise
 
     def tell(self) -> None:
@@ -206,11 +206,11 @@ class Supervisor:
 
     async def rebuild(self) -> None:
         """Learn the state of every container from Docker, and start those that were created and never started."""
-        settled = {key for key, known in self._known.items() if not known.launching and not known.nowhere}
+        stale = {key for key, known in self._known.items() if not known.launching and not known.nowhere}
         found = await in_thread(self._engine.inspect_all)
         for inspection in found:
             state = containers.state_of(inspection)
-            settled.discard(state.id)
+            stale.discard(state.id)
             known = self._known.get(state.id)
             if not state.status.is_final:
                 self._shares.adopt(state.id, containers.kind_of(inspection), state.gpus)
@@ -220,7 +220,7 @@ class Supervisor:
                 known.overtaken = True
             else:
                 await self._adopt(known, state, containers.network_of(inspection))
-        for gone in settled:
+        for gone in stale:
             self._forget(gone)
         await in_thread(self._gang_networks.recover, found, self._known.__contains__)
         await in_thread(self._shares.sweep, self._is_live)
@@ -246,16 +246,16 @@ class Supervisor:
         if state.status is known.state.status is ContainerStatus.CREATING:
             async with known.lock:
                 self._set(known, await self._start(state.id, network))
-        await self._hold(known.state, new=state.status is ContainerStatus.CREATING)
+        await self._enforce(known.state, new=state.status is ContainerStatus.CREATING)
         self._set(known, known.state)
         await self._offer(known)
 
     async def _create_and_start(self, spec: ContainerSpec, known: KnownContainer) -> None:
         try:
-            part = await in_thread(self._shares.prepare, spec.id, spec.gpus)
-            await in_thread(self._engine.create, spec, known.granted, part)
+            prepared = await in_thread(self._shares.prepare, spec.id, spec.gpus)
+            await in_thread(self._engine.create, spec, known.granted, prepared)
             state = await self._start(spec.id, spec.network)
-            await self._hold(state, new=True)
+            await self._enforce(state, new=True)
             # whoever learns that it runs learns its ports too
             await self._offer(known, state)
             self._set(known, state)
@@ -328,7 +328,7 @@ class Supervisor:
             log.warning("ports of a session stay closed", id=state.id, reason=known.closed)
         self._set(known, state)
 
-    async def _hold(self, state: ContainerState, *, new: bool) -> None:
+    async def _enforce(self, state: ContainerState, *, new: bool) -> None:
         """Hold a running container to its GPU shares; a new one that cannot be held is stopped, and says why."""
         if not state.gpus or state.status is not ContainerStatus.RUNNING:
             return

@@ -18,7 +18,7 @@ from types import TracebackType
 from anyio import to_thread
 
 from appliance.agent.docker.containers import API_VERSION
-from appliance.agent.docker.engine import Engine
+from appliance.agent.docker.engine import DockerEngine
 from common.errors import PenstockError, UnavailableError
 
 CHUNK = 1 << 16
@@ -29,7 +29,7 @@ _PAUSE_S = 0.025
 class Terminal:
     """One command in one container; use it as an asynchronous context manager, which hangs it up at the end."""
 
-    def __init__(self, engine: Engine, identity: str, command: list[str], *, tty: bool) -> None:
+    def __init__(self, engine: DockerEngine, identity: str, command: list[str], *, tty: bool) -> None:
         """Prepare; nothing is started yet."""
         self._engine = engine
         self._identity = identity

@@ -1,4 +1,4 @@
-"""Puts together the runtime of a cluster."""
+"""The runtime of a cluster, put together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from appliance.agent.container_runtime import ContainerRuntime
 from appliance.agent.kubernetes.client import Client
 from appliance.agent.kubernetes.images import Images
 from appliance.agent.kubernetes.pod_ports import PodPorts
-from appliance.agent.kubernetes.pod_supervisor import PodSupervisor, base_inventory
+from appliance.agent.kubernetes.pod_supervisor import PodSupervisor, base_node_info
 from appliance.agent.kubernetes.pods import FolderClaim, PodSettings
 from appliance.agent.kubernetes.terminal import Terminal
 from appliance.agent.port_forwarding import PortForwarder
@@ -44,13 +44,13 @@ def build(settings: Settings) -> ContainerRuntime:
     client = Client(
         settings.kubernetes_api, settings.kubernetes_token, context, namespace=settings.kubernetes_namespace
     )
-    base = base_inventory(settings.name, region=settings.region, switch=settings.switch, started_at=datetime.now(UTC))
+    base = base_node_info(settings.name, region=settings.region, switch=settings.switch, started_at=datetime.now(UTC))
     forwarder = PortForwarder(
         server_context(settings), settings.edges, bind=settings.bind, port_range=settings.port_range
     )
     cluster = PodSupervisor(client, pod_settings, base, PodPorts(forwarder), settings.kubernetes_schedule_s)
     return ContainerRuntime(
-        inventory=cluster.inventory,
+        node_info=cluster.node_info,
         containers=cluster,
         images=Images(client, pod_settings),
         terminal=partial(Terminal, client),

@@ -1,4 +1,4 @@
-"""What a cluster has for sessions: its machines, less what others' pods ask for. Pure.
+"""Capacity of a cluster for sessions: its machines, less what others' pods ask for. Pure.
 
 GPUs have names here although Kubernetes only counts them: the place `i` of a machine stands for any of its GPUs. A pod
 that was granted places is held to their machine, so what is counted is what Kubernetes gives.

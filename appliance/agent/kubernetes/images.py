@@ -1,4 +1,4 @@
-"""Whether a cluster can have an image: a pod that only wants it is made, and what its machine says is the answer."""
+"""Images of a cluster: a pod that only wants one is made, and what its machine says is the answer."""
 
 from __future__ import annotations
 

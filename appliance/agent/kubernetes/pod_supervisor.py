@@ -1,4 +1,4 @@
-"""Brings pods to the wanted state and knows where each one stands: a cluster in the place of Docker.
+"""The supervisor of pods: it brings them to the wanted state and knows where each one stands, as that of Docker does.
 
 The cluster is the only memory: what is known here is a copy of its pods and nodes. A pod that the cluster's scheduler
 has no machine for is taken back before the launch of it is answered: sessions wait in Penstock's own queue, where they
@@ -38,7 +38,7 @@ from appliance.agent.kubernetes.pod_ports import PodPorts
 from appliance.agent.kubernetes.pods import PodSettings
 from appliance.agent.labels import LABEL_ID, digest_of, name_of
 from common.errors import ConflictError, InputError, NotFoundError, UnavailableError
-from common.protocol import ContainerSpec, ContainerState, GpuGrant, Inventory
+from common.protocol import ContainerSpec, ContainerState, GpuGrant, NodeInfo
 
 log = structlog.get_logger()
 
@@ -64,10 +64,10 @@ class PodSupervisor:
     """All sessions' pods of a cluster. `changed` is set whenever one of them, or what the cluster has, changes."""
 
     def __init__(
-        self, client: Client, pod_settings: PodSettings, base: Inventory, pod_ports: PodPorts, schedule_s: float
+        self, client: Client, pod_settings: PodSettings, base: NodeInfo, pod_ports: PodPorts, schedule_s: float
     ) -> None:
-        """Start with nothing known. `base` is the inventory without what the cluster has; a pod that has no machine
-        after `schedule_s` is taken back.
+        """Start with nothing known. `base` is what the node tells without what the cluster has; a pod that has no
+        machine after `schedule_s` is taken back.
         """
         self.changed = asyncio.Event()
         self._client = client
@@ -80,13 +80,13 @@ class PodSupervisor:
         self._touched = asyncio.Event()
         self._moved = asyncio.Condition()
         self._capacity: Capacity = measure([], [])
-        self._inventory = base
+        self._node_info = base
         self._states: list[ContainerState] = []
         self._launching: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def inventory(self) -> Inventory:
+    def node_info(self) -> NodeInfo:
         """Return what the cluster has for sessions."""
-        return self._inventory
+        return self._node_info
 
     def states(self) -> list[ContainerState]:
         """Return the state of every pod of ours that has a machine, oldest first."""
@@ -120,7 +120,7 @@ class PodSupervisor:
         path = self._path(identity)
         await self._client.delete(path, grace_s)
         deadline = time.monotonic() + grace_s + _REMOVAL_S
-        while (pod := await self._look(identity)) is not None:
+        while (pod := await self._read(identity)) is not None:
             if time.monotonic() > deadline:
                 machine = pod["spec"].get("nodeName", "no machine")
                 raise UnavailableError(
@@ -187,7 +187,7 @@ class PodSupervisor:
             pod = await self._client.create(self._client.pods, pods.manifest(spec, self._pod_settings, machine))
         except ConflictError:
             # made by a launch whose answer was lost, or not the same; a quota leaves none
-            if (existing := await self._look(spec.id)) is None:
+            if (existing := await self._read(spec.id)) is None:
                 raise
             return existing
         self._pods.put(pod)
@@ -232,7 +232,7 @@ class PodSupervisor:
             pod = self._find(identity) or pod
         # the watch may be late
         if not pods.is_placed(pod):
-            pod = await self._look(identity) or pod
+            pod = await self._read(identity) or pod
         if pods.is_placed(pod):
             return pod
         await self.remove(identity, 0)
@@ -241,7 +241,7 @@ class PodSupervisor:
             f"the cluster has no machine for it now: {reason}", where="Kubernetes", hint="look at its nodes and pods"
         )
 
-    async def _look(self, identity: str) -> Object | None:
+    async def _read(self, identity: str) -> Object | None:
         """Return a pod as the cluster has it now; None where it is gone, which is noted."""
         try:
             pod = await self._client.get(self._path(identity))
@@ -317,14 +317,14 @@ class PodSupervisor:
         if capacity.left_out and capacity.left_out != self._capacity.left_out:
             log.warning("the cluster has more GPUs than one node may have", left_out=capacity.left_out)
         self._capacity = capacity
-        inventory = self._describe(capacity)
+        node_info = self._describe(capacity)
         placed = [pod for pod in self._own() if pods.is_placed(pod)]
         states = [self._pod_ports.dress(pods.state_of(pod)) for pod in placed]
-        if (inventory, states) != (self._inventory, self._states):
-            self._inventory, self._states = inventory, states
+        if (node_info, states) != (self._node_info, self._states):
+            self._node_info, self._states = node_info, states
             self.changed.set()
 
-    def _describe(self, capacity: Capacity) -> Inventory:
+    def _describe(self, capacity: Capacity) -> NodeInfo:
         kinds = sorted({machine.os for machine in self._nodes.items.values() if machine.os})
         machines = len(self._nodes.items)
         systems = f" of {', '.join(kinds)}" if kinds else ""
@@ -345,9 +345,9 @@ class PodSupervisor:
         return [pods.state_of(pod) for pod in self._own()]
 
 
-def base_inventory(name: str, *, region: str, switch: str, started_at: datetime) -> Inventory:
-    """Return the inventory of a cluster before anything is known of it."""
-    return Inventory(
+def base_node_info(name: str, *, region: str, switch: str, started_at: datetime) -> NodeInfo:
+    """Return what a cluster tells before anything is known of it."""
+    return NodeInfo(
         name=name,
         agent_version=version("penstock"),
         engine_version="Kubernetes",

@@ -1,4 +1,4 @@
-"""How a session's container looks to Kubernetes, and back. Pure: nothing here talks to a cluster.
+"""Containers of sessions as pods of Kubernetes, there and back. Pure: nothing here talks to a cluster.
 
 Labels and annotations are the only memory of the agent: whatever it must know after a restart stands in them.
 """

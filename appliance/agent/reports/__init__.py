@@ -1,1 +1,1 @@
-"""What an agent tells the control API: heartbeats, inventory, use of GPUs, denied system calls."""
+"""Reports of an agent to the control API: heartbeats, GPU metrics, denied system calls."""

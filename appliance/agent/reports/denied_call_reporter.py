@@ -1,4 +1,4 @@
-"""Tells the control API which system calls sandboxes denied; what it does not take now waits for the next time."""
+"""Reports of the system calls that sandboxes denied; what the control API does not take now waits for the next time."""
 
 from __future__ import annotations
 

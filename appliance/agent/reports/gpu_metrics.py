@@ -1,4 +1,4 @@
-"""Tells the control API what containers use of their GPUs: samples that are kept while the API is away."""
+"""Reports of what containers use of their GPUs: samples that are kept while the control API is away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells the control API what this node has and runs: at every interval, and at once when a container changes."""
+"""Reports of what this node has and runs: at every interval, and at once when a container changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from appliance.agent.container_runtime import Containers
 from appliance.agent.settings import Settings
 from appliance.agent.tls import api_client
-from common.protocol import HEARTBEAT_PATH, Heartbeat, HeartbeatReply, Inventory
+from common.protocol import HEARTBEAT_PATH, Heartbeat, HeartbeatReply, NodeInfo
 
 log = structlog.get_logger()
 
@@ -27,10 +27,10 @@ _GATHER_S = 0.02
 class HeartbeatReporter:
     """Posts heartbeats for ever; the control API being away changes nothing on the node."""
 
-    def __init__(self, settings: Settings, inventory: Callable[[], Inventory], supervisor: Containers) -> None:
-        """Prepare for one run of the agent, which gets a `boot` of its own; `inventory` tells what the node has now."""
+    def __init__(self, settings: Settings, node_info: Callable[[], NodeInfo], supervisor: Containers) -> None:
+        """Prepare for one run of the agent, which gets a `boot` of its own; `node_info` tells what the node has now."""
         self._settings = settings
-        self._inventory = inventory
+        self._node_info = node_info
         self._supervisor = supervisor
         self._boot = uuid.uuid4().hex
         self._sequence = 0
@@ -70,7 +70,7 @@ class HeartbeatReporter:
             port=self._settings.port,
             boot=self._boot,
             sequence=self._sequence,
-            inventory=self._inventory(),
+            inventory=self._node_info(),
             containers=self._supervisor.states(),
         )
         answer = await client.post(

@@ -1,4 +1,4 @@
-"""How one container is confined: what its filter, and whoever listens to it, have to know."""
+"""The confinement of one container: what its filter, and whoever listens to it, have to know."""
 
 from __future__ import annotations
 

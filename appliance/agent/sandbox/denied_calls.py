@@ -1,4 +1,4 @@
-"""What sandboxes denied since the control API was last told: bounded, however often a program tries. Pure."""
+"""Denied system calls since the control API was last told: bounded, however often a program tries. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sandbox makes of the container engine's own system call filter. Pure; plain data, so that it loads fast.
+"""The container engine's own system call filter, narrowed by a sandbox. Pure; plain data, so that it loads fast.
 
 The rules are in JSON's form of `protocol.Sandbox`, the filter in that of the OCI runtime specification.
 """

@@ -1,4 +1,4 @@
-"""Listens to the sandboxes of this node's containers: each denied system call is noted, then answered.
+"""The listener to the sandboxes of this node's containers: each denied system call is noted, then answered.
 
 The kernel holds a call that a sandbox denies until it is answered, and fails it with ENOSYS once nobody listens. So a
 call is never let through, whatever becomes of this agent. One thread does it all, and none of the agent's other work

@@ -1,8 +1,8 @@
-"""Gives the containers that share a GPU their windows: plans a timetable, and another when who wants to launch changes.
+"""The arbiter of containers that share a GPU: a timetable of windows, and another when who wants to launch changes.
 
 The containers keep to it by themselves: between two plans nothing passes between them and the agent. A plan that gives
 windows of idle containers to others stands beside a fallback, which becomes valid by itself where this agent hangs and
-no longer puts it off. What holds while there is no agent is the work of `settle.py`.
+no longer puts it off. What holds while there is no agent is the work of `own_windows.py`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from common.gpu.kinds import Compute
 
 log = structlog.get_logger()
 
-LOOKS = 4
-"""Looks in a period at who wants to launch, so that a window comes back within a period and a quarter."""
+PLANS_PER_PERIOD = 4
+"""So often it is asked who wants to launch, so that a window comes back within a period and a quarter."""
 
 
 class Arbiter:
@@ -54,25 +54,25 @@ class Arbiter:
         self._falls_ns: dict[str, int] = {}
         # threads that wait for something else, such as Docker, must not hold up the plans
         self._thread = anyio.CapacityLimiter(1)
-        # when the last look began; 0: none yet
-        self._looked_ns = 0
+        # when the last planning began; 0: none yet
+        self._began_ns = 0
 
     def is_stuck(self) -> bool:
-        """Return whether a look does not come to its end; the plans have gone over to their fallbacks by then."""
-        return bool(self._looked_ns) and self._clock() - self._looked_ns > timetable.GRACE_NS
+        """Return whether planning does not come to its end; the plans have gone over to their fallbacks by then."""
+        return bool(self._began_ns) and self._clock() - self._began_ns > timetable.GRACE_NS
 
     async def run(self) -> None:
         """Plan for ever."""
         while self._mode is not Compute.OFF:
-            self._looked_ns = self._clock()
+            self._began_ns = self._clock()
             try:
-                await to_thread.run_sync(self.look, limiter=self._thread)
+                await to_thread.run_sync(self.plan_once, limiter=self._thread)
             except Exception as error:
                 # whatever it was: without this task nobody would get a window back
                 log.exception("the timetable of GPUs cannot be planned", reason=str(error))
-            await asyncio.sleep(self._period_ns / LOOKS / 1e9)
+            await asyncio.sleep(self._period_ns / PLANS_PER_PERIOD / 1e9)
 
-    def look(self) -> None:
+    def plan_once(self) -> None:
         """Plan once for every GPU, and write the plans that are new."""
         now_ns = self._clock()
         tenants = self._tenants(now_ns)
@@ -106,7 +106,7 @@ class Arbiter:
                 self._preload.limits(container).schedule({uuid: wanted[container]}, now_ns)
             except PenstockError as error:
                 self._late[uuid].add(container)
-                # tried again at every look: one line when it begins
+                # tried again with every plan: one line when it begins
                 if container not in late:
                     log.warning("a container gets no timetable", id=container, reason=str(error))
 

@@ -1,4 +1,4 @@
-"""Which container uses how much of which GPU now: NVML's processes, told apart by their cgroups."""
+"""Readings of GPUs: which container uses how much of which now, by NVML's processes, told apart by their cgroups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watches that no container has more GPU memory than its share: what slips past its enforcement is warned, then ended.
+"""The limit of GPU memory, held from outside: what slips past a container's enforcement is warned, then ended.
 
 What a program cannot be kept from inside of a container, such as calls of the kernel's driver by its own code, still
 shows in NVML.
@@ -21,12 +21,12 @@ log = structlog.get_logger()
 
 EVERY_S = 1.0
 PATIENCE = 5
-"""Looks in a row that find a container over its limit, after which it is ended."""
+"""Checks in a row that find a container over its limit, after which it is ended."""
 _WATCHED = (Enforcement.DRIVER, Enforcement.SHIM, Enforcement.MPS)
 
 
 class MemoryEnforcer:
-    """Looks at the memory of all containers each second."""
+    """Checks the memory of all containers each second."""
 
     def __init__(
         self,
@@ -46,18 +46,18 @@ class MemoryEnforcer:
         self._over: dict[str, int] = {}
 
     async def run(self, tell: Callable[[], None]) -> None:
-        """Look for ever; `tell` is called when the warning of a container changes."""
+        """Check for ever; `tell` is called when the warning of a container changes."""
         while True:
             await asyncio.sleep(EVERY_S)
             try:
-                if await self.look():
+                if await self.check_once():
                     tell()
             except Exception as error:
                 # whatever it was: without this task nobody would watch any more
                 log.exception("the memory of GPUs cannot be watched", reason=str(error))
 
-    async def look(self) -> bool:
-        """Look once; return whether the warning of a container has changed."""
+    async def check_once(self) -> bool:
+        """Check once; return whether the warning of a container has changed."""
         if not any(holding.kind in _WATCHED for holding in self._shares.holdings.values()):
             return False
         readings = await to_thread.run_sync(self._gpu_readings.memory)

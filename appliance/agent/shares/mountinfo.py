@@ -1,7 +1,7 @@
-"""Whether what holds a container's shares is really mounted where its programs look for it.
+"""Mounts of a container by the kernel's own list: what holds its shares must lie where its programs look for it.
 
 An image may have links where a volume of the user's is mounted, so that the volume comes to lie over a mount of ours.
-Only the kernel's own list of the container's mounts tells.
+Nothing else tells of that.
 """
 
 from __future__ import annotations

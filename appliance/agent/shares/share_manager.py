@@ -24,7 +24,7 @@ from appliance.gpu.mps import Mps
 from common.errors import ConflictError, InputError
 from common.gpu.kinds import Enforcement
 from common.gpu.share import MILLI, format_gpus
-from common.protocol import ContainerState, ContainerStatus, GpuDevice, GpuGrant, Inventory
+from common.protocol import ContainerState, ContainerStatus, GpuDevice, GpuGrant, NodeInfo
 
 log = structlog.get_logger()
 
@@ -36,8 +36,8 @@ _grants = TypeAdapter(list[GpuGrant])
 class HeldShares:
     """The shares of one container. `kind` holds those that are no MIG devices; `engine_id` is known once it runs.
 
-    `warning` says by what it is over its share, `trouble` why it is not held as it should be, and `verdict` why it was
-    ended.
+    `warning` says by what it is over its share, `trouble` why it is not held as it should be, and `end_reason` why it
+    was ended.
     """
 
     kind: Enforcement
@@ -45,7 +45,7 @@ class HeldShares:
     engine_id: str = ""
     warning: str = ""
     trouble: str = ""
-    verdict: str = ""
+    end_reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,12 @@ class ShareManager:
         self._active = {name: choice.kind for name, choice in self._chosen.items()}
         self._pending = ""
         self.devices: dict[str, GpuDevice] = {}
-        self._mark()
+        self._describe_devices()
 
-    def describe(self, inventory: Inventory) -> Inventory:
-        """Return an inventory with how its GPUs are held now."""
+    def describe(self, node_info: NodeInfo) -> NodeInfo:
+        """Return what a node tells of itself, with how its GPUs are held now."""
         devices = list(self.devices.values())
-        return inventory.model_copy(
+        return node_info.model_copy(
             update={
                 "gpus": devices,
                 "enforcement": Enforcement.weakest(device.enforcement for device in devices),
@@ -207,8 +207,8 @@ class ShareManager:
         update: dict[str, object] = {"gpus": list(holding.grants), "enforcement": Enforcement.weakest(kinds)}
         if state.status is ContainerStatus.RUNNING:
             update["warning"] = holding.warning or holding.trouble
-        elif state.status.is_final and holding.verdict:
-            update |= {"status": ContainerStatus.FAILED, "error": holding.verdict}
+        elif state.status.is_final and holding.end_reason:
+            update |= {"status": ContainerStatus.FAILED, "error": holding.end_reason}
         return state.model_copy(update=update)
 
     def shares_of(self, identity: str) -> list[Share]:
@@ -221,10 +221,10 @@ class ShareManager:
         if holding := self.holdings.get(identity):
             holding.trouble = reason
 
-    def blame(self, identity: str, reason: str) -> None:
+    def set_end_reason(self, identity: str, reason: str) -> None:
         """Keep why a container is ended, for its state to tell; empty: it is not."""
         if holding := self.holdings.get(identity):
-            holding.verdict = reason
+            holding.end_reason = reason
 
     def release(self, identity: str) -> None:
         """Drop what was made for a container that has gone; nothing where there was nothing. It may block.
@@ -253,7 +253,7 @@ class ShareManager:
     def switch_kinds(self, live: Iterable[str]) -> bool:
         """Switch to the chosen kinds where no living container is held by another; say what stands in the way.
 
-        Returns whether that has changed anything that the inventory tells.
+        Returns whether that has changed anything that the node tells of itself.
         """
         before = self._active.copy(), self._pending
         held: dict[str, set[Enforcement]] = {}
@@ -273,7 +273,7 @@ class ShareManager:
                 log.info("enforcement switches", accelerator=name, kind=active or "no sharing")
                 self._active[name] = active
         self._pending = "; ".join(waits)
-        self._mark()
+        self._describe_devices()
         return before != (self._active, self._pending)
 
     def tidy(self) -> None:
@@ -301,7 +301,7 @@ class ShareManager:
         log.info("enforcement of GPU shares", accelerator=name, kind=choice.kind or "no sharing", **tried)
         return choice
 
-    def _mark(self) -> None:
+    def _describe_devices(self) -> None:
         """Tell each device how its shares are held now."""
         self.devices = {
             device.uuid: device.model_copy(update={"enforcement": self._kind(device) or Enforcement.NONE})

@@ -1,4 +1,4 @@
-/* Admission of launches: under a lease only, in slices that are short beside the window, and followed to their end.
+/* Admission of launches: inside of a window only, in slices that are short beside it, and followed to their end.
  *
  * What was launched is never waited for by a blocking call: it may itself wait for a launch that comes later, and that must
  * then go through, if late. */
@@ -11,7 +11,7 @@
 #include "device.h"
 #include "driver.h"
 #include "fork.h"
-#include "lease.h"
+#include "window.h"
 #include "limits.h"
 #include "pools.h"
 #include "record.h"
@@ -26,7 +26,7 @@ enum { STREAMS = 64, MOST_LAUNCHES = 1024 };
 #define SHORT (50 * MICROSECOND)
 enum { UNTIMED = 16 };
 
-/* The shortest slice between two looks at the GPU (a slice is half of what is left of the lease), and how long one look
+/* The shortest slice between two looks at the GPU (a slice is half of what is left of the window), and how long one look
  * waits for work that does not end. */
 #define SLICE (5 * MILLISECOND)
 #define PATIENCE (1000 * MILLISECOND)
@@ -39,7 +39,7 @@ enum { UNTIMED = 16 };
 
 struct gate {
     pthread_mutex_t lock;
-    _Atomic(uint64_t) until;   /* end of the lease; 0: none */
+    _Atomic(uint64_t) until;   /* end of the window; 0: none */
     _Atomic(uint64_t) average; /* what a launch takes, as far as it is known; 0: not known */
     _Atomic(uint64_t) from;    /* since when something may be running */
     _Atomic(uint64_t) wanted;  /* when the account last heard that launches are wanted */
@@ -48,7 +48,7 @@ struct gate {
     atomic_uint bound;         /* launches until the next look */
     _Atomic(uint64_t) stream;  /* plus one: the only stream in use; 0: none yet */
     uint64_t used;             /* windows up to here are over */
-    bool planned;              /* the lease is a window of a timetable */
+    bool planned;              /* the window is one of a timetable */
     bool overdue;              /* what is pending has not ended when it was waited for */
     CUstream streams[STREAMS];
     unsigned stream_count;
@@ -216,8 +216,8 @@ static void count(int gpu, struct gate *gate, uint64_t now)
     }
 }
 
-/* A launch that ends after the lease makes debt, one that is held back leaves credit; it goes where that comes out nearer
- * to none. It starts behind what is queued already. */
+/* A launch that ends after the window makes debt, one that is held back leaves credit; it goes where that comes out
+ * nearer to none. It starts behind what is queued already. */
 static bool fits(int gpu, const struct gate *gate, uint64_t now)
 {
     uint64_t until = atomic_load_explicit(&gate->until, memory_order_relaxed);
@@ -242,11 +242,11 @@ static void start_slice(struct gate *gate, uint64_t now)
     atomic_store(&gate->bound, average ? (unsigned)clamp((slice + average / 2) / average, 1, MOST_LAUNCHES) : 1);
 }
 
-/* The caller has the lock. Ends the lease, counts what it did, and waits for the next one. */
-static uint64_t next_lease(int gpu, struct gate *gate)
+/* The caller has the lock. Ends the window, counts what it did, and waits for the next one. */
+static uint64_t next_window(int gpu, struct gate *gate)
 {
     uint64_t until = atomic_load(&gate->until), now;
-    /* What does not end is still counted under the lease that it began in. */
+    /* What does not end is still counted in the window that it began in. */
     if (!drain(gpu, gate, &now))
         return now;
     if (until) {
@@ -263,24 +263,24 @@ static uint64_t next_lease(int gpu, struct gate *gate)
             __atomic_store_n(&total->wanted_ns, now, __ATOMIC_RELAXED);
         if (psg_compute_mode(gpu) == PSG_COMPUTE_OFF)
             return now;
-        until = psg_lease(gpu, now, gate->used, atomic_load(&gate->average), &again);
+        until = psg_open_window(gpu, now, gate->used, atomic_load(&gate->average), &again);
         if (until)
             break;
-        /* Others may destroy streams meanwhile, or be the first to find the next lease. */
+        /* Others may destroy streams meanwhile, or be the first to find the next window. */
         pthread_mutex_unlock(&gate->lock);
         psg_sleep_until(again - now < LONGEST_SLEEP ? again : now + LONGEST_SLEEP);
         pthread_mutex_lock(&gate->lock);
         now = psg_now();
         uint64_t theirs = atomic_load(&gate->until);
         if (theirs)
-            return theirs > now ? now : next_lease(gpu, gate);
+            return theirs > now ? now : next_window(gpu, gate);
     }
     gate->planned = again != UINT64_MAX;
     atomic_store(&gate->until, until);
     return now;
 }
 
-static void wait_for_lease(int gpu, struct gate *gate, CUstream stream)
+static void wait_for_window(int gpu, struct gate *gate, CUstream stream)
 {
     pthread_mutex_lock(&gate->lock);
     uint64_t now = psg_now();
@@ -294,7 +294,7 @@ static void wait_for_lease(int gpu, struct gate *gate, CUstream stream)
     }
     if (!pending) {
         if (!fits(gpu, gate, now))
-            now = next_lease(gpu, gate);
+            now = next_window(gpu, gate);
         if (!has_room(gate, stream))
             unwatch_all(gate);
         start_slice(gate, now);
@@ -324,7 +324,7 @@ void psg_admit(int gpu, CUstream stream)
     if (counted || (in_slice && fits(gpu, gate, now)))
         atomic_fetch_add_explicit(&gate->pending, 1, memory_order_relaxed);
     else
-        wait_for_lease(gpu, gate, stream);
+        wait_for_window(gpu, gate, stream);
 }
 
 /* The program waits ----------------------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-"""Builds the library when its wheel is built.
+"""The build of the library as a part of its wheel's.
 
 An environment that installs the wheel has the library as `lib/libpenstock-gpu.so`. `PENSTOCK_WHEEL_MACHINE` names
 another machine than this one to build for, such as `aarch64`; Debian's cross compiler of that machine must be there.

@@ -7,7 +7,7 @@
  *   memory handles graph view
  *   compute                          when launches may go
  *   pools record                     what the GPU holds in stock, and what is recorded
- *   list stream lease
+ *   list stream window
  *   device nvml_usage                which GPU it is
  *   account table                    what this process holds, and the container
  *   driver nvml_real                 the real functions

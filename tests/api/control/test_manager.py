@@ -23,10 +23,10 @@ async def test_stops_that_hang_keep_nobody_from_starting(ready: Cluster, monkeyp
         await run(ready, name)
     terminate, goes_on, asked = ready.engine.terminate, asyncio.Event(), list[str]()
 
-    async def hanging(target: Any, container_id: str, grace_s: int) -> None:
+    async def hanging(agent: Any, container_id: str, grace_s: int) -> None:
         asked.append(container_id)
         await goes_on.wait()
-        await terminate(target, container_id, grace_s)
+        await terminate(agent, container_id, grace_s)
 
     monkeypatch.setattr(ready.engine, "terminate", hanging)
     for name in ("one", "two"):
@@ -54,10 +54,10 @@ async def test_changes_of_shares_that_hang_keep_nobody_from_starting(
         await run(ready, name)
     change, goes_on, asked = ready.engine.resize, asyncio.Event(), list[str]()
 
-    async def hanging(target: Any, container_id: str, shares: Any) -> Any:
+    async def hanging(agent: Any, container_id: str, shares: Any) -> Any:
         asked.append(container_id)
         await goes_on.wait()
-        return await change(target, container_id, shares)
+        return await change(agent, container_id, shares)
 
     monkeypatch.setattr(ready.engine, "resize", hanging)
     for name in ("one", "two"):

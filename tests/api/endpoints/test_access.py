@@ -162,7 +162,7 @@ async def test_headers_are_not_trusted_on_a_port(database_url: str) -> None:
 
 
 def heartbeat_body(cluster: Cluster) -> dict[str, Any]:
-    from tests.fakes.heartbeats import inventory
+    from tests.fakes.heartbeats import node_info
 
     return {
         "name": "worker1",
@@ -170,5 +170,5 @@ def heartbeat_body(cluster: Cluster) -> dict[str, Any]:
         "port": 6001,
         "boot": "boot-1",
         "sequence": next(cluster.sequences),
-        "inventory": inventory("worker1", 1).model_dump(mode="json"),
+        "inventory": node_info("worker1", 1).model_dump(mode="json"),
     }

@@ -1,6 +1,6 @@
-"""Every route, called by everybody: the table here says who gets past the door. A route without a row fails.
+"""Every route, called by everybody: the table here says who is let in. A route without a row fails.
 
-How far somebody reaches behind the door is the matter of the tests of each resource.
+How far somebody reaches from there is the matter of the tests of each resource.
 """
 
 from __future__ import annotations

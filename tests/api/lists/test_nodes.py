@@ -6,7 +6,7 @@ import pytest
 
 from common.protocol import HEARTBEAT_PATH
 from tests.api.cluster import V1, Cluster, ok, refused
-from tests.fakes.heartbeats import inventory
+from tests.fakes.heartbeats import node_info
 
 pytestmark = pytest.mark.anyio
 
@@ -18,7 +18,7 @@ async def report(cluster: Cluster, name: str, **described: object) -> None:
         "port": 6001,
         "boot": "boot-1",
         "sequence": next(cluster.sequences),
-        "inventory": {**inventory(name, 0).model_dump(mode="json"), **described},
+        "inventory": {**node_info(name, 0).model_dump(mode="json"), **described},
     }
     async with cluster.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": name}) as agent:
         await ok(agent.post(HEARTBEAT_PATH, json=body))
@@ -26,7 +26,7 @@ async def report(cluster: Cluster, name: str, **described: object) -> None:
 
 
 def gpus(name: str, count: int) -> list[dict[str, object]]:
-    return [gpu.model_dump(mode="json") for gpu in inventory(name, count).gpus]
+    return [gpu.model_dump(mode="json") for gpu in node_info(name, count).gpus]
 
 
 async def test_every_column_of_three_nodes(cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""Builds the fake libraries against NVIDIA's headers, whole: what they do not model answers "not supported"."""
+"""The build of the fake libraries against NVIDIA's headers, whole: what they do not model answers "not supported"."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ static CUresult drop(int slot)
     }
 }
 
-static CUresult settle(void)
+static CUresult wait_and_trim(void)
 {
     CUmemoryPool usual;
     CUresult code = p_cuCtxSynchronize();
@@ -140,11 +140,11 @@ CUresult churn(number operations, number seed, number largest, number *succeeded
             ++*refused;
         }
         if (code == CUDA_SUCCESS && roll(64) == 0)
-            code = settle();
+            code = wait_and_trim();
     }
     for (int slot = 0; slot < SLOTS && code == CUDA_SUCCESS; slot++)
         code = drop(slot);
     if (code == CUDA_SUCCESS)
-        code = settle();
+        code = wait_and_trim();
     return code == CUDA_SUCCESS ? p_cuMemPoolDestroy(pool) : code;
 }

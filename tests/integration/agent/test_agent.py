@@ -17,7 +17,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from common.protocol import ContainerSpec, ContainerStatus, ExecControl, Inventory
+from common.protocol import ContainerSpec, ContainerStatus, ExecControl, NodeInfo
 from tests.integration.agent.calls import launch, put, states, wait_for
 from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_authority
 
@@ -41,11 +41,11 @@ def drain(connection: ClientConnection) -> tuple[bytes, ExecControl]:
 
 def test_inventory_marks_simulated_gpus(agent: Agent) -> None:
     with agent.client() as client:
-        inventory = Inventory.model_validate_json(client.get("/v1/inventory").content)
-    assert inventory.name == "worker1"
-    assert inventory.enforcement == "none"
-    assert inventory.cpu_milli >= 1000
-    assert [(gpu.index, gpu.uuid, gpu.simulated) for gpu in inventory.gpus] == [
+        node_info = NodeInfo.model_validate_json(client.get("/v1/node-info").content)
+    assert node_info.name == "worker1"
+    assert node_info.enforcement == "none"
+    assert node_info.cpu_milli >= 1000
+    assert [(gpu.index, gpu.uuid, gpu.simulated) for gpu in node_info.gpus] == [
         (0, "SIM-worker1-0", True),
         (1, "SIM-worker1-1", True),
     ]

@@ -18,7 +18,7 @@ import pytest
 
 from appliance.agent.docker import containers, gang_network
 from appliance.agent.docker.containers import ContainerLimits
-from appliance.agent.docker.engine import Engine
+from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.gang_network import BRIDGE_PREFIX, LINK_PREFIX
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.labels import name_of
@@ -163,7 +163,7 @@ def test_an_agent_that_was_killed_between_making_and_starting_goes_on(
     assert not left(engine)
 
 
-class Other(Engine):
+class Other(DockerEngine):
     """Another node's Docker Engine, as its agent sees it."""
 
     def __init__(self, client: docker.DockerClient) -> None:

@@ -14,7 +14,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from appliance.gpu.devices import Gpus
-from common.protocol import ContainerSpec, ContainerState, ContainerStatus, Inventory
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, NodeInfo
 from tests.integration.agent.conftest import Agent
 
 DISCOVER = """
@@ -56,11 +56,11 @@ def found(library: Path, **environment: str) -> Gpus:
 def test_gpus_are_found_with_their_index_id_model_and_memory(real_agent: Agent) -> None:
     real_agent.start()
     with real_agent.client() as client:
-        inventory = Inventory.model_validate_json(client.get("/v1/inventory").content)
-    assert [(gpu.index, gpu.uuid, gpu.model, gpu.memory_mib, gpu.simulated) for gpu in inventory.gpus] == [
+        node_info = NodeInfo.model_validate_json(client.get("/v1/node-info").content)
+    assert [(gpu.index, gpu.uuid, gpu.model, gpu.memory_mib, gpu.simulated) for gpu in node_info.gpus] == [
         (index, f"GPU-00000000-0000-0000-0000-{index:012}", "NVIDIA Fake 16GB", 16384, False) for index in range(2)
     ]
-    assert (inventory.driver_version, inventory.cuda_version, inventory.nvlink) == ("550.54.15", "12.4", False)
+    assert (node_info.driver_version, node_info.cuda_version, node_info.nvlink) == ("550.54.15", "12.4", False)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import docker
 import pytest
 
 from common.gpu.kinds import Enforcement
-from common.protocol import ContainerSpec, ContainerState, ContainerStatus, Inventory
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, NodeInfo
 from tests.fakes import cuda
 from tests.fakes.cuda import Limit, Machine
 from tests.fakes.cuda.clients import MIB, gpu_uuid
@@ -227,11 +227,11 @@ def test_slices_are_devices_and_what_is_cut_is_not_offered_itself(
 ) -> None:
     cut_node.start()
     with cut_node.client() as client:
-        inventory = Inventory.model_validate_json(client.get("/v1/inventory").content)
-        whole, *slices = inventory.gpus
+        node_info = NodeInfo.model_validate_json(client.get("/v1/node-info").content)
+        whole, *slices = node_info.gpus
         assert (whole.index, whole.uuid, whole.parent, whole.enforcement) == (2, gpu_uuid(2), "", Enforcement.NONE)
         assert [(device.index, device.profile) for device in slices] == [(3, "1g.10gb"), (4, "1g.10gb"), (5, "3g.40gb")]
-        assert len({device.uuid for device in inventory.gpus}) == 4
+        assert len({device.uuid for device in node_info.gpus}) == 4
         for device in slices:
             assert device.uuid.startswith("MIG-")
             assert (device.parent, device.model, device.enforcement) == (gpu_uuid(0), "NVIDIA Fake 80GB", "mig")

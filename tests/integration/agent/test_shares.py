@@ -20,7 +20,7 @@ import pytest
 from appliance.gpu import tmpfs_quota
 from appliance.gpu.timetable import Window, current
 from common.gpu.kinds import Enforcement
-from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant, Inventory
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant, NodeInfo
 from tests.fakes.cuda import Machine
 from tests.fakes.cuda.clients import MIB, OUT_OF_MEMORY, gpu_uuid
 from tests.integration.agent import gpus
@@ -83,11 +83,11 @@ def test_a_quarter_of_a_gpu_is_a_quarter_of_its_memory_and_no_more(
 ) -> None:
     wanted = session(grant(250))
     with node.client() as client:
-        inventory = Inventory.model_validate_json(client.get("/v1/inventory").content)
-        assert [(gpu.memory_mib, gpu.enforcement, gpu.accelerator) for gpu in inventory.gpus] == [
+        node_info = NodeInfo.model_validate_json(client.get("/v1/node-info").content)
+        assert [(gpu.memory_mib, gpu.enforcement, gpu.accelerator) for gpu in node_info.gpus] == [
             (8192, Enforcement.SHIM, "fake")
         ] * 2
-        assert (inventory.enforcement, inventory.fractions) == (Enforcement.SHIM, True)
+        assert (node_info.enforcement, node_info.fractions) == (Enforcement.SHIM, True)
         state = launch(client, wanted)
     assert (state.status, state.enforcement, state.warning) == (ContainerStatus.RUNNING, Enforcement.SHIM, "")
     assert smi(parts, engine, wanted.id)[0] == (0, 2048, 0, 2048)
@@ -277,7 +277,7 @@ def test_sharers_of_a_gpu_have_windows_that_follow_their_shares(
     idle = Window(now, 0, 200_000_000, 0, 0)
     gpus.limits(node, one.id).schedule({gpu_uuid(0): idle}, now)
     assert current(gpus.limits(node, one.id).windows(gpu_uuid(0)), time.monotonic_ns()).length_ns == 0
-    subprocess.run([sys.executable, "-m", "appliance.agent", "settle"], env=node.environment, check=True)
+    subprocess.run([sys.executable, "-m", "appliance.agent", "own-windows"], env=node.environment, check=True)
     later = time.monotonic_ns() + 300_000_000
     assert current(gpus.limits(node, one.id).windows(gpu_uuid(0)), later).length_ns == 25_000_000
 
@@ -349,7 +349,7 @@ def test_another_kind_waits_for_the_last_session_of_the_old_one(
         node.stop()
         node.environment["PENSTOCK_AGENT_ENFORCEMENT"] = "shim none"
         node.start()
-        waits = Inventory.model_validate_json(client.get("/v1/inventory").content)
+        waits = NodeInfo.model_validate_json(client.get("/v1/node-info").content)
         assert waits.enforcement is Enforcement.NONE
         assert waits.enforcement_pending == "shim follows none when the last session that none holds has gone"
         assert states(client)[old.id].enforcement is Enforcement.NONE

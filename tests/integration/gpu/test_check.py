@@ -15,7 +15,7 @@ from tests.fakes.cuda.clients import ROOT, Bench, gpu_uuid
 from tests.gpu import check as script
 
 TIMED = {"divided", "undisturbed"}
-"""Verdicts that take a computer with nothing else to do."""
+"""Checks that take a computer with nothing else to do."""
 
 
 def check(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -25,8 +25,8 @@ def check(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=120, check=False)
 
 
-def verdicts(result: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
-    """The verdicts by the names of their checks."""
+def results(result: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
+    """The verdict of each check, by its name."""
     return {line["check"]: line for line in map(json.loads, result.stdout.splitlines())}
 
 
@@ -37,7 +37,7 @@ def machine(bench: Bench, folder: Path) -> dict[str, str]:
 
 
 def test_every_check_passes_on_the_fake_gpu(bench: Bench, tmp_path: Path) -> None:
-    found = verdicts(check({**machine(bench, tmp_path), "PENSTOCK_SHIM": str(bench.shim)}))
+    found = results(check({**machine(bench, tmp_path), "PENSTOCK_SHIM": str(bench.shim)}))
     assert set(found) == {"shown", "filled", "resolved", "killed", "divided", "undisturbed", "by_driver"}
     assert [name for name, verdict in found.items() if not verdict["ok"] and name not in TIMED] == []
     assert not [name for name in TIMED if "error" in found[name]]
@@ -49,7 +49,7 @@ def test_a_shim_that_does_nothing_is_found_out(bench: Bench, tmp_path: Path) -> 
     subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", nothing], check=True)
     result = check({**machine(bench, tmp_path), "PENSTOCK_SHIM": str(nothing)})
     assert result.returncode == 1
-    failed = {name for name, verdict in verdicts(result).items() if not verdict["ok"]}
+    failed = {name for name, verdict in results(result).items() if not verdict["ok"]}
     assert {"shown", "filled", "resolved", "divided"} <= failed
 
 

@@ -1,4 +1,4 @@
-"""Narrows the filter of a container that is about to be created, by `python -m` this package and runc's arguments.
+"""The filter of a container that is about to be created, narrowed by `python -m` this package and runc's arguments.
 
 The container engine starts sandboxed sessions by a runtime of ours, a few lines of shell. It calls this with runc's own
 arguments before runc, and only to create a container. What the sandbox is stands in the container's environment, in

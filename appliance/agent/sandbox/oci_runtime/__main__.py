@@ -1,4 +1,4 @@
-"""Called before runc, with its arguments, to create a container that has a sandbox."""
+"""The call before runc, with its arguments, to create a container that has a sandbox."""
 
 from __future__ import annotations
 

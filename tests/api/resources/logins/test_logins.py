@@ -285,7 +285,7 @@ async def test_old_tries_are_forgotten(cluster: Cluster, clock: Clock) -> None:
 async def test_a_directory_that_is_away_counts_for_nobody(
     cluster: Cluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The password may well be right: as soon as the directory is back, it opens the door."""
+    """The password may well be right: as soon as the directory is back, it lets in."""
 
     async def away(*_: Any) -> Role:
         raise UnavailableError("the directory does not answer", hint="try again")

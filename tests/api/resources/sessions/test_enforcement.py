@@ -9,9 +9,9 @@ import pytest
 
 from api.resources.nodes import fleet
 from common.gpu.kinds import Enforcement
-from common.protocol import HEARTBEAT_PATH, ContainerState, GpuDevice, Heartbeat, Inventory
+from common.protocol import HEARTBEAT_PATH, ContainerState, GpuDevice, Heartbeat, NodeInfo
 from tests.api.cluster import V1, Cluster, ok, refused
-from tests.fakes.heartbeats import inventory
+from tests.fakes.heartbeats import node_info
 
 pytestmark = pytest.mark.anyio
 
@@ -45,14 +45,14 @@ async def report(
 ) -> None:
     """Report as the agent of worker1 with these GPUs."""
     running = [state for (node, _), state in cluster.engine.containers.items() if node == "worker1"]
-    described = inventory("worker1", 0).model_dump() | {"gpus": list(gpus), **fields}
+    described = node_info("worker1", 0).model_dump() | {"gpus": list(gpus), **fields}
     beat = Heartbeat(
         name="worker1",
         address="192.0.2.10",
         port=6001,
         boot="boot-1",
         sequence=next(cluster.sequences),
-        inventory=Inventory.model_validate(described),
+        inventory=NodeInfo.model_validate(described),
         containers=list(running if containers is None else containers),
     )
     async with cluster.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": "worker1"}) as agent:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api.endpoints import sessions as endpoints
-from api.engine.base import Target, UnreachableError
+from api.engine.base import AgentAddress, UnreachableError
 from api.resources.sessions import service
 from api.tables.sessions import State
 from tests.api.cluster import V1, Cluster, ok, refused
@@ -43,7 +43,7 @@ async def test_a_client_that_goes_away_before_the_first_line_leaves_nothing_behi
     await run(ready)
     open_streams: list[str] = []
 
-    async def silent(_target: Target, container: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
+    async def silent(_agent: AgentAddress, container: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
         open_streams.append(container)
         followed.set()
         try:
@@ -85,7 +85,7 @@ async def test_a_waiting_session_has_no_log(cluster: Cluster) -> None:
 async def test_a_log_that_breaks_off_has_no_proper_end(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server closes a connection whose answer was not finished, so that the client notices."""
 
-    async def broken(_target: Target, _id: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
+    async def broken(_agent: AgentAddress, _id: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
         yield b"epoch 1\n"
         raise UnreachableError("the agent of worker1 does not answer", delivered=True)
 

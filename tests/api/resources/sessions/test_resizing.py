@@ -137,10 +137,10 @@ async def test_what_an_agent_refuses_stays_as_it_was(
     await prepare(cluster, 500)
     take = cluster.engine.resize
 
-    async def choosy(target: Any, container_id: str, shares: Any) -> Any:
+    async def choosy(agent: Any, container_id: str, shares: Any) -> Any:
         if shares.gpus[0].milli == milli:
             raise ConflictError("worker1 cannot change shares", hint="submit it again")
-        return await take(target, container_id, shares)
+        return await take(agent, container_id, shares)
 
     monkeypatch.setattr(cluster.engine, "resize", choosy)
     await resize(cluster, milli)

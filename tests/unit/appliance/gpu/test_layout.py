@@ -43,6 +43,19 @@ HALF = Limit("GPU-1", 1 << 30, 500, Compute.FAIR)
 WHOLE = Limit("GPU-2", 0, 1000, Compute.OFF)
 
 
+def read(path: Path) -> layout.LimitsRecord:
+    """What stands in a limits file."""
+    return layout.LimitsRecord.from_buffer_copy(path.read_bytes())
+
+
+def spoil(path: Path, **fields: int) -> None:
+    """Write other values into a limits file."""
+    record = read(path)
+    for name, value in fields.items():
+        setattr(record, name, value)
+    path.write_bytes(bytes(record))
+
+
 def test_every_field_lies_where_the_header_has_it(tmp_path: Path) -> None:
     ours: dict[str, int] = dict(CONSTANTS)
     for name, record in RECORDS.items():
@@ -130,22 +143,22 @@ def test_a_file_of_the_first_kind_has_plans_and_no_fallback(tmp_path: Path) -> N
 
 
 def test_the_sequence_is_odd_as_long_as_a_change_is_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = LimitsFile.create(tmp_path / "limits", [HALF, WHOLE])
-    reader = LimitsFile(tmp_path / "limits")
-    before = reader._record.sequence
+    path = tmp_path / "limits"
+    file = LimitsFile.create(path, [HALF, WHOLE])
+    before = read(path).sequence
     met: list[int] = []
     fill = layout.fill
 
     def watched(record: layout.LimitRecord, limit: Limit) -> None:
-        met.append(reader._record.sequence)
+        met.append(read(path).sequence)
         fill(record, limit)
-        met.append(reader._record.sequence)
+        met.append(read(path).sequence)
 
     monkeypatch.setattr(layout, "fill", watched)
     file.change([HALF, WHOLE])
     assert before % 2 == 0
     assert met == [before + 1] * 4
-    assert reader._record.sequence == before + 2
+    assert read(path).sequence == before + 2
 
 
 def test_changes_by_several_threads_come_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,20 +179,21 @@ def test_changes_by_several_threads_come_one_after_the_other(tmp_path: Path, mon
         thread.start()
     for thread in threads:
         thread.join()
-    assert file._record.sequence == 8
+    assert read(tmp_path / "limits").sequence == 8
 
 
 def test_a_change_that_a_killed_agent_left_half_done_is_finished_by_the_next(tmp_path: Path) -> None:
-    file = LimitsFile.create(tmp_path / "limits", [HALF])
-    file._record.sequence = 7
-    again = LimitsFile(tmp_path / "limits")
-    again.change([HALF])
-    assert again._record.sequence == 8
+    path = tmp_path / "limits"
+    LimitsFile.create(path, [HALF])
+    spoil(path, sequence=7)
+    LimitsFile(path).change([HALF])
+    assert read(path).sequence == 8
 
 
 def test_limits_of_another_version_are_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "limits"
-    LimitsFile.create(path, [HALF])._record.version = 2
+    LimitsFile.create(path, [HALF])
+    spoil(path, version=2)
     with pytest.raises(UnavailableError, match="version 2"):
         LimitsFile(path)
     with pytest.raises(UnavailableError, match="No such file"):

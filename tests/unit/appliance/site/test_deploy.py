@@ -93,7 +93,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def run(site: Site, world: World) -> deploy.Deployment:
-    return deploy.deploy(site, Path("bundle"), deploy.Observer(), state=world.state, root=Path("/reservoir"))
+    return deploy.deploy(site, Path("bundle"), deploy.DeployListener(), state=world.state, root=Path("/reservoir"))
 
 
 def records(world: World) -> list[dict[str, Any]]:
@@ -214,7 +214,7 @@ def test_two_deploys_do_not_run_at_once(site: Site, world: World) -> None:
 
 def test_a_rehearsal_changes_nothing(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "verify", lambda *_, **__: SimpleNamespace(bundle=world.bundle()))
-    deploy.rehearse(site, Path("bundle"), deploy.Observer(), state=world.state)
+    deploy.rehearse(site, Path("bundle"), deploy.DeployListener(), state=world.state)
     assert world.did == ["preflight"]
     assert not world.state.exists()
 
@@ -230,7 +230,7 @@ def test_a_rehearsal_expects_the_key_that_the_site_knows(
 
     monkeypatch.setattr(verification, "verify", verify)
     monkeypatch.setattr(intake, "expected_key", lambda _: "the site's key")
-    deploy.rehearse(site, Path("bundle"), deploy.Observer(), state=world.state)
+    deploy.rehearse(site, Path("bundle"), deploy.DeployListener(), state=world.state)
     assert asked == ["the site's key"]
 
 

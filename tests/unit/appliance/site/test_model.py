@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from appliance.site.model import Role, Site, load, worker_path
+from appliance.site.model import NodeRole, Site, load, worker_path
 from common.document import parse
 from common.errors import InputError
 
@@ -39,7 +39,7 @@ def test_the_example_is_valid() -> None:
     example = site(EXAMPLE)
     assert [node.name for node in example.nodes] == ["master1", "worker1", "worker2", "storage1"]
     assert example.reservoir.name == example.master.name == "master1"
-    assert [node.name for node in example.with_role(Role.WORKER)] == ["worker1", "worker2"]
+    assert [node.name for node in example.with_role(NodeRole.WORKER)] == ["worker1", "worker2"]
     assert example.session_volume_root == "/srv/shared"
     assert (example.console_url, example.api_url) == ("https://10.71.8.10", "https://10.71.8.10:56789")
 

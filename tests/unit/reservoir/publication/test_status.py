@@ -56,8 +56,8 @@ def test_it_says_what_prune_would_free(site: Path, tmp_path: Path, key: Ed25519P
     for version in ("3.0", "4.0"):
         take(make_bundle(tmp_path / "made", key, version=version, body=version), site)
         publish(site)
-    promised = status(site).prunable
-    assert promised == prune.prune(site).size > 2_000_000
+    foreseen = status(site).prunable
+    assert foreseen == prune.prune(site).size > 2_000_000
     assert status(site).prunable == 0
 
 

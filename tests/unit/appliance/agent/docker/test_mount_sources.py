@@ -49,15 +49,15 @@ def test_links_within_are_followed_and_those_that_lead_out_are_refused(root: Pat
 def test_a_link_that_is_put_in_the_way_meanwhile_is_not_followed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the look at the path and the walk along it, the folder becomes a link that leads out."""
     (root / "team-a").mkdir()
-    enter = mount_sources._enter
+    mkdir = os.mkdir
 
-    def swap(descriptor: int, part: str) -> int:
+    def swap(part: str, mode: int, *, dir_fd: int) -> None:
         if part == "team-a":
             (root / "team-a").rmdir()
             (root / "team-a").symlink_to(root.parent / "outside")
-        return enter(descriptor, part)
+        mkdir(part, mode, dir_fd=dir_fd)
 
-    monkeypatch.setattr(mount_sources, "_enter", swap)
+    monkeypatch.setattr(os, "mkdir", swap)
     with pytest.raises(UnavailableError):
         mount_sources.make(root / "team-a/data", [root])
     assert not (root.parent / "outside/data").exists()

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from appliance.agent.docker.engine import Engine
+from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.images import Images
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.labels import LABEL_ID
@@ -96,7 +96,7 @@ def event(action: str) -> dict[str, Any]:
 
 
 def supervise(engine: FakeEngine) -> Supervisor:
-    real = cast("Engine", engine)
+    real = cast("DockerEngine", engine)
     forwarder = PortForwarder(ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1))
     shares = ShareManager(Gpus(), [], {}, [], Path("/nowhere"))
     return Supervisor(

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from appliance.agent.docker import containers
-from appliance.agent.docker.engine import Engine
+from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.images import Images
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.port_forwarding import PortForwarder
@@ -86,7 +86,7 @@ class Supervised:
     def __init__(self, folder: Path, docker: Docker | None = None) -> None:
         self.docker = docker or Docker()
         self.node = Node(folder, GPU, SECOND)
-        engine = cast("Engine", self.docker)
+        engine = cast("DockerEngine", self.docker)
         forwarder = PortForwarder(ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1))
         self.supervisor = Supervisor(
             engine,

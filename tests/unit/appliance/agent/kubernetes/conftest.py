@@ -14,7 +14,7 @@ import pytest
 
 from appliance.agent.kubernetes.client import Client
 from appliance.agent.kubernetes.pod_ports import PodPorts
-from appliance.agent.kubernetes.pod_supervisor import PodSupervisor, base_inventory
+from appliance.agent.kubernetes.pod_supervisor import PodSupervisor, base_node_info
 from appliance.agent.kubernetes.pods import PodSettings
 from common.errors import UnavailableError
 from common.protocol import ContainerSpec
@@ -72,7 +72,7 @@ def make_cluster(
     client: Client, *, pod_settings: PodSettings = POD_SETTINGS, schedule_s: float = 0.3, gate: Gate | None = None
 ) -> PodSupervisor:
     """Return a cluster of which nothing is known yet."""
-    base = base_inventory("k8s1", region="", switch="", started_at=datetime.now(UTC))
+    base = base_node_info("k8s1", region="", switch="", started_at=datetime.now(UTC))
     return PodSupervisor(client, pod_settings, base, PodPorts(gate or Gate()), schedule_s)
 
 

@@ -34,7 +34,7 @@ async def text(chunks: AsyncIterator[bytes]) -> bytes:
 
 
 async def test_it_tells_what_the_cluster_has(cluster: PodSupervisor) -> None:
-    has = cluster.inventory()
+    has = cluster.node_info()
     assert (has.cpu_milli, has.memory_mib, len(has.gpus), has.fractions) == (8000, 32768, 4, False)
     assert (has.engine_version, has.os) == ("Kubernetes v1.20.2", "2 machines of Debian GNU/Linux 12")
 
@@ -143,7 +143,7 @@ async def test_what_cannot_be_summed_up_once_is_summed_up_the_next_time(
         await cluster.launch(make("left/0", ports=[80]))
         await asyncio.sleep(0.5)
     fake.add_node("middle", gpus=1)
-    await until(lambda: len(cluster.inventory().gpus) == 5)
+    await until(lambda: len(cluster.node_info().gpus) == 5)
     assert cluster.states()[0].ports == {80: 50080}
 
 
@@ -165,7 +165,7 @@ async def test_pods_are_known_after_a_restart(client: Client, cluster: PodSuperv
     await after.rebuild()
     [state] = after.states()
     assert state.model_copy(update={"status": before.status, "started_at": before.started_at}) == before
-    assert "left/1" in {gpu.uuid for gpu in after.inventory().gpus}
+    assert "left/1" in {gpu.uuid for gpu in after.node_info().gpus}
     with pytest.raises(ConflictError, match="in use"):
         await after.launch(make("left/1", id="c2"))
 
@@ -178,7 +178,7 @@ async def test_other_agents_have_pods_of_their_own(
     other = make_cluster(client, pod_settings=dataclasses.replace(POD_SETTINGS, node="k8s2"))
     await other.rebuild()
     assert other.states() == []
-    assert len(other.inventory().gpus) == 3
+    assert len(other.node_info().gpus) == 3
 
 
 async def test_who_labels_a_pod_like_ours_elsewhere_has_not_made_it_ours(client: Client, fake: FakeKubernetes) -> None:
@@ -187,16 +187,16 @@ async def test_who_labels_a_pod_like_ours_elsewhere_has_not_made_it_ours(client:
     cluster = make_cluster(client)
     await cluster.rebuild()
     assert cluster.states() == []
-    assert len(cluster.inventory().gpus) == 3
+    assert len(cluster.node_info().gpus) == 3
 
 
-async def test_what_comes_and_goes_changes_the_inventory(cluster: PodSupervisor, fake: FakeKubernetes) -> None:
+async def test_what_comes_and_goes_changes_what_the_node_has(cluster: PodSupervisor, fake: FakeKubernetes) -> None:
     cluster.changed.clear()
     fake.add_pod("render", cpu="1", gpus=2)
     await asyncio.wait_for(cluster.changed.wait(), 5)
-    assert (cluster.inventory().cpu_milli, len(cluster.inventory().gpus)) == (7000, 2)
+    assert (cluster.node_info().cpu_milli, len(cluster.node_info().gpus)) == (7000, 2)
     fake.delete("render", namespace="other")
-    await until(lambda: len(cluster.inventory().gpus) == 4)
+    await until(lambda: len(cluster.node_info().gpus) == 4)
 
 
 async def test_a_pod_that_somebody_deleted_is_no_longer_told(cluster: PodSupervisor, fake: FakeKubernetes) -> None:
@@ -267,7 +267,7 @@ async def test_a_cluster_that_is_away_keeps_what_was_known(cluster: PodSuperviso
     with pytest.raises(ClusterAwayError):
         await cluster.launch(make("left/1", id="c2"))
     assert status(cluster) is ContainerStatus.RUNNING
-    assert len(cluster.inventory().gpus) == 4
+    assert len(cluster.node_info().gpus) == 4
 
 
 async def test_ports_are_open_while_the_pod_runs(cluster: PodSupervisor, fake: FakeKubernetes, gate: Gate) -> None:
@@ -298,6 +298,6 @@ async def test_a_part_of_a_cluster_may_be_a_node(client: Client, fake: FakeKuber
     fake.add_node("mine", cpu="4", labels={"pool": "a"})
     cluster = make_cluster(client, pod_settings=dataclasses.replace(POD_SETTINGS, machines={"pool": "a"}))
     await cluster.rebuild()
-    assert (cluster.inventory().cpu_milli, cluster.inventory().gpus) == (4000, [])
+    assert (cluster.node_info().cpu_milli, cluster.node_info().gpus) == (4000, [])
     await cluster.launch(make(cpu_milli=1000))
     assert fake.pods()[POD]["spec"]["nodeName"] == "mine"

@@ -15,7 +15,7 @@ from appliance.agent.shares.gpu_readings import GpuReadings
 from appliance.gpu import layout
 from common.gpu.kinds import Compute
 from common.protocol import USE_PATH, GpuUse, UseReport
-from tests.unit.appliance.agent.docker.test_inventory import settings
+from tests.unit.appliance.agent.docker.test_node_info import settings
 from tests.unit.appliance.agent.shares.test_arbiter import Node
 from tests.unit.appliance.agent.shares.test_memory_enforcer import Processes, readings
 from tests.unit.appliance.agent.shares.test_share_manager import grant

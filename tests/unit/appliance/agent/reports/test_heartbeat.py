@@ -12,7 +12,7 @@ import pytest
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.reports.heartbeat import MAX_DELAY_S, HeartbeatReporter, delay_after
 from appliance.agent.settings import Settings
-from common.protocol import HeartbeatReply, Inventory
+from common.protocol import HeartbeatReply, NodeInfo
 
 pytestmark = pytest.mark.anyio
 
@@ -51,8 +51,8 @@ class Api:
 @pytest.fixture
 def reporter(tmp_path: Path) -> HeartbeatReporter:
     settings = Settings.model_construct(name="worker1", address="10.0.0.1", port=6001)
-    inventory = Inventory(name="worker1", agent_version="1", engine_version="1", os="o", cpu_milli=1, memory_mib=1)
-    return HeartbeatReporter(settings, lambda: inventory, cast("Supervisor", Idle()))
+    node_info = NodeInfo(name="worker1", agent_version="1", engine_version="1", os="o", cpu_milli=1, memory_mib=1)
+    return HeartbeatReporter(settings, lambda: node_info, cast("Supervisor", Idle()))
 
 
 @pytest.mark.parametrize("lost", [0, 1, 3])

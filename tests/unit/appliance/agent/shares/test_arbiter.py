@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from appliance.agent.shares.arbiter import Arbiter
-from appliance.agent.shares.settle import settle
+from appliance.agent.shares.own_windows import give_own_windows
 from appliance.agent.shares.share_manager import ShareManager
 from appliance.gpu import layout, timetable
 from appliance.gpu.accelerators import Accelerator
@@ -54,9 +54,9 @@ class Node:
             with path.open("r+b") as file:
                 file.write(bytes(head))
 
-    def look(self, periods: float = 0) -> None:
+    def plan(self, periods: float = 0) -> None:
         self.now += int(periods * PERIOD)
-        self.arbiter.look()
+        self.arbiter.plan_once()
 
     def window(self, identity: str, now_ns: int, uuid: str = "GPU-1") -> Window:
         """What the library keeps to at a time."""
@@ -76,10 +76,10 @@ def test_strict_windows_stay_whoever_launches(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.STRICT)
     node.run("a", grant(GPU, 300))
     node.run("b", grant(GPU, 500))
-    node.look()
+    node.plan()
     assert node.windows() == {"a": (0, 30), "b": (30, 50)}
     node.wants("a")
-    node.look(10)
+    node.plan(10)
     assert node.windows() == {"a": (0, 30), "b": (30, 50)}
 
 
@@ -89,16 +89,16 @@ def test_idle_time_goes_to_the_others_in_ratio_and_comes_back_within_a_period(tm
     node.run("b", grant(GPU, 250))
     node.run("c", grant(GPU, 250))
     node.wants("a", "b", "c")
-    node.look()
+    node.plan()
     assert node.windows() == {"a": (0, 50), "b": (50, 25), "c": (75, 25)}
     for _ in range(20):
         node.wants("b", "c")
-        node.look(0.25)
+        node.plan(0.25)
     assert node.windows() == {"a": (0, 0), "b": (0, 50), "c": (50, 50)}
-    # a wants to launch right after a look: the next look sees it, and the plan begins with the period after that
+    # a wants to launch right after a plan: the next one sees it, and the plan begins with the period after that
     node.wants("a")
     asked = node.now
-    node.look(0.25)
+    node.plan(0.25)
     begins = max(window.from_ns for window in node.preload.limits("a").windows("GPU-1"))
     assert begins - asked <= PERIOD * 1.35
     assert begins % PERIOD == 0
@@ -109,23 +109,23 @@ def test_where_nobody_launches_everybody_has_a_window(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.FAIR)
     node.run("a", grant(GPU, 600))
     node.run("b", grant(GPU, 200))
-    node.look(10)
+    node.plan(10)
     assert node.windows() == {"a": (0, 75), "b": (75, 25)}
 
 
 def test_newcomers_leavers_and_other_shares_change_the_plan_of_their_gpu_alone(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.STRICT)
     node.run("a", grant(GPU, 400), grant(SECOND, 250))
-    node.look()
+    node.plan()
     elsewhere = node.preload.limits("a").windows("GPU-2")
     node.run("b", grant(GPU, 400))
-    node.look(2)
+    node.plan(2)
     assert node.windows() == {"a": (0, 40), "b": (40, 40)}
     node.shares.set_grants("a", [grant(GPU, 100), grant(SECOND, 250)])
-    node.look(2)
+    node.plan(2)
     assert node.windows() == {"a": (0, 10), "b": (10, 40)}
     node.shares.release("a")
-    node.look(2)
+    node.plan(2)
     assert node.windows() == {"b": (0, 40)}
     assert Window() in elsewhere, "written once, and not again"
 
@@ -133,29 +133,29 @@ def test_newcomers_leavers_and_other_shares_change_the_plan_of_their_gpu_alone(t
 def test_whole_gpus_have_no_timetable(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.FAIR)
     node.run("a", grant(GPU, 1000))
-    node.look()
+    node.plan()
     assert node.preload.limits("a").windows("GPU-1") == (Window(), Window())
 
 
 def test_a_plan_is_written_once_and_before_it_is_valid(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.FAIR)
     node.run("a", grant(GPU, 500))
-    node.look()
+    node.plan()
     first = node.preload.limits("a").windows("GPU-1")
     [window] = [window for window in first if window.period_ns]
     assert window.from_ns >= node.now + PERIOD // 10
     for _ in range(8):
-        node.look(0.25)
+        node.plan(0.25)
     assert node.preload.limits("a").windows("GPU-1") == first
 
 
 def test_the_next_agent_plans_over_what_the_last_one_left(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.STRICT)
     node.run("a", grant(GPU, 500))
-    node.look()
+    node.plan()
     node.now += 5 * PERIOD
     again = Arbiter(node.shares, node.preload, Compute.STRICT, 100, clock=lambda: node.now)
-    again.look()
+    again.plan_once()
     window = current(node.preload.limits("a").windows("GPU-1"), node.now + PERIOD)
     assert (window.period_ns, window.length_ns) == (PERIOD // 2, QUARTER_OF_ALL)
 
@@ -166,11 +166,11 @@ def test_after_an_agent_that_was_killed_everybody_gets_the_window_of_its_share(t
     node.run("b", grant(GPU, 250))
     for _ in range(20):
         node.wants("a")
-        node.look(0.25)
+        node.plan(0.25)
     assert node.windows() == {"a": (0, 100), "b": (100, 0)}
     (tmp_path / "gpu/c/limits").mkdir(parents=True)
     (tmp_path / "gpu/c/limits/limits").write_text("spoilt")
-    settle(tmp_path / "gpu", node.now)
+    give_own_windows(tmp_path / "gpu", node.now)
     assert node.windows() == {"a": (0, 66), "b": (66, 33)}
     assert node.preload.limits("a").windows("GPU-2") == (Window(), Window()), "nobody shares it"
 
@@ -181,7 +181,7 @@ def test_where_the_agent_hangs_all_go_over_to_the_windows_of_their_shares_togeth
     node.run("b", grant(GPU, 250))
     for _ in range(40):
         node.wants("a")
-        node.look(0.25)
+        node.plan(0.25)
     assert node.windows() == {"a": (0, 100), "b": (100, 0)}
     hung = node.now
     falls = {node.preload.limits(name).fallback("GPU-1").from_ns for name in ("a", "b")}
@@ -196,11 +196,11 @@ def test_where_the_agent_hangs_all_go_over_to_the_windows_of_their_shares_togeth
     node.now = fall + 3 * PERIOD + 7
     node.wants("a")
     with capture_logs() as lines:
-        node.look()
+        node.plan()
         again = node.now
         for _ in range(8):
             node.wants("a")
-            node.look(0.25)
+            node.plan(0.25)
     assert [line["event"] for line in lines] == ["windows were those of the shares for a while: the agent was held up"]
     boundary = timetable.boundary(again, PERIOD, PERIOD // timetable.LEAD)
     assert node.preload.limits("b").fallback("GPU-1").from_ns > node.now + timetable.GRACE_NS - PERIOD
@@ -213,25 +213,25 @@ def test_until_the_plan_after_a_fallback_is_valid_the_fallback_stays(tmp_path: P
     node.run("b", grant(GPU, 250))
     for _ in range(16):
         node.wants("a")
-        node.look(0.25)
+        node.plan(0.25)
     fall = node.preload.limits("b").fallback("GPU-1").from_ns
     node.now = fall + PERIOD // 10
     for _ in range(2):
         node.wants("a")
-        node.look(0.25)
+        node.plan(0.25)
         assert node.window("b", node.now).from_ns == fall
 
 
 def test_strict_plans_need_no_fallback(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.STRICT)
     node.run("a", grant(GPU, 500))
-    node.look()
+    node.plan()
     assert node.preload.limits("a").fallback("GPU-1") == Window()
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_look_that_does_not_end_is_known_for_stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_plan_that_does_not_end_is_known_for_stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(tmp_path, Compute.FAIR)
     begun, go_on = threading.Event(), threading.Event()
 
@@ -239,7 +239,7 @@ async def test_a_look_that_does_not_end_is_known_for_stuck(tmp_path: Path, monke
         begun.set()
         go_on.wait(10)
 
-    monkeypatch.setattr(node.arbiter, "look", hang)
+    monkeypatch.setattr(node.arbiter, "plan_once", hang)
     assert not node.arbiter.is_stuck()
     task = asyncio.create_task(node.arbiter.run())
     await asyncio.to_thread(begun.wait, 10)
@@ -251,10 +251,10 @@ async def test_a_look_that_does_not_end_is_known_for_stuck(tmp_path: Path, monke
     await asyncio.gather(task, return_exceptions=True)
 
 
-def test_where_there_is_no_plan_nothing_is_settled(tmp_path: Path) -> None:
+def test_where_there_is_no_plan_nobody_gets_a_window(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.STRICT)
     node.run("a", grant(GPU, 500))
-    settle(tmp_path / "gpu", node.now)
+    give_own_windows(tmp_path / "gpu", node.now)
     assert node.preload.limits("a").windows("GPU-1") == (Window(), Window())
 
 
@@ -273,11 +273,11 @@ def test_a_file_that_does_not_take_the_plan_gets_it_as_soon_as_it_does(
 
     monkeypatch.setattr(node.preload, "limits", may_refuse)
     with capture_logs() as lines:
-        node.look()
-        node.look(1)
+        node.plan()
+        node.plan(1)
     assert [line["id"] for line in lines] == ["a"], "said once"
     written = limits("b").windows("GPU-1")
     refused.clear()
-    node.look(1)
+    node.plan(1)
     assert node.windows() == {"a": (0, 50), "b": (50, 50)}
     assert limits("b").windows("GPU-1") == written, "who has the plan is left alone"

@@ -98,19 +98,19 @@ async def test_a_container_over_its_limit_is_warned_at_once_and_ended_when_it_st
     enforcer = MemoryEnforcer(node.shares, readings(node.shares, processes), 512, ended)
     reason = "GPU memory over the limit: 2561 MiB of GPU GPU-1 are in use, and 2048 MiB are granted"
     processes.by_gpu["GPU-1"] = {10: 2000 * MIB, 11: 561 * MIB, 20: 4096 * MIB}
-    assert await enforcer.look(), "the warning is news"
+    assert await enforcer.check_once(), "the warning is news"
     assert node.shares.holdings["c1"].warning == reason
     for _ in range(PATIENCE - 2):
-        assert not await enforcer.look()
+        assert not await enforcer.check_once()
     assert ended.reasons == {}
-    await enforcer.look()
+    await enforcer.check_once()
     assert ended.reasons == {"c1": reason}
     assert node.shares.holdings["c2"].warning == ""
     # one that Docker could not stop is tried again
     for _ in range(PATIENCE - 1):
-        await enforcer.look()
+        await enforcer.check_once()
     assert ended.calls == 1
-    await enforcer.look()
+    await enforcer.check_once()
     assert ended.calls == 2
 
 
@@ -120,7 +120,7 @@ async def test_one_that_cannot_be_stopped_keeps_nobody_else_from_it(tmp_path: Pa
     processes.by_gpu["GPU-1"] = {10: 8000 * MIB, 20: 8000 * MIB}
     enforcer = MemoryEnforcer(node.shares, readings(node.shares, processes), 0, ended)
     for _ in range(PATIENCE):
-        await enforcer.look()
+        await enforcer.check_once()
     assert ended.calls == 2
     assert all(holding.warning for holding in node.shares.holdings.values())
 
@@ -130,11 +130,11 @@ async def test_slack_is_no_excess_and_who_comes_back_is_forgiven(tmp_path: Path)
     enforcer = MemoryEnforcer(node.shares, readings(node.shares, processes), 512, ended)
     over, within = {10: 2561 * MIB}, {10: 2560 * MIB}
     for _ in range(3):
-        for look in range(PATIENCE):
-            processes.by_gpu["GPU-1"] = over if look else within
-            await enforcer.look()
+        for check in range(PATIENCE):
+            processes.by_gpu["GPU-1"] = over if check else within
+            await enforcer.check_once()
     processes.by_gpu["GPU-1"] = within
-    assert await enforcer.look(), "the end of the warning is news"
+    assert await enforcer.check_once(), "the end of the warning is news"
     assert node.shares.holdings["c1"].warning == ""
     assert ended.reasons == {}
 
@@ -143,9 +143,9 @@ async def test_a_raised_share_counts_at_once(tmp_path: Path) -> None:
     node, processes = two_sharers(tmp_path), Processes()
     enforcer = MemoryEnforcer(node.shares, readings(node.shares, processes), 0, Ended())
     processes.by_gpu["GPU-1"] = {10: 4000 * MIB}
-    await enforcer.look()
+    await enforcer.check_once()
     node.shares.set_grants("c1", [grant(GPU, 500)])
-    assert await enforcer.look()
+    assert await enforcer.check_once()
     assert node.shares.holdings["c1"].warning == ""
 
 
@@ -154,11 +154,11 @@ async def test_shares_that_are_only_accounted_for_are_not_watched(tmp_path: Path
     node, processes = two_sharers(tmp_path), Processes()
     node.shares.holdings["c1"].kind = kind
     processes.by_gpu["GPU-1"] = {10: 8000 * MIB}
-    assert not await MemoryEnforcer(node.shares, readings(node.shares, processes), 0, Ended()).look()
+    assert not await MemoryEnforcer(node.shares, readings(node.shares, processes), 0, Ended()).check_once()
 
 
 async def test_a_whole_gpu_has_no_limit(tmp_path: Path) -> None:
     node, processes = Node(tmp_path, GPU), Processes()
     node.run("c1", grant(GPU, 1000))
     processes.by_gpu["GPU-1"] = {10: 9000 * MIB}
-    assert not await MemoryEnforcer(node.shares, readings(node.shares, processes), 0, Ended()).look()
+    assert not await MemoryEnforcer(node.shares, readings(node.shares, processes), 0, Ended()).check_once()

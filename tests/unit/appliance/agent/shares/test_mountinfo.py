@@ -31,7 +31,7 @@ WANTED = (
 SOUND = (ROOT, DEVICES, LIBRARY, LIMITS, ACCOUNT, VOLUME)
 
 
-def look(folder: Path, *lines: str) -> None:
+def check(folder: Path, *lines: str) -> None:
     """Verify the mounts of a container whose list has these lines."""
     for name, text in (("self", HERE), ("7", "\n".join(lines) + "\n")):
         (folder / name).mkdir()
@@ -40,7 +40,7 @@ def look(folder: Path, *lines: str) -> None:
 
 
 def test_mounts_that_nothing_hides_hold(tmp_path: Path) -> None:
-    look(tmp_path, *SOUND)
+    check(tmp_path, *SOUND)
 
 
 @pytest.mark.parametrize(
@@ -61,11 +61,11 @@ def test_mounts_that_nothing_hides_hold(tmp_path: Path) -> None:
 )
 def test_a_mount_that_does_not_hold_is_named(tmp_path: Path, lines: list[str], reason: str) -> None:
     with pytest.raises(UnavailableError, match=reason):
-        look(tmp_path, *lines)
+        check(tmp_path, *lines)
 
 
 def test_neighbours_with_a_longer_name_hide_nothing(tmp_path: Path) -> None:
-    look(tmp_path, *SOUND, VOLUME.replace("/data", "/run/penstock/limits-of-alice"))
+    check(tmp_path, *SOUND, VOLUME.replace("/data", "/run/penstock/limits-of-alice"))
 
 
 def test_blanks_in_paths_are_read(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from appliance.gpu.mps import Mps
 from appliance.gpu.telemetry import Telemetry
 from common.errors import ConflictError, InputError, UnavailableError
 from common.gpu.kinds import Compute, Enforcement
-from common.protocol import ContainerState, ContainerStatus, GpuDevice, GpuGrant, Inventory
+from common.protocol import ContainerState, ContainerStatus, GpuDevice, GpuGrant, NodeInfo
 from tests.unit.appliance.gpu.samples import GPU, SECOND, SIMULATED, SLICE
 
 ALL = tuple(Enforcement)
-BARE = Inventory(name="n", agent_version="1", engine_version="1", os="o", cpu_milli=1, memory_mib=1)
+BARE = NodeInfo(name="n", agent_version="1", engine_version="1", os="o", cpu_milli=1, memory_mib=1)
 
 
 class Accelerated:
@@ -297,7 +297,7 @@ def test_a_container_that_was_ended_for_its_shares_has_failed_and_says_why(tmp_p
     running = node.run("c1", grant(GPU, 250))
     node.shares.holdings["c1"].warning = "too much"
     assert node.shares.dress(running).warning == "too much"
-    node.shares.blame("c1", "too much for too long")
+    node.shares.set_end_reason("c1", "too much for too long")
     ended = node.shares.dress(state("c1", grant(GPU, 250), status=ContainerStatus.EXITED))
     assert (ended.status, ended.error, ended.warning) == (ContainerStatus.FAILED, "too much for too long", "")
 

@@ -1,4 +1,4 @@
-"""Gives every container the window of its own share: systemd asks for it after the agent has ended, however it did.
+"""The window of its own share for every container: systemd asks for it after the agent has ended, however it did.
 
 One that was killed may leave a plan without windows for those that were idle then, and nobody who would change it. All
 that is needed stands in the files of the containers.
@@ -20,7 +20,7 @@ from common.gpu.kinds import Compute
 log = structlog.get_logger()
 
 
-def settle(folder: Path, now_ns: int) -> None:
+def give_own_windows(folder: Path, now_ns: int) -> None:
     """Plan for all GPUs that containers below a folder share; `now_ns` is CLOCK_MONOTONIC.
 
     A file that cannot be used is named in the log, and a GPU that has no plan gets none.

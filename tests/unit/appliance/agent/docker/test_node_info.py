@@ -1,4 +1,4 @@
-"""The inventory of a node with simulated GPUs; real ones are found in the integration tests."""
+"""What a node with simulated GPUs has; real ones are found in the integration tests."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from appliance.agent.docker import inventory
+from appliance.agent.docker import node_info
 from appliance.agent.settings import Settings
 from appliance.gpu import accelerators, nvml
-from common.protocol import Inventory
+from common.protocol import NodeInfo
 
 ENGINE = {"ServerVersion": "20.10.24", "OperatingSystem": "Debian GNU/Linux 12", "NCPU": 64, "MemTotal": 4 << 30}
 
@@ -32,9 +32,9 @@ def settings(**changes: Any) -> Settings:
     return Settings(**{**given, **changes})
 
 
-def take(**changes: Any) -> Inventory:
+def take(**changes: Any) -> NodeInfo:
     wanted = settings(**changes)
-    return inventory.take(wanted, ENGINE, accelerators.discover(inventory.kinds(wanted)), (0, 2))
+    return node_info.take(wanted, ENGINE, accelerators.discover(node_info.kinds(wanted)), (0, 2))
 
 
 def test_simulated_gpus_are_marked_and_keep_their_ids() -> None:

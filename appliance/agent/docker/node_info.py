@@ -1,4 +1,4 @@
-"""Inventory of a machine: cores, memory, Docker, and the devices of its accelerators, or simulated GPUs."""
+"""Information on a machine: cores, memory, Docker, and the devices of its accelerators, or simulated GPUs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from appliance.agent.settings import Settings
 from appliance.gpu import accelerators
 from appliance.gpu.accelerators import Accelerator, Simulated
 from appliance.gpu.devices import Gpus
-from common.protocol import Inventory
+from common.protocol import NodeInfo
 
 
 def kinds(settings: Settings) -> list[Accelerator]:
@@ -29,9 +29,9 @@ def kinds(settings: Settings) -> list[Accelerator]:
     ]
 
 
-def take(settings: Settings, engine_info: dict[str, Any], found: Gpus, cores: Sequence[int]) -> Inventory:
-    """Return the inventory of this node; `engine_info` is Docker's answer to `info`, `cores` those of sessions."""
-    return Inventory(
+def take(settings: Settings, engine_info: dict[str, Any], found: Gpus, cores: Sequence[int]) -> NodeInfo:
+    """Return what this node has; `engine_info` is Docker's answer to `info`, `cores` those of sessions."""
+    return NodeInfo(
         name=settings.name,
         agent_version=version("penstock"),
         engine_version=engine_info["ServerVersion"],

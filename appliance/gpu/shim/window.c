@@ -1,4 +1,4 @@
-/* Leases: windows of the agent's timetable, and the debt of those who computed beyond theirs.
+/* Windows of the agent's timetable, and the debt of those who computed beyond theirs.
  *
  * All processes of a container share its windows, its busy time and its debt; so each piece of time is counted by the one
  * that moves a mark in the account over it, and nobody has to hold a lock. */
@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "account.h"
-#include "lease.h"
+#include "window.h"
 #include "limits.h"
 
 #define SECOND UINT64_C(1000000000)
@@ -81,7 +81,7 @@ static uint64_t opening(struct psg_total *total, uint64_t start, const struct ps
     return opens;
 }
 
-uint64_t psg_lease(int gpu, uint64_t now, uint64_t used, uint64_t usual, uint64_t *again)
+uint64_t psg_open_window(int gpu, uint64_t now, uint64_t used, uint64_t usual, uint64_t *again)
 {
     struct psg_timetable table;
     struct psg_total *total = psg_total(gpu);

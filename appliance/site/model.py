@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from appliance.site.gpu import SharedGpus, order_findings
 from appliance.site.kubernetes import Cluster, cluster_findings
-from common.document import Document, check
 from common.errors import InputError
 from common.gpu.share import MAX_GPUS
 from common.places import Path
@@ -23,6 +22,7 @@ from common.settings.control_api import ControlApiSettings
 from common.settings.node_agent import LocationSettings, NodeAgentSettings, Order, SimulatedGpuSettings
 from common.settings.options import PlainPath, Port, keys_without
 from common.settings.package_index import PackageIndexSettings
+from common.yaml_document import YamlDocument, check
 
 NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 Name = Annotated[str, Field(pattern=NAME)]
@@ -215,7 +215,7 @@ def worker_path(storage: ExternalStorage | NfsStorage) -> str | None:
     return storage.mount_path if Role.WORKER in storage.clients else None
 
 
-def load(document: Document) -> Site:
+def load(document: YamlDocument) -> Site:
     """Return the site that a document describes; raises one InputError that lists every problem found."""
     site = check(Site, document)
     rules = (

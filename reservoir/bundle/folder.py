@@ -1,4 +1,4 @@
-"""A bundle on a disk: its signed list, its blobs, its documents, and the two files that start an installation."""
+"""A bundle on a disk: its signed list, its blobs, its attachments, and the two files that start an installation."""
 
 from __future__ import annotations
 
@@ -96,13 +96,13 @@ def assemble(
     blobs: Iterable[Path],
     key: Ed25519PrivateKey,
     below: Path,
-    documents: Mapping[str, bytes],
+    attachments: Mapping[str, bytes],
     *,
     chain: keychain.Keychain | None = None,
 ) -> Path:
     """Write a bundle beside its final name, wait until it is on the disk, then rename it; return its folder.
 
-    `blobs` are checked files named by their hash; they are linked where the disk allows it. `documents` are the files
+    `blobs` are checked files named by their hash; they are linked where the disk allows it. `attachments` are the files
     whose hashes the list holds, `chain` leads to the key. A bundle that lies there already is replaced at the end.
     """
     final = directory(bundle, below)
@@ -119,7 +119,7 @@ def assemble(
         (staging / PUBLIC_KEY).write_bytes(ed25519.public_pem(key))
         if chain and chain.rotations:
             (staging / KEYS).write_bytes(keychain.encode(chain))
-        for name, text in documents.items():
+        for name, text in attachments.items():
             (staging / name).write_bytes(text)
         for name in INSTALLER:
             (staging / name).write_bytes(installer(name))

@@ -104,7 +104,7 @@ def missing_volumes(parts: Sequence[Verified]) -> list[int]:
 def foreign(found: Verified) -> list[Problem]:
     """Return a problem for every file of a folder that is not in the bundle's list."""
     folder = found.folder
-    beside = BESIDE_BLOBS | found.bundle.installer.keys() | found.bundle.documents.keys()
+    beside = BESIDE_BLOBS | found.bundle.installer.keys() | found.bundle.attachments.keys()
     if found.volume:
         beside |= {volume.DESCRIPTION, volume.SIGNATURE}
     wanted = found.files()
@@ -132,7 +132,7 @@ def damaged(found: Verified) -> dict[str, Problem]:
             reason = f"{labels[sha256]} has {path.stat().st_size} bytes, not {size}"
         if reason:
             problems[sha256] = found.problem(path, reason)
-    for name, sha256 in (found.bundle.installer | found.bundle.documents).items():
+    for name, sha256 in (found.bundle.installer | found.bundle.attachments).items():
         path = found.folder / name
         if not path.is_file() or path.is_symlink():
             problems[name] = found.problem(path, "is missing")

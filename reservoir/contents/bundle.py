@@ -18,8 +18,8 @@ OWN = "local-"
 class Bundle(Model):
     """The content of `bundle.json`.
 
-    `installer` holds the hashes of the files that start an installation, `documents` those of what people read beside
-    the list: the SBOM, the report of the security checker.
+    `installer` holds the hashes of the files that start an installation, `attachments` those of what people read
+    beside the list: the SBOM, the report of the security checker.
     """
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -32,7 +32,7 @@ class Bundle(Model):
     artifacts: list[Artifact]
     holds: list[HeldVersions] = Field(default_factory=list)
     installer: dict[Filename, Sha256] = Field(default_factory=dict)
-    documents: dict[Filename, Sha256] = Field(default_factory=dict)
+    attachments: dict[Filename, Sha256] = Field(default_factory=dict)
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 

@@ -191,7 +191,7 @@ class Bundle:
         blobs = self.folder / "blobs" / "sha256"
         beside = {"bundle.json", "bundle.json.sig", "penstock.pub", "keys.json", "blobs"}
         beside |= {"volume.json", "volume.json.sig"} if self.part else set()
-        hashes = {**self.listed["installer"], **self.listed["documents"]}
+        hashes = {**self.listed["installer"], **self.listed["attachments"]}
         extra = [path for path in self.folder.iterdir() if path.name not in beside | set(hashes)]
         extra = [path for path in extra if path.is_symlink() or not OF_THE_MEDIUM.fullmatch(path.name)]
         extra += [path for path in blobs.parent.iterdir() if path != blobs]

@@ -66,7 +66,7 @@ class Waiting:
         files.write(self.key, ed25519.encode_public(found.key))
         files.write(self.record / bundles.LIST, found.content)
         files.write(self.record / bundles.SIGNATURE, (found.folder / bundles.SIGNATURE).read_bytes())
-        for name, sha256 in found.bundle.documents.items():
+        for name, sha256 in found.bundle.attachments.items():
             came = self.record / name
             if name in broken or (came.is_file() and reads_as(came, sha256)):
                 continue
@@ -85,9 +85,9 @@ class Waiting:
         return problems
 
     def lacking(self) -> set[str]:
-        """Return the blobs and documents that neither came nor are at the site."""
-        documents = {name for name in self.found.bundle.documents if not (self.record / name).is_file()}
-        return {blob for blob in self.sizes if not self._has(blob)} | documents
+        """Return the blobs and attachments that neither came nor are at the site."""
+        attachments = {name for name in self.found.bundle.attachments if not (self.record / name).is_file()}
+        return {blob for blob in self.sizes if not self._has(blob)} | attachments
 
     def lacking_volumes(self) -> tuple[list[int], list[int]]:
         """Return the volumes of the set that are wanted and never came, and those that came damaged."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from common import files
-from common.document import check, parse
 from common.errors import ConflictError, InputError
+from common.yaml_document import check, parse
 from reservoir.artifacts.python import pyproject
 from reservoir.contents.lock import Lock
 from reservoir.download.cache import room_on

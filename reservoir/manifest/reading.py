@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from common.document import check, parse
 from common.errors import InputError
+from common.yaml_document import check, parse
 from reservoir.manifest.model import GLIBC, MACHINE, DebianGroup, Manifest, PythonGroup, RpmGroup, Target
 
 # where it stands, what is wrong with it, what to do

@@ -20,7 +20,7 @@ def beside(found: Verified) -> list[str]:
     """Return the names of the files that travel beside the blobs of every part."""
     names = [bundles.LIST, bundles.SIGNATURE, bundles.PUBLIC_KEY]
     names += [bundles.KEYS] if found.chain.rotations else []
-    return [*names, *found.bundle.installer, *found.bundle.documents]
+    return [*names, *found.bundle.installer, *found.bundle.attachments]
 
 
 def require_maker(found: Verified, key: Ed25519PrivateKey) -> None:

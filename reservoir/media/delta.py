@@ -16,8 +16,8 @@ from reservoir.bundle.build import Built
 from reservoir.bundle.build import make as make_bundle
 from reservoir.download.cache import room_on
 from reservoir.media import carry
+from reservoir.media.known_sites import KnownSites
 from reservoir.media.receipt import Receipt
-from reservoir.media.sites import Sites
 from reservoir.settings import Settings
 from reservoir.signing import ed25519
 
@@ -44,9 +44,9 @@ def build_since(
     """Build the bundle of a manifest and its delta for the site of a receipt.
 
     `trusted` is the fingerprint of a site that is accepted with its first receipt. Raises the errors of
-    `Sites.accept` before anything is built, then those of `build.make`.
+    `KnownSites.accept` before anything is built, then those of `build.make`.
     """
-    known = Sites(settings.known_sites)
+    known = KnownSites(settings.known_sites)
     found, digest = known.accept(receipt, trusted)
     built = make_bundle(manifest, lock, below, settings, progress)
     progress("write the delta")

@@ -38,11 +38,11 @@ class Asked:
 
 @dataclass(frozen=True)
 class _Place:
-    """A bundle by its identity, with the folders of its documents and its blobs."""
+    """A bundle by its identity, with the folders of its attachments and its blobs."""
 
     identity: str
     bundle: Bundle
-    documents: Path
+    attachments: Path
     blobs: Path
 
 
@@ -124,7 +124,7 @@ def _scan(place: _Place, asked: Asked, progress: Progress) -> Scanned:
         )
     now = datetime.now(UTC)
     rules = policies.read(asked.policy) if asked.policy else Policy()
-    known = read_facts(place.bundle, place.documents)
+    known = read_facts(place.bundle, place.attachments)
     malware: Malware | None = None
     if asked.search:
         progress("search for malware")
@@ -134,12 +134,12 @@ def _scan(place: _Place, asked: Asked, progress: Progress) -> Scanned:
     return Scanned(place.identity, report, judge(report, rules, now))
 
 
-def read_facts(bundle: Bundle, documents: Path) -> Facts:
+def read_facts(bundle: Bundle, attachments: Path) -> Facts:
     """Return what the bundle's SBOM says; a bundle without one says nothing of licences and images."""
-    sha256 = bundle.documents.get(facts.SBOM)
+    sha256 = bundle.attachments.get(facts.SBOM)
     if sha256 is None:
         return Facts()
-    path = documents / facts.SBOM
+    path = attachments / facts.SBOM
     try:
         content = path.read_bytes()
     except FileNotFoundError as error:

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from license_expression import ExpressionError, ExpressionParseError, get_spdx_licensing
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
-from common.document import check, parse
 from common.errors import InputError
+from common.yaml_document import check, parse
 from reservoir.scan.severity import Level
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]

@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from common.document import check, parse
 from common.errors import ConflictError, InputError, NotFoundError
 from common.progress import Progress, silent
+from common.yaml_document import check, parse
 from reservoir.artifacts.debian import kind as debian
 from reservoir.artifacts.debian import publish as apt_tree
 from reservoir.artifacts.image.recipe import Builder

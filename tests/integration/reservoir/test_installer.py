@@ -62,7 +62,7 @@ def finished(process: subprocess.Popen[str], code: int = 0) -> str:
 
 def works(place: Path) -> bool:
     """Whether the installed command runs and finds what it needs."""
-    script = "from reservoir.media import sites; from reservoir.publication import publish; import ansible_runner"
+    script = "from reservoir.media import known_sites; from reservoir.publication import publish; import ansible_runner"
     subprocess.run([place / "bin/penstock", "--help"], check=True, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
     python = (place / "bin/penstock").resolve().with_name("python")
     return subprocess.run([python, "-I", "-c", script], check=True, env=ENVIRONMENT).returncode == 0

@@ -14,8 +14,8 @@ import pytest
 
 from appliance.site import deploy, pki, playbook
 from appliance.site.model import Site, load
-from common.document import parse
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, PenstockError, ProcessError
+from common.yaml_document import parse
 from reservoir.bundle import folder as bundles
 from reservoir.bundle import verify as verification
 from reservoir.intake import take as intake

@@ -62,14 +62,14 @@ def test_everything_that_is_wrong_is_listed_at_once(bundle: Path) -> None:
         assert reason in said
 
 
-def test_a_document_that_was_changed_or_is_missing_is_found(bundle: Path) -> None:
+def test_an_attachment_that_was_changed_or_is_missing_is_found(bundle: Path) -> None:
     (bundle / "sbom.cdx.json").write_bytes(b"[]")
     assert "sbom.cdx.json: was changed" in refusal(bundle)
     (bundle / "sbom.cdx.json").unlink()
     assert "sbom.cdx.json: is missing" in refusal(bundle)
 
 
-def test_a_document_that_the_list_does_not_know_is_extra(bundle: Path) -> None:
+def test_an_attachment_that_the_list_does_not_know_is_extra(bundle: Path) -> None:
     (bundle / "scan.json").write_bytes(b"{}")
     assert "scan.json: is not in the bundle's list" in refusal(bundle)
 

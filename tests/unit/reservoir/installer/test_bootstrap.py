@@ -269,7 +269,7 @@ def _extra_blob(bundle: Path) -> None:
     (bundle / bundles.BLOBS / "more").touch()
 
 
-def _document(bundle: Path) -> None:
+def _attachment(bundle: Path) -> None:
     (bundle / "sbom.cdx.json").write_text("[]")
 
 
@@ -288,7 +288,9 @@ def _endless_list(bundle: Path) -> None:
     (bundle / bundles.LIST).symlink_to("/dev/zero")
 
 
-@pytest.mark.parametrize("damage", [_flipped, _missing, _extra, _extra_blob, _document, _list, _endless, _endless_list])
+@pytest.mark.parametrize(
+    "damage", [_flipped, _missing, _extra, _extra_blob, _attachment, _list, _endless, _endless_list]
+)
 def test_the_check_with_python_alone_finds_damage(
     bundle: Path, install: Run, damage: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import ConfigDict, Field, ValidationError
 
 from common.errors import IntegrityError
-from reservoir.contents.base import Model
+from common.strict import StrictModel
 from reservoir.contents.bundle import Bundle
 from reservoir.manifest.model import Sha256
 from reservoir.signing import ed25519
@@ -25,7 +25,7 @@ HINT = "do not use this volume; get it again from its maker"
 Size = Annotated[int, Field(ge=1)]
 
 
-class Since(Model):
+class Since(StrictModel):
     """The receipt that a delta was made for: the fingerprint of the site's key, the receipt's serial and sha256."""
 
     site: Sha256
@@ -33,14 +33,14 @@ class Since(Model):
     receipt: Sha256
 
 
-class Piece(Model):
+class Piece(StrictModel):
     """A part of a blob that is bigger than a volume."""
 
     sha256: Sha256
     size: Size
 
 
-class Volume(Model):
+class Volume(StrictModel):
     """The content of `volume.json`, the same on every volume of a set but for its `number`, counted from 1.
 
     `bundle` is the sha256 of `bundle.json`; `files` names by volume what lies in its `blobs/sha256`: blobs, and pieces
@@ -56,7 +56,7 @@ class Volume(Model):
     since: Since | None = None
     capacity: Size | None = None
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     @property
     def count(self) -> int:

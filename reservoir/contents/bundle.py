@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
 
-from reservoir.contents.artifact import A, Artifact, of_kind
-from reservoir.contents.base import Filename, Model
+from common.strict import StrictModel
+from reservoir.contents.artifact import A, Artifact, Filename, of_kind
 from reservoir.contents.target import HeldVersions, TargetRecord
 from reservoir.manifest.model import Sha256, version_number
 
@@ -15,7 +15,7 @@ from reservoir.manifest.model import Sha256, version_number
 OWN = "local-"
 
 
-class Bundle(Model):
+class Bundle(StrictModel):
     """The content of `bundle.json`.
 
     `installer` holds the hashes of the files that start an installation, `attachments` those of what people read
@@ -34,7 +34,7 @@ class Bundle(Model):
     installer: dict[Filename, Sha256] = Field(default_factory=dict)
     attachments: dict[Filename, Sha256] = Field(default_factory=dict)
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     @property
     def own(self) -> bool:

@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import StringConstraints
 
-from reservoir.contents.base import Model
+from common.strict import StrictModel
 
 # the ecosystems of security advisories, by the code name of a release
 DEBIAN = {"bookworm": "Debian:12", "trixie": "Debian:13"}
 
 
-class TargetRecord(Model):
+class TargetRecord(StrictModel):
     """The kind of machine that artifacts are for; `python` is absent where it gets no Python packages.
 
     `osv` is the ecosystem of its packages in security advisories, where the manifest names one.
@@ -31,7 +31,7 @@ class TargetRecord(Model):
         return self.osv or DEBIAN.get(self.release)
 
 
-class HeldVersions(Model):
+class HeldVersions(StrictModel):
     """A tuple of versions that belong together, as resolved for one target: package name to version."""
 
     name: str

@@ -8,13 +8,13 @@ from pydantic import ValidationError
 
 from common import files
 from common.errors import ConflictError, ForbiddenError, InputError, IntegrityError
-from reservoir.contents.base import Model
+from common.strict import StrictModel
 from reservoir.manifest.model import Sha256
 from reservoir.media import receipt
 from reservoir.media.receipt import Receipt
 
 
-class KnownSite(Model):
+class KnownSite(StrictModel):
     """What is remembered of a site: its public key in hex, the serial and the sha256 of the last receipt used."""
 
     site: str

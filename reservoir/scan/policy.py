@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from license_expression import ExpressionError, ExpressionParseError, get_spdx_licensing
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from common.errors import InputError
+from common.strict import StrictModel
 from common.yaml_document import check, parse
 from reservoir.scan.severity import Level
 
@@ -31,20 +32,14 @@ def _licence(text: str) -> str:
 Expression = Annotated[str, AfterValidator(_licence)]
 
 
-class Model(BaseModel):
-    """Base of what stands in a policy: unknown keys are errors, values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Limit(Model):
+class Limit(StrictModel):
     """What blocks: findings of `severity` and above. One whose severity nobody gives counts as `unknown_as`."""
 
     severity: Level = "high"
     unknown_as: Level = "high"
 
 
-class Exemption(Model):
+class Exemption(StrictModel):
     """A finding that is borne until the end of the day `expires`; without `package`, in every package."""
 
     id: Text
@@ -53,27 +48,27 @@ class Exemption(Model):
     expires: date
 
 
-class Unchecked(Model):
+class Unchecked(StrictModel):
     """An ecosystem, or the kind `image`, that no advisories are asked for."""
 
     name: Text
     reason: Text
 
 
-class Licences(Model):
+class Licences(StrictModel):
     """Which licences may go in, as SPDX names and expressions; with `allow` empty, all that are not denied.
 
     `unknown` says what a package without a known licence does. `stated` gives the licence of packages, by name, that
     do not say it in a way that can be read, or says it anew for those that say it wrong.
     """
 
-    allow: list[Expression] = []
-    deny: list[Expression] = []
+    allow: list[Expression] = Field(default_factory=list)
+    deny: list[Expression] = Field(default_factory=list)
     unknown: Literal["list", "block"] = "list"
-    stated: dict[str, Expression] = {}
+    stated: dict[str, Expression] = Field(default_factory=dict)
 
 
-class Policy(Model):
+class Policy(StrictModel):
     """The rules of a site or a bundle. Advisories older than `max_age_days` are no advisories.
 
     With `clamav`, a publication needs a pass for malware.
@@ -82,8 +77,8 @@ class Policy(Model):
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
     max_age_days: Annotated[int, Field(ge=1)] = 14
     block: Limit = Limit()
-    exceptions: list[Exemption] = []
-    unchecked: list[Unchecked] = []
+    exceptions: list[Exemption] = Field(default_factory=list)
+    unchecked: list[Unchecked] = Field(default_factory=list)
     licences: Licences = Licences()
     clamav: bool = False
 

@@ -40,7 +40,7 @@ class Recipe(Image):
 
     schema_: Annotated[Literal[1], Field(alias="schema")]
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
 
 def build(path: Path, root: Path, cache: Cache, timestamp: int, progress: Progress = silent) -> Imported:

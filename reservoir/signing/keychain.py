@@ -17,7 +17,7 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from common import files
 from common.errors import ConflictError, IntegrityError
-from reservoir.contents.base import Model
+from common.strict import StrictModel
 from reservoir.signing import ed25519
 
 HINT = "do not use this bundle; ask its maker which key is theirs and give it with --key"
@@ -25,7 +25,7 @@ HINT = "do not use this bundle; ask its maker which key is theirs and give it wi
 RawKey = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
-class Rotation(Model):
+class Rotation(StrictModel):
     """One change of the key: `new` replaces `old`, which signed this. `date` is a day, year first."""
 
     number: Annotated[int, Field(ge=1)]
@@ -39,7 +39,7 @@ class Rotation(Model):
         return f"penstock key rotation\n{self.number}\n{self.date}\n{self.old}\n{self.new}\n".encode()
 
 
-class Keychain(Model):
+class Keychain(StrictModel):
     """All changes of one integrator's key, the first one first: the content of `keys.json`."""
 
     document: Literal["penstock keys"] = "penstock keys"

@@ -84,7 +84,7 @@ def _bundle(order: Order, timestamp: int) -> Bundle:
         name=wanted.name,
         version=wanted.version,
         created=datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        holds=locked.holds,
+        version_sets=locked.version_sets,
         targets=[
             TargetRecord(name=t.name, os=t.os, release=t.release, arch=t.arch, python=t.python, osv=t.osv)
             for t in wanted.targets

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
 
 from common.strict import StrictModel
 from reservoir.contents.artifact import A, Artifact, Filename, of_kind
-from reservoir.contents.target import HeldVersions, TargetRecord
+from reservoir.contents.target import SetVersions, TargetRecord
 from reservoir.manifest.model import Sha256, version_number
 
 # what the names of bundles begin with that were made at the site
@@ -30,7 +30,7 @@ class Bundle(StrictModel):
     created: Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
     targets: list[TargetRecord]
     artifacts: list[Artifact]
-    holds: list[HeldVersions] = Field(default_factory=list)
+    version_sets: list[SetVersions] = Field(default_factory=list)
     installer: dict[Filename, Sha256] = Field(default_factory=dict)
     attachments: dict[Filename, Sha256] = Field(default_factory=dict)
 

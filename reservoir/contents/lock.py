@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 
 from common.strict import StrictModel
 from reservoir.contents.artifact import A, Artifact, of_kind
-from reservoir.contents.target import HeldVersions
+from reservoir.contents.target import SetVersions
 from reservoir.manifest.model import Sha256
 
 
@@ -37,7 +37,7 @@ class Lock(StrictModel):
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
     manifest: Sha256
     artifacts: list[Artifact]
-    holds: list[HeldVersions] = Field(default_factory=list)
+    version_sets: list[SetVersions] = Field(default_factory=list)
     projects: list[LockedProject] = Field(default_factory=list)
     images: list[LockedImage] = Field(default_factory=list)
 

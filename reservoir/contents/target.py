@@ -1,4 +1,4 @@
-"""Targets as locks and bundles name them, and the tuples of versions that bind them."""
+"""Targets as locks and bundles name them, and the versions of the version sets that bind them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class TargetRecord(StrictModel):
         return self.osv or DEBIAN.get(self.release)
 
 
-class HeldVersions(StrictModel):
-    """A tuple of versions that belong together, as resolved for one target: package name to version."""
+class SetVersions(StrictModel):
+    """The versions of a version set, as resolved for one target: package name to version."""
 
     name: str
     target: str

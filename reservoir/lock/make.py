@@ -24,7 +24,7 @@ def make(path: Path, cache: Cache, progress: Progress = silent) -> Lock:
     return Lock(
         manifest=wanted.digest(),
         artifacts=sorted(_merged(found.artifacts), key=lambda a: (a.kind, a.name, a.version, a.filename)),
-        holds=sorted(found.holds, key=lambda held: targets.index(held.target)),
+        version_sets=sorted(found.version_sets, key=lambda one: targets.index(one.target)),
         projects=found.projects,
         images=locked_images(wanted, found.images),
     )

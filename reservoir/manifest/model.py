@@ -182,7 +182,7 @@ class RpmGroup(StrictModel):
     targets: list[Name] = Field(default_factory=list)
 
 
-class Hold(StrictModel):
+class VersionSet(StrictModel):
     """Packages whose versions belong together: a driver, its fabric manager, the kernel's headers.
 
     `packages` gives each the version that may go in, exact or with `*` at the end. Packages in `equal` must have one
@@ -294,7 +294,7 @@ class Manifest(StrictModel):
     python: PythonPackages = PythonPackages()
     debian: dict[Name, Annotated[DebianGroup, BeforeValidator(_listed("packages"))]] = Field(default_factory=dict)
     rpm: dict[Name, Annotated[RpmGroup, BeforeValidator(_listed("packages"))]] = Field(default_factory=dict)
-    holds: list[Hold] = Field(default_factory=list)
+    version_sets: list[VersionSet] = Field(default_factory=list)
     images: list[Image] = Field(default_factory=list)
     external_images: list[ExternalImage] = Field(default_factory=list)
     files: list[File] = Field(default_factory=list)
@@ -316,9 +316,9 @@ class Manifest(StrictModel):
         """Return the groups of Python requirements that go into a target, by name."""
         return _for_target(self.python.groups, target) if target.python else {}
 
-    def held(self, target: Target) -> list[Hold]:
-        """Return the tuples of versions that bind a target."""
-        return [hold for hold in self.holds if not hold.targets or target.name in hold.targets]
+    def target_version_sets(self, target: Target) -> list[VersionSet]:
+        """Return the version sets that bind a target."""
+        return [one for one in self.version_sets if not one.targets or target.name in one.targets]
 
     def target_sources(self, target: Target) -> list[Source]:
         """Return the sources of the manifest that a target names."""

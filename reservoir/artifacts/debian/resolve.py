@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reservoir.artifacts.debian.apt import Deb, private_apt
 from reservoir.artifacts.kind import Resolved, Scope
-from reservoir.contents import holds
+from reservoir.contents import version_sets
 from reservoir.contents.artifact import DebianArtifact, DebianMetadata
 from reservoir.contents.lock import LockedImage
 from reservoir.manifest.model import Target
@@ -37,8 +37,8 @@ def _resolve(scope: Scope, target: Target) -> Resolved:
         locked.append(LockedImage(name=image.name, tag=image.tag, base=[deb.sha256 for deb in base], packages=parts))
     once = {deb.sha256: deb for deb in debs}
     artifacts = [_artifact(deb, target) for deb in once.values()]
-    held = holds.of_target(scope.manifest, target, artifacts, str(scope.path))
-    return Resolved([*artifacts], images=locked, holds=held)
+    versions = version_sets.of_target(scope.manifest, target, artifacts, str(scope.path))
+    return Resolved([*artifacts], images=locked, version_sets=versions)
 
 
 def _artifact(deb: Deb, target: Target) -> DebianArtifact:

@@ -16,10 +16,10 @@ from reservoir.artifacts.kind import Resolved, Scope
 from reservoir.artifacts.rpm import metadata, modules, source
 from reservoir.artifacts.rpm.modules import Module
 from reservoir.artifacts.rpm.solver import Rpm, Solver
-from reservoir.contents import holds
+from reservoir.contents import version_sets
 from reservoir.contents.artifact import KeyMetadata, ModuleMetadata, RpmArtifact, RpmMetadata, RpmPart
 from reservoir.download import fetch, indexes
-from reservoir.manifest.model import MACHINES, Hold, Target
+from reservoir.manifest.model import MACHINES, Target, VersionSet
 
 PARTS = ("primary", "filelists", "modules")
 DOWNLOADS = 8
@@ -37,7 +37,7 @@ def of_target(scope: Scope, target: Target) -> Resolved:
     with fetch.client(indexes.machine().certificates, addresses) as http:
         solver, offered = _read(scope, target, repositories, http)
         active = modules.enable(offered, wanted)
-        _hide(solver, offered, active, scope.manifest.held(target))
+        _hide(solver, offered, active, scope.manifest.target_version_sets(target))
         solver.prepare()
         rpms: dict[str, Rpm] = {}
         for name, group in groups.items():
@@ -47,8 +47,8 @@ def of_target(scope: Scope, target: Target) -> Resolved:
         with ThreadPoolExecutor(DOWNLOADS) as pool:
             artifacts = list(pool.map(lambda rpm: _package(scope, target, http, rpm), rpms.values()))
     parts = [*_keys(target, rpms.values()), *(_module(target, module) for module in active)]
-    held = holds.of_target(scope.manifest, target, artifacts, str(scope.path))
-    return Resolved([*artifacts, *parts], holds=held)
+    versions = version_sets.of_target(scope.manifest, target, artifacts, str(scope.path))
+    return Resolved([*artifacts, *parts], version_sets=versions)
 
 
 def _read(
@@ -67,19 +67,19 @@ def _read(
     return solver, offered
 
 
-def _hide(solver: Solver, offered: list[Module], active: list[Module], held: list[Hold]) -> None:
-    """Take out of the choice what modules hide, and the versions that tuples exclude."""
+def _hide(solver: Solver, offered: list[Module], active: list[Module], bound: list[VersionSet]) -> None:
+    """Take out of the choice what modules hide, and the versions that version sets exclude."""
     hidden, visible, shadowed = modules.hidden(offered, active), modules.visible(active), modules.shadowed(active)
-    patterns = [(name, pattern, hold.name) for hold in held for name, pattern in hold.packages.items()]
+    patterns = [(name, pattern, one.name) for one in bound for name, pattern in one.packages.items()]
 
     def why(rpm: Rpm) -> str:
         if rpm.identity in hidden:
             return f"is in the module {', '.join(modules.owners(offered, rpm.identity))}, which is not enabled"
         if rpm.name in shadowed and rpm.identity not in visible:
             return "is hidden by an enabled module"
-        for name, pattern, hold in patterns:
+        for name, pattern, version_set in patterns:
             if name == rpm.name and not fnmatchcase(rpm.version, pattern):
-                return f"is excluded by the tuple {hold}"
+                return f"is excluded by the version set {version_set}"
         return ""
 
     if offered or patterns:

@@ -151,10 +151,11 @@ def test_a_signed_list_that_makes_no_sense_is_refused(bundle: Path, key: Ed25519
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        (b'"version": "1.0"\n}', b'"version": "one"\n}', "'one' is not a version"),
+        (b'\n "version": "1.0"', b'\n "version": "one"', "'one' is not a version"),
         (b'"created": "2026-', b'"created": "26-', "pattern"),
         (b'"stanza"', b'"verse"', r"the metadata of hello_1.0_amd64.deb lacks stanza"),
         (b'"tag"', b'"label"', r"lacks tag"),
+        (b'"version_sets"', b'"holds"', "bundle.json: holds: not the list of a bundle: Extra inputs are not permitted"),
     ],
 )
 def test_a_list_that_publication_could_not_use_is_refused(

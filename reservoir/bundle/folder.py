@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from common.errors import InputError, IntegrityError, NotFoundError
 from reservoir.contents.bundle import Bundle
-from reservoir.download.cache import flush, link_or_copy, room_on
+from reservoir.download.cache import flush, link_or_copy, space_on
 from reservoir.signing import ed25519, keychain
 
 LIST = "bundle.json"
@@ -109,7 +109,7 @@ def assemble(
     below.mkdir(parents=True, exist_ok=True)
     staging = below / f".{final.name}.partial"
     shutil.rmtree(staging, ignore_errors=True)
-    with room_on(below):
+    with space_on(below):
         (staging / BLOBS).mkdir(parents=True)
         for blob in blobs:
             link_or_copy(blob, staging / BLOBS / blob.name)

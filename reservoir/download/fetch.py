@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 
 from common.errors import UnavailableError
-from reservoir.download.cache import Cache, room_on
+from reservoir.download.cache import Cache, space_on
 from reservoir.manifest import credentials
 
 TRIES = 4
@@ -93,7 +93,7 @@ def fetch(
         if cache.has(sha256, size):
             note(size)
             return cache.path(sha256)
-        with room_on(cache.blobs):
+        with space_on(cache.blobs):
             to_file(http, url, partial, size, note)
         return cache.accept(partial, sha256, url)
 

@@ -364,7 +364,7 @@ def main() -> int:
         return 4
     except OSError as error:
         print(
-            f"error: {error.filename or options.prefix}: {error.strerror}. Hint: run as root, with room on the disk.",
+            f"error: {error.filename or options.prefix}: {error.strerror}. Hint: run as root, with space on the disk.",
             file=sys.stderr,
         )
         return 5

@@ -241,7 +241,7 @@ class Image(StrictModel):
     stop_signal: Annotated[str, StringConstraints(pattern=r"^SIG[A-Z0-9+]+$")] | None = None
 
     @model_validator(mode="after")
-    def _has_room_for_python(self) -> Image:
+    def _has_environment_for_python(self) -> Image:
         if self.python and "python3-venv" not in self.packages:
             raise ValueError("Python packages need an environment to lie in: add python3-venv to the packages")
         return self

@@ -1,4 +1,4 @@
-"""Write a folder that carries a part of a bundle; what is whole is linked, so it takes no room of its own."""
+"""Write a folder that carries a part of a bundle; what is whole is linked, so it takes no space of its own."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from reservoir.bundle import folder as bundles
 from reservoir.bundle import verify, volume
 from reservoir.bundle.build import Built
 from reservoir.bundle.build import make as make_bundle
-from reservoir.download.cache import room_on
+from reservoir.download.cache import space_on
 from reservoir.media import carry
 from reservoir.media.known_sites import KnownSites
 from reservoir.media.receipt import Receipt
@@ -72,7 +72,7 @@ def make(full: Path, receipt: Receipt, digest: str, key: Ed25519PrivateKey) -> P
     final = full.with_name(f"{full.name}-since-{receipt.fingerprint[:8]}-{receipt.serial}")
     staging = full.with_name(f".{final.name}.partial")
     shutil.rmtree(staging, ignore_errors=True)
-    with room_on(full.parent):
+    with space_on(full.parent):
         carry.write(found, part, key, staging)
     bundles.replace_folder(staging, final)
     return final

@@ -16,12 +16,12 @@ from reservoir.bundle import folder as bundles
 from reservoir.bundle import volume
 from reservoir.bundle.folder import BLOBS
 from reservoir.bundle.verify import Verified, verify
-from reservoir.download.cache import CHUNK, room_on
+from reservoir.download.cache import CHUNK, space_on
 from reservoir.media import carry, needed
 
 MEDIA = {"cd": 700_000_000, "dvd": 4_700_000_000, "bd": 25_000_000_000}
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-# a file takes whole sectors and one more for its entry; the file system takes some room for itself
+# a file takes whole sectors and one more for its entry; the file system takes some space for itself
 SECTOR = 2048
 FILE_SYSTEM = 1 << 20
 # at most this much of the description belongs to one file or piece
@@ -32,16 +32,16 @@ DESCRIBED = 160
 class _Plan:
     """What goes where: names of files and their sizes by volume, and how big blobs are cut."""
 
-    room: int
+    space: int
     volumes: list[dict[str, int]] = field(default_factory=lambda: [{}])
     cut: dict[str, list[volume.Piece]] = field(default_factory=dict)
 
     def put(self, name: str, size: int) -> None:
-        """Put a file on the first volume that has room for it; a piece that is there already serves twice."""
+        """Put a file on the first volume that has space for it; a piece that is there already serves twice."""
         if any(name in files for files in self.volumes):
             return
         for files in self.volumes:
-            if _taken(files) + cost(size) <= self.room:
+            if _taken(files) + cost(size) <= self.space:
                 files[name] = size
                 return
         self.volumes.append({name: size})
@@ -80,7 +80,7 @@ def split(folder: Path, size: int, key: Ed25519PrivateKey, below: Path, progress
     count = len(plan.volumes)
     names = [f"{number:0{len(str(count))}}-of-{count}" for number in range(1, count + 1)]
     below.mkdir(parents=True, exist_ok=True)
-    with room_on(below):
+    with space_on(below):
         for number, name in enumerate(names, 1):
             progress(f"write volume {number} of {count}")
             part = volume.Volume(
@@ -97,7 +97,7 @@ def split(folder: Path, size: int, key: Ed25519PrivateKey, below: Path, progress
 
 
 def _plan(found: Verified, size: int) -> _Plan:
-    """Decide what goes where: first what the installer needs, then the biggest first, each where there is room."""
+    """Decide what goes where: first what the installer needs, then the biggest first, each where there is space."""
     sizes = found.files()
     around = sum(cost((found.folder / name).stat().st_size) for name in carry.beside(found))
     pieces_at_most = 2 * sum(sizes.values()) // max(size, FILE_SYSTEM) + 2
@@ -114,18 +114,18 @@ def _plan(found: Verified, size: int) -> _Plan:
     plan = _Plan(size - around)
     plan.volumes[0] |= first
     whole = {blob: size for blob, size in sizes.items() if blob not in first}
-    for blob in sorted(blob for blob in whole if cost(whole[blob]) > plan.room):
+    for blob in sorted(blob for blob in whole if cost(whole[blob]) > plan.space):
         del whole[blob]
-        plan.cut[blob] = _pieces(found.folder / BLOBS / blob, plan.room - SECTOR)
+        plan.cut[blob] = _pieces(found.folder / BLOBS / blob, plan.space - SECTOR)
     pieces = {piece.sha256: piece.size for cut in plan.cut.values() for piece in cut}
     for name, length in sorted((whole | pieces).items(), key=lambda item: (-item[1], item[0])):
         plan.put(name, length)
     return plan
 
 
-def _pieces(path: Path, room: int) -> list[volume.Piece]:
+def _pieces(path: Path, space: int) -> list[volume.Piece]:
     """Return the pieces of a blob, each of whole sectors but for the last."""
-    length = room // SECTOR * SECTOR
+    length = space // SECTOR * SECTOR
     pieces: list[volume.Piece] = []
     with path.open("rb") as file:
         while True:

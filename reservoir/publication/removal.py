@@ -73,7 +73,7 @@ def remove(root: Path, name: str, *, withdraw: bool = False, rehearse: bool = Fa
             bundles=sorted({*going, *coming}),
             withdrawn=sorted(needed),
             blobs=blobs,
-            size=files.room([*folders, *(store.blobs / blob for blob in blobs)]).own,
+            size=files.space([*folders, *(store.blobs / blob for blob in blobs)]).own,
         )
         if not rehearse:
             store.withdraw(needed)

@@ -18,7 +18,7 @@ from common.errors import IntegrityError, UnavailableError
 from reservoir.artifacts.rpm.createrepo import createrepo_c
 from reservoir.artifacts.rpm.source import Repository
 from reservoir.download import fetch
-from reservoir.download.cache import Cache, pieces, room_on
+from reservoir.download.cache import Cache, pieces, space_on
 from reservoir.signing import openpgp
 
 REPO = "{http://linux.duke.edu/metadata/repo}"
@@ -49,7 +49,7 @@ class Part:
         if suffix not in COMPRESSIONS:
             yield self.path
             return
-        with room_on(self.path.parent), tempfile.TemporaryDirectory(dir=self.path.parent) as folder:
+        with space_on(self.path.parent), tempfile.TemporaryDirectory(dir=self.path.parent) as folder:
             plain = Path(folder) / "plain"
             try:
                 createrepo_c.decompress_file(str(self.path), str(plain), COMPRESSIONS[suffix])
@@ -116,7 +116,7 @@ def obtain(http: httpx.Client, cache: Cache, url: str, known: Sum, size: int) ->
     if note.is_file() and cache.has(note.read_text(), size):
         return note.read_text()
     note.parent.mkdir(exist_ok=True)
-    with room_on(cache.root), tempfile.TemporaryDirectory(dir=cache.root) as folder:
+    with space_on(cache.root), tempfile.TemporaryDirectory(dir=cache.root) as folder:
         path = Path(folder) / "file"
         fetch.to_file(http, url, path, size)
         digest = hashlib.new(known.kind)

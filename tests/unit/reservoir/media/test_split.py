@@ -84,7 +84,7 @@ def test_the_same_bundle_is_split_the_same_way(
     ]
 
 
-def test_whole_blobs_take_no_room_of_their_own(tmp_path: Path, bundle: Path, key: Ed25519PrivateKey) -> None:
+def test_whole_blobs_take_no_space_of_their_own(tmp_path: Path, bundle: Path, key: Ed25519PrivateKey) -> None:
     (volume,) = split.split(bundle, 100_000_000, key, tmp_path / "one")
     for path in (volume / bundles.BLOBS).iterdir():
         assert path.samefile(bundle / bundles.BLOBS / path.name)
@@ -137,8 +137,8 @@ def test_a_damaged_volume_is_named_and_what_is_good_of_it_counts(
         IntegrityError, match=f"volume {number} of {COUNT}: .*what is good of it and of the others is kept"
     ):
         take(mixed, site)
-    (waiting,) = Store(site).incoming.iterdir()
-    assert {path.name for path in good} <= {path.name for path in waiting.iterdir()}
+    (arriving,) = Store(site).incoming.iterdir()
+    assert {path.name for path in good} <= {path.name for path in arriving.iterdir()}
     for path in others:
         done = take(path, site)
     if damage == "beside":
@@ -170,9 +170,9 @@ def test_a_blob_that_was_damaged_while_it_waited_is_told_and_comes_again(
     for path in volumes:
         if path != last:
             take(path, site)
-    (waiting,) = Store(site).incoming.iterdir()
+    (arriving,) = Store(site).incoming.iterdir()
     pieces = {piece.sha256 for piece in big}
-    held = next(path for path in waiting.iterdir() if path.is_file() and (path.name in pieces) == (what == "piece"))
+    held = next(path for path in arriving.iterdir() if path.is_file() and (path.name in pieces) == (what == "piece"))
     flip_bit(held)
     if what == "piece":
         assert take(last, site).damaged
@@ -199,18 +199,18 @@ def test_a_disk_that_fills_up_keeps_what_is_good_and_nothing_half(
 ) -> None:
     site = tmp_path / "site"
     take(volumes[0], site)
-    (waiting,) = Store(site).incoming.iterdir()
-    good = {path.name for path in waiting.iterdir()}
+    (arriving,) = Store(site).incoming.iterdir()
+    good = {path.name for path in arriving.iterdir()}
 
     def half(_: Path) -> Iterator[bytes]:
         yield b"half"
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("reservoir.intake.waiting.carried_pieces", half)
-        with pytest.raises(UnavailableError, match="no room left on the disk"):
+        patch.setattr("reservoir.intake.arrival.carried_pieces", half)
+        with pytest.raises(UnavailableError, match="no space left on the disk"):
             take(volumes[1], site)
-    assert {path.name for path in waiting.iterdir()} == good
+    assert {path.name for path in arriving.iterdir()} == good
     assert take(volumes[1], site).missing == [3, 4, 5, 6]
 
 
@@ -262,11 +262,11 @@ def test_the_installer_finds_its_wheels_on_the_first_volume(tmp_path: Path, key:
 
 @given(sizes=st.dictionaries(st.text("abcdef", min_size=1), st.integers(0, 10**6), max_size=30))
 def test_everything_is_put_somewhere_and_nothing_overflows(sizes: dict[str, int]) -> None:
-    plan = split._Plan(room=split.cost(10**6))
+    plan = split._Plan(space=split.cost(10**6))
     for name, size in sizes.items():
         plan.put(name, size)
     assert {name: size for files in plan.volumes for name, size in files.items()} == sizes
-    assert all(split._taken(files) <= plan.room for files in plan.volumes)
+    assert all(split._taken(files) <= plan.space for files in plan.volumes)
 
 
 def test_a_cut_blob_that_the_site_holds_damaged_comes_again(

@@ -1,4 +1,4 @@
-"""What arrived of one bundle so far: good blobs and pieces, kept until the bundle is complete."""
+"""Arrival: what has come of one bundle so far, good blobs and pieces, kept until the bundle is complete."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from reservoir.signing import ed25519
 DAMAGED = "make a new receipt and build the delta with it, or carry the full bundle"
 
 
-class Waiting:
+class Arrival:
     """The folder of one bundle below the store's `incoming`.
 
     Files named by a hash had that hash when they came. `record` becomes the bundle's record in the store, `volumes`
@@ -147,7 +147,7 @@ class Waiting:
         flush([final, self.store.bundles])
         shutil.rmtree(self.folder)
 
-    def room(self) -> int:
+    def space(self) -> int:
         """Return how many bytes must still come, with what the biggest cut blob takes while it is put together."""
         cut = self.found.volume.cut if self.found.volume else {}
         lacking = {blob: self.sizes[blob] for blob in self.sizes if not self._has(blob)}
@@ -253,7 +253,7 @@ def copy(source: Path, destination: Path, sha256: str) -> str:
             file.flush()
             os.fsync(file.fileno())
     except (IntegrityError, OSError):
-        # a full disk needs the room for what is good
+        # a full disk needs the space for what is good
         beside.unlink(missing_ok=True)
         raise
     if found.hexdigest() == sha256:

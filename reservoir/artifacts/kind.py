@@ -26,7 +26,7 @@ DOWNLOADS = 4
 
 
 @dataclass(frozen=True)
-class Scope:
+class Resolving:
     """What is to be resolved: the manifest at `path`; without `indexes`, Python packages come from the machine's own.
 
     Downloads that a resolver needs lie in `cache`.
@@ -139,7 +139,7 @@ class Kind(Protocol[A_contra]):
     def models(self) -> tuple[type, ...]:
         """The models of its artifacts."""
 
-    def resolve(self, scope: Scope) -> Resolved:
+    def resolve(self, resolving: Resolving) -> Resolved:
         """Return the exact artifacts that a manifest needs."""
 
     def fetch(self, order: Order, missing: Sequence[A_contra]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from common.progress import Progress, silent
-from reservoir.artifacts.kind import Resolved, Scope, locked_images
+from reservoir.artifacts.kind import Resolved, Resolving, locked_images
 from reservoir.artifacts.kinds import KINDS
 from reservoir.contents.artifact import Artifact
 from reservoir.contents.lock import Lock
@@ -19,7 +19,7 @@ def make(path: Path, cache: Cache, progress: Progress = silent) -> Lock:
     """Return the closure of the manifest at `path`; raises InputError for what does not exist or does not fit."""
     wanted = read_manifest(path)
     with cache.alone():
-        found = Resolved.of([kind.resolve(Scope(wanted, path, cache, progress)) for kind in KINDS])
+        found = Resolved.of([kind.resolve(Resolving(wanted, path, cache, progress)) for kind in KINDS])
     targets = [target.name for target in wanted.targets]
     return Lock(
         manifest=wanted.digest(),

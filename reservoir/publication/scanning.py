@@ -22,7 +22,7 @@ from reservoir.scan.checker import scan
 from reservoir.scan.clamav import Clamav
 from reservoir.scan.facts import Facts
 from reservoir.scan.page import render
-from reservoir.scan.policy import Policy
+from reservoir.scan.policy import ScanPolicy
 from reservoir.scan.report import Malware, Report
 from reservoir.scan.verdict import Verdict, judge
 
@@ -123,7 +123,7 @@ def _scan(place: _Place, asked: Asked, progress: Progress) -> Scanned:
             "no advisories were given", where="--advisories", hint="give a folder or a zip file of OSV advisories"
         )
     now = datetime.now(UTC)
-    rules = policies.read(asked.policy) if asked.policy else Policy()
+    rules = policies.read(asked.policy) if asked.policy else ScanPolicy()
     known = read_facts(place.bundle, place.attachments)
     malware: Malware | None = None
     if asked.search:

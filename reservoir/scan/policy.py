@@ -68,7 +68,7 @@ class Licences(StrictModel):
     stated: dict[str, Expression] = Field(default_factory=dict)
 
 
-class Policy(StrictModel):
+class ScanPolicy(StrictModel):
     """The rules of a site or a bundle. Advisories older than `max_age_days` are no advisories.
 
     With `clamav`, a publication needs a pass for malware.
@@ -83,10 +83,10 @@ class Policy(StrictModel):
     clamav: bool = False
 
 
-def load(text: str, source: str) -> Policy:
+def load(text: str, source: str) -> ScanPolicy:
     """Return the policy in `text`; raises InputError that names line, reason and hint of every problem."""
     document = parse(text, source)
-    policy = check(Policy, document)
+    policy = check(ScanPolicy, document)
     seen: list[tuple[str, str | None]] = []
     problems = []
     for index, exemption in enumerate(policy.exceptions):
@@ -100,7 +100,7 @@ def load(text: str, source: str) -> Policy:
     return policy
 
 
-def read(path: Path) -> Policy:
+def read(path: Path) -> ScanPolicy:
     """Return the policy in a file; raises InputError where it is missing or not valid."""
     try:
         return load(path.read_text(), str(path))

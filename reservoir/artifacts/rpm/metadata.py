@@ -36,7 +36,7 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Part:
+class MetadataFile:
     """One file of the metadata; `name` tells how it is compressed, `path` is where it lies now."""
 
     name: str
@@ -67,7 +67,7 @@ class Part:
 
 def read(
     http: httpx.Client, cache: Cache, repository: Repository, names: Collection[str], *, may_be_older: bool
-) -> dict[str, Part]:
+) -> dict[str, MetadataFile]:
     """Return those files of the metadata that are among `names`, such as `primary`.
 
     Raises IntegrityError where the signature or a hash does not hold, and where the metadata is older than what this
@@ -90,7 +90,7 @@ def read(
             known = Sum(checksum.get("type", ""), (checksum.text or "").strip())
             size = int(_child(entry, "size", url).text or 0)
             sha256 = obtain(http, cache, urljoin(repository.url, place), known, size)
-            found[kind] = Part(place, cache.path(sha256))
+            found[kind] = MetadataFile(place, cache.path(sha256))
     if "primary" not in found:
         raise IntegrityError("it lists no packages", where=url, hint="ask the keeper of the package source")
     seen.parent.mkdir(exist_ok=True)

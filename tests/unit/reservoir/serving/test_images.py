@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from common.errors import ConflictError
 from reservoir.artifacts.debian import kind as debian
 from reservoir.artifacts.image.recipe import Builder
-from reservoir.artifacts.kind import Scope
+from reservoir.artifacts.kind import Resolving
 from reservoir.contents.lock import LockedImage
 from reservoir.download.cache import Cache
 from reservoir.intake.store import Store
@@ -50,7 +50,7 @@ def test_nothing_is_pruned_while_the_packages_of_an_image_are_chosen(
     path = tmp_path / "recipe.yml"
     path.write_text(RECIPE.format(name="demo/own", tag="1"))
 
-    def resolve(scope: Scope) -> None:
+    def resolve(resolving: Resolving) -> None:
         prune(root)
 
     monkeypatch.setattr(debian, "resolve", resolve)
@@ -76,7 +76,7 @@ def test_others_may_prune_while_an_image_is_made(
         prune(root)
         raise Made
 
-    monkeypatch.setattr(site, "_resolve", lambda scope, recipe, store: (chosen, {}))
+    monkeypatch.setattr(site, "_resolve", lambda resolving, recipe, store: (chosen, {}))
     monkeypatch.setattr(Builder, "make", make)
     with pytest.raises(Made):
         site.build(path, root, Cache(tmp_path / "cache"), 1_800_000_000)

@@ -25,8 +25,8 @@ KEYS = "keys.json"
 INSTALLER = ("install.sh", "bootstrap.py")
 BLOBS = Path("blobs/sha256")
 HINT = "do not use this bundle; get it again from its maker"
-# what file systems and desktops put on a medium by themselves; nothing below is ever read
-OF_THE_MEDIUM = re.compile(r"lost\+found|System Volume Information|\.Trash-\d+")
+# what file systems and desktops put on a disc by themselves; nothing below is ever read
+OF_THE_DISC = re.compile(r"lost\+found|System Volume Information|\.Trash-\d+")
 
 
 def encode(bundle: Bundle) -> bytes:
@@ -140,9 +140,9 @@ def replace_folder(new: Path, final: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def of_the_medium(path: Path) -> bool:
-    """Say whether a folder at the root of a bundle belongs to the medium's file system, not to the bundle."""
-    return path.is_dir() and not path.is_symlink() and OF_THE_MEDIUM.fullmatch(path.name) is not None
+def of_the_disc(path: Path) -> bool:
+    """Say whether a folder at the root of a bundle belongs to the disc's file system, not to the bundle."""
+    return path.is_dir() and not path.is_symlink() and OF_THE_DISC.fullmatch(path.name) is not None
 
 
 def installer(name: str) -> bytes:

@@ -269,11 +269,11 @@ def test_of_two_builds_of_one_moment_the_one_that_came_last_counts(
         assert list(Store(site).newest()) == [done.identity]
 
 
-def test_a_document_that_changes_on_every_volume_while_it_is_read_is_refused(
+def test_an_attachment_that_changes_on_every_medium_while_it_is_read_is_refused(
     tmp_path: Path, bundle: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "other-site"
-    volumes = split.split(bundle, 2_300_000, key, tmp_path)
+    media = split.split(bundle, 2_300_000, key, tmp_path)
     damaged = verify.damaged
 
     def meddle(found: Verified) -> dict[str, Problem]:
@@ -283,7 +283,7 @@ def test_a_document_that_changes_on_every_volume_while_it_is_read_is_refused(
         return seen
 
     monkeypatch.setattr(verify, "damaged", meddle)
-    for folder in volumes:
+    for folder in media:
         with pytest.raises(IntegrityError, match=r"sbom.cdx.json: .*was changed while it was read"):
             take(folder, root)
     assert Store(root).imported() == {}
@@ -304,8 +304,8 @@ def test_what_was_said_to_be_done_is_on_the_disk(
         monkeypatch.setattr(module, "flush", noted)
     root = tmp_path / "other-site"
     store = Store(root)
-    volume, *_ = split.split(bundle, 2_300_000, key, tmp_path)
-    take(volume, root)
+    medium, *_ = split.split(bundle, 2_300_000, key, tmp_path)
+    take(medium, root)
     (arrived,) = store.incoming.iterdir()
     assert {arrived, arrived / "record", store.incoming} <= waited
     newer = take(second, root).identity

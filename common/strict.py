@@ -1,4 +1,4 @@
-"""Base of models that take nothing which they do not know."""
+"""Strict models, which take nothing that they do not know: the base of all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How GPU shares are held. Pure; the order of the kinds is their strength, best first."""
+"""Enforcement of GPU shares: the kinds, in the order of their strength, best first. Pure."""
 
 from __future__ import annotations
 

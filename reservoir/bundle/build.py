@@ -1,4 +1,4 @@
-"""From a manifest and its lock to a bundle: fetch what is missing, make wheels and images, check, sign."""
+"""Build of a bundle from a manifest and its lock: what is missing is fetched, wheels and images made, all is signed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a bundle whole? Signature, every hash, nothing missing, nothing extra; in constant memory."""
+"""Verification of a bundle: signature, every hash, nothing missing, nothing extra; in constant memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Version sets: packages whose versions belong together: a driver, its fabric manager, the headers. Pure."""
+"""Version sets, packages whose versions belong together: a driver, its fabric manager, the kernel's headers. Pure."""
 
 from __future__ import annotations
 

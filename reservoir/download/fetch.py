@@ -1,4 +1,4 @@
-"""Download over HTTP, or copy from this machine, into the cache: streamed, resumed, checked."""
+"""Downloads over HTTP, or copies from this machine, into the cache: streamed, resumed, checked."""
 
 from __future__ import annotations
 

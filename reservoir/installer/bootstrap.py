@@ -1,4 +1,4 @@
-"""Install Penstock from the bundle around this file, with Python's standard library only.
+"""Installer of Penstock from the bundle around this file, with Python's standard library only.
 
 The signature of the list and the hash of every package are checked before anything of the bundle runs.
 The code is self-contained on purpose: it stands where nothing is installed yet.

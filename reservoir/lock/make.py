@@ -1,4 +1,4 @@
-"""From a manifest to a lock: the complete closure of every target, with sizes and hashes."""
+"""The way from a manifest to a lock: the complete closure of every target, with sizes and hashes."""
 
 from __future__ import annotations
 

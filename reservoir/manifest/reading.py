@@ -1,4 +1,4 @@
-"""From text to a manifest whose parts fit together. Pure: touches no file."""
+"""The way from text to a manifest whose parts fit together. Pure: touches no file."""
 
 from __future__ import annotations
 

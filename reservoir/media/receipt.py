@@ -1,4 +1,4 @@
-"""What a site holds, signed by the site, so that the next bundle brings only what it lacks."""
+"""Receipts: what a site holds, signed by the site, so that the next bundle brings only what it lacks."""
 
 from __future__ import annotations
 

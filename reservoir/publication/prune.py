@@ -1,4 +1,4 @@
-"""Prune: give back the space of publications, bundles and blobs that nothing needs any more."""
+"""Pruning, which gives back the space of publications, bundles and blobs that nothing needs any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publish: from the site's store to the trees that its nodes read, numbered, switched in one step."""
+"""Publishing: from the site's store to the trees that its nodes read, numbered, switched in one step."""
 
 from __future__ import annotations
 

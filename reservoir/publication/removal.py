@@ -1,4 +1,4 @@
-"""Remove: take a bundle out of a site by name, with the blobs that nothing else needs."""
+"""Removal of a bundle from a site by name, with the blobs that nothing else needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which packages of a bundle have a known fault: OSV's own rules, one finding a fault and package."""
+"""Matches of packages and advisories, which are known faults: OSV's own rules, one finding a fault and package."""
 
 from __future__ import annotations
 

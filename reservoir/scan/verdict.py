@@ -1,4 +1,4 @@
-"""What a policy says of a report: what blocks, what is borne, what a person should know."""
+"""The verdict of a policy on a report: what blocks, what is borne, what a person should know."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Solve by libsolv: from repositories' metadata and an empty system to every package that must be installed."""
+"""Solver, by libsolv: from repositories' metadata and an empty system to every package that must be installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the RPM packages of a target come from: sources of the manifest, and this machine's own `.repo` files."""
+"""Sources of a target's RPM packages: those of the manifest, and this machine's own `.repo` files."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ DESCRIBED = 160
 
 
 @dataclass
-class _Plan:
+class Plan:
     """What goes where: names of files and their sizes by medium, and how big blobs are cut."""
 
     space: int
@@ -41,7 +41,7 @@ class _Plan:
         if any(name in files for files in self.media):
             return
         for files in self.media:
-            if _taken(files) + cost(size) <= self.space:
+            if taken(files) + cost(size) <= self.space:
                 files[name] = size
                 return
         self.media.append({name: size})
@@ -96,14 +96,14 @@ def split(folder: Path, size: int, key: Ed25519PrivateKey, below: Path, progress
     return [final / name for name in names]
 
 
-def _plan(found: Verified, size: int) -> _Plan:
+def _plan(found: Verified, size: int) -> Plan:
     """Decide what goes where: first what the installer needs, then the biggest first, each where there is space."""
     sizes = found.files()
     around = sum(cost((found.folder / name).stat().st_size) for name in carry.beside(found))
     pieces_at_most = 2 * sum(sizes.values()) // max(size, FILE_SYSTEM) + 2
     around += FILE_SYSTEM + cost(1) + cost(DESCRIBED * (len(sizes) + pieces_at_most))
     first = {blob: sizes[blob] for blob in needed.installer_wheels(found) if blob in sizes}
-    least = max(around + SECTOR * 64, around + _taken(first))
+    least = max(around + SECTOR * 64, around + taken(first))
     if size < least:
         raise InputError(
             f"a medium of {size / 1e6:.1f} MB is too small: what every medium and the installer need takes "
@@ -111,7 +111,7 @@ def _plan(found: Verified, size: int) -> _Plan:
             where="--size",
             hint="take bigger media",
         )
-    plan = _Plan(size - around)
+    plan = Plan(size - around)
     plan.media[0] |= first
     whole = {blob: size for blob, size in sizes.items() if blob not in first}
     for blob in sorted(blob for blob in whole if cost(whole[blob]) > plan.space):
@@ -138,5 +138,6 @@ def _pieces(path: Path, space: int) -> list[Piece]:
             pieces.append(Piece(sha256=found.hexdigest(), size=read))
 
 
-def _taken(files: dict[str, int]) -> int:
+def taken(files: dict[str, int]) -> int:
+    """Return how many bytes of a disc some files take, which are sizes by name."""
     return sum(cost(size) for size in files.values())

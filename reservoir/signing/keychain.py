@@ -123,7 +123,7 @@ def rotate(signing_key: Path, timestamp: int) -> Rotation:
         waiting = signing_key.with_name(f".{signing_key.name}.next")
         new = ed25519.read_key(waiting) if waiting.exists() else ed25519.new_key(waiting)
         if not chain.rotations or chain.rotations[-1].new != raw(new.public_key()):
-            rotation = _statement(old, new.public_key(), len(chain.rotations) + 1, timestamp)
+            rotation = statement(old, new.public_key(), len(chain.rotations) + 1, timestamp)
             # with its fingerprint: after a start from scratch the numbers begin anew
             name = f"{signing_key.stem}.{rotation.number}.{fingerprint(rotation.old)[:8]}.key"
             archive = signing_key.with_name(name)
@@ -144,7 +144,8 @@ def fingerprint(key: str) -> str:
     return sha256(bytes.fromhex(key)).hexdigest()
 
 
-def _statement(old: Ed25519PrivateKey, new: Ed25519PublicKey, number: int, timestamp: int) -> Rotation:
+def statement(old: Ed25519PrivateKey, new: Ed25519PublicKey, number: int, timestamp: int) -> Rotation:
+    """Return the statement, signed by the old key, that a new one replaces it; `number` counts them from 1."""
     date = f"{datetime.fromtimestamp(timestamp, UTC):%Y-%m-%d}"
     unsigned = Rotation(number=number, date=date, old=raw(old.public_key()), new=raw(new), signature="")
     signature = base64.b64encode(old.sign(unsigned.message())).decode()

@@ -262,11 +262,11 @@ def test_the_installer_finds_its_wheels_on_the_first_medium(tmp_path: Path, key:
 
 @given(sizes=st.dictionaries(st.text("abcdef", min_size=1), st.integers(0, 10**6), max_size=30))
 def test_everything_is_put_somewhere_and_nothing_overflows(sizes: dict[str, int]) -> None:
-    plan = split._Plan(space=split.cost(10**6))
+    plan = split.Plan(space=split.cost(10**6))
     for name, size in sizes.items():
         plan.put(name, size)
     assert {name: size for files in plan.media for name, size in files.items()} == sizes
-    assert all(split._taken(files) <= plan.space for files in plan.media)
+    assert all(split.taken(files) <= plan.space for files in plan.media)
 
 
 def test_a_cut_blob_that_the_site_holds_damaged_comes_again(

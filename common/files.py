@@ -1,4 +1,4 @@
-"""The one writer of files that must never be found half written, and the room that linked files take."""
+"""The one writer of files that must never be found half written, and the space that linked files take."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sweep(folder: Path) -> None:
 def write(path: Path, content: bytes | str, mode: int = 0o644) -> None:
     """Write a file beside, wait until it is on the disk, and give it its name: readers see the old one or the new one.
 
-    Text is written as UTF-8. An interruption leaves the old file; raises OSError where there is no room or no right.
+    Text is written as UTF-8. An interruption leaves the old file; raises OSError where there is no space or no right.
     """
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}{BESIDE}", delete=False) as file:
         beside = Path(file.name)
@@ -39,15 +39,15 @@ def write(path: Path, content: bytes | str, mode: int = 0o644) -> None:
 
 
 @dataclass(frozen=True)
-class Room:
+class Space:
     """Bytes of files, each counted once whatever names it has: `own` have no name elsewhere, `shared` have."""
 
     own: int
     shared: int
 
 
-def room(paths: Iterable[Path]) -> Room:
-    """Return the room of the files at or below some paths; what vanishes meanwhile does not count."""
+def space(paths: Iterable[Path]) -> Space:
+    """Return the space of the files at or below some paths; what vanishes meanwhile does not count."""
     names: Counter[tuple[int, int]] = Counter()
     known: dict[tuple[int, int], os.stat_result] = {}
     for top in paths:
@@ -60,4 +60,4 @@ def room(paths: Iterable[Path]) -> Room:
                 names[file.st_dev, file.st_ino] += 1
                 known[file.st_dev, file.st_ino] = file
     own = sum(file.st_size for inode, file in known.items() if names[inode] >= file.st_nlink)
-    return Room(own, sum(file.st_size for file in known.values()) - own)
+    return Space(own, sum(file.st_size for file in known.values()) - own)

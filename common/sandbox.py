@@ -6,7 +6,9 @@ import errno
 import math
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
+
+from common.strict import StrictModel
 
 _NEEDED = (
     "arch_prctl brk clone close execve exit exit_group fcntl fstat futex getpid mmap mprotect munmap newfstatat openat"
@@ -22,11 +24,7 @@ MAX_COMBINATIONS = 64
 """What the tests of one rule leave to choose from, taken together."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ArgumentTest(_Part):
+class ArgumentTest(StrictModel):
     """A test of one argument of a system call: it is one of `values`, or has any of `bits`; exactly one of both is set.
 
     Of a number that fits into 32 bits only the lower half of the argument counts, as the kernel reads most of them.
@@ -43,7 +41,7 @@ class ArgumentTest(_Part):
         return self
 
 
-class SandboxRule(_Part):
+class SandboxRule(StrictModel):
     """System calls that a sandbox denies, with all arguments or only with those that pass every test of `when`.
 
     The call ends with the error `errno`, or, where the rule `ends` it, the process is killed.
@@ -83,7 +81,7 @@ class SandboxRule(_Part):
         return value
 
 
-class Sandbox(_Part):
+class Sandbox(StrictModel):
     """What a container's programs must not ask of the kernel, on top of the container engine's own rules.
 
     Of several rules for one call the first that fits says what happens.

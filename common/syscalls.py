@@ -16,7 +16,7 @@ _X32_BIT = 0x40000000
 
 def is_known(name: str) -> bool:
     """Return whether there is a system call of this name, on whatever architecture; raises UnavailableError."""
-    return bool(_library().seccomp_syscall_resolve_name(name.encode()) != _UNKNOWN)
+    return bool(libseccomp().seccomp_syscall_resolve_name(name.encode()) != _UNKNOWN)
 
 
 @cache
@@ -27,7 +27,7 @@ def name_of(architecture: int, number: int) -> str:
     """
     # the kernel tells the two interfaces of x86-64 apart by a bit of the number, the library by the architecture
     token = _X32 if architecture == _X86_64 and number & _X32_BIT else architecture
-    library = _library()
+    library = libseccomp()
     text = library.seccomp_syscall_resolve_num_arch(token, number)
     if not text:
         return f"call-{number}"
@@ -38,7 +38,8 @@ def name_of(architecture: int, number: int) -> str:
 
 
 @cache
-def _library() -> ctypes.CDLL:
+def libseccomp() -> ctypes.CDLL:
+    """Return the system's library, loaded once; raises UnavailableError where there is none."""
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What the environment says; no other module of this package reads it."""
+"""Settings from the environment; no other module of this package reads it."""
 
 from __future__ import annotations
 

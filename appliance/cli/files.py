@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from appliance.site.model import Site, load
-from common.document import parse
 from common.errors import InputError
+from common.yaml_document import parse
 
 
 def read_site(path: Path) -> Site:

@@ -189,9 +189,9 @@ def _publish(bundle: Path, root: Path, progress: Progress, done: Deployment) -> 
     if not imported.complete:
         lacking = ", ".join(str(number) for number in sorted(imported.missing + imported.damaged))
         raise ConflictError(
-            f"the bundle is not complete: volume {lacking} of {imported.volumes} is missing",
+            f"the bundle is not complete: medium {lacking} of {imported.media} is missing",
             where=str(bundle),
-            hint="import the other volumes with `penstock reservoir import`, then deploy again",
+            hint="import the other media with `penstock reservoir import`, then deploy again",
         )
     # what an administrator went back to stays, unless this deploy brought something new
     published = publication.publish(root, progress=progress, unattended=not imported.changed)

@@ -11,11 +11,10 @@ from enum import StrEnum
 from ipaddress import IPv4Address
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from appliance.site.gpu import SharedGpus, order_findings
 from appliance.site.kubernetes import KubernetesCluster, cluster_findings
-from common.document import Document, check
 from common.errors import InputError
 from common.gpu.share import MAX_GPUS
 from common.places import Path
@@ -23,6 +22,8 @@ from common.settings.control_api import ControlApiSettings
 from common.settings.node_agent import LocationSettings, NodeAgentSettings, Order, SimulatedGpuSettings
 from common.settings.options import PlainPath, Port, keys_without
 from common.settings.package_index import PackageIndexSettings
+from common.strict import StrictModel
+from common.yaml_document import YamlDocument, check
 
 NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 Name = Annotated[str, Field(pattern=NAME)]
@@ -53,12 +54,6 @@ INNER_PORTS = {5001: "the registry behind its TLS"}
 
 Finding = tuple[Path, str, str]
 """What a rule finds: the path of the value, what is wrong with it, and the hint."""
-
-
-class Part(BaseModel):
-    """Base of every part of the site: unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class NodeRole(StrEnum):
@@ -97,7 +92,7 @@ class Node(LocationSettings):
     kubernetes: KubernetesCluster | None = None
 
 
-class Ssh(Part):
+class Ssh(StrictModel):
     """How the installer reaches the nodes; `private_key` None means the keys and agent of the calling user."""
 
     user: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")] = "root"
@@ -105,7 +100,7 @@ class Ssh(Part):
     private_key: PlainPath | None = None
 
 
-class Ports(Part):
+class Ports(StrictModel):
     """Ports of the site's services."""
 
     console: Port = 443
@@ -115,7 +110,7 @@ class Ports(Part):
     registry: Port = 5000
 
 
-class ExternalStorage(Part):
+class ExternalStorage(StrictModel):
     """A folder that the site has mounted already on every worker; `volumes` of sessions live below it."""
 
     kind: Literal["external"]
@@ -123,7 +118,7 @@ class ExternalStorage(Part):
     path: PlainPath
 
 
-class NfsStorage(Part):
+class NfsStorage(StrictModel):
     """A folder of a storage node, exported by NFS version 4. `clients` lists the roles whose nodes mount it."""
 
     kind: Literal["nfs"]
@@ -138,14 +133,14 @@ class NfsStorage(Part):
 Storage = Annotated[ExternalStorage | NfsStorage, Field(discriminator="kind")]
 
 
-class Time(Part):
+class Time(StrictModel):
     """Time sources outside the cluster but inside the closed network; none means that the master is the clock."""
 
     servers: list[Host] = Field(default_factory=list)
     zone: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$")] = "Etc/UTC"
 
 
-class Site(Part):
+class Site(StrictModel):
     """A whole site. Build it with `load`, which also runs the rules that span several nodes.
 
     `session_host_mounts` are folders of the workers that sessions may mount beside their volumes. `control_api`,
@@ -215,7 +210,7 @@ def worker_path(storage: ExternalStorage | NfsStorage) -> str | None:
     return storage.mount_path if NodeRole.WORKER in storage.clients else None
 
 
-def load(document: Document) -> Site:
+def load(document: YamlDocument) -> Site:
     """Return the site that a document describes; raises one InputError that lists every problem found."""
     site = check(Site, document)
     rules = (

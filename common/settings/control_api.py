@@ -8,7 +8,8 @@ from typing import Self
 from pydantic import Field, field_validator, model_validator
 
 from common import gang_networks
-from common.settings.options import AbsolutePath, Options
+from common.settings.options import AbsolutePath
+from common.strict import StrictModel
 
 MINUTE = 60
 HOUR = 60 * MINUTE
@@ -16,7 +17,7 @@ DAY = 24 * HOUR
 YEAR = 365 * DAY
 
 
-class ControlApiSettings(Options):
+class ControlApiSettings(StrictModel):
     """Deadlines, what is kept for how long, the scheduler's patience, logins, and the directory that knows people."""
 
     heartbeat_interval_s: float = Field(default=5, gt=0, description="how often agents report")

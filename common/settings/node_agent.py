@@ -8,7 +8,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from common.gpu.kinds import Compute, Enforcement
 from common.gpu.share import MAX_GPUS
-from common.settings.options import PAIRS, WORDS, Options, Place, PlainPath, Port
+from common.settings.options import PAIRS, WORDS, Place, PlainPath, Port
+from common.strict import StrictModel
 
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 ClusterUrl = Annotated[
@@ -51,7 +52,7 @@ def _word(value: Any) -> Any:
 PortRange = Annotated[tuple[Port, Port], BeforeValidator(_range), AfterValidator(_rises)]
 
 
-class NodeAgentSettings(Options):
+class NodeAgentSettings(StrictModel):
     """What holds for the agents of all workers: the part `node_agent`."""
 
     pids_limit: int = Field(default=4096, ge=64, description="processes and threads of one session")
@@ -64,7 +65,7 @@ class NodeAgentSettings(Options):
     )
 
 
-class GpuSettings(Options):
+class GpuSettings(StrictModel):
     """How the parts of GPUs are held: in the part `gpu`, where the names have no `gpu_`."""
 
     enforcement: Order = Field(
@@ -91,7 +92,7 @@ class GpuSettings(Options):
     )
 
 
-class SimulatedGpuSettings(Options):
+class SimulatedGpuSettings(StrictModel):
     """What the GPUs that a lab pretends to have look like: in `simulated_gpus` of a node."""
 
     simulated_gpu_model: str = Field(default="Simulated GPU", description="their name")
@@ -101,14 +102,14 @@ class SimulatedGpuSettings(Options):
     )
 
 
-class LocationSettings(Options):
+class LocationSettings(StrictModel):
     """Where a worker stands, by which the containers of a session are kept together: keys of a node."""
 
     region: Place = Field(default="", description="region of the node")
     switch: Place = Field(default="", description="leaf switch of the node")
 
 
-class KubernetesSettings(Options):
+class KubernetesSettings(StrictModel):
     """The cluster that an agent stands for in place of its machine: in `kubernetes` of a node."""
 
     kubernetes_api: ClusterUrl = ""

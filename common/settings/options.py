@@ -1,4 +1,4 @@
-"""Base and types of the settings that a site chooses. Pure: no file, no network.
+"""Types of the settings that a site chooses. Pure: no file, no network.
 
 A value that has parts is a list or a mapping in YAML. In a variable it is JSON, or text as people write it: words with
 spaces or commas between them, folders and pairs with colons.
@@ -8,13 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field
-
-
-class Options(BaseModel):
-    """Base of every group of settings: unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+from pydantic import AliasGenerator, BeforeValidator, ConfigDict, Field
 
 
 def keys_without(prefix: str) -> ConfigDict:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from common.settings.options import Options
+from common.strict import StrictModel
 
 
-class PackageIndexSettings(Options):
+class PackageIndexSettings(StrictModel):
     """What uploads may be. The server is not ours and knows none of it: the role tells it."""
 
     upload_limit_mib: int = Field(default=1024, ge=1, le=1024 * 1024, description="largest upload, in MiB")

@@ -13,7 +13,7 @@ from pathlib import Path
 from appliance.site import pki
 from appliance.site.inventory import build
 from appliance.site.model import load
-from common.document import parse
+from common.yaml_document import parse
 
 ROOT = Path(__file__).parents[2]
 STATE = ROOT / "build/molecule"

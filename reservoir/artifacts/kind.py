@@ -14,7 +14,7 @@ from common.progress import Progress
 from reservoir.contents.artifact import Artifact
 from reservoir.contents.bundle import Bundle
 from reservoir.contents.lock import Lock, LockedImage, LockedProject
-from reservoir.contents.target import HeldVersions, TargetRecord
+from reservoir.contents.target import SetVersions, TargetRecord
 from reservoir.download import fetch
 from reservoir.download.cache import Cache
 from reservoir.download.indexes import Indexes
@@ -26,7 +26,7 @@ DOWNLOADS = 4
 
 
 @dataclass(frozen=True)
-class Scope:
+class Resolving:
     """What is to be resolved: the manifest at `path`; without `indexes`, Python packages come from the machine's own.
 
     Downloads that a resolver needs lie in `cache`.
@@ -49,11 +49,11 @@ class Scope:
 
 @dataclass(frozen=True)
 class Resolved:
-    """What one kind has of everything that a manifest needs: artifacts, and its part of images, tuples, projects."""
+    """What one kind has of everything that a manifest needs: artifacts, and its part of the rest."""
 
     artifacts: list[Artifact] = field(default_factory=list)
     images: list[LockedImage] = field(default_factory=list)
-    holds: list[HeldVersions] = field(default_factory=list)
+    version_sets: list[SetVersions] = field(default_factory=list)
     projects: list[LockedProject] = field(default_factory=list)
 
     @classmethod
@@ -62,7 +62,7 @@ class Resolved:
         return cls(
             [artifact for one in found for artifact in one.artifacts],
             [image for one in found for image in one.images],
-            [held for one in found for held in one.holds],
+            [versions for one in found for versions in one.version_sets],
             [project for one in found for project in one.projects],
         )
 
@@ -139,7 +139,7 @@ class Kind(Protocol[A_contra]):
     def models(self) -> tuple[type, ...]:
         """The models of its artifacts."""
 
-    def resolve(self, scope: Scope) -> Resolved:
+    def resolve(self, resolving: Resolving) -> Resolved:
         """Return the exact artifacts that a manifest needs."""
 
     def fetch(self, order: Order, missing: Sequence[A_contra]) -> None:

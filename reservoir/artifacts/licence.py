@@ -38,15 +38,16 @@ def expression(text: str) -> str | None:
     if not text or len(text) > 2000:
         return None
     try:
-        parsed = _licensing().parse(text, validate=False)
+        parsed = spdx().parse(text, validate=False)
     except (ExpressionError, ExpressionParseError):
         return None
-    strange = [name for name in _licensing().unknown_license_keys(parsed) if not name.startswith("LicenseRef-")]
+    strange = [name for name in spdx().unknown_license_keys(parsed) if not name.startswith("LicenseRef-")]
     return None if parsed is None or strange else str(parsed.render())
 
 
 @cache
-def _licensing() -> Licensing:
+def spdx() -> Licensing:
+    """Return what knows the SPDX names of licences, made once for all threads."""
     licensing = get_spdx_licensing()
     # what finds the names is made at the first use, and a second thread would find it half made
     licensing.get_advanced_tokenizer()
@@ -55,4 +56,4 @@ def _licensing() -> Licensing:
 
 @cache
 def spdx_names() -> Mapping[str, str]:
-    return {name.lower(): name for name in _licensing().known_symbols}
+    return {name.lower(): name for name in spdx().known_symbols}

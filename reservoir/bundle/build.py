@@ -1,4 +1,4 @@
-"""From a manifest and its lock to a bundle: fetch what is missing, make wheels and images, check, sign."""
+"""Build of a bundle from a manifest and its lock: what is missing is fetched, wheels and images made, all is signed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reservoir.artifacts.kind import DOWNLOADS, Order
 from reservoir.artifacts.kinds import KINDS
 from reservoir.artifacts.python import projects
 from reservoir.artifacts.rpm import source as rpm_source
-from reservoir.bundle import documents
+from reservoir.bundle import attachments
 from reservoir.bundle import folder as bundles
 from reservoir.contents.artifact import ImageArtifact, ImagePart, of_kind
 from reservoir.contents.bundle import Bundle
@@ -62,9 +62,9 @@ def make(manifest_path: Path, lock_path: Path, below: Path, settings: Settings, 
         bundle = _bundle(order, settings.timestamp)
         _check_blobs(bundle, cache, progress)
         progress("write the bill of materials")
-        texts = documents.make(bundle, locked.images, cache, wanted.security, order.folder)
+        texts = attachments.make(bundle, locked.images, cache, wanted.security, order.folder)
         hashes = {name: sha256(text).hexdigest() for name, text in texts.items()}
-        bundle = bundle.model_copy(update={"documents": hashes})
+        bundle = bundle.model_copy(update={"attachments": hashes})
         final = bundles.directory(bundle, below)
         if (same := _same(final, bundle, key)) is not None:
             return Built(final, same, changed=False, new_key=new_key)
@@ -84,7 +84,7 @@ def _bundle(order: Order, timestamp: int) -> Bundle:
         name=wanted.name,
         version=wanted.version,
         created=datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        holds=locked.holds,
+        version_sets=locked.version_sets,
         targets=[
             TargetRecord(name=t.name, os=t.os, release=t.release, arch=t.arch, python=t.python, osv=t.osv)
             for t in wanted.targets
@@ -135,7 +135,10 @@ def _same(final: Path, bundle: Bundle, key: Ed25519PrivateKey) -> Bundle | None:
         present, _, _ = bundles.read_signed(final, key.public_key())
     except PenstockError:
         return None
-    parts = [*(final / bundles.BLOBS / blob for blob in present.sizes()), *(final / name for name in present.documents)]
+    parts = [
+        *(final / bundles.BLOBS / blob for blob in present.sizes()),
+        *(final / name for name in present.attachments),
+    ]
     whole = all(part.is_file() for part in parts)
     same = present.model_copy(update={"created": bundle.created}) == bundle
     return present if same and whole else None

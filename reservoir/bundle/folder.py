@@ -1,4 +1,4 @@
-"""A bundle on a disk: its signed list, its blobs, its documents, and the two files that start an installation."""
+"""A bundle on a disk: its signed list, its blobs, its attachments, and the two files that start an installation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from common.errors import InputError, IntegrityError, NotFoundError
 from reservoir.contents.bundle import Bundle
-from reservoir.download.cache import flush, link_or_copy, room_on
+from reservoir.download.cache import flush, link_or_copy, space_on
 from reservoir.signing import ed25519, keychain
 
 LIST = "bundle.json"
@@ -25,8 +25,8 @@ KEYS = "keys.json"
 INSTALLER = ("install.sh", "bootstrap.py")
 BLOBS = Path("blobs/sha256")
 HINT = "do not use this bundle; get it again from its maker"
-# what file systems and desktops put on a medium by themselves; nothing below is ever read
-OF_THE_MEDIUM = re.compile(r"lost\+found|System Volume Information|\.Trash-\d+")
+# what file systems and desktops put on a disc by themselves; nothing below is ever read
+OF_THE_DISC = re.compile(r"lost\+found|System Volume Information|\.Trash-\d+")
 
 
 def encode(bundle: Bundle) -> bytes:
@@ -96,20 +96,20 @@ def assemble(
     blobs: Iterable[Path],
     key: Ed25519PrivateKey,
     below: Path,
-    documents: Mapping[str, bytes],
+    attachments: Mapping[str, bytes],
     *,
     chain: keychain.Keychain | None = None,
 ) -> Path:
     """Write a bundle beside its final name, wait until it is on the disk, then rename it; return its folder.
 
-    `blobs` are checked files named by their hash; they are linked where the disk allows it. `documents` are the files
+    `blobs` are checked files named by their hash; they are linked where the disk allows it. `attachments` are the files
     whose hashes the list holds, `chain` leads to the key. A bundle that lies there already is replaced at the end.
     """
     final = directory(bundle, below)
     below.mkdir(parents=True, exist_ok=True)
     staging = below / f".{final.name}.partial"
     shutil.rmtree(staging, ignore_errors=True)
-    with room_on(below):
+    with space_on(below):
         (staging / BLOBS).mkdir(parents=True)
         for blob in blobs:
             link_or_copy(blob, staging / BLOBS / blob.name)
@@ -119,7 +119,7 @@ def assemble(
         (staging / PUBLIC_KEY).write_bytes(ed25519.public_pem(key))
         if chain and chain.rotations:
             (staging / KEYS).write_bytes(keychain.encode(chain))
-        for name, text in documents.items():
+        for name, text in attachments.items():
             (staging / name).write_bytes(text)
         for name in INSTALLER:
             (staging / name).write_bytes(installer(name))
@@ -140,9 +140,9 @@ def replace_folder(new: Path, final: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def of_the_medium(path: Path) -> bool:
-    """Say whether a folder at the root of a bundle belongs to the medium's file system, not to the bundle."""
-    return path.is_dir() and not path.is_symlink() and OF_THE_MEDIUM.fullmatch(path.name) is not None
+def of_the_disc(path: Path) -> bool:
+    """Say whether a folder at the root of a bundle belongs to the disc's file system, not to the bundle."""
+    return path.is_dir() and not path.is_symlink() and OF_THE_DISC.fullmatch(path.name) is not None
 
 
 def installer(name: str) -> bytes:

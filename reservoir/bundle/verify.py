@@ -1,4 +1,4 @@
-"""Is a bundle whole? Signature, every hash, nothing missing, nothing extra; in constant memory."""
+"""Verification of a bundle: signature, every hash, nothing missing, nothing extra; in constant memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from common.errors import IntegrityError, Problem
 from common.progress import Progress, silent
 from reservoir.bundle import folder as bundles
-from reservoir.bundle import volume
+from reservoir.bundle import medium as media
 from reservoir.bundle.folder import BLOBS, HINT, KEYS, LIST, PUBLIC_KEY, SIGNATURE
 from reservoir.contents.bundle import Bundle
 from reservoir.download.cache import digest, pieces
@@ -28,7 +28,7 @@ BESIDE_BLOBS = {LIST, SIGNATURE, PUBLIC_KEY, KEYS, BLOBS.parts[0]}
 class Verified:
     """A bundle whose signature holds; `content` are the exact bytes of its list.
 
-    `pinned` says that the caller knew the key, `chain` is how it came to be the maker's, `volume` is set where the
+    `pinned` says that the caller knew the key, `chain` is how it came to be the maker's, `medium` is set where the
     folder carries a part of the bundle only.
     """
 
@@ -38,7 +38,7 @@ class Verified:
     key: Ed25519PublicKey
     pinned: bool
     chain: keychain.Keychain
-    volume: volume.Volume | None
+    medium: media.Medium | None
 
     @property
     def identity(self) -> str:
@@ -47,35 +47,35 @@ class Verified:
 
     @property
     def of_set(self) -> bool:
-        """Say whether this is one of several volumes."""
-        return self.volume is not None and self.volume.count > 1
+        """Say whether this is one of several media."""
+        return self.medium is not None and self.medium.count > 1
 
     def files(self) -> dict[str, int]:
         """Return the size in bytes of each file that belongs into this folder's `blobs/sha256`, by its hash."""
         sizes = self.bundle.sizes()
-        if self.volume is None:
+        if self.medium is None:
             return sizes
-        sizes |= self.volume.piece_sizes()
-        return {name: sizes[name] for name in self.volume.files[self.volume.number - 1]}
+        sizes |= self.medium.piece_sizes()
+        return {name: sizes[name] for name in self.medium.files[self.medium.number - 1]}
 
     def labels(self) -> dict[str, str]:
         """Return what people call each file, by its hash."""
         labels = {artifact.sha256: artifact.filename for artifact in self.bundle.artifacts}
-        for blob, cut in self.volume.cut.items() if self.volume else ():
+        for blob, cut in self.medium.cut.items() if self.medium else ():
             for index, piece in enumerate(cut, 1):
                 labels.setdefault(piece.sha256, f"piece {index} of {len(cut)} of {labels[blob]}")
         return labels
 
     def problem(self, path: Path, reason: str) -> Problem:
-        """Return a problem with a file of this folder; on one of several volumes it names the volume."""
-        if self.volume is None or not self.of_set:
+        """Return a problem with a file of this folder; on one of several media it names the medium."""
+        if self.medium is None or not self.of_set:
             return Problem(str(path), reason, HINT)
-        hint = f"get {self.volume.title} again; what is good of it and of the others is kept"
-        return Problem(str(path), f"{self.volume.title}: {reason}", hint)
+        hint = f"get {self.medium.title} again; what is good of it and of the others is kept"
+        return Problem(str(path), f"{self.medium.title}: {reason}", hint)
 
 
 def verify(folder: Path, key: Ed25519PublicKey | None = None, progress: Progress = silent) -> Verified:
-    """Check everything in a bundle, or in a part of one; raises one IntegrityError that lists all that is wrong.
+    """Check everything in a bundle, or on a medium; raises one IntegrityError that lists all that is wrong.
 
     Without `key` the key that travels with the bundle is taken: then the bundle is whole, but anyone may have made it.
     """
@@ -90,13 +90,13 @@ def verify(folder: Path, key: Ed25519PublicKey | None = None, progress: Progress
 def read(folder: Path, key: Ed25519PublicKey | None = None) -> Verified:
     """Check the signature of a bundle and read its list, but not yet which files it has."""
     bundle, content, signer = bundles.read_signed(folder, key)
-    part = volume.read(folder, bundle, content, signer)
-    return Verified(folder, bundle, content, signer, key is not None, keychain.read(folder / KEYS), part)
+    medium = media.read(folder, bundle, content, signer)
+    return Verified(folder, bundle, content, signer, key is not None, keychain.read(folder / KEYS), medium)
 
 
-def missing_volumes(parts: Sequence[Verified]) -> list[int]:
-    """Return the numbers of the volumes that are not among `parts` of one set."""
-    described = [part.volume for part in parts if part.volume]
+def missing_media(media_of_set: Sequence[Verified]) -> list[int]:
+    """Return the numbers of the media that are not among these of one set."""
+    described = [found.medium for found in media_of_set if found.medium]
     numbers = {each.number for each in described if each.set_name() == described[0].set_name()}
     return sorted(set(range(1, described[0].count + 1)) - numbers) if described else []
 
@@ -104,11 +104,11 @@ def missing_volumes(parts: Sequence[Verified]) -> list[int]:
 def foreign(found: Verified) -> list[Problem]:
     """Return a problem for every file of a folder that is not in the bundle's list."""
     folder = found.folder
-    beside = BESIDE_BLOBS | found.bundle.installer.keys() | found.bundle.documents.keys()
-    if found.volume:
-        beside |= {volume.DESCRIPTION, volume.SIGNATURE}
+    beside = BESIDE_BLOBS | found.bundle.installer.keys() | found.bundle.attachments.keys()
+    if found.medium:
+        beside |= {media.DESCRIPTION, media.SIGNATURE}
     wanted = found.files()
-    extra = [path for path in folder.iterdir() if path.name not in beside and not bundles.of_the_medium(path)]
+    extra = [path for path in folder.iterdir() if path.name not in beside and not bundles.of_the_disc(path)]
     extra += [path for path in (folder / BLOBS.parts[0]).glob("*") if path.name != BLOBS.parts[1]]
     extra += [path for path in (folder / BLOBS).glob("*") if path.name not in wanted]
     return [Problem(str(path), "is not in the bundle's list", HINT) for path in sorted(extra)]
@@ -132,7 +132,7 @@ def damaged(found: Verified) -> dict[str, Problem]:
             reason = f"{labels[sha256]} has {path.stat().st_size} bytes, not {size}"
         if reason:
             problems[sha256] = found.problem(path, reason)
-    for name, sha256 in (found.bundle.installer | found.bundle.documents).items():
+    for name, sha256 in (found.bundle.installer | found.bundle.attachments).items():
         path = found.folder / name
         if not path.is_file() or path.is_symlink():
             problems[name] = found.problem(path, "is missing")

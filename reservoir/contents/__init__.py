@@ -1,1 +1,1 @@
-"""What locks and bundles say about their contents: artifacts, targets, tuples of versions. Pure: touches no file."""
+"""Contents of locks and bundles: artifacts, targets, version sets. Pure: touches no file."""

@@ -18,9 +18,11 @@ from pydantic import (
     model_validator,
 )
 
-from reservoir.contents.base import Filename, Model
+from common.strict import StrictModel
 from reservoir.manifest.model import Sha256
 
+# a name that can stand in a folder: nothing in a bundle may point outside of it
+Filename = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+~^!-]*$", max_length=255)]
 # images have folders in their names, and none leads upwards or to the root
 ArtifactName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9][A-Za-z0-9._+-]*)*$", max_length=255)
@@ -41,7 +43,7 @@ class Metadata(BaseModel):
         return {key: value for key, value in write(self).items() if key in self.model_fields_set}
 
 
-class _Artifact(Model):
+class _Artifact(StrictModel):
     """One file that goes into a bundle. `size` counts bytes; `origin` says where it came from, without credentials."""
 
     kind: KindName

@@ -6,20 +6,20 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
 
-from reservoir.contents.artifact import A, Artifact, of_kind
-from reservoir.contents.base import Filename, Model
-from reservoir.contents.target import HeldVersions, TargetRecord
+from common.strict import StrictModel
+from reservoir.contents.artifact import A, Artifact, Filename, of_kind
+from reservoir.contents.target import SetVersions, TargetRecord
 from reservoir.manifest.model import Sha256, version_number
 
 # what the names of bundles begin with that were made at the site
 OWN = "local-"
 
 
-class Bundle(Model):
+class Bundle(StrictModel):
     """The content of `bundle.json`.
 
-    `installer` holds the hashes of the files that start an installation, `documents` those of what people read beside
-    the list: the SBOM, the report of the security checker.
+    `installer` holds the hashes of the files that start an installation, `attachments` those of what people read
+    beside the list: the SBOM, the report of the security checker.
     """
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -30,11 +30,11 @@ class Bundle(Model):
     created: Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
     targets: list[TargetRecord]
     artifacts: list[Artifact]
-    holds: list[HeldVersions] = Field(default_factory=list)
+    version_sets: list[SetVersions] = Field(default_factory=list)
     installer: dict[Filename, Sha256] = Field(default_factory=dict)
-    documents: dict[Filename, Sha256] = Field(default_factory=dict)
+    attachments: dict[Filename, Sha256] = Field(default_factory=dict)
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     @property
     def own(self) -> bool:

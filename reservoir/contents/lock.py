@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from common.strict import StrictModel
 from reservoir.contents.artifact import A, Artifact, of_kind
-from reservoir.contents.base import Model
-from reservoir.contents.target import HeldVersions
+from reservoir.contents.target import SetVersions
 from reservoir.manifest.model import Sha256
 
 
-class LockedProject(Model):
+class LockedProject(StrictModel):
     """A local project: its wheel is made at build, so the lock holds what its dependencies were."""
 
     name: str
@@ -21,7 +21,7 @@ class LockedProject(Model):
     dependencies: Sha256
 
 
-class LockedImage(Model):
+class LockedImage(StrictModel):
     """The exact parts of an image: hashes of the base system, of the packages on top, and of the Python wheels."""
 
     name: str
@@ -31,17 +31,17 @@ class LockedImage(Model):
     python: list[Sha256] = Field(default_factory=list)
 
 
-class Lock(Model):
+class Lock(StrictModel):
     """The content of `reservoir.lock`: the complete closure of a manifest."""
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
     manifest: Sha256
     artifacts: list[Artifact]
-    holds: list[HeldVersions] = Field(default_factory=list)
+    version_sets: list[SetVersions] = Field(default_factory=list)
     projects: list[LockedProject] = Field(default_factory=list)
     images: list[LockedImage] = Field(default_factory=list)
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     def of_kind(self, *kinds: type[A]) -> list[A]:
         """Return the artifacts of some kinds, in the lock's order."""

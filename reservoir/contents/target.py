@@ -1,4 +1,4 @@
-"""Targets as locks and bundles name them, and the tuples of versions that bind them."""
+"""Targets as locks and bundles name them, and the versions of the version sets that bind them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import StringConstraints
 
-from reservoir.contents.base import Model
+from common.strict import StrictModel
 
 # the ecosystems of security advisories, by the code name of a release
 DEBIAN = {"bookworm": "Debian:12", "trixie": "Debian:13"}
 
 
-class TargetRecord(Model):
+class TargetRecord(StrictModel):
     """The kind of machine that artifacts are for; `python` is absent where it gets no Python packages.
 
     `osv` is the ecosystem of its packages in security advisories, where the manifest names one.
@@ -31,8 +31,8 @@ class TargetRecord(Model):
         return self.osv or DEBIAN.get(self.release)
 
 
-class HeldVersions(Model):
-    """A tuple of versions that belong together, as resolved for one target: package name to version."""
+class SetVersions(StrictModel):
+    """The versions of a version set, as resolved for one target: package name to version."""
 
     name: str
     target: str

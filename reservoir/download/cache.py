@@ -121,7 +121,7 @@ def pieces(path: Path) -> Iterator[bytes]:
 
 
 @contextmanager
-def room_on(folder: Path) -> Iterator[None]:
+def space_on(folder: Path) -> Iterator[None]:
     """Turn a full disk below `folder` into an error that says so."""
     try:
         yield
@@ -129,7 +129,7 @@ def room_on(folder: Path) -> Iterator[None]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         raise UnavailableError(
-            f"no room left on the disk of {folder}", where=str(folder), hint="free some space, then run it again"
+            f"no space left on the disk of {folder}", where=str(folder), hint="free some space, then run it again"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Download over HTTP, or copy from this machine, into the cache: streamed, resumed, checked."""
+"""Downloads over HTTP, or copies from this machine, into the cache: streamed, resumed, checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 
 from common.errors import UnavailableError
-from reservoir.download.cache import Cache, room_on
+from reservoir.download.cache import Cache, space_on
 from reservoir.manifest import credentials
 
 TRIES = 4
@@ -93,7 +93,7 @@ def fetch(
         if cache.has(sha256, size):
             note(size)
             return cache.path(sha256)
-        with room_on(cache.blobs):
+        with space_on(cache.blobs):
             to_file(http, url, partial, size, note)
         return cache.accept(partial, sha256, url)
 

@@ -1,4 +1,4 @@
-"""Where this machine takes Python packages from, as pip is configured on it."""
+"""Package indexes from which this machine takes Python packages, as pip is configured on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Install Penstock from the bundle around this file, with Python's standard library only.
+"""Installer of Penstock from the bundle around this file, with Python's standard library only.
 
 The signature of the list and the hash of every package are checked before anything of the bundle runs.
 The code is self-contained on purpose: it stands where nothing is installed yet.
@@ -29,8 +29,8 @@ OLDEST_PYTHON = (3, 11)
 MAKER = "get it again from its maker"
 # bytes; a list of a million files is shorter
 LONGEST = 1 << 30
-# what file systems and desktops put on a medium by themselves
-OF_THE_MEDIUM = re.compile(r"lost\+found|System Volume Information|\.Trash-\d+")
+# what file systems and desktops put on a disc by themselves
+OF_THE_DISC = re.compile(r"lost\+found|System Volume Information|\.Trash-\d+")
 
 
 class RefusedError(Exception):
@@ -164,7 +164,7 @@ def signed(bundle: Path, name: str, key: bytes) -> tuple[bytes, dict[str, Any]]:
 
 
 class Bundle:
-    """A bundle, a delta or a volume whose signatures hold; `carried` names the files that its folder must have."""
+    """A bundle, a delta or a medium whose signatures hold; `carried` names the files that its folder must have."""
 
     def __init__(self, folder: Path, known: bytes | None) -> None:
         """Read and check; `known` is a key that is trusted: without one the key that travels along is taken."""
@@ -177,23 +177,23 @@ class Bundle:
             )
         content, self.listed = signed(folder, "bundle.json", self.key)
         self.sizes = {artifact["sha256"]: artifact["size"] for artifact in self.listed["artifacts"]}
-        self.carried, self.part = set(self.sizes), ""
+        self.carried, self.medium = set(self.sizes), ""
         if (folder / "volume.json").exists():
-            _, volume = signed(folder, "volume.json", self.key)
-            if volume["bundle"] != hashlib.sha256(content).hexdigest():
+            _, medium = signed(folder, "volume.json", self.key)
+            if medium["bundle"] != hashlib.sha256(content).hexdigest():
                 refuse(folder / "volume.json", "belongs to another bundle", MAKER)
-            self.carried = set(volume["files"][volume["number"] - 1])
-            self.sizes.update((piece["sha256"], piece["size"]) for cut in volume["cut"].values() for piece in cut)
-            self.part = f"volume {volume['number']} of {len(volume['files'])} of "
+            self.carried = set(medium["files"][medium["number"] - 1])
+            self.sizes.update((piece["sha256"], piece["size"]) for cut in medium["cut"].values() for piece in cut)
+            self.medium = f"medium {medium['number']} of {len(medium['files'])} of "
 
     def check(self) -> int:
         """Read everything; return how many bytes were good. Nothing may be missing, changed or extra."""
         blobs = self.folder / "blobs" / "sha256"
         beside = {"bundle.json", "bundle.json.sig", "penstock.pub", "keys.json", "blobs"}
-        beside |= {"volume.json", "volume.json.sig"} if self.part else set()
-        hashes = {**self.listed["installer"], **self.listed["documents"]}
+        beside |= {"volume.json", "volume.json.sig"} if self.medium else set()
+        hashes = {**self.listed["installer"], **self.listed["attachments"]}
         extra = [path for path in self.folder.iterdir() if path.name not in beside | set(hashes)]
-        extra = [path for path in extra if path.is_symlink() or not OF_THE_MEDIUM.fullmatch(path.name)]
+        extra = [path for path in extra if path.is_symlink() or not OF_THE_DISC.fullmatch(path.name)]
         extra += [path for path in blobs.parent.iterdir() if path != blobs]
         extra += [path for path in blobs.iterdir() if path.name not in self.carried]
         if extra:
@@ -227,7 +227,7 @@ def copied(path: Path, copy: Path | None, sha256: str) -> None:
 def checked_wheels(bundle: Bundle, site: Path, folder: Path) -> tuple[dict[str, Path], list[str]]:
     """Copy the wheels for this Python into `folder`, each hashed on the way; return them, and those that are nowhere.
 
-    What a delta or a volume does not carry is taken from what the site holds already.
+    What a delta or a medium does not carry is taken from what the site holds already.
     """
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     offered = {target["name"]: target["python"] for target in bundle.listed["targets"] if target["python"]}
@@ -255,7 +255,7 @@ def install(bundle: Bundle, site: Path, folder: Path) -> int:
     wheelhouse = folder / "wheels"
     wheelhouse.mkdir()
     wheels, lacking = checked_wheels(bundle, site, wheelhouse)
-    hint = "use the full bundle, or the first volume of it"
+    hint = "use the full bundle, or the first medium of it"
     for name in ("penstock", "pip"):
         if name not in wheels:
             refuse(bundle.folder, f"neither the bundle nor the site has {name}", hint)
@@ -312,7 +312,7 @@ def run(options: argparse.Namespace) -> None:
     bundle = Bundle(Path(__file__).resolve().parent, public_key(known) if known else None)
     name = hashlib.sha256(bundle.key).hexdigest()
     how = f"known by {known}" if known else "known from the bundle itself: compare it with its maker's"
-    print(f"{bundle.part}{bundle.listed['name']} {bundle.listed['version']}, signed by {name} ({how})")
+    print(f"{bundle.medium}{bundle.listed['name']} {bundle.listed['version']}, signed by {name} ({how})")
     if options.verify_only:
         print(f"whole: {len(bundle.carried)} files, {bundle.check()} bytes")
         return
@@ -364,7 +364,7 @@ def main() -> int:
         return 4
     except OSError as error:
         print(
-            f"error: {error.filename or options.prefix}: {error.strerror}. Hint: run as root, with room on the disk.",
+            f"error: {error.filename or options.prefix}: {error.strerror}. Hint: run as root, with space on the disk.",
             file=sys.stderr,
         )
         return 5

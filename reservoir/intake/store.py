@@ -1,4 +1,4 @@
-"""What a site holds: blobs, the bundles that brought them, keys, publications. One change at a time."""
+"""The store of a site: blobs, the bundles that brought them, keys, publications. One change at a time."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ from reservoir.bundle import folder as bundles
 from reservoir.bundle import verify
 from reservoir.bundle.verify import Verified
 from reservoir.contents.bundle import Bundle
-from reservoir.download.cache import flush, reads_as, room_on
+from reservoir.download.cache import flush, reads_as, space_on
+from reservoir.intake.arrival import Arrival
 from reservoir.intake.store import Store, age
-from reservoir.intake.waiting import Waiting
 from reservoir.signing import ed25519, keychain
 
 SHOWN = 16
@@ -28,14 +28,14 @@ SHOWN = 16
 class Imported:
     """A bundle that the site holds now, or waits for; `changed` is false where it held it before.
 
-    `volumes` counts those of the set. While `complete` is false the bundle does not count yet: the volumes `missing`
+    `media` counts those of the set. While `complete` is false the bundle does not count yet: the media `missing`
     never came, something of those `damaged` is still lacking.
     """
 
     identity: str
     changed: bool
     complete: bool = True
-    volumes: int = 1
+    media: int = 1
     missing: list[int] = field(default_factory=list)
     damaged: list[int] = field(default_factory=list)
 
@@ -49,15 +49,15 @@ def take(
     pin: bool = True,
     progress: Progress = silent,
 ) -> Imported:
-    """Import the bundle in `folder`, or the part of one, into the store at `root`.
+    """Import the bundle in `folder`, or on the medium, into the store at `root`.
 
     `allow_rollback` takes an older bundle than the site holds; it is published then, until a newer one is imported.
-    What fails leaves the store as it was; of a set of volumes what is good is kept until the others come.
+    What fails leaves the store as it was; of a set of media what is good is kept until the others come.
     The first import pins the bundle's key, or the one that the installer was given, or `key` where it is given; later
     bundles must be signed by the same one, or by one that replaced it, which is then pinned. Without `pin` the
     site's key stays what it is: for bundles that the site makes itself.
     Raises IntegrityError for a bundle that is not whole, ConflictError for one older than what the site holds or a
-    delta that builds on something else, UnavailableError where there is no room.
+    delta that builds on something else, UnavailableError where there is no space.
     """
     store = Store(root)
     with store.changing():
@@ -74,7 +74,7 @@ def take_held(
     progress: Progress = silent,
 ) -> Imported:
     """Import as `take` does into a store that the caller holds."""
-    with room_on(store.root):
+    with space_on(store.root):
         _refuse_replaced(store, folder)
         found = verify.read(folder, key or expected_key(store))
         _refuse_other_chain(store, found)
@@ -84,32 +84,32 @@ def take_held(
                 _pin(store, found)
             _forget_superseded(store, found.bundle)
             changed = (allow_rollback or not _superseded(store, found)) and store.choose(found.identity, found.bundle)
-            return Imported(found.identity, changed=changed, volumes=_volumes(found))
+            return Imported(found.identity, changed=changed, media=_media(found))
         if not allow_rollback:
             _refuse_older(found.bundle, present, folder)
-        waiting = Waiting(store, found)
+        arrival = Arrival(store, found)
         if key is None:
-            waiting.require_same_maker()
-        _require_base(waiting)
-        _require_room(waiting)
-        kept = found.of_set or waiting.volumes.exists()
+            arrival.require_same_maker()
+        _require_base(arrival)
+        _require_space(arrival)
+        kept = found.of_set or arrival.media.exists()
         try:
-            with room_on(store.root):
-                missing, damaged = _collect(waiting, progress)
+            with space_on(store.root):
+                missing, damaged = _collect(arrival, progress)
         except PenstockError:
-            # an interruption leaves what was collected for the next run; a refusal leaves nothing but volumes
+            # an interruption leaves what was collected for the next run; a refusal leaves nothing but media
             if not kept:
-                shutil.rmtree(waiting.folder, ignore_errors=True)
+                shutil.rmtree(arrival.folder, ignore_errors=True)
                 _forget_empty(store.incoming)
             raise
         if missing or damaged:
-            return Imported(found.identity, True, False, _volumes(found), missing, damaged)
+            return Imported(found.identity, True, False, _media(found), missing, damaged)
         if pin:
             _pin(store, found)
-        waiting.commit()
+        arrival.commit()
         store.choose(found.identity, found.bundle)
         _forget_superseded(store, found.bundle)
-        return Imported(found.identity, changed=True, volumes=_volumes(found))
+        return Imported(found.identity, changed=True, media=_media(found))
 
 
 def expected_key(store: Store) -> Ed25519PublicKey | None:
@@ -120,28 +120,28 @@ def expected_key(store: Store) -> Ed25519PublicKey | None:
     return None
 
 
-def _collect(waiting: Waiting, progress: Progress) -> tuple[list[int], list[int]]:
-    """Take over what is good; return the volumes that are still missing and those that came damaged.
+def _collect(arrival: Arrival, progress: Progress) -> tuple[list[int], list[int]]:
+    """Take over what is good; return the media that are still missing and those that came damaged.
 
     Raises IntegrityError for what is not good, unless another copy of it came already.
     """
-    found = waiting.found
+    found = arrival.found
     extra, broken = verify.foreign(found), verify.damaged(found)
     if extra or (broken and not found.of_set):
         raise IntegrityError.of([*extra, *broken.values()])
-    problems = [*broken.values(), *waiting.collect(broken, progress)]
-    lacking = waiting.lacking()
+    problems = [*broken.values(), *arrival.collect(broken, progress)]
+    lacking = arrival.lacking()
     if problems and (lacking or not found.of_set):
         raise IntegrityError.of(problems)
     if lacking and not found.of_set:
         raise IntegrityError("was changed while it was read", where=str(found.folder), hint=bundles.HINT)
-    if not lacking and (bad := waiting.check(progress)):
+    if not lacking and (bad := arrival.check(progress)):
         raise IntegrityError.of(bad)
-    return waiting.lacking_volumes() if lacking else ([], [])
+    return arrival.lacking_media() if lacking else ([], [])
 
 
-def _volumes(found: Verified) -> int:
-    return found.volume.count if found.volume else 1
+def _media(found: Verified) -> int:
+    return found.medium.count if found.medium else 1
 
 
 def _pin(store: Store, found: Verified) -> None:
@@ -163,7 +163,7 @@ def _whole(store: Store, found: Verified) -> bool:
 
     The receipt of a delta leaves out what is damaged at the site, so what it brings may be there and no good.
     """
-    doubtful = found.volume.carried() if found.volume and found.volume.since else set()
+    doubtful = found.medium.carried() if found.medium and found.medium.since else set()
     return all(_has(store, sha256, size) for sha256, size in found.bundle.sizes().items()) and all(
         reads_as(store.blobs / blob, blob) for blob in doubtful
     )
@@ -225,32 +225,32 @@ def _refuse_older(bundle: Bundle, present: dict[str, Bundle], folder: Path) -> N
         )
 
 
-def _require_base(waiting: Waiting) -> None:
+def _require_base(arrival: Arrival) -> None:
     """Raise ConflictError where a delta builds on blobs that the site does not hold."""
-    part = waiting.found.volume
-    if part is None or part.since is None:
+    medium = arrival.found.medium
+    if medium is None or medium.since is None:
         return
-    base = waiting.found.bundle.sizes().keys() - part.carried()
-    labels = waiting.found.labels()
-    missing = sorted(labels[blob] for blob in base & waiting.lacking())
+    base = arrival.found.bundle.sizes().keys() - medium.carried()
+    labels = arrival.found.labels()
+    missing = sorted(labels[blob] for blob in base & arrival.lacking())
     if missing:
         more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
         raise ConflictError(
-            f"the delta was made for receipt {part.since.serial} of the site {part.since.site[:16]}; "
+            f"the delta was made for receipt {medium.since.serial} of the site {medium.since.site[:16]}; "
             f"this site does not hold {', '.join(missing[:SHOWN])}{more}",
-            where=str(waiting.found.folder),
+            where=str(arrival.found.folder),
             hint="make a new receipt here and build the delta with it, or carry the full bundle",
         )
 
 
-def _require_room(waiting: Waiting) -> None:
+def _require_space(arrival: Arrival) -> None:
     """Raise UnavailableError where the blobs that are still missing do not fit."""
-    missing = waiting.room()
-    free = shutil.disk_usage(waiting.store.root).free
+    missing = arrival.space()
+    free = shutil.disk_usage(arrival.store.root).free
     if missing > free:
         raise UnavailableError(
             f"the bundle needs {missing / 1e6:.0f} MB, only {free / 1e6:.0f} MB are free",
-            where=str(waiting.store.root),
+            where=str(arrival.store.root),
             hint="free some space, then run it again",
         )
 
@@ -260,11 +260,11 @@ def _forget_superseded(store: Store, bundle: Bundle) -> None:
     for folder in store.incoming.glob("*"):
         try:
             path = folder / "record" / bundles.LIST
-            waiting = bundles.decode(path.read_bytes(), str(path))
+            arriving = bundles.decode(path.read_bytes(), str(path))
         except (OSError, PenstockError):
             shutil.rmtree(folder)
             continue
-        if waiting.name == bundle.name and age(waiting) <= age(bundle):
+        if arriving.name == bundle.name and age(arriving) <= age(bundle):
             shutil.rmtree(folder)
     _forget_empty(store.incoming)
 

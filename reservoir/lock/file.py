@@ -8,11 +8,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from common import files
-from common.document import check, parse
 from common.errors import ConflictError, InputError
+from common.yaml_document import check, parse
 from reservoir.artifacts.python import pyproject
 from reservoir.contents.lock import Lock
-from reservoir.download.cache import room_on
+from reservoir.download.cache import space_on
 from reservoir.manifest import reading
 from reservoir.manifest.model import Manifest
 
@@ -37,7 +37,7 @@ def write(lock: Lock, path: Path) -> bool:
     text = json.dumps(lock.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False) + "\n"
     if path.is_file() and path.read_text() == text:
         return False
-    with room_on(path.parent):
+    with space_on(path.parent):
         files.write(path, text)
     return True
 

@@ -1,4 +1,4 @@
-"""From a manifest to a lock: the complete closure of every target, with sizes and hashes."""
+"""The way from a manifest to a lock: the complete closure of every target, with sizes and hashes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from common.progress import Progress, silent
-from reservoir.artifacts.kind import Resolved, Scope, locked_images
+from reservoir.artifacts.kind import Resolved, Resolving, locked_images
 from reservoir.artifacts.kinds import KINDS
 from reservoir.contents.artifact import Artifact
 from reservoir.contents.lock import Lock
@@ -19,12 +19,12 @@ def make(path: Path, cache: Cache, progress: Progress = silent) -> Lock:
     """Return the closure of the manifest at `path`; raises InputError for what does not exist or does not fit."""
     wanted = read_manifest(path)
     with cache.alone():
-        found = Resolved.of([kind.resolve(Scope(wanted, path, cache, progress)) for kind in KINDS])
+        found = Resolved.of([kind.resolve(Resolving(wanted, path, cache, progress)) for kind in KINDS])
     targets = [target.name for target in wanted.targets]
     return Lock(
         manifest=wanted.digest(),
         artifacts=sorted(_merged(found.artifacts), key=lambda a: (a.kind, a.name, a.version, a.filename)),
-        holds=sorted(found.holds, key=lambda held: targets.index(held.target)),
+        version_sets=sorted(found.version_sets, key=lambda one: targets.index(one.target)),
         projects=found.projects,
         images=locked_images(wanted, found.images),
     )

@@ -9,8 +9,9 @@ from typing import Annotated, Literal, TypeVar
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
+from common.strict import StrictModel
 from reservoir.manifest import credentials
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$", max_length=64)]
@@ -22,6 +23,7 @@ DebianPackage = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+
 RpmPackage = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_/][^\s\x00-\x1f]*( (=|<|>|<=|>=) [^\s]+)?$")]
 ModuleStream = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._+-]+:[A-Za-z0-9._+-]+$")]
 VersionPattern = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z0-9.+:~^_-]+\*?)$")]
+Origin = Annotated[str, StringConstraints(pattern=r"^[a-z]=[^\s]+(,[a-z]=[^\s]+)*$")]
 UnitName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9@._\\:-]+\.[a-z]+$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 # what the kernel calls architectures, by Debian's name
@@ -67,13 +69,7 @@ def _listed(field: str) -> Callable[[object], object]:
     return lambda value: {field: value} if isinstance(value, list) else value
 
 
-class Model(BaseModel):
-    """Base of what stands in a manifest: unknown keys are errors, values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Target(Model):
+class Target(StrictModel):
     """A kind of machine that the bundle serves. `bootstrap` adds what makes a root file system from nothing.
 
     `os` says how the machine installs packages: `debian` by apt, `rpm` by dnf; `release` is Debian's code name, or the
@@ -93,8 +89,8 @@ class Target(Model):
     glibc: Annotated[str, StringConstraints(pattern=r"^2\.\d+$")] | None = None
     osv: Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z ]*(:\S[^\x00-\x1f]*)?$")] | None = None
     bootstrap: bool = False
-    sources: list[Name] = []
-    origins: list[Annotated[str, StringConstraints(pattern=r"^[a-z]=[^\s]+(,[a-z]=[^\s]+)*$")]] = []
+    sources: list[Name] = Field(default_factory=list)
+    origins: list[Origin] = Field(default_factory=list)
 
     @property
     def c_library(self) -> str:
@@ -120,7 +116,7 @@ class Target(Model):
         return not self.sources or MACHINE in self.sources
 
 
-class Source(Model):
+class Source(StrictModel):
     """A package source beside the machine's own.
 
     `keys` are files with OpenPGP keys, counted from the manifest's folder: the source's metadata must be signed by one
@@ -134,36 +130,36 @@ class Source(Model):
     url: Annotated[str, StringConstraints(pattern=r"^(https?|file)://")]
     keys: Annotated[list[Annotated[str, AfterValidator(_inside)]], Field(min_length=1)]
     suite: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]+$")] | None = None
-    components: list[Name] = []
+    components: list[Name] = Field(default_factory=list)
     unsigned_metadata: bool = False
 
 
-class Project(Model):
+class Project(StrictModel):
     """A local Python project whose wheel is built into the bundle; `path` counts from the manifest's folder."""
 
     path: Annotated[str, AfterValidator(_inside)]
-    extras: list[Name] = []
+    extras: list[Name] = Field(default_factory=list)
 
 
-class PythonGroup(Model):
+class PythonGroup(StrictModel):
     """Requirements that are resolved apart from all others; without `targets`, for every target that has Python."""
 
     requirements: list[Annotated[str, AfterValidator(_requirement)]]
-    targets: list[Name] = []
+    targets: list[Name] = Field(default_factory=list)
 
 
-class PythonPackages(Model):
+class PythonPackages(StrictModel):
     """Python requirements, as pip writes them, and local projects; their closure goes into the bundle.
 
     Groups are resolved apart, so that they may conflict.
     """
 
-    requirements: list[Annotated[str, AfterValidator(_requirement)]] = []
-    projects: list[Project] = []
-    groups: dict[Name, Annotated[PythonGroup, BeforeValidator(_listed("requirements"))]] = {}
+    requirements: list[Annotated[str, AfterValidator(_requirement)]] = Field(default_factory=list)
+    projects: list[Project] = Field(default_factory=list)
+    groups: dict[Name, Annotated[PythonGroup, BeforeValidator(_listed("requirements"))]] = Field(default_factory=dict)
 
 
-class DebianGroup(Model):
+class DebianGroup(StrictModel):
     """Debian packages that install together; `recommends` takes their recommended packages, too.
 
     Without `targets`, for every Debian target.
@@ -171,10 +167,10 @@ class DebianGroup(Model):
 
     packages: list[DebianPackage]
     recommends: bool = False
-    targets: list[Name] = []
+    targets: list[Name] = Field(default_factory=list)
 
 
-class RpmGroup(Model):
+class RpmGroup(StrictModel):
     """RPM packages that install together; `recommends` takes weak dependencies, too; `modules` are enabled streams.
 
     Without `targets`, for every RPM target.
@@ -182,11 +178,11 @@ class RpmGroup(Model):
 
     packages: list[RpmPackage]
     recommends: bool = False
-    modules: list[ModuleStream] = []
-    targets: list[Name] = []
+    modules: list[ModuleStream] = Field(default_factory=list)
+    targets: list[Name] = Field(default_factory=list)
 
 
-class Hold(Model):
+class VersionSet(StrictModel):
     """Packages whose versions belong together: a driver, its fabric manager, the kernel's headers.
 
     `packages` gives each the version that may go in, exact or with `*` at the end. Packages in `equal` must have one
@@ -195,12 +191,12 @@ class Hold(Model):
 
     name: Name
     packages: Annotated[dict[RpmName, VersionPattern], Field(min_length=1)]
-    equal: list[str] = []
+    equal: list[str] = Field(default_factory=list)
     reason: str = ""
-    targets: list[Name] = []
+    targets: list[Name] = Field(default_factory=list)
 
 
-class File(Model):
+class File(StrictModel):
     """A file served as it is; `url` may be `file:` for one on this machine."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
@@ -209,7 +205,7 @@ class File(Model):
     version: str = "0"
 
 
-class ImageFile(Model):
+class ImageFile(StrictModel):
     """A file that is written into an image after its packages are installed; `mode` is octal."""
 
     path: Annotated[str, AfterValidator(_absolute)]
@@ -217,14 +213,14 @@ class ImageFile(Model):
     mode: Annotated[str, StringConstraints(pattern=r"^[0-7]{3,4}$")] = "0644"
 
 
-class Units(Model):
+class Units(StrictModel):
     """Units of systemd that an image enables or masks."""
 
-    enable: list[UnitName] = []
-    mask: list[UnitName] = []
+    enable: list[UnitName] = Field(default_factory=list)
+    mask: list[UnitName] = Field(default_factory=list)
 
 
-class Image(Model):
+class Image(StrictModel):
     """A container image built from the bundle's own Debian packages and Python wheels.
 
     `python` are requirements that are resolved for this image alone and installed into an environment of its own;
@@ -235,17 +231,17 @@ class Image(Model):
     tag: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
     target: Name
     packages: list[DebianName]
-    python: list[Annotated[str, AfterValidator(_requirement)]] = []
+    python: list[Annotated[str, AfterValidator(_requirement)]] = Field(default_factory=list)
     session: bool = False
-    files: list[ImageFile] = []
+    files: list[ImageFile] = Field(default_factory=list)
     units: Units = Units()
-    remove: list[Annotated[str, AfterValidator(_absolute)]] = []
-    command: list[str] = ["/bin/bash"]
-    environment: dict[str, str] = {}
+    remove: list[Annotated[str, AfterValidator(_absolute)]] = Field(default_factory=list)
+    command: list[str] = Field(default=["/bin/bash"])
+    environment: dict[str, str] = Field(default_factory=dict)
     stop_signal: Annotated[str, StringConstraints(pattern=r"^SIG[A-Z0-9+]+$")] | None = None
 
     @model_validator(mode="after")
-    def _has_room_for_python(self) -> Image:
+    def _has_environment_for_python(self) -> Image:
         if self.python and "python3-venv" not in self.packages:
             raise ValueError("Python packages need an environment to lie in: add python3-venv to the packages")
         return self
@@ -256,7 +252,7 @@ class Image(Model):
         return f"{self.name}:{self.tag}"
 
 
-class ExternalImage(Model):
+class ExternalImage(StrictModel):
     """A container image that exists already, taken as it is: its digest stays.
 
     `source` is an address as skopeo writes them: `docker://`, `docker-archive:`, `oci-archive:`, `oci:` or
@@ -269,7 +265,7 @@ class ExternalImage(Model):
     source: Annotated[
         str, StringConstraints(pattern=r"^(docker://|(docker-archive|oci-archive|oci|docker-daemon):)\S+$")
     ]
-    architectures: list[Literal["amd64", "arm64"]] = []
+    architectures: list[Literal["amd64", "arm64"]] = Field(default_factory=list)
     session: bool = False
 
     @property
@@ -278,30 +274,30 @@ class ExternalImage(Model):
         return f"{self.name}:{self.tag}"
 
 
-class Security(Model):
+class Security(StrictModel):
     """What the bundle is held against when it is built: offline advisories and a policy, beside the manifest."""
 
     advisories: Annotated[str, AfterValidator(_inside)]
     policy: Annotated[str, AfterValidator(_inside)] | None = None
 
 
-class Manifest(Model):
+class Manifest(StrictModel):
     """Everything that a bundle must contain. Groups of packages are resolved apart, so that they may conflict."""
 
     schema_: Annotated[Literal[1], Field(alias="schema")]
     name: Name
     version: Annotated[str, AfterValidator(version_number)]
     targets: Annotated[list[Target], Field(min_length=1)]
-    sources: list[Source] = []
+    sources: list[Source] = Field(default_factory=list)
     # names of `sources`, or suites of the machine's own sources, whose metadata may be past its time
-    allow_expired: list[str] = []
+    allow_expired: list[str] = Field(default_factory=list)
     python: PythonPackages = PythonPackages()
-    debian: dict[Name, Annotated[DebianGroup, BeforeValidator(_listed("packages"))]] = {}
-    rpm: dict[Name, Annotated[RpmGroup, BeforeValidator(_listed("packages"))]] = {}
-    holds: list[Hold] = []
-    images: list[Image] = []
-    external_images: list[ExternalImage] = []
-    files: list[File] = []
+    debian: dict[Name, Annotated[DebianGroup, BeforeValidator(_listed("packages"))]] = Field(default_factory=dict)
+    rpm: dict[Name, Annotated[RpmGroup, BeforeValidator(_listed("packages"))]] = Field(default_factory=dict)
+    version_sets: list[VersionSet] = Field(default_factory=list)
+    images: list[Image] = Field(default_factory=list)
+    external_images: list[ExternalImage] = Field(default_factory=list)
+    files: list[File] = Field(default_factory=list)
     security: Security | None = None
 
     def target(self, name: str) -> Target:
@@ -320,9 +316,9 @@ class Manifest(Model):
         """Return the groups of Python requirements that go into a target, by name."""
         return _for_target(self.python.groups, target) if target.python else {}
 
-    def held(self, target: Target) -> list[Hold]:
-        """Return the tuples of versions that bind a target."""
-        return [hold for hold in self.holds if not hold.targets or target.name in hold.targets]
+    def target_version_sets(self, target: Target) -> list[VersionSet]:
+        """Return the version sets that bind a target."""
+        return [one for one in self.version_sets if not one.targets or target.name in one.targets]
 
     def target_sources(self, target: Target) -> list[Source]:
         """Return the sources of the manifest that a target names."""

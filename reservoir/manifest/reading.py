@@ -1,11 +1,11 @@
-"""From text to a manifest whose parts fit together. Pure: touches no file."""
+"""The way from text to a manifest whose parts fit together. Pure: touches no file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from common.document import check, parse
 from common.errors import InputError
+from common.yaml_document import check, parse
 from reservoir.manifest.model import GLIBC, MACHINE, DebianGroup, Manifest, PythonGroup, RpmGroup, Target
 
 # where it stands, what is wrong with it, what to do
@@ -28,7 +28,7 @@ def _repeated(manifest: Manifest) -> Iterator[Finding]:
     named: list[tuple[str, list[str], list[str]]] = [
         ("targets", [target.name for target in manifest.targets], []),
         ("sources", [source.name for source in manifest.sources], []),
-        ("holds", [hold.name for hold in manifest.holds], []),
+        ("version_sets", [one.name for one in manifest.version_sets], []),
         ("images", images, []),
         ("external_images", [image.reference for image in manifest.external_images], images),
         ("files", [file.name for file in manifest.files], []),
@@ -45,7 +45,10 @@ def _dangling(manifest: Manifest) -> Iterator[Finding]:
     sources = [MACHINE, *(source.name for source in manifest.sources)]
     named: list[tuple[tuple[str | int, ...], list[str], list[str], str]] = [
         *((("targets", i, "sources"), t.sources, sources, "source") for i, t in enumerate(manifest.targets)),
-        *((("holds", i, "targets"), hold.targets, targets, "target") for i, hold in enumerate(manifest.holds)),
+        *(
+            (("version_sets", i, "targets"), one.targets, targets, "target")
+            for i, one in enumerate(manifest.version_sets)
+        ),
         *((("images", i, "target"), [image.target], targets, "target") for i, image in enumerate(manifest.images)),
         *((("debian", name, "targets"), group.targets, targets, "target") for name, group in manifest.debian.items()),
         *((("rpm", name, "targets"), group.targets, targets, "target") for name, group in manifest.rpm.items()),
@@ -75,10 +78,11 @@ def _unfit(manifest: Manifest) -> Iterator[Finding]:
         if source.kind == "debian" and source.unsigned_metadata:
             reason = "the signature of a Debian source covers its packages, too"
             yield ("sources", index, "unsigned_metadata"), reason, "remove it: only RPM sources may have it"
-    for index, hold in enumerate(manifest.holds):
-        for name in hold.equal:
-            if name not in hold.packages:
-                yield ("holds", index, "equal"), f"{name!r} is not among the packages of the tuple", "add it there"
+    for index, version_set in enumerate(manifest.version_sets):
+        for name in version_set.equal:
+            if name not in version_set.packages:
+                reason = f"{name!r} is not among the packages of the version set"
+                yield ("version_sets", index, "equal"), reason, "add it there"
     yield from _unfit_groups(manifest, known)
     for index, image in enumerate(manifest.images):
         if image.target in known and not known[image.target].bootstrap:

@@ -1,1 +1,1 @@
-"""Media: the parts of a bundle that are carried to one site, and what a site says that it holds."""
+"""Media: what of a bundle is carried to one site, and what a site says that it holds."""

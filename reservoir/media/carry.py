@@ -1,4 +1,4 @@
-"""Write a folder that carries a part of a bundle; what is whole is linked, so it takes no room of its own."""
+"""Media as they are written to a disk: what is whole is linked, so it takes no space of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import ConflictError
 from reservoir.bundle import folder as bundles
-from reservoir.bundle import volume
+from reservoir.bundle import medium as media
 from reservoir.bundle.folder import BLOBS
 from reservoir.bundle.verify import Verified
 from reservoir.download.cache import CHUNK, flush, link_or_copy
@@ -17,39 +17,39 @@ from reservoir.signing import ed25519, keychain
 
 
 def beside(found: Verified) -> list[str]:
-    """Return the names of the files that travel beside the blobs of every part."""
+    """Return the names of the files that travel beside the blobs on every medium."""
     names = [bundles.LIST, bundles.SIGNATURE, bundles.PUBLIC_KEY]
     names += [bundles.KEYS] if found.chain.rotations else []
-    return [*names, *found.bundle.installer, *found.bundle.documents]
+    return [*names, *found.bundle.installer, *found.bundle.attachments]
 
 
 def require_maker(found: Verified, key: Ed25519PrivateKey) -> None:
     """Raise ConflictError unless the bundle was signed with this key."""
     if keychain.raw(key.public_key()) != keychain.raw(found.key):
         raise ConflictError(
-            "the bundle was signed with another key, and its parts must be signed with the same one",
+            "the bundle was signed with another key, and its media must be signed with the same one",
             where=str(found.folder / bundles.SIGNATURE),
             hint="build the bundle again with the present key, then go on",
         )
 
 
-def write(found: Verified, part: volume.Volume, key: Ed25519PrivateKey, folder: Path) -> None:
-    """Write the part that `part` describes of a bundle whose files are whole, and wait until it is on the disk."""
+def write(found: Verified, medium: media.Medium, key: Ed25519PrivateKey, folder: Path) -> None:
+    """Write the medium of a bundle whose files are whole, and wait until it is on the disk."""
     (folder / BLOBS).mkdir(parents=True)
     for name in beside(found):
         link_or_copy(found.folder / name, folder / name)
         (folder / name).chmod((found.folder / name).stat().st_mode & 0o777)
-    pieces = {piece.sha256: (blob, index) for blob, cut in part.cut.items() for index, piece in enumerate(cut)}
-    for name in part.files[part.number - 1]:
+    pieces = {piece.sha256: (blob, index) for blob, cut in medium.cut.items() for index, piece in enumerate(cut)}
+    for name in medium.files[medium.number - 1]:
         if name in pieces:
             blob, index = pieces[name]
-            skipped = sum(piece.size for piece in part.cut[blob][:index])
-            _write_piece(found.folder / BLOBS / blob, skipped, part.cut[blob][index].size, folder / BLOBS / name)
+            skipped = sum(piece.size for piece in medium.cut[blob][:index])
+            _write_piece(found.folder / BLOBS / blob, skipped, medium.cut[blob][index].size, folder / BLOBS / name)
         else:
             link_or_copy(found.folder / BLOBS / name, folder / BLOBS / name)
-    content = volume.encode(part)
-    (folder / volume.DESCRIPTION).write_bytes(content)
-    (folder / volume.SIGNATURE).write_bytes(ed25519.sign(key, content))
+    content = media.encode(medium)
+    (folder / media.DESCRIPTION).write_bytes(content)
+    (folder / media.SIGNATURE).write_bytes(ed25519.sign(key, content))
     flush(path for path in (*folder.rglob("*"), folder))
 
 

@@ -11,13 +11,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.progress import Progress, silent
 from reservoir.bundle import folder as bundles
-from reservoir.bundle import verify, volume
+from reservoir.bundle import verify
 from reservoir.bundle.build import Built
 from reservoir.bundle.build import make as make_bundle
-from reservoir.download.cache import room_on
+from reservoir.bundle.medium import Medium, Since
+from reservoir.download.cache import space_on
 from reservoir.media import carry
+from reservoir.media.known_sites import KnownSites
 from reservoir.media.receipt import Receipt
-from reservoir.media.sites import Sites
 from reservoir.settings import Settings
 from reservoir.signing import ed25519
 
@@ -44,9 +45,9 @@ def build_since(
     """Build the bundle of a manifest and its delta for the site of a receipt.
 
     `trusted` is the fingerprint of a site that is accepted with its first receipt. Raises the errors of
-    `Sites.accept` before anything is built, then those of `build.make`.
+    `KnownSites.accept` before anything is built, then those of `build.make`.
     """
-    known = Sites(settings.known_sites)
+    known = KnownSites(settings.known_sites)
     found, digest = known.accept(receipt, trusted)
     built = make_bundle(manifest, lock, below, settings, progress)
     progress("write the delta")
@@ -63,16 +64,16 @@ def make(full: Path, receipt: Receipt, digest: str, key: Ed25519PrivateKey) -> P
     """
     found = verify.read(full, key.public_key())
     carry.require_maker(found, key)
-    part = volume.Volume(
+    medium = Medium(
         bundle=sha256(found.content).hexdigest(),
         number=1,
         files=[sorted(found.bundle.sizes().keys() - set(receipt.blobs))],
-        since=volume.Since(site=receipt.fingerprint, serial=receipt.serial, receipt=digest),
+        since=Since(site=receipt.fingerprint, serial=receipt.serial, receipt=digest),
     )
     final = full.with_name(f"{full.name}-since-{receipt.fingerprint[:8]}-{receipt.serial}")
     staging = full.with_name(f".{final.name}.partial")
     shutil.rmtree(staging, ignore_errors=True)
-    with room_on(full.parent):
-        carry.write(found, part, key, staging)
+    with space_on(full.parent):
+        carry.write(found, medium, key, staging)
     bundles.replace_folder(staging, final)
     return final

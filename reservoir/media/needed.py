@@ -1,4 +1,4 @@
-"""Which wheels of a bundle the installer needs before anything else can run."""
+"""Wheels of a bundle that the installer needs before anything else can run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a site holds, signed by the site, so that the next bundle brings only what it lacks."""
+"""Receipts: what a site holds, signed by the site, so that the next bundle brings only what it lacks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from pydantic import ConfigDict, Field, ValidationError
 
 from common.errors import InputError, IntegrityError, NotFoundError
-from reservoir.contents.base import Model
+from common.strict import StrictModel
 from reservoir.manifest.model import Sha256
 from reservoir.signing import ed25519, keychain
 
 HINT = "get a new receipt from the site: `penstock reservoir receipt`"
 
 
-class HeldBundle(Model):
+class HeldBundle(StrictModel):
     """A bundle that a site holds."""
 
     identity: str
@@ -26,7 +26,7 @@ class HeldBundle(Model):
     version: str
 
 
-class Receipt(Model):
+class Receipt(StrictModel):
     """What one site holds. `serial` grows with every receipt; `site` is the site's public key in hex."""
 
     document: Literal["penstock receipt"] = "penstock receipt"
@@ -37,7 +37,7 @@ class Receipt(Model):
     bundles: list[HeldBundle]
     blobs: list[Sha256]
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     @property
     def fingerprint(self) -> str:
@@ -45,7 +45,7 @@ class Receipt(Model):
         return sha256(bytes.fromhex(self.site)).hexdigest()
 
 
-class _Signed(Model):
+class _Signed(StrictModel):
     receipt: Receipt
     signature: str
 

@@ -1,4 +1,4 @@
-"""Cut a bundle into volumes that fit on media, each of which describes itself."""
+"""Media that a bundle is cut into: each fits on a disc and describes itself."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from common.errors import InputError
 from common.progress import Progress, silent
 from reservoir.bundle import folder as bundles
-from reservoir.bundle import volume
 from reservoir.bundle.folder import BLOBS
+from reservoir.bundle.medium import Medium, Piece
 from reservoir.bundle.verify import Verified, verify
-from reservoir.download.cache import CHUNK, room_on
+from reservoir.download.cache import CHUNK, space_on
 from reservoir.media import carry, needed
 
-MEDIA = {"cd": 700_000_000, "dvd": 4_700_000_000, "bd": 25_000_000_000}
+DISCS = {"cd": 700_000_000, "dvd": 4_700_000_000, "bd": 25_000_000_000}
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-# a file takes whole sectors and one more for its entry; the file system takes some room for itself
+# a file takes whole sectors and one more for its entry; the file system takes some space for itself
 SECTOR = 2048
 FILE_SYSTEM = 1 << 20
 # at most this much of the description belongs to one file or piece
@@ -29,104 +29,104 @@ DESCRIBED = 160
 
 
 @dataclass
-class _Plan:
-    """What goes where: names of files and their sizes by volume, and how big blobs are cut."""
+class Plan:
+    """What goes where: names of files and their sizes by medium, and how big blobs are cut."""
 
-    room: int
-    volumes: list[dict[str, int]] = field(default_factory=lambda: [{}])
-    cut: dict[str, list[volume.Piece]] = field(default_factory=dict)
+    space: int
+    media: list[dict[str, int]] = field(default_factory=lambda: [{}])
+    cut: dict[str, list[Piece]] = field(default_factory=dict)
 
     def put(self, name: str, size: int) -> None:
-        """Put a file on the first volume that has room for it; a piece that is there already serves twice."""
-        if any(name in files for files in self.volumes):
+        """Put a file on the first medium that has space for it; a piece that is there already serves twice."""
+        if any(name in files for files in self.media):
             return
-        for files in self.volumes:
-            if _taken(files) + cost(size) <= self.room:
+        for files in self.media:
+            if taken(files) + cost(size) <= self.space:
                 files[name] = size
                 return
-        self.volumes.append({name: size})
+        self.media.append({name: size})
 
 
 def capacity(text: str) -> int:
     """Return the bytes that `dvd`, `cd`, `bd`, `4.7GB`, `650MiB` or a plain number stand for; raises InputError."""
-    if text in MEDIA:
-        return MEDIA[text]
+    if text in DISCS:
+        return DISCS[text]
     parts = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?) ?([A-Za-z]*)", text)
     if parts is None or parts[2] not in UNITS:
-        known = ", ".join([*MEDIA, *filter(None, UNITS)])
+        known = ", ".join([*DISCS, *filter(None, UNITS)])
         raise InputError(f"{text!r} is no size", where="--size", hint=f"give a number with a unit, or one of {known}")
     return int(float(parts[1]) * UNITS[parts[2]])
 
 
 def cost(size: int) -> int:
-    """Return how many bytes of a medium a file of `size` bytes takes."""
+    """Return how many bytes of a disc a file of `size` bytes takes."""
     return -(-size // SECTOR) * SECTOR + SECTOR
 
 
 def split(folder: Path, size: int, key: Ed25519PrivateKey, below: Path, progress: Progress = silent) -> list[Path]:
-    """Write the volumes of the bundle, or of the delta, in `folder` into a folder of their own below `below`.
+    """Write the media of the bundle, or of the delta, in `folder` into a folder of their own below `below`.
 
-    `size` counts the bytes of one medium. Volumes appear all at once. Raises InputError where they would be too small,
+    `size` counts the bytes of one disc. Media appear all at once. Raises InputError where they would be too small,
     IntegrityError for a bundle that is not whole, ConflictError where it is signed with another key.
     """
     found = verify(folder, key.public_key(), progress)
     carry.require_maker(found, key)
     if found.of_set:
-        raise InputError("this is one of several volumes already", where=str(folder), hint="split the whole bundle")
+        raise InputError("this is one of several media already", where=str(folder), hint="split the whole bundle")
     plan = _plan(found, size)
-    final = below / f"{folder.resolve().name}-volumes"
+    final = below / f"{folder.resolve().name}-media"
     staging = below / f".{final.name}.partial"
     shutil.rmtree(staging, ignore_errors=True)
-    count = len(plan.volumes)
+    count = len(plan.media)
     names = [f"{number:0{len(str(count))}}-of-{count}" for number in range(1, count + 1)]
     below.mkdir(parents=True, exist_ok=True)
-    with room_on(below):
+    with space_on(below):
         for number, name in enumerate(names, 1):
-            progress(f"write volume {number} of {count}")
-            part = volume.Volume(
+            progress(f"write medium {number} of {count}")
+            medium = Medium(
                 bundle=hashlib.sha256(found.content).hexdigest(),
                 number=number,
-                files=[sorted(files) for files in plan.volumes],
+                files=[sorted(files) for files in plan.media],
                 cut=plan.cut,
-                since=found.volume.since if found.volume else None,
+                since=found.medium.since if found.medium else None,
                 capacity=size,
             )
-            carry.write(found, part, key, staging / name)
+            carry.write(found, medium, key, staging / name)
     bundles.replace_folder(staging, final)
     return [final / name for name in names]
 
 
-def _plan(found: Verified, size: int) -> _Plan:
-    """Decide what goes where: first what the installer needs, then the biggest first, each where there is room."""
+def _plan(found: Verified, size: int) -> Plan:
+    """Decide what goes where: first what the installer needs, then the biggest first, each where there is space."""
     sizes = found.files()
     around = sum(cost((found.folder / name).stat().st_size) for name in carry.beside(found))
     pieces_at_most = 2 * sum(sizes.values()) // max(size, FILE_SYSTEM) + 2
     around += FILE_SYSTEM + cost(1) + cost(DESCRIBED * (len(sizes) + pieces_at_most))
     first = {blob: sizes[blob] for blob in needed.installer_wheels(found) if blob in sizes}
-    least = max(around + SECTOR * 64, around + _taken(first))
+    least = max(around + SECTOR * 64, around + taken(first))
     if size < least:
         raise InputError(
-            f"a volume of {size / 1e6:.1f} MB is too small: what every volume and the installer need takes "
+            f"a medium of {size / 1e6:.1f} MB is too small: what every medium and the installer need takes "
             f"{least / 1e6:.1f} MB",
             where="--size",
-            hint="take bigger volumes",
+            hint="take bigger media",
         )
-    plan = _Plan(size - around)
-    plan.volumes[0] |= first
+    plan = Plan(size - around)
+    plan.media[0] |= first
     whole = {blob: size for blob, size in sizes.items() if blob not in first}
-    for blob in sorted(blob for blob in whole if cost(whole[blob]) > plan.room):
+    for blob in sorted(blob for blob in whole if cost(whole[blob]) > plan.space):
         del whole[blob]
-        plan.cut[blob] = _pieces(found.folder / BLOBS / blob, plan.room - SECTOR)
+        plan.cut[blob] = _pieces(found.folder / BLOBS / blob, plan.space - SECTOR)
     pieces = {piece.sha256: piece.size for cut in plan.cut.values() for piece in cut}
     for name, length in sorted((whole | pieces).items(), key=lambda item: (-item[1], item[0])):
         plan.put(name, length)
     return plan
 
 
-def _pieces(path: Path, room: int) -> list[volume.Piece]:
+def _pieces(path: Path, space: int) -> list[Piece]:
     """Return the pieces of a blob, each of whole sectors but for the last."""
-    length = room // SECTOR * SECTOR
-    pieces: list[volume.Piece] = []
+    length = space // SECTOR * SECTOR
+    pieces: list[Piece] = []
     with path.open("rb") as file:
         while True:
             found, read = hashlib.sha256(), 0
@@ -135,8 +135,9 @@ def _pieces(path: Path, room: int) -> list[volume.Piece]:
                 read += len(content)
             if not read:
                 return pieces
-            pieces.append(volume.Piece(sha256=found.hexdigest(), size=read))
+            pieces.append(Piece(sha256=found.hexdigest(), size=read))
 
 
-def _taken(files: dict[str, int]) -> int:
+def taken(files: dict[str, int]) -> int:
+    """Return how many bytes of a disc some files take, which are sizes by name."""
     return sum(cost(size) for size in files.values())

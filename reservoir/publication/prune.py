@@ -1,4 +1,4 @@
-"""Prune: give back the room of publications, bundles and blobs that nothing needs any more."""
+"""Pruning, which gives back the space of publications, bundles and blobs that nothing needs any more."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEEP = 3
 class Unneeded:
     """What nothing needs: numbers of publications, identities of bundles, hashes of blobs, leftovers of interruptions.
 
-    `size` counts the bytes of files whose last name goes; what something else still links to takes its room anyway.
+    `size` counts the bytes of files whose last name goes; what something else still links to takes its space anyway.
     """
 
     publications: list[int]
@@ -71,7 +71,7 @@ def _unneeded(store: Store, keep: int) -> Unneeded:
     blobs = sorted(present - used)
     leftovers = sorted(_leftovers(store))
     folders = [*(store.publications / str(number) for number in publications), *(store.bundles / name for name in old)]
-    size = files.room([*folders, *(store.blobs / blob for blob in blobs), *leftovers]).own
+    size = files.space([*folders, *(store.blobs / blob for blob in blobs), *leftovers]).own
     return Unneeded(publications, old, blobs, leftovers, size)
 
 

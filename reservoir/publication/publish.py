@@ -1,4 +1,4 @@
-"""Publish: from the site's store to the trees that its nodes read, numbered, switched in one step."""
+"""Publishing: from the site's store to the trees that its nodes read, numbered, switched in one step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from common.progress import Progress, silent
 from reservoir.artifacts.kind import Staging
 from reservoir.artifacts.kinds import KINDS
 from reservoir.contents.bundle import Bundle
-from reservoir.download.cache import flush, room_on
+from reservoir.download.cache import flush, space_on
 from reservoir.intake.store import Store
 from reservoir.publication import gate
 
@@ -62,7 +62,7 @@ def publish(root: Path, progress: Progress = silent, *, unattended: bool = False
         number = 1 + max(store.numbers(), default=0)
         staging = store.publications / f".{number}.new"
         shutil.rmtree(staging, ignore_errors=True)
-        with room_on(root):
+        with space_on(root):
             _write(store, list(chosen.values()), staging, progress)
             (staging / RECORD).write_text(json.dumps(made_of | {"number": number}))
             for path in staging.rglob("*"):

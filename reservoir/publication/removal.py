@@ -1,4 +1,4 @@
-"""Remove: take a bundle out of a site by name, with the blobs that nothing else needs."""
+"""Removal of a bundle from a site by name, with the blobs that nothing else needs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def remove(root: Path, name: str, *, withdraw: bool = False, rehearse: bool = Fa
             bundles=sorted({*going, *coming}),
             withdrawn=sorted(needed),
             blobs=blobs,
-            size=files.room([*folders, *(store.blobs / blob for blob in blobs)]).own,
+            size=files.space([*folders, *(store.blobs / blob for blob in blobs)]).own,
         )
         if not rehearse:
             store.withdraw(needed)

@@ -22,7 +22,7 @@ from reservoir.scan.checker import scan
 from reservoir.scan.clamav import Clamav
 from reservoir.scan.facts import Facts
 from reservoir.scan.page import render
-from reservoir.scan.policy import Policy
+from reservoir.scan.policy import ScanPolicy
 from reservoir.scan.report import Malware, Report
 from reservoir.scan.verdict import Verdict, judge
 
@@ -38,11 +38,11 @@ class Asked:
 
 @dataclass(frozen=True)
 class _Place:
-    """A bundle by its identity, with the folders of its documents and its blobs."""
+    """A bundle by its identity, with the folders of its attachments and its blobs."""
 
     identity: str
     bundle: Bundle
-    documents: Path
+    attachments: Path
     blobs: Path
 
 
@@ -123,8 +123,8 @@ def _scan(place: _Place, asked: Asked, progress: Progress) -> Scanned:
             "no advisories were given", where="--advisories", hint="give a folder or a zip file of OSV advisories"
         )
     now = datetime.now(UTC)
-    rules = policies.read(asked.policy) if asked.policy else Policy()
-    known = read_facts(place.bundle, place.documents)
+    rules = policies.read(asked.policy) if asked.policy else ScanPolicy()
+    known = read_facts(place.bundle, place.attachments)
     malware: Malware | None = None
     if asked.search:
         progress("search for malware")
@@ -134,12 +134,12 @@ def _scan(place: _Place, asked: Asked, progress: Progress) -> Scanned:
     return Scanned(place.identity, report, judge(report, rules, now))
 
 
-def read_facts(bundle: Bundle, documents: Path) -> Facts:
+def read_facts(bundle: Bundle, attachments: Path) -> Facts:
     """Return what the bundle's SBOM says; a bundle without one says nothing of licences and images."""
-    sha256 = bundle.documents.get(facts.SBOM)
+    sha256 = bundle.attachments.get(facts.SBOM)
     if sha256 is None:
         return Facts()
-    path = documents / facts.SBOM
+    path = attachments / facts.SBOM
     try:
         content = path.read_bytes()
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Status: what a site serves and holds, how old it is, what room it takes."""
+"""Status: what a site serves and holds, how old it is, how much space it takes."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def status(root: Path, now: datetime | None = None) -> Status:
     imported = store.imported()
     held = [_bundle(identity, bundle, now, complete=True) for identity, bundle in imported.items()]
     held += [_bundle(identity, bundle, now, complete=False) for identity, bundle in store.arriving().items()]
-    room = files.room([root])
+    space = files.space([root])
     return Status(
         serving=store.serving(),
         rolled_back=store.rolled_back(),
         publications=[_publication(store, number, imported, now) for number in store.numbers()],
         bundles=sorted(held, key=lambda one: (one.name, one.built)),
-        used=room.own + room.shared,
+        used=space.own + space.shared,
         free=shutil.disk_usage(root).free,
         prunable=unneeded(root).size,
     )
@@ -88,7 +88,7 @@ def _publication(store: Store, number: int, imported: Mapping[str, Bundle], now:
     names = publication.record(folder)["bundles"]
     published = datetime.fromtimestamp((folder / publication.RECORD).stat().st_mtime, UTC)
     known = {(a.kind, a.filename, a.sha256) for name in names if name in imported for a in imported[name].artifacts}
-    room = files.room([folder])
+    space = files.space([folder])
     return PublicationStatus(
         number=number,
         served=number == store.serving(),
@@ -96,8 +96,8 @@ def _publication(store: Store, number: int, imported: Mapping[str, Bundle], now:
         age_seconds=round((now - published).total_seconds()),
         bundles=names,
         artifacts=dict(sorted(Counter(kind for kind, _, _ in known).items())),
-        own=room.own,
-        shared=room.shared,
+        own=space.own,
+        shared=space.shared,
     )
 
 

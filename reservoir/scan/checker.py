@@ -18,9 +18,9 @@ from reservoir.contents.artifact import (
 from reservoir.contents.bundle import Bundle
 from reservoir.scan import osv
 from reservoir.scan.facts import Facts
-from reservoir.scan.inventory import Inventory, covers, inventory
 from reservoir.scan.match import Data, Hit, groups, match
-from reservoir.scan.policy import Policy
+from reservoir.scan.package_list import PackageList, covers, package_list
+from reservoir.scan.policy import ScanPolicy
 from reservoir.scan.report import Checked, Finding, Item, Licence, Malware, NotChecked, Report
 from reservoir.scan.severity import LEVELS
 from reservoir.scan.versions import base
@@ -36,7 +36,7 @@ def scan(
     bundle: Bundle,
     facts: Facts,
     advisories: Sequence[Path],
-    policy: Policy,
+    policy: ScanPolicy,
     *,
     now: datetime,
     malware: Malware | None = None,
@@ -46,7 +46,7 @@ def scan(
     Raises InputError where they are damaged, too old by the policy, or silent about an ecosystem of the bundle:
     that nothing was found only counts where something was asked.
     """
-    wanted = inventory(bundle)
+    wanted = package_list(bundle)
     hits, data = match(osv.read(advisories), wanted)
     unchecked = {entry.name: entry.reason for entry in policy.unchecked}
     problems = [*_unnamed(wanted, unchecked), *_absent(wanted, data, unchecked), *_old(wanted, data, policy, now)]
@@ -72,7 +72,7 @@ def scan(
     )
 
 
-def require_fresh(checked: Iterable[Checked], policy: Policy, now: datetime) -> list[Problem]:
+def require_fresh(checked: Iterable[Checked], policy: ScanPolicy, now: datetime) -> list[Problem]:
     """Return a problem for every ecosystem whose advisories were last changed too long ago, or in the future."""
     problems = []
     for entry in checked:
@@ -87,7 +87,7 @@ def require_fresh(checked: Iterable[Checked], policy: Policy, now: datetime) -> 
     return problems
 
 
-def _unnamed(wanted: Inventory, unchecked: dict[str, str]) -> list[Problem]:
+def _unnamed(wanted: PackageList, unchecked: dict[str, str]) -> list[Problem]:
     return [
         Problem(
             f"target {target.name}",
@@ -99,7 +99,7 @@ def _unnamed(wanted: Inventory, unchecked: dict[str, str]) -> list[Problem]:
     ]
 
 
-def _absent(wanted: Inventory, data: Data, unchecked: dict[str, str]) -> list[Problem]:
+def _absent(wanted: PackageList, data: Data, unchecked: dict[str, str]) -> list[Problem]:
     return [
         Problem(ecosystem, "there are no advisories for this ecosystem, but packages of it", f"{GET}, {UNASKED}")
         for ecosystem in wanted.ecosystems
@@ -107,7 +107,7 @@ def _absent(wanted: Inventory, data: Data, unchecked: dict[str, str]) -> list[Pr
     ]
 
 
-def _old(wanted: Inventory, data: Data, policy: Policy, now: datetime) -> list[Problem]:
+def _old(wanted: PackageList, data: Data, policy: ScanPolicy, now: datetime) -> list[Problem]:
     unchecked = {entry.name for entry in policy.unchecked}
     present = [name for name in wanted.ecosystems if name not in unchecked and _count(data, name)]
     dates = {base(name): data.newest[base(name)] for name in present}
@@ -119,7 +119,7 @@ def _count(data: Data, ecosystem: str) -> int:
     return sum(count for advised, count in data.counts.items() if covers(advised, ecosystem))
 
 
-def _not_checked(bundle: Bundle, facts: Facts, wanted: Inventory, unchecked: dict[str, str]) -> list[NotChecked]:
+def _not_checked(bundle: Bundle, facts: Facts, wanted: PackageList, unchecked: dict[str, str]) -> list[NotChecked]:
     """Return what no advisory was asked about; files, and images from elsewhere, do not say what is inside."""
     named = {*wanted.ecosystems, *(target.name for target in wanted.nameless)}
     known = {image for images in facts.images.values() for image in images}
@@ -137,7 +137,7 @@ def _not_checked(bundle: Bundle, facts: Facts, wanted: Inventory, unchecked: dic
     ]
 
 
-def _findings(hits: Iterable[Hit], wanted: Inventory, facts: Facts) -> list[Finding]:
+def _findings(hits: Iterable[Hit], wanted: PackageList, facts: Facts) -> list[Finding]:
     """Return one finding for each fault and package, the worst first."""
     found = [_finding(group, wanted.subjects[group[0].subject], facts) for group in groups(hits)]
     return sorted(found, key=lambda finding: (-_weight(finding), finding.ecosystem, finding.advised, finding.id))
@@ -179,7 +179,7 @@ def _finding(hits: list[Hit], artifacts: list[Artifact], facts: Facts) -> Findin
     )
 
 
-def _licence(artifact: Artifact, facts: Facts, policy: Policy) -> Licence:
+def _licence(artifact: Artifact, facts: Facts, policy: ScanPolicy) -> Licence:
     stated = policy.licences.stated.get(artifact.name)
     expression, source = (stated, "policy") if stated else facts.licences.get(artifact.sha256, (None, ""))
     return Licence(

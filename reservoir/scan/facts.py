@@ -1,4 +1,4 @@
-"""What the SBOM of a bundle says that its list does not: licences, and which packages are inside which image."""
+"""Facts that the SBOM of a bundle says and its list does not: licences, and which packages are inside which image."""
 
 from __future__ import annotations
 

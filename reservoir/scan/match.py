@@ -1,4 +1,4 @@
-"""Which packages of a bundle have a known fault: OSV's own rules, one finding a fault and package."""
+"""Matches of packages and advisories, which are known faults: OSV's own rules, one finding a fault and package."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import datetime
 from functools import cmp_to_key
 from typing import Any
 
-from reservoir.scan.inventory import Inventory, Subject, covers, key
 from reservoir.scan.osv import Advisory, Affected, Event, Range
+from reservoir.scan.package_list import PackageList, Subject, covers, key
 from reservoir.scan.severity import Rating, rate
 from reservoir.scan.versions import Compare, base, comparison
 
@@ -35,7 +35,7 @@ class Data:
     newest: dict[str, datetime] = field(default_factory=dict)
 
 
-def match(advisories: Iterable[Advisory], wanted: Inventory) -> tuple[list[Hit], Data]:
+def match(advisories: Iterable[Advisory], wanted: PackageList) -> tuple[list[Hit], Data]:
     """Return what was found and what was read; advisories pass one by one and only hits are kept."""
     by_name: dict[tuple[str, str], list[Subject]] = {}
     for subject in wanted.subjects:

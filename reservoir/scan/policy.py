@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from license_expression import ExpressionError, ExpressionParseError, get_spdx_licensing
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
-from common.document import check, parse
 from common.errors import InputError
+from common.strict import StrictModel
+from common.yaml_document import check, parse
 from reservoir.scan.severity import Level
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -31,20 +32,14 @@ def _licence(text: str) -> str:
 Expression = Annotated[str, AfterValidator(_licence)]
 
 
-class Model(BaseModel):
-    """Base of what stands in a policy: unknown keys are errors, values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Limit(Model):
+class Limit(StrictModel):
     """What blocks: findings of `severity` and above. One whose severity nobody gives counts as `unknown_as`."""
 
     severity: Level = "high"
     unknown_as: Level = "high"
 
 
-class Exemption(Model):
+class Exemption(StrictModel):
     """A finding that is borne until the end of the day `expires`; without `package`, in every package."""
 
     id: Text
@@ -53,27 +48,27 @@ class Exemption(Model):
     expires: date
 
 
-class Unchecked(Model):
+class Unchecked(StrictModel):
     """An ecosystem, or the kind `image`, that no advisories are asked for."""
 
     name: Text
     reason: Text
 
 
-class Licences(Model):
+class Licences(StrictModel):
     """Which licences may go in, as SPDX names and expressions; with `allow` empty, all that are not denied.
 
     `unknown` says what a package without a known licence does. `stated` gives the licence of packages, by name, that
     do not say it in a way that can be read, or says it anew for those that say it wrong.
     """
 
-    allow: list[Expression] = []
-    deny: list[Expression] = []
+    allow: list[Expression] = Field(default_factory=list)
+    deny: list[Expression] = Field(default_factory=list)
     unknown: Literal["list", "block"] = "list"
-    stated: dict[str, Expression] = {}
+    stated: dict[str, Expression] = Field(default_factory=dict)
 
 
-class Policy(Model):
+class ScanPolicy(StrictModel):
     """The rules of a site or a bundle. Advisories older than `max_age_days` are no advisories.
 
     With `clamav`, a publication needs a pass for malware.
@@ -82,16 +77,16 @@ class Policy(Model):
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
     max_age_days: Annotated[int, Field(ge=1)] = 14
     block: Limit = Limit()
-    exceptions: list[Exemption] = []
-    unchecked: list[Unchecked] = []
+    exceptions: list[Exemption] = Field(default_factory=list)
+    unchecked: list[Unchecked] = Field(default_factory=list)
     licences: Licences = Licences()
     clamav: bool = False
 
 
-def load(text: str, source: str) -> Policy:
+def load(text: str, source: str) -> ScanPolicy:
     """Return the policy in `text`; raises InputError that names line, reason and hint of every problem."""
     document = parse(text, source)
-    policy = check(Policy, document)
+    policy = check(ScanPolicy, document)
     seen: list[tuple[str, str | None]] = []
     problems = []
     for index, exemption in enumerate(policy.exceptions):
@@ -105,7 +100,7 @@ def load(text: str, source: str) -> Policy:
     return policy
 
 
-def read(path: Path) -> Policy:
+def read(path: Path) -> ScanPolicy:
     """Return the policy in a file; raises InputError where it is missing or not valid."""
     try:
         return load(path.read_text(), str(path))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, ConfigDict, Field
 
+from common.strict import StrictModel
 from reservoir.contents.artifact import KindName
-from reservoir.contents.base import Model
 from reservoir.scan.severity import LEVELS, Level
 
 
-class Item(Model):
+class Item(StrictModel):
     """A file of the bundle; `images` are the images of the bundle that it is inside of."""
 
     kind: KindName
@@ -23,7 +23,7 @@ class Item(Model):
     images: list[str]
 
 
-class Finding(Model):
+class Finding(StrictModel):
     """One known fault in one package.
 
     `names` are all names of the fault. `advised` is the package as the advisories name it, for Debian the source
@@ -44,7 +44,7 @@ class Finding(Model):
     items: list[Item]
 
 
-class Checked(Model):
+class Checked(StrictModel):
     """An ecosystem that was checked: how many packages against how many advisories, changed last at `newest`."""
 
     ecosystem: str
@@ -53,14 +53,14 @@ class Checked(Model):
     newest: AwareDatetime
 
 
-class NotChecked(Model):
+class NotChecked(StrictModel):
     """What no advisory was asked about, and why."""
 
     name: str
     reason: str
 
 
-class Licence(Model):
+class Licence(StrictModel):
     """The licence of a file: an SPDX expression, or None where none could be read; `source` says where it stands."""
 
     kind: KindName
@@ -71,7 +71,7 @@ class Licence(Model):
     source: str
 
 
-class Infected(Model):
+class Infected(StrictModel):
     """A file in which the search for malware found something."""
 
     filename: str
@@ -79,7 +79,7 @@ class Infected(Model):
     signature: str
 
 
-class Malware(Model):
+class Malware(StrictModel):
     """A search for malware: by which program, with signatures of which day, through how many files.
 
     `partly` are files of which not everything was searched, because they are too long or too deeply packed.
@@ -92,7 +92,7 @@ class Malware(Model):
     partly: list[str]
 
 
-class Report(Model):
+class Report(StrictModel):
     """What was found in a bundle. `malware` is None where nobody searched for it."""
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -104,7 +104,7 @@ class Report(Model):
     licences: list[Licence]
     malware: Malware | None
 
-    model_config = Model.model_config | {"populate_by_name": True}
+    model_config = ConfigDict(populate_by_name=True)
 
     def counts(self) -> list[tuple[str, int]]:
         """Return how many findings there are of each severity, the worst first."""

@@ -1,4 +1,4 @@
-"""How bad an advisory says it is: by CVSS vectors, else by the words of its database."""
+"""Severity of advisories: by CVSS vectors, else by the words of their database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy says of a report: what blocks, what is borne, what a person should know."""
+"""The verdict of a policy on a report: what blocks, what is borne, what a person should know."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from license_expression import AND, OR, LicenseWithExceptionSymbol, get_spdx_lic
 
 from common.errors import Problem
 from reservoir.scan.checker import CLOSED, require_fresh
-from reservoir.scan.policy import Exemption, Policy
+from reservoir.scan.policy import Exemption, ScanPolicy
 from reservoir.scan.report import Finding, Licence, Report
 from reservoir.scan.severity import LEVELS
 
@@ -23,7 +23,7 @@ class Verdict:
     notes: list[str] = field(default_factory=list)
 
 
-def judge(report: Report, policy: Policy, now: datetime) -> Verdict:
+def judge(report: Report, policy: ScanPolicy, now: datetime) -> Verdict:
     """Return the verdict at the moment `now`: an exception that has expired, or data too old by now, blocks."""
     today = now.date()
     verdict = Verdict(blocking=[*require_fresh(report.checked, policy, now), *_unasked(report, policy)])
@@ -41,7 +41,7 @@ def judge(report: Report, policy: Policy, now: datetime) -> Verdict:
     return verdict
 
 
-def _unasked(report: Report, policy: Policy) -> list[Problem]:
+def _unasked(report: Report, policy: ScanPolicy) -> list[Problem]:
     """Return what an earlier policy left unchecked and this one does not; images and files cannot be checked."""
     excused = {entry.name for entry in policy.unchecked}
     return [
@@ -56,7 +56,7 @@ def _fits(exemption: Exemption, finding: Finding) -> bool:
     return exemption.id in finding.names and (exemption.package is None or exemption.package in packages)
 
 
-def _blocks(finding: Finding, policy: Policy) -> bool:
+def _blocks(finding: Finding, policy: ScanPolicy) -> bool:
     level = policy.block.unknown_as if finding.severity == "unknown" else finding.severity
     return LEVELS.index(level) >= LEVELS.index(policy.block.severity)
 
@@ -84,7 +84,7 @@ def _note(exemption: Exemption, report: Report, today: date) -> list[str]:
     return []
 
 
-def _licences(licences: list[Licence], policy: Policy) -> list[Problem]:
+def _licences(licences: list[Licence], policy: ScanPolicy) -> list[Problem]:
     rules = policy.licences
     licensing = get_spdx_licensing()
 
@@ -111,7 +111,7 @@ def _licences(licences: list[Licence], policy: Policy) -> list[Problem]:
     return problems
 
 
-def _malware(report: Report, policy: Policy, now: datetime) -> list[Problem]:
+def _malware(report: Report, policy: ScanPolicy, now: datetime) -> list[Problem]:
     if report.malware is None:
         hint = "scan again with --clamav"
         return [Problem("clamav", "the policy asks for a search for malware", hint)] if policy.clamav else []

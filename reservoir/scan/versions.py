@@ -1,4 +1,4 @@
-"""Which of two versions is newer, by the rules of the ecosystem that they belong to."""
+"""Orders of versions, each by the rules of the ecosystem that they belong to."""
 
 from __future__ import annotations
 

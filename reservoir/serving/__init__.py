@@ -1,1 +1,1 @@
-"""What is served beside static trees: the registry of images, users' own uploads, images built at the site."""
+"""Services beside static trees: the registry of images, users' own uploads, images built at the site."""

@@ -10,13 +10,13 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from common.document import check, parse
 from common.errors import ConflictError, InputError, NotFoundError
 from common.progress import Progress, silent
+from common.yaml_document import check, parse
 from reservoir.artifacts.debian import kind as debian
 from reservoir.artifacts.debian import publish as apt_tree
 from reservoir.artifacts.image.recipe import Builder
-from reservoir.artifacts.kind import Resolved, Scope, locked_images
+from reservoir.artifacts.kind import Resolved, Resolving, locked_images
 from reservoir.artifacts.python import kind as python
 from reservoir.bundle import folder as bundles
 from reservoir.contents.artifact import Artifact, ImageArtifact
@@ -40,7 +40,7 @@ class Recipe(Image):
 
     schema_: Annotated[Literal[1], Field(alias="schema")]
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
 
 def build(path: Path, root: Path, cache: Cache, timestamp: int, progress: Progress = silent) -> Imported:
@@ -61,9 +61,9 @@ def build(path: Path, root: Path, cache: Cache, timestamp: int, progress: Progre
             current = store.current.resolve()
             record = _target(store, current, recipe, path)
             _refuse_other(store, recipe, path)
-            scope = Scope(_manifest(recipe, record, current), path, cache, progress, _indexes(current))
-            parts, known = _resolve(scope, recipe, store)
-        made = Builder(recipe, scope.manifest.targets[0], parts, known, cache, progress).make()
+            resolving = Resolving(_manifest(recipe, record, current), path, cache, progress, _indexes(current))
+            parts, known = _resolve(resolving, recipe, store)
+        made = Builder(recipe, resolving.manifest.targets[0], parts, known, cache, progress).make()
         with store.changing(), tempfile.TemporaryDirectory(prefix=WORK, dir=cache.root) as work:
             # another bundle may have come meanwhile
             _refuse_other(store, recipe, path)
@@ -155,15 +155,15 @@ def _indexes(current: Path) -> Indexes:
     return Indexes(index=(current / "pypi/simple").as_uri(), extra=[], links=[], offline=False, certificates=None)
 
 
-def _resolve(scope: Scope, recipe: Recipe, store: Store) -> tuple[LockedImage, dict[str, Artifact]]:
+def _resolve(resolving: Resolving, recipe: Recipe, store: Store) -> tuple[LockedImage, dict[str, Artifact]]:
     """Return the image's exact parts, which the store has, and bring them into the cache."""
-    scope.progress(f"resolve {recipe.reference}")
-    found = Resolved.of([debian.resolve(scope), python.resolve(scope)])
-    (image,) = locked_images(scope.manifest, found.images)
+    resolving.progress(f"resolve {recipe.reference}")
+    found = Resolved.of([debian.resolve(resolving), python.resolve(resolving)])
+    (image,) = locked_images(resolving.manifest, found.images)
     known = {artifact.sha256: artifact for artifact in found.artifacts}
     for blob, artifact in known.items():
-        if not scope.cache.has(blob, artifact.size):
-            link_or_copy(store.blobs / blob, scope.cache.path(blob))
+        if not resolving.cache.has(blob, artifact.size):
+            link_or_copy(store.blobs / blob, resolving.cache.path(blob))
     return image, known
 
 

@@ -1,4 +1,4 @@
-"""Bring the published images into a container registry that lacks them."""
+"""The container registry, which gets the published images that it lacks."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from common import files
 from common.errors import ConflictError, IntegrityError
-from reservoir.contents.base import Model
+from common.strict import StrictModel
 from reservoir.signing import ed25519
 
 HINT = "do not use this bundle; ask its maker which key is theirs and give it with --key"
@@ -25,7 +25,7 @@ HINT = "do not use this bundle; ask its maker which key is theirs and give it wi
 RawKey = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
-class Rotation(Model):
+class Rotation(StrictModel):
     """One change of the key: `new` replaces `old`, which signed this. `date` is a day, year first."""
 
     number: Annotated[int, Field(ge=1)]
@@ -39,7 +39,7 @@ class Rotation(Model):
         return f"penstock key rotation\n{self.number}\n{self.date}\n{self.old}\n{self.new}\n".encode()
 
 
-class Keychain(Model):
+class Keychain(StrictModel):
     """All changes of one integrator's key, the first one first: the content of `keys.json`."""
 
     document: Literal["penstock keys"] = "penstock keys"
@@ -123,7 +123,7 @@ def rotate(signing_key: Path, timestamp: int) -> Rotation:
         waiting = signing_key.with_name(f".{signing_key.name}.next")
         new = ed25519.read_key(waiting) if waiting.exists() else ed25519.new_key(waiting)
         if not chain.rotations or chain.rotations[-1].new != raw(new.public_key()):
-            rotation = _statement(old, new.public_key(), len(chain.rotations) + 1, timestamp)
+            rotation = statement(old, new.public_key(), len(chain.rotations) + 1, timestamp)
             # with its fingerprint: after a start from scratch the numbers begin anew
             name = f"{signing_key.stem}.{rotation.number}.{fingerprint(rotation.old)[:8]}.key"
             archive = signing_key.with_name(name)
@@ -144,7 +144,8 @@ def fingerprint(key: str) -> str:
     return sha256(bytes.fromhex(key)).hexdigest()
 
 
-def _statement(old: Ed25519PrivateKey, new: Ed25519PublicKey, number: int, timestamp: int) -> Rotation:
+def statement(old: Ed25519PrivateKey, new: Ed25519PublicKey, number: int, timestamp: int) -> Rotation:
+    """Return the statement, signed by the old key, that a new one replaces it; `number` counts them from 1."""
     date = f"{datetime.fromtimestamp(timestamp, UTC):%Y-%m-%d}"
     unsigned = Rotation(number=number, date=date, old=raw(old.public_key()), new=raw(new), signature="")
     signature = base64.b64encode(old.sign(unsigned.message())).decode()

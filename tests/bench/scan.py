@@ -15,7 +15,7 @@ from reservoir.contents.artifact import Artifact
 from reservoir.contents.bundle import Bundle
 from reservoir.scan.checker import scan
 from reservoir.scan.facts import Facts
-from reservoir.scan.policy import Policy
+from reservoir.scan.policy import ScanPolicy
 from tests.unit.reservoir.scan.advisories import HIGH, advisory, bundle, cvss, deb, package
 
 ADVISORIES = 50_000
@@ -64,7 +64,7 @@ def main() -> None:
         archive(path, random.Random(1))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         start = time.perf_counter()
-        report = scan(wanted, Facts(), [path], Policy(), now=datetime.now(UTC))
+        report = scan(wanted, Facts(), [path], ScanPolicy(), now=datetime.now(UTC))
         seconds = time.perf_counter() - start
         size = path.stat().st_size
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

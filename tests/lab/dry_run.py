@@ -16,7 +16,7 @@ from pathlib import Path
 from appliance.site import deploy, inventory, pki, playbook
 from appliance.site.model import Site, load
 from common import files
-from common.document import parse
+from common.yaml_document import parse
 from reservoir.intake.take import take
 from reservoir.publication.publish import publish
 

@@ -111,29 +111,29 @@ def build_command(
 
 
 def verify_command(bundles: BundlePaths, key: Key = None, as_json: AsJson = False) -> None:
-    """Check a bundle, a delta or volumes: signatures and every hash; nothing may be missing or extra."""
+    """Check a bundle, a delta or media: signatures and every hash; nothing may be missing or extra."""
     from common.errors import PenstockError, Problem
-    from reservoir.bundle.verify import fingerprint, missing_volumes, verify
+    from reservoir.bundle.verify import fingerprint, missing_media, verify
 
-    parts: list[Verified] = []
+    media: list[Verified] = []
     problems: list[Problem] = []
     with progress_bars() as progress:
         for folder in bundles:
             try:
-                parts.append(verify(folder, public_key(key), progress))
+                media.append(verify(folder, public_key(key), progress))
             except PenstockError as error:
                 if len(bundles) == 1:
                     raise
                 problems += error.problems
     if problems:
         raise IntegrityError.of(problems)
-    _require_one_bundle(parts)
-    found = parts[0]
-    files = {name: size for part in parts for name, size in part.files().items()}
-    missing = missing_volumes(parts)
+    _require_one_bundle(media)
+    found = media[0]
+    files = {name: size for medium in media for name, size in medium.files().items()}
+    missing = missing_media(media)
     how = "" if found.pinned else " (the key travels with the bundle: compare it with its maker's)"
-    what = f"volume {_part_numbers(parts)} of {found.volume.count} of " if found.of_set and found.volume else ""
-    lacking = f"; not given: volume {', '.join(map(str, missing))}" if missing else ""
+    what = f"medium {_numbers(media)} of {found.medium.count} of " if found.of_set and found.medium else ""
+    lacking = f"; not given: medium {', '.join(map(str, missing))}" if missing else ""
     show(
         {
             "bundle": found.identity,
@@ -143,7 +143,7 @@ def verify_command(bundles: BundlePaths, key: Key = None, as_json: AsJson = Fals
             "bytes": sum(files.values()),
             "complete": not missing,
             "missing": missing,
-            "since": found.volume.since.model_dump() if found.volume and found.volume.since else None,
+            "since": found.medium.since.model_dump() if found.medium and found.medium.since else None,
         },
         as_json,
         f"{what}{found.identity} is whole: {len(files)} files, {sum(files.values()) / 1e6:.0f} MB, "
@@ -151,13 +151,13 @@ def verify_command(bundles: BundlePaths, key: Key = None, as_json: AsJson = Fals
     )
 
 
-def _require_one_bundle(parts: list[Verified]) -> None:
+def _require_one_bundle(media: list[Verified]) -> None:
     """Raise InputError where the folders do not belong together."""
-    names = sorted({part.identity for part in parts})
+    names = sorted({medium.identity for medium in media})
     if len(names) > 1:
-        raise InputError(f"these are parts of {', '.join(names)}", where="verify", hint="check one bundle at a time")
+        raise InputError(f"these are media of {', '.join(names)}", where="verify", hint="check one bundle at a time")
 
 
-def _part_numbers(parts: list[Verified]) -> str:
-    """Return the numbers of volumes, for people."""
-    return ", ".join(str(number) for number in sorted(part.volume.number for part in parts if part.volume))
+def _numbers(media: list[Verified]) -> str:
+    """Return the numbers of media, for people."""
+    return ", ".join(str(number) for number in sorted(medium.medium.number for medium in media if medium.medium))

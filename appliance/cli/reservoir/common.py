@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ManifestPath = Annotated[Path, typer.Argument(help="The manifest.", metavar="MANIFEST")]
 LockPath = Annotated[Path | None, typer.Option("--lock", help="The lock; default: reservoir.lock beside the manifest.")]
 BundlePath = Annotated[Path, typer.Argument(help="The folder of a bundle.", metavar="BUNDLE")]
-BundlePaths = Annotated[list[Path], typer.Argument(help="The folder of a bundle, or of volumes.", metavar="BUNDLE")]
+BundlePaths = Annotated[list[Path], typer.Argument(help="The folder of a bundle, or of media.", metavar="BUNDLE")]
 Root = Annotated[Path, typer.Option("--root", help="Where the site keeps what was imported.")]
 Key = Annotated[Path | None, typer.Option("--key", help="The maker's public key, got on another way.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

@@ -1,4 +1,4 @@
-"""Commands for what travels between an integrator and a site: receipts one way, volumes the other."""
+"""Commands for what travels between an integrator and a site: receipts one way, media the other."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def receipt_command(
 
 def split_command(
     bundle: BundlePath,
-    size: Annotated[str, typer.Option("--size", help="Of one medium: dvd, cd, bd, or such as 4.7GB, 650MB, 8GiB.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder that gets the volumes' folder.")],
+    size: Annotated[str, typer.Option("--size", help="Of one disc: dvd, cd, bd, or such as 4.7GB, 650MB, 8GiB.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder that gets the folder of the media.")],
     as_json: AsJson = False,
 ) -> None:
-    """Cut a bundle, or a delta, into volumes that fit on media."""
+    """Cut a bundle, or a delta, into media that fit on discs."""
     from reservoir.media import split
     from reservoir.signing import ed25519
 
     key = ed25519.read_key(load().signing_key)
     with progress_bars() as progress:
-        volumes = split.split(bundle, split.capacity(size), key, output, progress)
+        media = split.split(bundle, split.capacity(size), key, output, progress)
     show(
-        {"volumes": [str(path) for path in volumes]},
+        {"media": [str(path) for path in media]},
         as_json,
-        "\n".join(str(path) for path in volumes),
+        "\n".join(str(path) for path in media),
     )

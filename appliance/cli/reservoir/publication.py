@@ -99,7 +99,7 @@ def remove_command(
 
 
 def status_command(root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
-    """Show what the site serves and holds, how old it is and what room it takes."""
+    """Show what the site serves and holds, how old it is and how much space it takes."""
     from reservoir.publication import status
 
     found = status.status(root)

@@ -26,7 +26,7 @@ def import_command(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take a bundle into the site, all of it or nothing; volumes in any order, together or one after another."""
+    """Take a bundle into the site, all of it or nothing; media in any order, together or one after another."""
     from common.errors import IntegrityError, Problem
     from reservoir.intake import take as intake
 
@@ -37,7 +37,7 @@ def import_command(
             try:
                 taken = intake.take(folder, root, key=public_key(key), allow_rollback=allow_rollback, progress=progress)
             except IntegrityError as error:
-                # what is good of a volume counts, and so do the others
+                # what is good of a medium counts, and so do the others
                 problems += error.problems
                 continue
             changed = taken.changed or (taken.identity in answers and answers[taken.identity].changed)
@@ -58,7 +58,7 @@ def _described(taken: Imported) -> dict[str, object]:
         "bundle": taken.identity,
         "changed": taken.changed,
         "complete": taken.complete,
-        "volumes": taken.volumes,
+        "media": taken.media,
         "missing": taken.missing,
         "damaged": taken.damaged,
     }
@@ -68,10 +68,10 @@ def _told(taken: Imported) -> str:
     """Return what became of an import, for people."""
     if taken.complete:
         return f"{taken.identity} {'imported' if taken.changed else 'was imported already'}"
-    here = taken.volumes - len(taken.missing) - len(taken.damaged)
+    here = taken.media - len(taken.missing) - len(taken.damaged)
     lacking = [f"still missing {', '.join(map(str, taken.missing))}"] if taken.missing else []
     lacking += [f"damaged {', '.join(map(str, taken.damaged))}"] if taken.damaged else []
-    return f"{taken.identity}: {here} of {taken.volumes} volumes, {', '.join(lacking)}; it is not imported yet"
+    return f"{taken.identity}: {here} of {taken.media} media, {', '.join(lacking)}; it is not imported yet"
 
 
 def publish_command(

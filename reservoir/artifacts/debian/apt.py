@@ -255,11 +255,11 @@ def _machine_places() -> dict[str, str]:
 
 
 def _preferences(wanted: Manifest, target: Target) -> str:
-    """Return apt's preferences: versions of tuples first, then the origins that may go in, and nothing else."""
+    """Return apt's preferences: version sets first, then the origins that may go in, and nothing else."""
     pins = [
         (name, f"version {pattern}", 1001)
-        for hold in wanted.held(target)
-        for name, pattern in hold.packages.items()
+        for one in wanted.target_version_sets(target)
+        for name, pattern in one.packages.items()
         if pattern != "*"
     ]
     # the first of the general pins that fits counts

@@ -11,13 +11,13 @@ from pathlib import Path, PurePosixPath
 
 from common.errors import ConflictError, IntegrityError
 from reservoir.artifacts.kind import Staging
-from reservoir.contents import holds
+from reservoir.contents import version_sets
 from reservoir.contents.artifact import DebianArtifact
 from reservoir.signing import openpgp
 
 KEYRING = "apt.asc"
 # above everything that a site's administrator sets without thinking of it
-HELD_PRIORITY = 1001
+PIN_PRIORITY = 1001
 DATE = "Sat, 01 Jan 2000 00:00:00 GMT"
 SOURCE = r"[A-Za-z0-9][A-Za-z0-9.+-]*"
 
@@ -28,7 +28,7 @@ Place = Callable[[str, Path], None]
 def publish(staging: Staging) -> None:
     """Write the repository of every Debian release that the bundles serve, each for all its architectures.
 
-    The files `preferences/RELEASE-ARCH.pref` keep the bundles' tuples of versions together on nodes. Raises
+    The files `preferences/RELEASE-ARCH.pref` keep the bundles' version sets together on nodes. Raises
     ConflictError where bundles contradict each other.
     """
     staging.progress("publish Debian packages")
@@ -44,15 +44,14 @@ def publish(staging: Staging) -> None:
     for release, by_arch in sorted(served.items()):
         write(tree, by_arch, release=release, secret=staging.secret, place=staging.place)
         for arch in by_arch:
-            versions = holds.together(bundles, release, arch)
+            versions = version_sets.together(bundles, release, arch)
             (tree / "preferences" / f"{release}-{arch}.pref").write_text(preferences(versions))
 
 
 def preferences(versions: Mapping[str, str]) -> str:
     """Return apt's preferences that let each package have the one version, whatever else the site offers."""
     return "\n".join(
-        f"Package: {name}\nPin: version {version}\nPin-Priority: {HELD_PRIORITY}\n"
-        for name, version in versions.items()
+        f"Package: {name}\nPin: version {version}\nPin-Priority: {PIN_PRIORITY}\n" for name, version in versions.items()
     )
 
 

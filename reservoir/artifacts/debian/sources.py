@@ -1,4 +1,4 @@
-"""Where the packages of a target come from: the machine's own sources for its release, and those of the manifest."""
+"""Sources of a target's Debian packages: the machine's own for its release, and those of the manifest."""
 
 from __future__ import annotations
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from reservoir.artifacts.kind import Resolved, Scope
+from reservoir.artifacts.kind import Resolved, Resolving
 from reservoir.contents.artifact import FileArtifact
 from reservoir.download import fetch, indexes
 
 
-def resolve(scope: Scope) -> Resolved:
+def resolve(resolving: Resolving) -> Resolved:
     """Return the files that the manifest lists, for every target."""
-    wanted = scope.manifest
+    wanted = resolving.manifest
     if not wanted.files:
         return Resolved()
     targets = [target.name for target in wanted.targets]
@@ -21,7 +21,7 @@ def resolve(scope: Scope) -> Resolved:
                     version=file.version,
                     filename=file.name,
                     sha256=file.sha256,
-                    size=fetch.known_size(http, scope.cache, file.url, file.sha256),
+                    size=fetch.known_size(http, resolving.cache, file.url, file.sha256),
                     origin=file.url,
                     targets=targets,
                 )

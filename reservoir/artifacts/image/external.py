@@ -164,7 +164,7 @@ class Puller:
                 f"{self.image.source} cannot be read: {error.problems[0].reason}", where=self.where, hint=HINT
             ) from error
 
-    def _chosen(self, index: oci.Document) -> list[oci.Descriptor]:
+    def _chosen(self, index: oci.OciDocument) -> list[oci.Descriptor]:
         """Return the entries of an index that go into the bundle."""
         if not self.image.architectures:
             return index.manifests
@@ -186,7 +186,7 @@ class Puller:
             )
 
     def _described(
-        self, content: bytes, document: oci.Document, targets: Sequence[str], made: bytes | None
+        self, content: bytes, document: oci.OciDocument, targets: Sequence[str], made: bytes | None
     ) -> ImageArtifact:
         """Describe the image itself."""
         if document.config:

@@ -44,7 +44,7 @@ class Descriptor(BaseModel):
         return self.digest.removeprefix("sha256:")
 
 
-class Document(BaseModel):
+class OciDocument(BaseModel):
     """A manifest (`config` and `layers`) or an index (`manifests`)."""
 
     media_type: str = Field(default="", alias="mediaType")
@@ -72,10 +72,10 @@ class Layer:
     diff_id: str
 
 
-def read(content: bytes, where: str) -> Document:
+def read(content: bytes, where: str) -> OciDocument:
     """Return a manifest or an index; raises IntegrityError, which names `where`, for anything else."""
     try:
-        document = Document.model_validate_json(content)
+        document = OciDocument.model_validate_json(content)
     except ValidationError as error:
         raise IntegrityError(
             f"not the manifest of an image: {error.errors()[0]['msg']}", where=where, hint="take the image anew"

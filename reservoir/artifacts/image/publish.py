@@ -66,7 +66,7 @@ def _chosen(staging: Staging) -> list[ImageArtifact]:
 
 def _place(
     image: ImageArtifact, sha256: str, blobs: Path, known: set[str], place: Callable[[str, Path], None]
-) -> oci.Document:
+) -> oci.OciDocument:
     """Put a manifest or an index, and all below it, into the layout."""
     path = blobs / sha256
     if not path.exists():
@@ -84,7 +84,7 @@ def _place(
     return document
 
 
-def _entry(image: ImageArtifact, document: oci.Document, size: int) -> dict[str, Any]:
+def _entry(image: ImageArtifact, document: oci.OciDocument, size: int) -> dict[str, Any]:
     """Return what the layout's own index says about an image."""
     return {
         "mediaType": document.kind,

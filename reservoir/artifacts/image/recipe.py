@@ -23,7 +23,7 @@ from reservoir.artifacts.image.layer import changes, pack, remove, snapshot, unp
 from reservoir.artifacts.image.oci import Layer
 from reservoir.contents.artifact import Artifact, DebianArtifact, ImageArtifact, ImageMetadata, ImagePart, of_kind
 from reservoir.contents.lock import LockedImage
-from reservoir.download.cache import WORK, Cache, link_or_copy, room_on
+from reservoir.download.cache import WORK, Cache, link_or_copy, space_on
 from reservoir.manifest.model import MACHINES, Image, Target, Units
 from reservoir.signing import openpgp
 
@@ -123,7 +123,7 @@ class Builder:
                     "building an image needs root", where=self.recipe.reference, hint="run the build as root"
                 )
             folder = tempfile.TemporaryDirectory(prefix=WORK, dir=self.cache.root)
-            with room_on(self.cache.root), folder as work:
+            with space_on(self.cache.root), folder as work:
                 layers += self._build(Path(work), stages, keys, layers)
         return self._described(layers, [stage.name for stage in stages])
 

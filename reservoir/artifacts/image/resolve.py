@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from reservoir.artifacts.image.external import Puller
-from reservoir.artifacts.kind import Resolved, Scope
+from reservoir.artifacts.kind import Resolved, Resolving
 
 
-def resolve(scope: Scope) -> Resolved:
+def resolve(resolving: Resolving) -> Resolved:
     """Return every external image of the manifest with its parts, for every target."""
-    targets = [target.name for target in scope.manifest.targets]
+    targets = [target.name for target in resolving.manifest.targets]
     pullers = [
-        Puller(image, scope.path.parent, scope.where(f"external_images[{index}]"), scope.cache, scope.progress)
-        for index, image in enumerate(scope.manifest.external_images)
+        Puller(
+            image,
+            resolving.path.parent,
+            resolving.where(f"external_images[{index}]"),
+            resolving.cache,
+            resolving.progress,
+        )
+        for index, image in enumerate(resolving.manifest.external_images)
     ]
     return Resolved([artifact for puller in pullers for artifact in puller.lock(targets)])

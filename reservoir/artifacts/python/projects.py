@@ -10,7 +10,7 @@ from packaging.utils import parse_wheel_filename
 
 from common import process
 from common.errors import InputError, ProcessError
-from reservoir.artifacts.kind import Order, Scope
+from reservoir.artifacts.kind import Order, Resolving
 from reservoir.artifacts.python import pyproject, wheels
 from reservoir.contents.artifact import PythonArtifact, PythonMetadata
 from reservoir.contents.lock import LockedProject
@@ -23,9 +23,9 @@ from reservoir.manifest.model import MACHINES, Target
 WHEEL_TIME = 315532800
 
 
-def locked(scope: Scope) -> list[LockedProject]:
+def locked(resolving: Resolving) -> list[LockedProject]:
     """Return the local projects of a manifest as a lock has them."""
-    folder = scope.path.parent
+    folder = resolving.path.parent
     return [
         LockedProject(
             name=pyproject.name(folder / project.path),
@@ -33,7 +33,7 @@ def locked(scope: Scope) -> list[LockedProject]:
             extras=list(project.extras),
             dependencies=pyproject.dependencies(folder / project.path, project.extras),
         )
-        for project in scope.manifest.python.projects
+        for project in resolving.manifest.python.projects
     ]
 
 

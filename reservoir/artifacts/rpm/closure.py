@@ -12,85 +12,85 @@ import httpx
 from pydantic import ValidationError
 
 from common.errors import IntegrityError
-from reservoir.artifacts.kind import Resolved, Scope
+from reservoir.artifacts.kind import Resolved, Resolving
 from reservoir.artifacts.rpm import metadata, modules, source
 from reservoir.artifacts.rpm.modules import Module
 from reservoir.artifacts.rpm.solver import Rpm, Solver
-from reservoir.contents import holds
+from reservoir.contents import version_sets
 from reservoir.contents.artifact import KeyMetadata, ModuleMetadata, RpmArtifact, RpmMetadata, RpmPart
 from reservoir.download import fetch, indexes
-from reservoir.manifest.model import MACHINES, Hold, Target
+from reservoir.manifest.model import MACHINES, Target, VersionSet
 
-PARTS = ("primary", "filelists", "modules")
+METADATA_FILES = ("primary", "filelists", "modules")
 DOWNLOADS = 8
 
 
-def of_target(scope: Scope, target: Target) -> Resolved:
+def of_target(resolving: Resolving, target: Target) -> Resolved:
     """Return the closure of every group of a target, and what dnf needs beside it."""
-    scope.progress(f"resolve RPM packages for {target.name}")
-    groups = scope.manifest.rpm_groups(target)
+    resolving.progress(f"resolve RPM packages for {target.name}")
+    groups = resolving.manifest.rpm_groups(target)
     wanted = [
-        (stream, scope.where(f"rpm.{name}.modules")) for name, group in groups.items() for stream in group.modules
+        (stream, resolving.where(f"rpm.{name}.modules")) for name, group in groups.items() for stream in group.modules
     ]
-    repositories = source.of_target(scope, target)
+    repositories = source.of_target(resolving, target)
     addresses = [repository.address for repository in repositories]
     with fetch.client(indexes.machine().certificates, addresses) as http:
-        solver, offered = _read(scope, target, repositories, http)
+        solver, offered = _read(resolving, target, repositories, http)
         active = modules.enable(offered, wanted)
-        _hide(solver, offered, active, scope.manifest.held(target))
+        _hide(solver, offered, active, resolving.manifest.target_version_sets(target))
         solver.prepare()
         rpms: dict[str, Rpm] = {}
         for name, group in groups.items():
-            where = scope.where(f"rpm.{name}")
+            where = resolving.where(f"rpm.{name}")
             chosen = solver.closure(group.packages, where, recommends=group.recommends) if group.packages else []
             rpms |= {rpm.url: rpm for rpm in chosen}
         with ThreadPoolExecutor(DOWNLOADS) as pool:
-            artifacts = list(pool.map(lambda rpm: _package(scope, target, http, rpm), rpms.values()))
+            artifacts = list(pool.map(lambda rpm: _package(resolving, target, http, rpm), rpms.values()))
     parts = [*_keys(target, rpms.values()), *(_module(target, module) for module in active)]
-    held = holds.of_target(scope.manifest, target, artifacts, str(scope.path))
-    return Resolved([*artifacts, *parts], holds=held)
+    versions = version_sets.of_target(resolving.manifest, target, artifacts, str(resolving.path))
+    return Resolved([*artifacts, *parts], version_sets=versions)
 
 
 def _read(
-    scope: Scope, target: Target, repositories: Sequence[source.Repository], http: httpx.Client
+    resolving: Resolving, target: Target, repositories: Sequence[source.Repository], http: httpx.Client
 ) -> tuple[Solver, list[Module]]:
     """Read the metadata of every repository of the target."""
     solver = Solver(MACHINES[target.arch])
     offered: list[Module] = []
     for repository in repositories:
-        may_be_older = repository.name in scope.manifest.allow_expired
-        parts = metadata.read(http, scope.cache, repository, PARTS, may_be_older=may_be_older)
-        solver.add(repository, parts)
-        if "modules" in parts:
-            where = urljoin(repository.url, parts["modules"].name)
-            offered += modules.parse(parts["modules"].text(), where)
+        may_be_older = repository.name in resolving.manifest.allow_expired
+        files = metadata.read(http, resolving.cache, repository, METADATA_FILES, may_be_older=may_be_older)
+        solver.add(repository, files)
+        if "modules" in files:
+            where = urljoin(repository.url, files["modules"].name)
+            offered += modules.parse(files["modules"].text(), where)
     return solver, offered
 
 
-def _hide(solver: Solver, offered: list[Module], active: list[Module], held: list[Hold]) -> None:
-    """Take out of the choice what modules hide, and the versions that tuples exclude."""
+def _hide(solver: Solver, offered: list[Module], active: list[Module], bound: list[VersionSet]) -> None:
+    """Take out of the choice what modules hide, and the versions that version sets exclude."""
     hidden, visible, shadowed = modules.hidden(offered, active), modules.visible(active), modules.shadowed(active)
-    patterns = [(name, pattern, hold.name) for hold in held for name, pattern in hold.packages.items()]
+    patterns = [(name, pattern, one.name) for one in bound for name, pattern in one.packages.items()]
 
     def why(rpm: Rpm) -> str:
         if rpm.identity in hidden:
             return f"is in the module {', '.join(modules.owners(offered, rpm.identity))}, which is not enabled"
         if rpm.name in shadowed and rpm.identity not in visible:
             return "is hidden by an enabled module"
-        for name, pattern, hold in patterns:
+        for name, pattern, version_set in patterns:
             if name == rpm.name and not fnmatchcase(rpm.version, pattern):
-                return f"is excluded by the tuple {hold}"
+                return f"is excluded by the version set {version_set}"
         return ""
 
     if offered or patterns:
         solver.hide(why)
 
 
-def _package(scope: Scope, target: Target, http: httpx.Client, rpm: Rpm) -> RpmArtifact:
+def _package(resolving: Resolving, target: Target, http: httpx.Client, rpm: Rpm) -> RpmArtifact:
     if rpm.known.kind == "sha256":
         sha256 = rpm.known.digits
     else:
-        sha256 = metadata.obtain(http, scope.cache, rpm.url, rpm.known, rpm.size)
+        sha256 = metadata.obtain(http, resolving.cache, rpm.url, rpm.known, rpm.size)
     try:
         return RpmArtifact(
             name=rpm.name,

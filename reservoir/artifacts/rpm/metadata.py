@@ -18,7 +18,7 @@ from common.errors import IntegrityError, UnavailableError
 from reservoir.artifacts.rpm.createrepo import createrepo_c
 from reservoir.artifacts.rpm.source import Repository
 from reservoir.download import fetch
-from reservoir.download.cache import Cache, pieces, room_on
+from reservoir.download.cache import Cache, pieces, space_on
 from reservoir.signing import openpgp
 
 REPO = "{http://linux.duke.edu/metadata/repo}"
@@ -36,7 +36,7 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Part:
+class MetadataFile:
     """One file of the metadata; `name` tells how it is compressed, `path` is where it lies now."""
 
     name: str
@@ -49,7 +49,7 @@ class Part:
         if suffix not in COMPRESSIONS:
             yield self.path
             return
-        with room_on(self.path.parent), tempfile.TemporaryDirectory(dir=self.path.parent) as folder:
+        with space_on(self.path.parent), tempfile.TemporaryDirectory(dir=self.path.parent) as folder:
             plain = Path(folder) / "plain"
             try:
                 createrepo_c.decompress_file(str(self.path), str(plain), COMPRESSIONS[suffix])
@@ -67,7 +67,7 @@ class Part:
 
 def read(
     http: httpx.Client, cache: Cache, repository: Repository, names: Collection[str], *, may_be_older: bool
-) -> dict[str, Part]:
+) -> dict[str, MetadataFile]:
     """Return those files of the metadata that are among `names`, such as `primary`.
 
     Raises IntegrityError where the signature or a hash does not hold, and where the metadata is older than what this
@@ -90,7 +90,7 @@ def read(
             known = Sum(checksum.get("type", ""), (checksum.text or "").strip())
             size = int(_child(entry, "size", url).text or 0)
             sha256 = obtain(http, cache, urljoin(repository.url, place), known, size)
-            found[kind] = Part(place, cache.path(sha256))
+            found[kind] = MetadataFile(place, cache.path(sha256))
     if "primary" not in found:
         raise IntegrityError("it lists no packages", where=url, hint="ask the keeper of the package source")
     seen.parent.mkdir(exist_ok=True)
@@ -116,7 +116,7 @@ def obtain(http: httpx.Client, cache: Cache, url: str, known: Sum, size: int) ->
     if note.is_file() and cache.has(note.read_text(), size):
         return note.read_text()
     note.parent.mkdir(exist_ok=True)
-    with room_on(cache.root), tempfile.TemporaryDirectory(dir=cache.root) as folder:
+    with space_on(cache.root), tempfile.TemporaryDirectory(dir=cache.root) as folder:
         path = Path(folder) / "file"
         fetch.to_file(http, url, path, size)
         digest = hashlib.new(known.kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reservoir.artifacts.kind import Staging
-from reservoir.contents import holds
+from reservoir.contents import version_sets
 from reservoir.contents.artifact import KeyMetadata, RpmArtifact, RpmPart
 from reservoir.manifest.model import MACHINES
 from reservoir.signing import openpgp
@@ -14,7 +14,7 @@ KEY = "rpm.asc"
 def publish(staging: Staging) -> None:
     """Write `rpm/RELEASE/ARCH/` for every RPM target of the bundles; ARCH is what dnf calls `$basearch`.
 
-    A package that a tuple binds is there in that version alone. Beside the keys of nodes go the site's key, which
+    A package that a version set binds is there in that version alone. Beside the keys of nodes go the site's key, which
     signs the metadata, and for each repository the keys that signed its packages. Raises ConflictError where bundles
     contradict each other.
     """
@@ -37,7 +37,7 @@ def publish(staging: Staging) -> None:
         parts = list({part.sha256: part for part in found if isinstance(part, RpmPart)}.values())
         makers = sorted(part.metadata.text for part in parts if isinstance(part.metadata, KeyMetadata))
         (staging.keys / f"rpm-{release}-{machine}.asc").write_text("\n".join(makers))
-        bound = holds.together(staging.bundles, release, arch)
+        bound = version_sets.together(staging.bundles, release, arch)
         rpms = [a for a in found if isinstance(a, RpmArtifact) and bound.get(a.name, a.version) == a.version]
         repository.write(
             staging.tree / "rpm" / release / machine,

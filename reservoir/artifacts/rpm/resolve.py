@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from common.errors import UnavailableError
-from reservoir.artifacts.kind import Resolved, Scope
+from reservoir.artifacts.kind import Resolved, Resolving
 
 
-def resolve(scope: Scope) -> Resolved:
+def resolve(resolving: Resolving) -> Resolved:
     """Return the closure of every group of RPM packages, and what dnf needs beside them."""
-    targets = [target for target in scope.manifest.targets if scope.manifest.rpm_groups(target)]
+    targets = [target for target in resolving.manifest.targets if resolving.manifest.rpm_groups(target)]
     if not targets:
         return Resolved()
     try:
@@ -16,4 +16,4 @@ def resolve(scope: Scope) -> Resolved:
         from reservoir.artifacts.rpm import closure
     except ImportError as error:
         raise UnavailableError(f"{error.name} is not installed", where="rpm", hint="install penstock[build]") from error
-    return Resolved.of([closure.of_target(scope, target) for target in targets])
+    return Resolved.of([closure.of_target(resolving, target) for target in targets])

@@ -1,4 +1,4 @@
-"""Solve by libsolv: from repositories' metadata and an empty system to every package that must be installed."""
+"""Solver, by libsolv: from repositories' metadata and an empty system to every package that must be installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 import solv
 
 from common.errors import InputError, IntegrityError
-from reservoir.artifacts.rpm.metadata import Part, Sum
+from reservoir.artifacts.rpm.metadata import MetadataFile, Sum
 from reservoir.artifacts.rpm.source import Repository
 
 Selection = solv.Selection
@@ -66,22 +66,22 @@ class Solver:
         self._repositories: dict[int, Repository] = {}
         self._unfit: dict[int, str] = {}
 
-    def add(self, repository: Repository, parts: Mapping[str, Part]) -> None:
-        """Read the packages of a repository; `parts` are its `primary` and, for file dependencies, its `filelists`.
+    def add(self, repository: Repository, files: Mapping[str, MetadataFile]) -> None:
+        """Read the packages of a repository; `files` are its `primary` and, for file dependencies, its `filelists`.
 
         Raises IntegrityError where they are malformed.
         """
         repo = self._pool.add_repo(repository.name)
         self._repositories[repo.id] = repository
         for name, flags in (("primary", 0), ("filelists", repo.REPO_EXTEND_SOLVABLES)):
-            if name in parts:
+            if name in files:
                 # what this build of libsolv can unpack differs from machine to machine
-                with parts[name].plain() as path:
+                with files[name].plain() as path:
                     read = repo.add_rpmmd(solv.xfopen(str(path)), None, flags)
                 if not read:
                     raise IntegrityError(
                         f"the metadata of {repository.name} cannot be read: {self._pool.errstr}",
-                        where=urljoin(repository.url, parts[name].name),
+                        where=urljoin(repository.url, files[name].name),
                         hint="ask the keeper of the package source",
                     )
         for solvable in repo.solvables_iter():

@@ -1,4 +1,4 @@
-"""Where the RPM packages of a target come from: sources of the manifest, and this machine's own `.repo` files."""
+"""Sources of a target's RPM packages: those of the manifest, and this machine's own `.repo` files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote, urlsplit
 from pysequoia import Cert
 
 from common.errors import InputError, UnavailableError
-from reservoir.artifacts.kind import Scope
+from reservoir.artifacts.kind import Resolving
 from reservoir.manifest import credentials
 from reservoir.manifest.model import MACHINES, Source, Target
 from reservoir.signing import openpgp
@@ -38,12 +38,12 @@ class Repository:
         return credentials.public(self.address)
 
 
-def of_target(scope: Scope, target: Target, system: Path = Path("/")) -> list[Repository]:
+def of_target(resolving: Resolving, target: Target, system: Path = Path("/")) -> list[Repository]:
     """Return the repositories of a target; `system` is where this machine's own configuration lies.
 
     Raises UnavailableError where there are none, InputError where one cannot be used.
     """
-    found = [_of_manifest(source, scope) for source in scope.manifest.target_sources(target)]
+    found = [_of_manifest(source, resolving) for source in resolving.manifest.target_sources(target)]
     if target.asks_machine:
         machine = [_of_section(*section, system) for section in _sections(system, target)]
         if not machine:
@@ -70,10 +70,10 @@ def addresses(targets: Iterable[Target], system: Path = Path("/")) -> list[str]:
     ]
 
 
-def _of_manifest(source: Source, scope: Scope) -> Repository:
+def _of_manifest(source: Source, resolving: Resolving) -> Repository:
     keys: list[Cert] = []
     for name in source.keys:
-        keys += _keys(scope.path.parent / name, f"source {source.name}")
+        keys += _keys(resolving.path.parent / name, f"source {source.name}")
     return Repository(source.name, f"{source.url.rstrip('/')}/", tuple(keys), not source.unsigned_metadata)
 
 

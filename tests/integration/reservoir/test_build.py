@@ -252,7 +252,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_leaves_no_bundle(locked: Workshop, small_disk: Path) -> None:
     said = locked.run("build", locked.manifest, "--output", small_disk / "out", code=5).stderr
-    assert "no room left on the disk" in said
+    assert "no space left on the disk" in said
     assert "Hint: free some space" in said
     assert not list((small_disk / "out").glob("[!.]*"))
 

@@ -100,15 +100,15 @@ def test_a_list_goes_only_to_the_targets_that_it_names(shop: Shop) -> None:
     }
 
 
-HOLD = {"name": "gpu", "packages": {"driver": "1.0*", "manager": "1.0*"}, "equal": ["driver", "manager"]}
+VERSION_SET = {"name": "gpu", "packages": {"driver": "1.0*", "manager": "1.0*"}, "equal": ["driver", "manager"]}
 
 
-def test_a_tuple_is_resolved_as_a_whole(shop: Shop) -> None:
-    assert shop.locked("tuple", {"gpu": ["driver", "manager"]}, holds=[HOLD]) == {
+def test_a_version_set_is_resolved_as_a_whole(shop: Shop) -> None:
+    assert shop.locked("version-set", {"gpu": ["driver", "manager"]}, version_sets=[VERSION_SET]) == {
         "driver": {"1.0-1"},
         "manager": {"1.0-3"},
     }
-    assert shop.read("tuple")["holds"] == [
+    assert shop.read("version-set")["version_sets"] == [
         {"name": "gpu", "target": "debian12", "packages": {"driver": "1.0-1", "manager": "1.0-3"}}
     ]
 
@@ -121,11 +121,11 @@ def test_a_tuple_is_resolved_as_a_whole(shop: Shop) -> None:
         ({"driver": "9.*", "manager": "*"}, ["driver", "manager"], "wants driver 9.*, and 2.0-1 would go in"),
     ],
 )
-def test_a_tuple_that_does_not_fit_is_refused(
+def test_a_version_set_that_does_not_fit_is_refused(
     shop: Shop, packages: dict[str, str], names: list[str], words: str
 ) -> None:
-    said = shop.lock("bad", {"gpu": names}, code=2, holds=[HOLD | {"packages": packages}])
-    assert "the tuple gpu" in said
+    said = shop.lock("bad", {"gpu": names}, code=2, version_sets=[VERSION_SET | {"packages": packages}])
+    assert "the version set gpu" in said
     assert words in said
 
 
@@ -163,15 +163,15 @@ def test_metadata_without_the_signature_of_its_key_is_refused(tmp_path: Path) ->
 def test_a_node_never_mixes_the_versions_of_a_tuple(shop: Shop, closed: ClosedNetwork, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     site = tmp_path / "site"
-    shop.import_into(site, "stock", {"gpu": ["driver", "manager"]}, holds=[HOLD])
+    shop.import_into(site, "stock", {"gpu": ["driver", "manager"]}, version_sets=[VERSION_SET])
     shop.import_into(site, "extra", {"gpu": ["driver=2.0-1"]})
     penstock("publish", "--root", site)
-    node = closed.machine("tuple", "--volume", f"{site}:/site:ro")
+    node = closed.machine("version-set", "--volume", f"{site}:/site:ro")
     node.run(
         "rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*; echo 'deb [signed-by=/site/current/keys/apt.asc] "
         "file:/site/current/apt bookworm main' > /etc/apt/sources.list && apt-get update"
     )
-    assert "Inst driver (2.0-1" in node.run("apt-get install --simulate driver manager"), "what the tuple prevents"
+    assert "Inst driver (2.0-1" in node.run("apt-get install --simulate driver manager"), "what it prevents"
     node.run("cp /site/current/apt/preferences/bookworm-amd64.pref /etc/apt/preferences.d/penstock")
     node.run("apt-get install --yes --no-install-recommends driver manager")
     assert node.run("cat /usr/share/driver/version /usr/share/manager/version") == "1.0-11.0-3"
@@ -179,11 +179,11 @@ def test_a_node_never_mixes_the_versions_of_a_tuple(shop: Shop, closed: ClosedNe
     assert node.run("cat /usr/share/driver/version") == "1.0-1"
 
 
-def test_bundles_with_contradicting_tuples_are_not_published(shop: Shop, tmp_path: Path) -> None:
-    shop.import_into(tmp_path, "stock", {"gpu": ["driver", "manager"]}, holds=[HOLD])
+def test_bundles_with_contradicting_version_sets_are_not_published(shop: Shop, tmp_path: Path) -> None:
+    shop.import_into(tmp_path, "stock", {"gpu": ["driver", "manager"]}, version_sets=[VERSION_SET])
     penstock("publish", "--root", tmp_path)
-    newer = HOLD | {"packages": {"driver": "2.0*", "manager": "2.0*"}}
-    shop.import_into(tmp_path, "other", {"gpu": ["driver", "manager"]}, holds=[newer])
+    newer = VERSION_SET | {"packages": {"driver": "2.0*", "manager": "2.0*"}}
+    shop.import_into(tmp_path, "other", {"gpu": ["driver", "manager"]}, version_sets=[newer])
     said = penstock("publish", "--root", tmp_path, code=7).stderr
     assert "holds driver at" in said
     assert (tmp_path / "current").resolve().name == "1"

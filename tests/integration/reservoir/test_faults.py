@@ -303,7 +303,7 @@ def test_a_disk_that_fills_up_anywhere_in_a_build(workshop: Workshop, disk: Disk
         assert done.returncode in (0, 5), done.stderr
         if done.returncode:
             refused += 1
-            assert "no room left on the disk" in done.stderr
+            assert "no space left on the disk" in done.stderr
             assert not list(workshop.out.glob("[!.]*"))
         disk.resize(100_000_000)
         workshop.build()

@@ -1,4 +1,4 @@
-"""Import of the product's bundle when things go wrong for real: a killed process, a disk without room."""
+"""Import of the product's bundle when things go wrong for real: a killed process, a disk without space."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_disk_that_fills_up_is_told_and_nothing_stays(site: Path, product_bund
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
     )
     assert done.returncode == 5, done.stderr
-    assert "no room left on the disk" in done.stderr
+    assert "no space left on the disk" in done.stderr
     assert served(site) == before
     assert not (site / "incoming").exists()
 

@@ -1,4 +1,4 @@
-"""The installer of the product's bundle with nothing but Python: upgrades that are killed, deltas, volumes."""
+"""The installer of the product's bundle with nothing but Python: upgrades that are killed, deltas, media."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def finished(process: subprocess.Popen[str], code: int = 0) -> str:
 
 def works(place: Path) -> bool:
     """Whether the installed command runs and finds what it needs."""
-    script = "from reservoir.media import sites; from reservoir.publication import publish; import ansible_runner"
+    script = "from reservoir.media import known_sites; from reservoir.publication import publish; import ansible_runner"
     subprocess.run([place / "bin/penstock", "--help"], check=True, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
     python = (place / "bin/penstock").resolve().with_name("python")
     return subprocess.run([python, "-I", "-c", script], check=True, env=ENVIRONMENT).returncode == 0
@@ -70,15 +70,15 @@ def works(place: Path) -> bool:
 
 @pytest.fixture(scope="module")
 def installed(product_bundle: Path, install: Install, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What the installer on the first volume of the bundle says; what it installed lies at the place."""
-    folder = tmp_path_factory.mktemp("volumes")
+    """What the installer on the first medium of the bundle says; what it installed lies at the place."""
+    folder = tmp_path_factory.mktemp("media")
     done = json.loads(penstock("split", product_bundle, "--size", "120MB", "-o", folder, "--json").stdout)
-    assert len(done["volumes"]) > 3
-    return finished(install(Path(done["volumes"][0]), "--key", product_bundle / "penstock.pub"))
+    assert len(done["media"]) > 3
+    return finished(install(Path(done["media"][0]), "--key", product_bundle / "penstock.pub"))
 
 
-def test_the_first_volume_installs_and_knows_its_maker(product_bundle: Path, place: Path, installed: str) -> None:
-    assert installed.startswith("volume 1 of ")
+def test_the_first_medium_installs_and_knows_its_maker(product_bundle: Path, place: Path, installed: str) -> None:
+    assert installed.startswith("medium 1 of ")
     assert works(place)
     assert (place / "opt/site/bundle.pub").read_bytes() == (product_bundle / "penstock.pub").read_bytes()
 

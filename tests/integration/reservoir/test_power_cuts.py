@@ -140,15 +140,15 @@ def test_withdraw(power: PowerCut, site: Path, tmp_path: Path) -> None:
     assert cut_everywhere(power, site, "remove", "small", "--withdraw", "--root", site) >= 3
 
 
-def test_volumes(power: PowerCut, site: Path, second: Path, tmp_path: Path) -> None:
-    """The last volume of a set completes the bundle; the others wait at the site."""
-    words: list[str | Path] = ["reservoir", "split", second, "--size", "1500KB", "--output", tmp_path / "volumes"]
+def test_media(power: PowerCut, site: Path, second: Path, tmp_path: Path) -> None:
+    """The last medium of a set completes the bundle; the others wait at the site."""
+    words: list[str | Path] = ["reservoir", "split", second, "--size", "1500KB", "--output", tmp_path / "media"]
     split = power.run(*words, environment={"PENSTOCK_SIGNING_KEY": str(tmp_path / "maker.key")})
     assert split.code == 0, split.said
-    *others, last = sorted(path.parent for path in (tmp_path / "volumes").rglob("bundle.json"))
+    *others, last = sorted(path.parent for path in (tmp_path / "media").rglob("bundle.json"))
     assert others
-    for volume in others:
-        assert power.run("reservoir", "import", volume, "--root", site).code == 0
+    for medium in others:
+        assert power.run("reservoir", "import", medium, "--root", site).code == 0
     assert cut_everywhere(power, site, "import", last, "--root", site) > 10
 
 

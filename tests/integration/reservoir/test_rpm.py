@@ -200,7 +200,7 @@ def site(upstream: Upstream, extra: Upstream, tmp_path_factory: pytest.TempPathF
         {"name": "el10", "release": "10", **rpm},
     ]
     shop.content["debian"] = {"tools": ["hostname"]}
-    shop.content["holds"] = [{"name": "libs", "packages": {"lib": "1:2.5*"}}]
+    shop.content["version_sets"] = [{"name": "libs", "packages": {"lib": "1:2.5*"}}]
     shop.content["rpm"] = {
         "nine": {"packages": ASKED["9"][0], "targets": ["el9"]},
         "arm": {"packages": ["lib"], "targets": ["el9arm"]},
@@ -293,7 +293,7 @@ def test_one_bundle_serves_debian_and_rpm_nodes_of_both_architectures(site: Path
     assert identities(site, "el9arm") == {"lib-1:2.5-1.aarch64"}
     assert [path.name for path in current.glob("rpm/9/aarch64/Packages/*/*")] == ["lib-2.5-1.aarch64.rpm"]
     listed = json.loads((site / "out/small-1.0/bundle.json").read_text())
-    assert {(held["target"], held["packages"]["lib"]) for held in listed["holds"]} == {
+    assert {(held["target"], held["packages"]["lib"]) for held in listed["version_sets"]} == {
         (target, "1:2.5-1") for target in ("el9", "el9arm", "el10")
     }
 
@@ -534,10 +534,10 @@ def test_what_cannot_be_installed_is_explained(
     assert said in str(caught.value)
 
 
-def test_a_tuple_decides_which_version_goes_in(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_version_set_decides_which_version_goes_in(upstream: Upstream, tmp_path: Path) -> None:
     shop = Workshop(tmp_path, upstream)
     shop.content["rpm"] = {"tools": ["lib"]}
-    shop.content["holds"] = [{"name": "libs", "packages": {"lib": "3.0*"}}]
+    shop.content["version_sets"] = [{"name": "libs", "packages": {"lib": "3.0*"}}]
     assert [a.version for a in shop.lock().of_kind(RpmArtifact)] == ["3.0-1"]
 
 

@@ -31,9 +31,9 @@ def test_calls_of_any_architecture_are_known_and_misspelt_ones_are_not() -> None
 
 def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(syscalls, "LIBRARY", "libnowhere.so.2")
-    syscalls._library.cache_clear()
+    syscalls.libseccomp.cache_clear()
     try:
         with pytest.raises(UnavailableError, match="libnowhere"):
             syscalls.is_known("mkdir")
     finally:
-        syscalls._library.cache_clear()
+        syscalls.libseccomp.cache_clear()

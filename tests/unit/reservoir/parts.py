@@ -138,7 +138,7 @@ def make_bundle(
     created: str = "2026-01-02T03:04:05Z",
     made: Sequence[tuple[Artifact, Path]] | None = None,
     targets: Sequence[TargetRecord] = (TARGET,),
-    documents: Mapping[str, bytes] = MappingProxyType({"sbom.cdx.json": b'{"components": [], "dependencies": []}'}),
+    attachments: Mapping[str, bytes] = MappingProxyType({"sbom.cdx.json": b'{"components": [], "dependencies": []}'}),
     chain: Keychain | None = None,
 ) -> Path:
     """Write a small signed bundle of every kind of artifact below `folder`; return its folder."""
@@ -154,10 +154,10 @@ def make_bundle(
         targets=list(targets),
         artifacts=[described for described, _ in made],
         installer={file: hashlib.sha256(bundles.installer(file)).hexdigest() for file in bundles.INSTALLER},
-        documents={file: hashlib.sha256(content).hexdigest() for file, content in documents.items()},
+        attachments={file: hashlib.sha256(content).hexdigest() for file, content in attachments.items()},
     )
     # copies, so that a test may damage the bundle and nothing else
-    final = bundles.assemble(bundle, [], key, folder / "out", documents, chain=chain)
+    final = bundles.assemble(bundle, [], key, folder / "out", attachments, chain=chain)
     for sha256 in bundle.sizes():
         (final / bundles.BLOBS / sha256).write_bytes((blobs / sha256).read_bytes())
     return final

@@ -94,24 +94,24 @@ def test_a_key_is_rotated_and_what_it_replaced_is_shown(
     assert capsys.readouterr().err.splitlines() == [f"fingerprint {new}", f"replaced {old} on 2026-01-02"]
 
 
-def test_volumes_are_split_verified_and_imported(
+def test_media_are_split_verified_and_imported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PENSTOCK_SIGNING_KEY", str(tmp_path / "signing.key"))
     bundle = make_bundle(tmp_path, ed25519.new_key(tmp_path / "signing.key"))
-    assert call(monkeypatch, "split", bundle, "--size", "1.5MB", "-o", tmp_path / "volumes", "--json") == 0
-    first, *others = json.loads(capsys.readouterr().out)["volumes"]
+    assert call(monkeypatch, "split", bundle, "--size", "1.5MB", "-o", tmp_path / "media", "--json") == 0
+    first, *others = json.loads(capsys.readouterr().out)["media"]
     site = tmp_path / "site"
     assert call(monkeypatch, "verify", first, "--json") == 0
     assert json.loads(capsys.readouterr().out)["missing"] == list(range(2, len(others) + 2))
     assert call(monkeypatch, "verify", first, *others, "--json") == 0
     assert json.loads(capsys.readouterr().out)["complete"]
     assert call(monkeypatch, "import", first, "--root", site) == 0
-    assert f"1 of {len(others) + 1} volumes, still missing 2, " in capsys.readouterr().out
+    assert f"1 of {len(others) + 1} media, still missing 2, " in capsys.readouterr().out
     flip_bit(next((Path(others[0]) / "blobs/sha256").iterdir()))
     assert call(monkeypatch, "import", *others, "--root", site) == 3
     said = capsys.readouterr()
-    assert f"volume 2 of {len(others) + 1}: " in said.err
+    assert f"medium 2 of {len(others) + 1}: " in said.err
     assert call(monkeypatch, "publish", "--root", site) == 6
 
 
@@ -127,12 +127,12 @@ def test_a_receipt_goes_to_standard_output_or_into_a_file(
     assert json.loads((tmp_path / "receipt.json").read_bytes())["receipt"]["serial"] == 2
 
 
-def test_parts_of_two_bundles_are_not_one(
+def test_media_of_two_bundles_are_not_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bundle: Path, tmp_path: Path
 ) -> None:
     other = make_bundle(tmp_path, Ed25519PrivateKey.generate(), version="2.0")
     assert call(monkeypatch, "verify", bundle, other) == 2
-    assert "these are parts of small-1.0-" in capsys.readouterr().err
+    assert "these are media of small-1.0-" in capsys.readouterr().err
 
 
 def test_a_path_that_cannot_be_is_an_error_without_a_trace(

@@ -14,8 +14,8 @@ import pytest
 
 from appliance.site import deploy, pki, playbook
 from appliance.site.model import Site, load
-from common.document import parse
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, PenstockError, ProcessError
+from common.yaml_document import parse
 from reservoir.bundle import folder as bundles
 from reservoir.bundle import verify as verification
 from reservoir.intake import take as intake
@@ -53,7 +53,7 @@ class World:
         self.did.append("import")
         if self.failure:
             raise self.failure
-        lacking = {"complete": not self.missing, "volumes": 3, "missing": self.missing, "damaged": []}
+        lacking = {"complete": not self.missing, "media": 3, "missing": self.missing, "damaged": []}
         return SimpleNamespace(changed=self.changed, identity="penstock-1.2.3-abc", **lacking)
 
     def publish(self, *_: Any, unattended: bool, **__: Any) -> Any:
@@ -196,9 +196,9 @@ def test_a_failed_playbook_is_told_and_recorded(site: Site, world: World) -> Non
     assert record["phases"]["Time"] == 1.5
 
 
-def test_volumes_that_are_not_complete_stop_the_deploy(site: Site, world: World) -> None:
+def test_media_that_are_not_complete_stop_the_deploy(site: Site, world: World) -> None:
     world.missing = [2, 3]
-    with pytest.raises(ConflictError, match=r"not complete: volume 2, 3 of 3 is missing.*penstock reservoir import"):
+    with pytest.raises(ConflictError, match=r"not complete: medium 2, 3 of 3 is missing.*penstock reservoir import"):
         run(site, world)
     assert world.did == ["import"]
 

@@ -12,8 +12,8 @@ import pytest
 from appliance.site import lab, lab_node
 from appliance.site.model import Site, load
 from common import process
-from common.document import parse
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, ProcessError, UnavailableError
+from common.yaml_document import parse
 from reservoir.bundle import folder as bundles
 from reservoir.contents.target import TargetRecord
 from tests.unit.reservoir.parts import image_blobs

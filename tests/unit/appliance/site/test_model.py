@@ -8,8 +8,8 @@ from textwrap import dedent
 import pytest
 
 from appliance.site.model import NodeRole, Site, load, worker_path
-from common.document import parse
 from common.errors import InputError
+from common.yaml_document import parse
 
 EXAMPLE = (Path(__file__).parents[4] / "inventory/example/site.yml").read_text()
 

@@ -12,8 +12,8 @@ import pytest
 from appliance.site import report
 from appliance.site.model import load
 from appliance.site.verify import Check, NodeVerdict, Verdict
-from common.document import parse
 from common.errors import UnavailableError
+from common.yaml_document import parse
 
 SITE = load(parse((Path(__file__).parents[4] / "inventory/example/site.yml").read_text(), "site.yml"))
 FACTS = {"os": "Debian 12", "kernel": "6.1.0", "machine": "x86_64", "versions": {"chrony": "4.3-2"}}

@@ -62,14 +62,14 @@ def test_everything_that_is_wrong_is_listed_at_once(bundle: Path) -> None:
         assert reason in said
 
 
-def test_a_document_that_was_changed_or_is_missing_is_found(bundle: Path) -> None:
+def test_an_attachment_that_was_changed_or_is_missing_is_found(bundle: Path) -> None:
     (bundle / "sbom.cdx.json").write_bytes(b"[]")
     assert "sbom.cdx.json: was changed" in refusal(bundle)
     (bundle / "sbom.cdx.json").unlink()
     assert "sbom.cdx.json: is missing" in refusal(bundle)
 
 
-def test_a_document_that_the_list_does_not_know_is_extra(bundle: Path) -> None:
+def test_an_attachment_that_the_list_does_not_know_is_extra(bundle: Path) -> None:
     (bundle / "scan.json").write_bytes(b"{}")
     assert "scan.json: is not in the bundle's list" in refusal(bundle)
 
@@ -151,10 +151,11 @@ def test_a_signed_list_that_makes_no_sense_is_refused(bundle: Path, key: Ed25519
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        (b'"version": "1.0"\n}', b'"version": "one"\n}', "'one' is not a version"),
+        (b'\n "version": "1.0"', b'\n "version": "one"', "'one' is not a version"),
         (b'"created": "2026-', b'"created": "26-', "pattern"),
         (b'"stanza"', b'"verse"', r"the metadata of hello_1.0_amd64.deb lacks stanza"),
         (b'"tag"', b'"label"', r"lacks tag"),
+        (b'"version_sets"', b'"holds"', "bundle.json: holds: not the list of a bundle: Extra inputs are not permitted"),
     ],
 )
 def test_a_list_that_publication_could_not_use_is_refused(

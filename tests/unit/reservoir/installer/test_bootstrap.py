@@ -226,7 +226,7 @@ def test_a_delta_takes_the_other_wheels_from_the_site(
     assert "neither the bundle nor the site has pip" in capsys.readouterr().err
 
 
-def test_the_first_volume_is_enough_and_another_is_not(
+def test_the_first_medium_is_enough_and_another_is_not(
     tmp_path: Path, key: Ed25519PrivateKey, install: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     big = tmp_path / "big.bin"
@@ -235,13 +235,13 @@ def test_the_first_volume_is_enough_and_another_is_not(
     for name in ("penstock", "pip"):
         path = wheel(tmp_path, name=name)
         made.append((artifact(path, PythonArtifact, name), path))
-    first, second, *_ = split.split(make_bundle(tmp_path, key, made=made), 1_500_000, key, tmp_path / "volumes")
+    first, second, *_ = split.split(make_bundle(tmp_path, key, made=made), 1_500_000, key, tmp_path / "media")
     assert install(first) == 0
     assert install(second) == 3
-    assert "the first volume" in capsys.readouterr().err
-    for volume in (first, second):
-        assert install(volume, "--verify-only") == 0
-    assert "volume 2 of" in capsys.readouterr().out
+    assert "the first medium" in capsys.readouterr().err
+    for medium in (first, second):
+        assert install(medium, "--verify-only") == 0
+    assert "medium 2 of" in capsys.readouterr().out
 
 
 def test_a_bundle_is_verified_with_python_alone(
@@ -269,7 +269,7 @@ def _extra_blob(bundle: Path) -> None:
     (bundle / bundles.BLOBS / "more").touch()
 
 
-def _document(bundle: Path) -> None:
+def _attachment(bundle: Path) -> None:
     (bundle / "sbom.cdx.json").write_text("[]")
 
 
@@ -288,7 +288,9 @@ def _endless_list(bundle: Path) -> None:
     (bundle / bundles.LIST).symlink_to("/dev/zero")
 
 
-@pytest.mark.parametrize("damage", [_flipped, _missing, _extra, _extra_blob, _document, _list, _endless, _endless_list])
+@pytest.mark.parametrize(
+    "damage", [_flipped, _missing, _extra, _extra_blob, _attachment, _list, _endless, _endless_list]
+)
 def test_the_check_with_python_alone_finds_damage(
     bundle: Path, install: Run, damage: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -334,5 +336,5 @@ def test_a_bundle_for_another_python_is_told(
     assert "the bundle is for Python 3.11, this machine has 3.14" in capsys.readouterr().err
 
 
-def test_volumes_bring_what_the_installer_asks_for() -> None:
+def test_media_bring_what_the_installer_asks_for() -> None:
     assert (f"penstock[{BOOTSTRAP.EXTRAS}]", "pip") == needed.ROOTS

@@ -15,7 +15,7 @@ from reservoir.bundle import verify
 from reservoir.bundle.verify import Verified
 from reservoir.contents.artifact import ImageArtifact
 from reservoir.download.cache import flush
-from reservoir.intake import receipt, waiting
+from reservoir.intake import arrival, receipt
 from reservoir.intake import store as stores
 from reservoir.intake import take as intake
 from reservoir.intake.store import Store
@@ -108,7 +108,7 @@ def test_an_interrupted_import_keeps_what_the_site_had_and_goes_on(
     site: Path, second: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = contents(site)
-    copy = waiting.copy
+    copy = arrival.copy
     copied: list[Path] = []
 
     def interrupted(source: Path, destination: Path, sha256: str) -> str:
@@ -117,7 +117,7 @@ def test_an_interrupted_import_keeps_what_the_site_had_and_goes_on(
         copied.append(destination)
         return copy(source, destination, sha256)
 
-    monkeypatch.setattr(waiting, "copy", interrupted)
+    monkeypatch.setattr(arrival, "copy", interrupted)
     with pytest.raises(KeyboardInterrupt):
         take(second, site)
     left = contents(site)
@@ -131,7 +131,7 @@ def test_an_interrupted_import_keeps_what_the_site_had_and_goes_on(
         again.append(destination)
         return copy(source, destination, sha256)
 
-    monkeypatch.setattr(waiting, "copy", noted)
+    monkeypatch.setattr(arrival, "copy", noted)
     assert take(second, site).changed
     assert copied[0] not in again
     assert len(Store(site).imported()) == 2
@@ -148,10 +148,10 @@ def test_what_an_import_of_another_bundle_left_is_forgotten(site: Path, second: 
 
 def test_a_blob_that_was_damaged_while_it_waited_is_copied_again(site: Path, second: Path) -> None:
     bundle = bundles.decode((second / bundles.LIST).read_bytes(), "x")
-    waiting = Store(site).incoming / bundles.identity(bundle, (second / bundles.LIST).read_bytes())
-    waiting.mkdir(parents=True)
+    arriving = Store(site).incoming / bundles.identity(bundle, (second / bundles.LIST).read_bytes())
+    arriving.mkdir(parents=True)
     sha256 = bundle.of_kind(ImageArtifact)[0].sha256
-    (waiting / sha256).write_bytes(b"half")
+    (arriving / sha256).write_bytes(b"half")
     take(second, site)
     assert (Store(site).blobs / sha256).read_bytes() == (second / bundles.BLOBS / sha256).read_bytes()
 
@@ -180,8 +180,8 @@ def test_a_disk_that_fills_up_meanwhile_leaves_nothing_behind(
         destination.with_suffix(".partial").write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(waiting, "copy", full)
-    with pytest.raises(UnavailableError, match="no room left on the disk"):
+    monkeypatch.setattr(arrival, "copy", full)
+    with pytest.raises(UnavailableError, match="no space left on the disk"):
         take(second, site)
     assert contents(site) == before
 
@@ -269,11 +269,11 @@ def test_of_two_builds_of_one_moment_the_one_that_came_last_counts(
         assert list(Store(site).newest()) == [done.identity]
 
 
-def test_a_document_that_changes_on_every_volume_while_it_is_read_is_refused(
+def test_an_attachment_that_changes_on_every_medium_while_it_is_read_is_refused(
     tmp_path: Path, bundle: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "other-site"
-    volumes = split.split(bundle, 2_300_000, key, tmp_path)
+    media = split.split(bundle, 2_300_000, key, tmp_path)
     damaged = verify.damaged
 
     def meddle(found: Verified) -> dict[str, Problem]:
@@ -283,7 +283,7 @@ def test_a_document_that_changes_on_every_volume_while_it_is_read_is_refused(
         return seen
 
     monkeypatch.setattr(verify, "damaged", meddle)
-    for folder in volumes:
+    for folder in media:
         with pytest.raises(IntegrityError, match=r"sbom.cdx.json: .*was changed while it was read"):
             take(folder, root)
     assert Store(root).imported() == {}
@@ -300,12 +300,12 @@ def test_what_was_said_to_be_done_is_on_the_disk(
         waited.update(folders)
         flush(folders)
 
-    for module in (waiting, stores, receipt):
+    for module in (arrival, stores, receipt):
         monkeypatch.setattr(module, "flush", noted)
     root = tmp_path / "other-site"
     store = Store(root)
-    volume, *_ = split.split(bundle, 2_300_000, key, tmp_path)
-    take(volume, root)
+    medium, *_ = split.split(bundle, 2_300_000, key, tmp_path)
+    take(medium, root)
     (arrived,) = store.incoming.iterdir()
     assert {arrived, arrived / "record", store.incoming} <= waited
     newer = take(second, root).identity

@@ -34,7 +34,7 @@ def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(indexes, "machine", lambda: plain)
     monkeypatch.setattr(wheels, "closure", lambda *_: [rich])
     monkeypatch.setattr(fetch, "size_of", lambda http, url: 77)
-    monkeypatch.setattr(PrivateApt, "_write_configuration", lambda self, wanted, folder: None)
+    monkeypatch.setattr(PrivateApt, "__init__", lambda self, *_: None)
     monkeypatch.setattr(PrivateApt, "update", lambda self: None)
     monkeypatch.setattr(PrivateApt, "bootstrap", lambda self: [DEBS["bash"], DEBS["libc6"]])
     monkeypatch.setattr(

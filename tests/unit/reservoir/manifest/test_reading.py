@@ -23,8 +23,8 @@ def test_a_manifest_is_read_with_its_defaults() -> None:
 
 
 def test_an_unknown_key_is_named_with_its_line_and_a_hint() -> None:
-    said = refusal(MANIFEST + "debain: {}\n")
-    assert "manifest.yml:12: debain: unknown key" in said
+    said = refusal(MANIFEST + "holds: []\n")
+    assert "manifest.yml:12: holds: unknown key" in said
     assert "Hint: remove the key" in said
 
 
@@ -74,7 +74,7 @@ sources:
         ("python: {groups: {a: {requirements: [x], targets: [el9]}}}", "target 'el9' takes no Python packages"),
         ("python: {groups: {a: [x]}}", "python.groups.a: no target takes Python packages"),
         ("python: {requirements: [x]}", "python: no target takes Python packages"),
-        ("holds: [{name: gpu, packages: {'nvidia-*': '580.*'}}]", "holds[0].packages"),
+        ("version_sets: [{name: gpu, packages: {'nvidia-*': '580.*'}}]", "version_sets[0].packages"),
     ],
 )
 def test_nothing_that_would_go_nowhere_is_passed_over(more: str, reason: str) -> None:

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import ConflictError, IntegrityError
 from reservoir.bundle import folder as bundles
-from reservoir.bundle import volume
+from reservoir.bundle import medium
 from reservoir.bundle.verify import verify
 from reservoir.contents.artifact import PythonArtifact
 from reservoir.download import cache
@@ -128,10 +128,10 @@ def test_a_delta_that_was_changed_is_refused(site: Path, full: Path, key: Ed2551
         path.write_bytes(content)
         flip_bit(path)
     elif change == "description":
-        path = made / volume.DESCRIPTION
+        path = made / medium.DESCRIPTION
         path.write_text(path.read_text().replace(blob, ""))
     elif change == "signature":
-        (made / volume.SIGNATURE).unlink()
+        (made / medium.SIGNATURE).unlink()
     else:
         (made / bundles.BLOBS / ("0" * 64)).write_text("more")
     for act in (lambda: verify(made), lambda: take(made, site)):
@@ -142,9 +142,9 @@ def test_a_delta_that_was_changed_is_refused(site: Path, full: Path, key: Ed2551
 
 def described(made: Path, key: Ed25519PrivateKey, **changes: object) -> None:
     """Change what a folder says about itself, and sign that with the maker's key."""
-    content = json.loads((made / volume.DESCRIPTION).read_bytes()) | changes
-    (made / volume.DESCRIPTION).write_text(json.dumps(content))
-    (made / volume.SIGNATURE).write_bytes(ed25519.sign(key, (made / volume.DESCRIPTION).read_bytes()))
+    content = json.loads((made / medium.DESCRIPTION).read_bytes()) | changes
+    (made / medium.DESCRIPTION).write_text(json.dumps(content))
+    (made / medium.SIGNATURE).write_bytes(ed25519.sign(key, (made / medium.DESCRIPTION).read_bytes()))
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_description_that_does_not_fit_the_bundle_is_refused(
 ) -> None:
     made = delta_for(site, full, key)
     described(made, key, **changes)
-    with pytest.raises(IntegrityError, match="the description of the volume does not fit the bundle"):
+    with pytest.raises(IntegrityError, match="the description of the medium does not fit the bundle"):
         verify(made)
 
 
@@ -169,17 +169,17 @@ def test_parts_are_signed_with_the_key_of_the_bundle(tmp_path: Path, site: Path,
 def test_a_delta_is_split_like_a_bundle(tmp_path: Path, site: Path, key: Ed25519PrivateKey) -> None:
     full = make_bundle(tmp_path / "made", key, version="3.0", body="all new")
     made = delta_for(site, full, key)
-    volumes = split.split(made, 1_500_000, key, tmp_path / "volumes")
-    assert len(volumes) > 1
-    done = [take(each, site) for each in reversed(volumes)]
-    assert [each.complete for each in done] == [False] * (len(volumes) - 1) + [True]
+    media = split.split(made, 1_500_000, key, tmp_path / "media")
+    assert len(media) > 1
+    done = [take(each, site) for each in reversed(media)]
+    assert [each.complete for each in done] == [False] * (len(media) - 1) + [True]
     with pytest.raises(ConflictError, match="does not hold"):
         take(
             split.split(
                 delta_for(site, make_bundle(tmp_path / "made", key, version="4.0", body="all new"), key),
                 1_500_000,
                 key,
-                tmp_path / "volumes",
+                tmp_path / "media",
             )[0],
             tmp_path / "empty",
         )

@@ -14,7 +14,7 @@ from reservoir.intake.receipt import write
 from reservoir.intake.store import Store
 from reservoir.intake.take import take
 from reservoir.media import receipt
-from reservoir.media.sites import Sites
+from reservoir.media.known_sites import KnownSites
 from reservoir.signing import ed25519
 from tests.unit.reservoir.parts import flip_bit
 
@@ -29,8 +29,8 @@ def site(tmp_path: Path, bundle: Path) -> Path:
 
 
 @pytest.fixture
-def sites(tmp_path: Path) -> Sites:
-    return Sites(tmp_path / "config" / "sites")
+def sites(tmp_path: Path) -> KnownSites:
+    return KnownSites(tmp_path / "config" / "sites")
 
 
 def written(site: Path, name: str = "receipt.json") -> Path:
@@ -69,7 +69,7 @@ def test_a_site_that_holds_nothing_gives_an_empty_receipt(tmp_path: Path) -> Non
     assert write(tmp_path / "new", NOW).receipt.blobs == []
 
 
-def test_a_site_is_known_once_its_fingerprint_was_accepted(site: Path, sites: Sites) -> None:
+def test_a_site_is_known_once_its_fingerprint_was_accepted(site: Path, sites: KnownSites) -> None:
     first = written(site)
     found, digest = receipt.read(first)
     with pytest.raises(ForbiddenError, match=f"{found.fingerprint} is not known.*--trust-site"):
@@ -80,7 +80,7 @@ def test_a_site_is_known_once_its_fingerprint_was_accepted(site: Path, sites: Si
     assert sites.accept(written(site))[0].serial == 2
 
 
-def test_an_older_receipt_is_refused_once_a_newer_one_was_used(site: Path, sites: Sites) -> None:
+def test_an_older_receipt_is_refused_once_a_newer_one_was_used(site: Path, sites: KnownSites) -> None:
     first, second = written(site, "1"), written(site, "2")
     name = receipt.read(first)[0].fingerprint
     sites.used(*sites.accept(second, name))
@@ -90,7 +90,7 @@ def test_an_older_receipt_is_refused_once_a_newer_one_was_used(site: Path, sites
     assert sites.accept(second)[0].serial == 2
 
 
-def test_two_receipts_of_one_number_are_refused(site: Path, sites: Sites) -> None:
+def test_two_receipts_of_one_number_are_refused(site: Path, sites: KnownSites) -> None:
     first = written(site, "1")
     sites.used(*sites.accept(first, receipt.read(first)[0].fingerprint))
     Store(site).receipt_serial.unlink()
@@ -125,7 +125,7 @@ def test_what_is_no_receipt_is_refused(tmp_path: Path) -> None:
         receipt.read(tmp_path / "some")
 
 
-def test_a_damaged_memory_of_a_site_is_told(site: Path, sites: Sites) -> None:
+def test_a_damaged_memory_of_a_site_is_told(site: Path, sites: KnownSites) -> None:
     path = written(site)
     name = receipt.read(path)[0].fingerprint
     sites.accept(path, name)

@@ -40,7 +40,7 @@ def bundle_with(folder: Path, key: Ed25519PrivateKey, version: str, number: str 
     folder.mkdir(exist_ok=True)
     path = wheel(folder, "urllib3", version)
     made = [(artifact(path, PythonArtifact, "urllib3", version), path)]
-    return make_bundle(folder, key, version=number, made=made, documents=more.get("documents", {}))
+    return make_bundle(folder, key, version=number, made=made, attachments=more.get("attachments", {}))
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_a_bundle_on_a_disk_is_scanned_by_its_signed_list(
 
 def test_a_changed_bill_of_materials_is_refused(tmp_path: Path, key: Ed25519PrivateKey, advisories: Path) -> None:
     bill = {"sbom.cdx.json": b'{"components": [], "dependencies": []}'}
-    folder = bundle_with(tmp_path / "made", key, "1.24.3", documents=bill)
+    folder = bundle_with(tmp_path / "made", key, "1.24.3", attachments=bill)
     assert scanning.folder(folder, Asked([advisories])).report.findings
     (folder / "sbom.cdx.json").write_text("{}")
     with pytest.raises(IntegrityError, match=r"sbom.cdx.json: was changed"):

@@ -45,8 +45,8 @@ def whole(root: Path) -> bool:
 
 
 def used(root: Path) -> int:
-    room = files.room([root])
-    return room.own + room.shared
+    space = files.space([root])
+    return space.own + space.shared
 
 
 def versions(root: Path) -> list[str]:

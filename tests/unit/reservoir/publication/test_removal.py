@@ -45,12 +45,12 @@ def names(root: Path) -> list[str]:
 
 
 def test_what_no_publication_needs_goes_with_the_blobs_that_it_alone_has(site: Path) -> None:
-    before = files.room([site])
+    before = files.space([site])
     gone = removal.remove(site, "other")
     assert [identity.partition("-")[0] for identity in gone.bundles] == ["other"]
     assert names(site) == ["small"]
     assert hashes(site) == needed(site)
-    after = files.room([site])
+    after = files.space([site])
     assert before.own + before.shared - after.own - after.shared == gone.size > 2_000_000
     assert not publish(site).changed
 
@@ -113,9 +113,9 @@ def test_the_last_bundle_cannot_be_withdrawn(site: Path) -> None:
 
 
 def test_parts_of_a_bundle_that_never_became_whole_go_too(site: Path, tmp_path: Path, key: Ed25519PrivateKey) -> None:
-    arriving = make_bundle(tmp_path / "made", key, name="third")
-    waiting = Store(site).incoming / arriving.name
-    shutil.copytree(arriving, waiting / "record")
+    made = make_bundle(tmp_path / "made", key, name="third")
+    arriving = Store(site).incoming / made.name
+    shutil.copytree(made, arriving / "record")
     assert removal.remove(site, "third").bundles == [arriving.name]
     assert not Store(site).incoming.exists()
     assert not [path for path in site.rglob(".*") if path.name != ".lock"]

@@ -73,10 +73,12 @@ def test_an_unattended_publication_takes_what_is_new_where_nobody_went_back(
 
 
 def test_an_interrupted_rollback_changes_nothing(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
+    def killed(beside: Path, path: Path) -> Path:
+        if path == Store(site).current:
+            raise KeyboardInterrupt
+        return beside.rename(path)
 
-    monkeypatch.setattr("reservoir.publication.publish._switch", killed)
+    monkeypatch.setattr(Path, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
         rollback(site, 1)
     monkeypatch.undo()

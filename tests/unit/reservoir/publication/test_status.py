@@ -40,7 +40,7 @@ def test_publications_and_bundles_with_age_and_size(site: Path) -> None:
     assert new.size == sum(Store(site).imported()[new.identity].sizes().values())
 
 
-def test_a_file_with_many_names_takes_its_room_once(site: Path) -> None:
+def test_a_file_with_many_names_takes_its_space_once(site: Path) -> None:
     found = status(site)
     blobs = sum(path.stat().st_size for path in Store(site).blobs.iterdir())
     files = [path for path in site.rglob("*") if path.is_symlink() or not path.is_dir()]

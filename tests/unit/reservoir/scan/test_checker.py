@@ -11,7 +11,7 @@ import pytest
 from common.errors import InputError, NotFoundError, PenstockError
 from reservoir.scan.checker import scan
 from reservoir.scan.facts import Facts
-from reservoir.scan.policy import Policy
+from reservoir.scan.policy import ScanPolicy
 from reservoir.scan.report import Report
 from tests.unit.reservoir.scan.advisories import (
     HIGH,
@@ -29,7 +29,7 @@ from tests.unit.reservoir.scan.advisories import (
 OLD = package("python", "urllib3", "1.24.3")
 
 
-def report(folder: Path, *artifacts: Any, policy: Policy = Policy(), facts: Facts = Facts()) -> Report:  # noqa: B008
+def report(folder: Path, *artifacts: Any, policy: ScanPolicy = ScanPolicy(), facts: Facts = Facts()) -> Report:  # noqa: B008
     return scan(bundle(*artifacts), facts, [folder], policy, now=NOW)
 
 
@@ -115,7 +115,7 @@ def test_archives_and_nested_folders_are_read(tmp_path: Path) -> None:
         archive.writestr("deeper/A.json", json.dumps(URLLIB3[0]))
         archive.writestr("readme.txt", "not an advisory")
     assert len(report(tmp_path, OLD).findings) == 1
-    assert len(scan(bundle(OLD), Facts(), [tmp_path / "PyPI" / "all.zip"], Policy(), now=NOW).findings) == 1
+    assert len(scan(bundle(OLD), Facts(), [tmp_path / "PyPI" / "all.zip"], ScanPolicy(), now=NOW).findings) == 1
 
 
 def test_nothing_to_ask_is_an_error_not_a_clean_report(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_each_ecosystem_of_the_bundle_needs_advisories(tmp_path: Path) -> None:
     said = refusal(tmp_path, OLD, deb("acl", "1-1"), deb("acl", "2-1", "debian13"))
     assert "Debian:12: there are no advisories" in said
     assert "Debian:13: there are no advisories" in said
-    policy = Policy.model_validate(
+    policy = ScanPolicy.model_validate(
         {"schema": 1, "unchecked": [{"name": "Debian:12", "reason": "the distribution's own scanner does it"}]}
     )
     made = report(tmp_path, OLD, deb("acl", "1-1"), policy=policy)
@@ -142,7 +142,7 @@ def test_a_target_whose_ecosystem_nobody_names_is_an_error(tmp_path: Path) -> No
     described = bundle(package("rpm", "bash", "5.1-9.el9", "rocky9"))
     unnamed = [target.model_copy(update={"osv": None}) for target in described.targets]
     with pytest.raises(InputError, match="target rocky9: nobody says which advisories"):
-        scan(described.model_copy(update={"targets": unnamed}), Facts(), [tmp_path], Policy(), now=NOW)
+        scan(described.model_copy(update={"targets": unnamed}), Facts(), [tmp_path], ScanPolicy(), now=NOW)
 
 
 @pytest.mark.parametrize(("days", "fresh"), [(0, True), (14, True), (15, False), (-2, False)])
@@ -161,7 +161,9 @@ def test_fresh_advisories_of_one_ecosystem_do_not_stand_for_another(tmp_path: Pa
     said = refusal(tmp_path, OLD, deb("acl", "1-1"))
     assert "Debian: the newest advisory is of 2025-01-01, which is 433 days ago; 14 are allowed" in said
     assert "PyPI" not in said
-    assert report(tmp_path, OLD, deb("acl", "1-1"), policy=Policy.model_validate({"schema": 1, "max_age_days": 500}))
+    assert report(
+        tmp_path, OLD, deb("acl", "1-1"), policy=ScanPolicy.model_validate({"schema": 1, "max_age_days": 500})
+    )
 
 
 @pytest.mark.parametrize(
@@ -211,6 +213,6 @@ def test_images_from_elsewhere_and_files_are_told_as_not_checked(tmp_path: Path)
 
 def test_the_report_is_the_same_for_the_same_bundle_and_advisories(tmp_path: Path) -> None:
     write(tmp_path, *URLLIB3)
-    later = scan(bundle(OLD), Facts(), [tmp_path], Policy(), now=NOW + timedelta(days=3))
+    later = scan(bundle(OLD), Facts(), [tmp_path], ScanPolicy(), now=NOW + timedelta(days=3))
     assert report(tmp_path, OLD).encode() == later.encode()
     assert Report.model_validate_json(later.encode()) == later

@@ -186,7 +186,7 @@ def test_threads_do_not_find_it_half_made() -> None:
     sys.setswitchinterval(1e-6)
     try:
         for _ in range(3):
-            licence._licensing.cache_clear()
+            licence.spdx.cache_clear()
             with ThreadPoolExecutor(4) as pool:
                 assert set(pool.map(licence.expression, ["MIT AND Apache-2.0"] * 8)) == {"MIT AND Apache-2.0"}
     finally:

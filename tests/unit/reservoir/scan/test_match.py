@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from reservoir.contents.artifact import Artifact
-from reservoir.scan.inventory import inventory
 from reservoir.scan.match import Hit, groups, in_range, match
 from reservoir.scan.osv import Advisory, Range
+from reservoir.scan.package_list import package_list
 from reservoir.scan.versions import comparison
 from tests.unit.reservoir.scan.advisories import URLLIB3, advisory, bundle, deb, package
 
 
 def hits(artifact: Artifact, *advisories: dict[str, Any]) -> list[Hit]:
-    found, _ = match((Advisory.model_validate(entry) for entry in advisories), inventory(bundle(artifact)))
+    found, _ = match((Advisory.model_validate(entry) for entry in advisories), package_list(bundle(artifact)))
     return found
 
 

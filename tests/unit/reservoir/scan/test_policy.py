@@ -11,7 +11,7 @@ from common.errors import InputError
 from reservoir.scan.checker import scan
 from reservoir.scan.facts import Facts
 from reservoir.scan.page import render
-from reservoir.scan.policy import Policy, load, read
+from reservoir.scan.policy import ScanPolicy, load, read
 from reservoir.scan.report import Infected, Malware, Report
 from reservoir.scan.verdict import Verdict, judge
 from tests.unit.reservoir.scan.advisories import NOW, URLLIB3, advisory, bundle, package, write
@@ -29,11 +29,13 @@ EXCEPTION = {
 @pytest.fixture
 def made(tmp_path: Path) -> Report:
     """One fault of high severity and one of medium, in one package under the MIT licence."""
-    return scan(bundle(OLD), Facts(licences={OLD.sha256: ("MIT", "")}), [write(tmp_path, *URLLIB3)], Policy(), now=NOW)
+    return scan(
+        bundle(OLD), Facts(licences={OLD.sha256: ("MIT", "")}), [write(tmp_path, *URLLIB3)], ScanPolicy(), now=NOW
+    )
 
 
-def policy(**more: Any) -> Policy:
-    return Policy.model_validate({"schema": 1} | more)
+def policy(**more: Any) -> ScanPolicy:
+    return ScanPolicy.model_validate({"schema": 1} | more)
 
 
 def blocked(verdict: Verdict) -> list[str]:
@@ -41,7 +43,7 @@ def blocked(verdict: Verdict) -> list[str]:
 
 
 def test_high_severity_blocks_and_the_hint_is_the_fixed_version(made: Report) -> None:
-    (problem,) = judge(made, Policy(), NOW).blocking
+    (problem,) = judge(made, ScanPolicy(), NOW).blocking
     assert str(problem) == (
         "urllib3 1.24.3: CVE-2021-33503 (high) in urllib3-1.24.3.whl. "
         "Hint: take version 1.26.5, or except it in the policy with a reason and a date"
@@ -56,7 +58,7 @@ def test_the_policy_says_from_which_severity_on_a_finding_blocks(made: Report, l
 @pytest.mark.parametrize(("level", "count"), [("high", 1), ("low", 0)])
 def test_an_unknown_severity_counts_as_what_the_policy_says(tmp_path: Path, level: str, count: int) -> None:
     write(tmp_path, advisory("A-1", "PyPI", "urllib3", {"introduced": "0"}))
-    made = scan(bundle(OLD), Facts(), [tmp_path], Policy(), now=NOW)
+    made = scan(bundle(OLD), Facts(), [tmp_path], ScanPolicy(), now=NOW)
     found = blocked(judge(made, policy(block={"unknown_as": level}), NOW))
     assert found == ["urllib3 1.24.3: A-1 (of unknown severity) in urllib3-1.24.3.whl"][:count]
 
@@ -66,7 +68,7 @@ def test_what_an_earlier_policy_left_unchecked_blocks_under_one_that_does_not(tm
     write(tmp_path, advisory("A-1", "npm", "left-pad", {"introduced": "0"}))
     made = scan(bundle(OLD), Facts(), [tmp_path], lenient, now=NOW)
     assert not judge(made, lenient, NOW).blocking
-    assert blocked(judge(made, Policy(), NOW)) == [
+    assert blocked(judge(made, ScanPolicy(), NOW)) == [
         "PyPI: no advisories were asked about it, and the policy does not excuse that"
     ]
 
@@ -198,7 +200,7 @@ def test_the_page_tells_everything_and_loads_nothing(made: Report) -> None:
 
 
 def test_the_page_of_a_refusal_names_reasons_and_hints(made: Report) -> None:
-    page = render(made, judge(made, Policy(), NOW)).decode()
+    page = render(made, judge(made, ScanPolicy(), NOW)).decode()
     assert "Refused by the policy" in page
     assert "take version 1.26.5" in page
 
@@ -206,7 +208,7 @@ def test_the_page_of_a_refusal_names_reasons_and_hints(made: Report) -> None:
 def test_what_advisories_say_cannot_write_the_page(tmp_path: Path) -> None:
     evil = "<script>alert('x')</script>"
     write(tmp_path, advisory("A-1", "PyPI", "urllib3", {"introduced": "0"}, summary=evil))
-    made = scan(bundle(OLD), Facts(licences={OLD.sha256: (evil, "")}), [tmp_path], Policy(), now=NOW)
+    made = scan(bundle(OLD), Facts(licences={OLD.sha256: (evil, "")}), [tmp_path], ScanPolicy(), now=NOW)
     page = render(made, Verdict()).decode()
     assert evil not in page
     assert "&lt;script&gt;" in page
@@ -216,5 +218,5 @@ def test_the_policy_in_the_documentation_is_a_policy() -> None:
     page = (Path(__file__).parents[4] / "docs" / "reservoir.md").read_text()
     (text,) = [block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "max_age_days" in block]
     written = load(text, "docs/reservoir.md")
-    assert (written.max_age_days, written.block, written.clamav) == (14, Policy().block, False)
+    assert (written.max_age_days, written.block, written.clamav) == (14, ScanPolicy().block, False)
     assert written.exceptions[0].id == "CVE-2021-33503"

@@ -8,7 +8,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from common.errors import ConflictError
 from reservoir.artifacts.debian import kind as debian
 from reservoir.artifacts.image.recipe import Builder
-from reservoir.artifacts.kind import Scope
+from reservoir.artifacts.kind import Resolved, Resolving
+from reservoir.artifacts.python import kind as python
 from reservoir.contents.lock import LockedImage
 from reservoir.download.cache import Cache
 from reservoir.intake.store import Store
@@ -50,7 +51,7 @@ def test_nothing_is_pruned_while_the_packages_of_an_image_are_chosen(
     path = tmp_path / "recipe.yml"
     path.write_text(RECIPE.format(name="demo/own", tag="1"))
 
-    def resolve(scope: Scope) -> None:
+    def resolve(resolving: Resolving) -> None:
         prune(root)
 
     monkeypatch.setattr(debian, "resolve", resolve)
@@ -76,7 +77,8 @@ def test_others_may_prune_while_an_image_is_made(
         prune(root)
         raise Made
 
-    monkeypatch.setattr(site, "_resolve", lambda scope, recipe, store: (chosen, {}))
+    monkeypatch.setattr(debian, "resolve", lambda resolving: Resolved(images=[chosen]))
+    monkeypatch.setattr(python, "resolve", lambda resolving: Resolved())
     monkeypatch.setattr(Builder, "make", make)
     with pytest.raises(Made):
         site.build(path, root, Cache(tmp_path / "cache"), 1_800_000_000)

@@ -190,7 +190,7 @@ def test_a_chain_that_leaves_out_what_the_site_knows_is_refused(
     latest = ed25519.read_key(path)
     stranger = Ed25519PrivateKey.generate()
     for number, end in enumerate((new, latest), 3):
-        forged = [keychain._statement(stranger, new.public_key(), 1, DAY)]
+        forged = [keychain.statement(stranger, new.public_key(), 1, DAY)]
         forged += keychain.of_key(path, latest).rotations[1:] if end == latest else []
         swapped = make_bundle(tmp_path, end, version=f"{number}.0", chain=Keychain(rotations=forged))
         before = contents(site)

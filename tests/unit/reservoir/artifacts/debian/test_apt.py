@@ -9,7 +9,7 @@ from common import process
 from common.errors import InputError, IntegrityError, ProcessError, UnavailableError
 from reservoir.artifacts.debian import apt
 from reservoir.manifest import credentials
-from reservoir.manifest.model import Hold, Manifest, Source, Target
+from reservoir.manifest.model import Manifest, Source, Target, VersionSet
 
 TARGET = Target(name="debian12", release="bookworm", python="3.11", bootstrap=True)
 OURS = """\
@@ -98,9 +98,9 @@ def test_release_updates_and_security_may_go_in_and_nothing_else(machine: Machin
     ]
 
 
-def test_versions_of_a_tuple_are_pinned_before_all_else(machine: Machine, tmp_path: Path) -> None:
+def test_version_sets_are_pinned_before_all_else(machine: Machine, tmp_path: Path) -> None:
     packages = {"driver": "580.65.*", "headers": "*"}
-    private(tmp_path, holds=[Hold(name="gpu", packages=packages).model_dump()])
+    private(tmp_path, version_sets=[VersionSet(name="gpu", packages=packages).model_dump()])
     assert preferences(tmp_path)[0] == "Package: driver\nPin: version 580.65.*\nPin-Priority: 1001"
     assert "headers" not in (tmp_path / "root/etc/preferences").read_text()
 

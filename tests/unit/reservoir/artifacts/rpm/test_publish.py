@@ -11,13 +11,13 @@ from reservoir.artifacts.rpm import repository
 from reservoir.artifacts.rpm.publish import publish
 from reservoir.contents.artifact import RpmArtifact
 from reservoir.contents.bundle import Bundle
-from reservoir.contents.target import HeldVersions, TargetRecord
+from reservoir.contents.target import SetVersions, TargetRecord
 from reservoir.signing import openpgp
 
 CREATED = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-def test_a_package_of_a_tuple_is_published_in_that_version_alone(
+def test_a_package_of_a_version_set_is_published_in_that_version_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[str] = []
@@ -41,7 +41,7 @@ def test_a_package_of_a_tuple_is_published_in_that_version_alone(
         created="2026-01-02T00:00:00Z",
         targets=[TargetRecord(name="el9", os="rpm", release="9", arch="amd64")],
         artifacts=[*found],
-        holds=[HeldVersions(name="gpu", target="el9", packages={"driver": "1"})],
+        version_sets=[SetVersions(name="gpu", target="el9", packages={"driver": "1"})],
     )
     publish(Staging([bundle], tmp_path, tmp_path, lambda _, __: None, openpgp.new_key(), CREATED, silent))
     assert written == ["driver-1.rpm"]

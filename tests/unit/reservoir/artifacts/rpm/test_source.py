@@ -6,7 +6,7 @@ import pytest
 
 from common.errors import InputError, UnavailableError
 from common.progress import silent
-from reservoir.artifacts.kind import Scope
+from reservoir.artifacts.kind import Resolving
 from reservoir.artifacts.rpm.source import Repository, addresses, of_target
 from reservoir.download.cache import Cache
 from reservoir.manifest import credentials, reading
@@ -51,30 +51,30 @@ def system(tmp_path: Path, key: bytes) -> Path:
     return tmp_path
 
 
-def scope(folder: Path, sources: str, *, unsigned: bool = False) -> Scope:
+def resolving(folder: Path, sources: str, *, unsigned: bool = False) -> Resolving:
     wanted = reading.load(MANIFEST.format(sources=sources, unsigned=str(unsigned).lower()), "manifest.yml")
-    return Scope(wanted, folder / "manifest.yml", Cache(folder / "cache"), silent)
+    return Resolving(wanted, folder / "manifest.yml", Cache(folder / "cache"), silent)
 
 
-def repositories(scope: Scope, system: Path = Path("/")) -> list[Repository]:
-    return of_target(scope, scope.manifest.targets[0], system)
+def repositories(resolving: Resolving, system: Path = Path("/")) -> list[Repository]:
+    return of_target(resolving, resolving.manifest.targets[0], system)
 
 
 @pytest.mark.parametrize("unsigned", [False, True])
 def test_a_source_of_the_manifest_is_known_by_its_keys(tmp_path: Path, key: bytes, unsigned: bool) -> None:
     (tmp_path / "vendor.asc").write_bytes(key)
-    (repository,) = repositories(scope(tmp_path, "vendor", unsigned=unsigned))
+    (repository,) = repositories(resolving(tmp_path, "vendor", unsigned=unsigned))
     assert repository.url == "https://packages.example/el9/"
     assert [str(cert).encode() for cert in repository.keys] == [key]
     assert repository.signed is not unsigned
 
 
 def test_the_machines_own_repositories_get_the_targets_release_and_architecture(system: Path) -> None:
-    (repository,) = repositories(scope(system, ""), system)
+    (repository,) = repositories(resolving(system, ""), system)
     assert (repository.name, repository.url) == ("base", "https://mirror.example/pub/rocky/9.4/aarch64/os/")
     assert repository.signed
     (system / "vendor.asc").write_bytes((system / "etc/pki/key").read_bytes())
-    assert [found.name for found in repositories(scope(system, "vendor, machine"), system)] == ["vendor", "base"]
+    assert [found.name for found in repositories(resolving(system, "vendor, machine"), system)] == ["vendor", "base"]
 
 
 def ask(system: Path, lines: str) -> None:
@@ -88,7 +88,7 @@ LOGIN = "username=ada lovelace\npassword=a%b@c:/d"
 
 def test_a_repository_is_asked_with_the_user_and_the_password_of_its_file(system: Path) -> None:
     ask(system, LOGIN)
-    wanted = scope(system, "")
+    wanted = resolving(system, "")
     (repository,) = repositories(wanted, system)
     assert repository.url == "https://mirror.example/pub/rocky/9.4/aarch64/os/"
     for known in ([repository.address], addresses(wanted.manifest.targets, system)):
@@ -100,29 +100,29 @@ def test_a_repository_is_asked_with_the_user_and_the_password_of_its_file(system
 def test_a_user_in_the_file_goes_before_one_in_the_address(system: Path) -> None:
     path = system / "etc/yum.repos.d/base.repo"
     path.write_text(path.read_text().replace("https://mirror", "https://bob:other@mirror", 1))
-    (found,) = credentials.logins(addresses(scope(system, "").manifest.targets, system))
+    (found,) = credentials.logins(addresses(resolving(system, "").manifest.targets, system))
     assert found.user == "bob"
     ask(system, LOGIN)
-    (found,) = credentials.logins(addresses(scope(system, "").manifest.targets, system))
+    (found,) = credentials.logins(addresses(resolving(system, "").manifest.targets, system))
     assert found.user == "ada lovelace"
 
 
 def test_this_machines_passwords_are_left_alone_where_no_target_asks_it(system: Path) -> None:
     ask(system, LOGIN)
-    assert addresses(scope(system, "vendor").manifest.targets, system) == []
+    assert addresses(resolving(system, "vendor").manifest.targets, system) == []
 
 
 @pytest.mark.parametrize("lines", ["a line of secret words", "[broken\nsecret"])
 def test_a_file_that_cannot_be_read_is_told_without_its_words(system: Path, lines: str) -> None:
     ask(system, lines)
     with pytest.raises(InputError, match=r"base\.repo: line \d+ cannot be read") as caught:
-        repositories(scope(system, ""), system)
+        repositories(resolving(system, ""), system)
     assert "secret" not in str(caught.value)
 
 
 def test_a_machine_without_repositories_is_told_to_name_a_source(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match=r"no package source for the RPM target el9.*`sources`"):
-        repositories(scope(tmp_path, ""), tmp_path)
+        repositories(resolving(tmp_path, ""), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -140,5 +140,5 @@ def test_a_repository_that_cannot_be_trusted_is_named(system: Path, old: str, ne
     path = system / "etc/yum.repos.d/base.repo"
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(InputError, match=said) as caught:
-        repositories(scope(system, ""), system)
+        repositories(resolving(system, ""), system)
     assert str(path) in str(caught.value)

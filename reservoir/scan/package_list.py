@@ -1,4 +1,4 @@
-"""What a bundle holds, in the words of the advisories: which package of which ecosystem in which version."""
+"""Package list of a bundle in the words of the advisories: which package of which ecosystem in which version."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Inventory:
+class PackageList:
     """The subjects of a bundle with the artifacts that they stand for.
 
     `nameless` are RPM targets whose ecosystem the manifest does not name.
@@ -40,7 +40,7 @@ class Inventory:
         return sorted({subject.ecosystem for subject in self.subjects})
 
 
-def inventory(bundle: Bundle) -> Inventory:
+def package_list(bundle: Bundle) -> PackageList:
     """Return what advisories may speak of; what is inside of images are the bundle's own packages."""
     targets = {target.name: target for target in bundle.targets}
     subjects: dict[Subject, list[Artifact]] = {}
@@ -52,7 +52,7 @@ def inventory(bundle: Bundle) -> Inventory:
                 _add(subjects, artifact, described.ecosystem, described.advised)
             elif described.advised and target:
                 nameless[target.name] = target
-    return Inventory(subjects, list(nameless.values()))
+    return PackageList(subjects, list(nameless.values()))
 
 
 def key(ecosystem: str, name: str) -> tuple[str, str]:

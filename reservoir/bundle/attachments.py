@@ -1,4 +1,4 @@
-"""What people read beside a bundle's list: the bill of materials, and the report of the security checker."""
+"""Attachments of a bundle, for people to read: the bill of materials, and the report of the security checker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reservoir.scan import policy as policies
 from reservoir.scan.checker import scan
 from reservoir.scan.clamav import Clamav
 from reservoir.scan.page import render
-from reservoir.scan.policy import Policy
+from reservoir.scan.policy import ScanPolicy
 from reservoir.scan.verdict import judge
 
 REPORT, PAGE = "scan.json", "scan.html"
@@ -27,24 +27,24 @@ REPORT, PAGE = "scan.json", "scan.html"
 def make(
     bundle: Bundle, images: list[LockedImage], cache: Cache, security: Security | None, folder: Path
 ) -> dict[str, bytes]:
-    """Return the documents of a bundle by name; the same contents and advisories give the same bytes.
+    """Return the attachments of a bundle by name; the same contents and advisories give the same bytes.
 
     `folder` is where the paths of `security` count from. Raises ForbiddenError where its policy refuses the bundle.
     """
-    document = _bill(bundle, images, cache)
-    documents = {facts.SBOM: document}
+    bill = _bill(bundle, images, cache)
+    attachments = {facts.SBOM: bill}
     if security is None:
-        return documents
+        return attachments
     # not the time that goes into the bundle: that may be fixed, and advisories grow old by the real one
     now = datetime.now(UTC)
-    rules = policies.read(folder / security.policy) if security.policy else Policy()
+    rules = policies.read(folder / security.policy) if security.policy else ScanPolicy()
     malware = Clamav().search(bundle, cache.blobs, now, rules.max_age_days) if rules.clamav else None
-    known = facts.read(document, facts.SBOM)
+    known = facts.read(bill, facts.SBOM)
     report = scan(bundle, known, [folder / security.advisories], rules, now=now, malware=malware)
     verdict = judge(report, rules, now)
     if verdict.blocking:
         raise ForbiddenError.of(verdict.blocking)
-    return documents | {REPORT: report.encode(), PAGE: render(report, verdict)}
+    return attachments | {REPORT: report.encode(), PAGE: render(report, verdict)}
 
 
 def _bill(bundle: Bundle, images: list[LockedImage], cache: Cache) -> bytes:
@@ -55,6 +55,6 @@ def _bill(bundle: Bundle, images: list[LockedImage], cache: Cache) -> bytes:
         last = memory.read_bytes()
         if str(sbom.serial(bundle, images, known)).encode() in last:
             return last
-    document = sbom.make(bundle, images, known)
-    files.write(memory, document)
-    return document
+    bill = sbom.make(bundle, images, known)
+    files.write(memory, bill)
+    return bill

@@ -1,4 +1,4 @@
-"""The product's bundle on volumes: any order, a damaged one, a killed import; a disk with a file system of its own."""
+"""The product's bundle on media: any order, a damaged one, a killed import; a disk with a file system of its own."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SIZE = "120MB"
 
 
 @pytest.fixture(scope="module")
-def volumes(product_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("volumes")
+def media(product_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("media")
     done = json.loads(penstock("split", product_bundle, "--size", SIZE, "-o", folder, "--json").stdout)
-    made = [Path(path) for path in done["volumes"]]
+    made = [Path(path) for path in done["media"]]
     assert len(made) > 3
     return made
 
@@ -32,19 +32,19 @@ def blobs(folder: Path) -> int:
     return sum(path.stat().st_size for path in (folder / "blobs/sha256").iterdir())
 
 
-def test_volumes_fit_their_media_and_hold_the_whole_bundle(product_bundle: Path, volumes: list[Path]) -> None:
-    for volume in volumes:
-        assert sum(path.stat().st_size for path in volume.rglob("*") if path.is_file()) <= 120_000_000
-    assert sum(map(blobs, volumes)) == blobs(product_bundle)
-    said = json.loads(penstock("verify", *reversed(volumes), "--json").stdout)
+def test_media_fit_their_discs_and_hold_the_whole_bundle(product_bundle: Path, media: list[Path]) -> None:
+    for medium in media:
+        assert sum(path.stat().st_size for path in medium.rglob("*") if path.is_file()) <= 120_000_000
+    assert sum(map(blobs, media)) == blobs(product_bundle)
+    said = json.loads(penstock("verify", *reversed(media), "--json").stdout)
     assert said["complete"]
-    assert json.loads(penstock("verify", *volumes[1:], "--json").stdout)["missing"] == [1]
+    assert json.loads(penstock("verify", *media[1:], "--json").stdout)["missing"] == [1]
 
 
-def test_a_damaged_volume_is_named_and_the_others_count(
-    product_bundle: Path, volumes: list[Path], tmp_path: Path
+def test_a_damaged_medium_is_named_and_the_others_count(
+    product_bundle: Path, media: list[Path], tmp_path: Path
 ) -> None:
-    *others, last = reversed(volumes)
+    *others, last = reversed(media)
     number = others[1].name.partition("-")[0]
     damaged = tmp_path / others[1].name
     shutil.copytree(others[1], damaged)
@@ -52,21 +52,21 @@ def test_a_damaged_volume_is_named_and_the_others_count(
     others[1] = damaged
     site = tmp_path / "site"
     said = penstock("import", *others, "--root", site, code=3).stderr
-    assert f"volume {int(number)} of {len(volumes)}: " in said
-    assert "Hint: get volume" in said
+    assert f"medium {int(number)} of {len(media)}: " in said
+    assert "Hint: get medium" in said
     done = json.loads(penstock("import", last, "--root", site, "--json").stdout)
     assert (done["complete"], done["missing"], done["damaged"]) == (False, [], [int(number)])
-    good = next(volume for volume in volumes if volume.name == damaged.name)
+    good = next(medium for medium in media if medium.name == damaged.name)
     assert json.loads(penstock("import", good, "--root", site, "--json").stdout)["complete"]
     again = penstock("import", product_bundle, "--root", site, "--json")
     assert not json.loads(again.stdout)["changed"]
 
 
-def test_a_killed_import_of_a_volume_goes_on(volumes: list[Path], tmp_path: Path) -> None:
+def test_a_killed_import_of_a_medium_goes_on(media: list[Path], tmp_path: Path) -> None:
     site = tmp_path / "site"
-    command: list[str | Path] = ["import", *volumes, "--root", site]
+    command: list[str | Path] = ["import", *media, "--root", site]
     process = subprocess.Popen([PENSTOCK, "reservoir", *command], stderr=subprocess.DEVNULL)
-    while len(list((site / "incoming").glob("*/volumes/*.json"))) < 2 and process.poll() is None:
+    while len(list((site / "incoming").glob("*/media/*.json"))) < 2 and process.poll() is None:
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""Documents that people write in YAML: parsed safely, checked against a model, errors with file, line and hint."""
+"""YAML documents that people write: parsed safely, checked against a model, errors with file, line and hint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HINTS = {
 
 
 @dataclass(frozen=True)
-class Document:
+class YamlDocument:
     """Parsed YAML that remembers on which line each value stands.
 
     `lines` maps the path of a value, such as `("nodes", 0, "address")`, to its line, counted from 1.
@@ -46,7 +46,7 @@ class Document:
         return Problem(self.where(path), reason, hint)
 
 
-def parse(text: str, source: str) -> Document:
+def parse(text: str, source: str) -> YamlDocument:
     """Parse YAML `text`; `source` is the file name that errors show.
 
     Raises InputError where it is not YAML, is not one mapping, or says a key twice.
@@ -74,10 +74,10 @@ def parse(text: str, source: str) -> Document:
         ) from error
     except yaml.YAMLError as error:
         raise InputError(f"not valid YAML: {error}", where=source, hint="mend the syntax") from error
-    return Document(source, data, lines)
+    return YamlDocument(source, data, lines)
 
 
-def check(model: type[ModelT], document: Document) -> ModelT:
+def check(model: type[ModelT], document: YamlDocument) -> ModelT:
     """Return the document as a `model`; raises one InputError that lists every problem with its line."""
     try:
         return model.model_validate(document.data)
@@ -94,7 +94,7 @@ def check(model: type[ModelT], document: Document) -> ModelT:
         ) from error
 
 
-def _known(document: Document, location: tuple[int | str, ...]) -> Path:
+def _known(document: YamlDocument, location: tuple[int | str, ...]) -> Path:
     """Drop the parts that pydantic adds for union members; keep a last part that names a missing key."""
     path: Path = ()
     for index, part in enumerate(location):

@@ -1,4 +1,4 @@
-"""What arrived of one bundle so far: good blobs and pieces, kept until the bundle is complete."""
+"""Arrival: what has come of one bundle so far, good blobs and pieces, kept until the bundle is complete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from common import files
 from common.errors import IntegrityError, Problem
 from common.progress import Progress
 from reservoir.bundle import folder as bundles
-from reservoir.bundle import volume
+from reservoir.bundle import medium as media
 from reservoir.bundle.verify import Verified, carried_digest, carried_pieces, check_blobs
 from reservoir.download.cache import flush, reads_as
 from reservoir.download.threads import in_threads
@@ -23,11 +23,11 @@ from reservoir.signing import ed25519
 DAMAGED = "make a new receipt and build the delta with it, or carry the full bundle"
 
 
-class Waiting:
+class Arrival:
     """The folder of one bundle below the store's `incoming`.
 
-    Files named by a hash had that hash when they came. `record` becomes the bundle's record in the store, `volumes`
-    holds the descriptions of the volumes that arrived, `key` is who signed the last one.
+    Files named by a hash had that hash when they came. `record` becomes the bundle's record in the store, `media`
+    holds the descriptions of the media that arrived, `key` is who signed the last one.
     """
 
     def __init__(self, store: Store, found: Verified) -> None:
@@ -37,7 +37,7 @@ class Waiting:
         self.sizes = found.bundle.sizes()
         self.folder = store.incoming / found.identity
         self.record = self.folder / "record"
-        self.volumes = self.folder / "volumes"
+        self.media = self.folder / "media"
         self.key = self.folder / "key.pub"
         # what was read in this run, and found to be what its name says
         self.sound: set[str] = set()
@@ -49,7 +49,7 @@ class Waiting:
         earlier = ed25519.read_public(self.key.read_bytes(), str(self.key))
         if not self.found.chain.leads(earlier, self.found.key):
             raise IntegrityError(
-                "the volumes that came earlier are signed with another key",
+                "the media that came earlier are signed with another key",
                 where=str(self.found.folder / bundles.PUBLIC_KEY),
                 hint=f"check which key is the maker's; to begin anew remove {self.folder}",
             )
@@ -60,13 +60,13 @@ class Waiting:
         problems: list[Problem] = []
         self.record.mkdir(parents=True, exist_ok=True)
         if found.of_set:
-            self.volumes.mkdir(exist_ok=True)
-        for folder in (self.folder, self.record, self.volumes):
+            self.media.mkdir(exist_ok=True)
+        for folder in (self.folder, self.record, self.media):
             files.sweep(folder)
         files.write(self.key, ed25519.encode_public(found.key))
         files.write(self.record / bundles.LIST, found.content)
         files.write(self.record / bundles.SIGNATURE, (found.folder / bundles.SIGNATURE).read_bytes())
-        for name, sha256 in found.bundle.documents.items():
+        for name, sha256 in found.bundle.attachments.items():
             came = self.record / name
             if name in broken or (came.is_file() and reads_as(came, sha256)):
                 continue
@@ -75,34 +75,34 @@ class Waiting:
         unwanted = {*broken, *(piece for piece, blob in self._pieces().items() if self._has(blob))}
         wanted = {name: size for name, size in found.files().items() if name not in unwanted}
         problems += check_blobs(found, wanted, self._take_over, progress, "import")
-        if found.volume and found.of_set:
-            name = f"{found.volume.set_name()[:16]}-{found.volume.number}.json"
-            files.write(self.volumes / name, volume.encode(found.volume))
-            flush([self.volumes])
+        if found.medium and found.of_set:
+            name = f"{found.medium.set_name()[:16]}-{found.medium.number}.json"
+            files.write(self.media / name, media.encode(found.medium))
+            flush([self.media])
         self._join()
-        # who is told that a volume arrived may put it away
+        # who is told that a medium arrived may put it away
         flush([self.record, self.folder, self.store.incoming, self.store.root])
         return problems
 
     def lacking(self) -> set[str]:
-        """Return the blobs and documents that neither came nor are at the site."""
-        documents = {name for name in self.found.bundle.documents if not (self.record / name).is_file()}
-        return {blob for blob in self.sizes if not self._has(blob)} | documents
+        """Return the blobs and attachments that neither came nor are at the site."""
+        attachments = {name for name in self.found.bundle.attachments if not (self.record / name).is_file()}
+        return {blob for blob in self.sizes if not self._has(blob)} | attachments
 
-    def lacking_volumes(self) -> tuple[list[int], list[int]]:
-        """Return the volumes of the set that are wanted and never came, and those that came damaged."""
-        part = self.found.volume
-        if part is None:
+    def lacking_media(self) -> tuple[list[int], list[int]]:
+        """Return the media of the set that are wanted and never came, and those that came damaged."""
+        medium = self.found.medium
+        if medium is None:
             return [], []
         lacking = self.lacking()
         pieces = self._pieces()
         wanted = [
             number
-            for number, names in enumerate(part.files, 1)
+            for number, names in enumerate(medium.files, 1)
             if any(pieces.get(name, name) in lacking and not (self.folder / name).is_file() for name in names)
         ]
-        prefix = part.set_name()[:16]
-        missing = [number for number in wanted if not (self.volumes / f"{prefix}-{number}.json").exists()]
+        prefix = medium.set_name()[:16]
+        missing = [number for number in wanted if not (self.media / f"{prefix}-{number}.json").exists()]
         return missing, [number for number in wanted if number not in missing]
 
     def check(self, progress: Progress) -> list[Problem]:
@@ -147,9 +147,9 @@ class Waiting:
         flush([final, self.store.bundles])
         shutil.rmtree(self.folder)
 
-    def room(self) -> int:
+    def space(self) -> int:
         """Return how many bytes must still come, with what the biggest cut blob takes while it is put together."""
-        cut = self.found.volume.cut if self.found.volume else {}
+        cut = self.found.medium.cut if self.found.medium else {}
         lacking = {blob: self.sizes[blob] for blob in self.sizes if not self._has(blob)}
         pieces = {piece for blob in cut.keys() & lacking.keys() for piece in cut[blob]}
         came = sum(piece.size for piece in pieces if (self.folder / piece.sha256).is_file())
@@ -173,7 +173,7 @@ class Waiting:
             return name
         for held in (came, self.store.blobs / name):
             if held.is_file() and held.stat().st_size == path.stat().st_size and reads_as(held, name):
-                # whoever says that the bundle is whole has read all of it; of one volume the good files count
+                # whoever says that the bundle is whole has read all of it; of one medium the good files count
                 said = name if self.found.of_set else carried_digest(path)
                 break
         else:
@@ -193,7 +193,7 @@ class Waiting:
 
     def _join(self) -> None:
         """Put the blobs together whose pieces are all there."""
-        cut = self.found.volume.cut if self.found.volume else {}
+        cut = self.found.medium.cut if self.found.medium else {}
         for blob, pieces in cut.items():
             parts = [self.folder / piece.sha256 for piece in pieces]
             if self._has(blob) or not all(part.is_file() for part in parts):
@@ -220,22 +220,22 @@ class Waiting:
 
     def _pieces(self) -> dict[str, str]:
         """Return for each piece of this set the blob that it belongs to."""
-        cut = self.found.volume.cut if self.found.volume else {}
+        cut = self.found.medium.cut if self.found.medium else {}
         return {piece.sha256: blob for blob, pieces in cut.items() for piece in pieces}
 
     def _wanted_pieces(self) -> set[str]:
         """Return the pieces of blobs that are not put together yet."""
-        cut = self.found.volume.cut if self.found.volume else {}
+        cut = self.found.medium.cut if self.found.medium else {}
         return {piece.sha256 for blob, pieces in cut.items() if not self._has(blob) for piece in pieces}
 
     def _hint(self, blob: str) -> str:
         """Return where a blob that the site holds damaged can come from."""
-        part = self.found.volume
-        if part is None:
+        medium = self.found.medium
+        if medium is None:
             return bundles.HINT
-        names = {blob, *(piece.sha256 for piece in part.cut.get(blob, []))}
-        numbers = [str(number) for number, listed in enumerate(part.files, 1) if names & set(listed)]
-        return f"import volume {', '.join(numbers)} again" if numbers and self.found.of_set else DAMAGED
+        names = {blob, *(piece.sha256 for piece in medium.cut.get(blob, []))}
+        numbers = [str(number) for number, listed in enumerate(medium.files, 1) if names & set(listed)]
+        return f"import medium {', '.join(numbers)} again" if numbers and self.found.of_set else DAMAGED
 
 
 def copy(source: Path, destination: Path, sha256: str) -> str:
@@ -253,7 +253,7 @@ def copy(source: Path, destination: Path, sha256: str) -> str:
             file.flush()
             os.fsync(file.fileno())
     except (IntegrityError, OSError):
-        # a full disk needs the room for what is good
+        # a full disk needs the space for what is good
         beside.unlink(missing_ok=True)
         raise
     if found.hexdigest() == sha256:

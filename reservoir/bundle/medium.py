@@ -1,4 +1,4 @@
-"""A folder that carries a part of a bundle: a delta for one site, one of several volumes, or both.
+"""Medium: a folder that carries a part of a bundle, as a delta for one site, as one of several media, or both.
 
 Such a folder is a bundle whose list is the full one; `volume.json` beside it says which blobs came along and why.
 """
@@ -14,18 +14,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import ConfigDict, Field, ValidationError
 
 from common.errors import IntegrityError
-from reservoir.contents.base import Model
+from common.strict import StrictModel
 from reservoir.contents.bundle import Bundle
 from reservoir.manifest.model import Sha256
 from reservoir.signing import ed25519
 
 DESCRIPTION = "volume.json"
 SIGNATURE = "volume.json.sig"
-HINT = "do not use this volume; get it again from its maker"
+HINT = "do not use this medium; get it again from its maker"
 Size = Annotated[int, Field(ge=1)]
 
 
-class Since(Model):
+class Since(StrictModel):
     """The receipt that a delta was made for: the fingerprint of the site's key, the receipt's serial and sha256."""
 
     site: Sha256
@@ -33,17 +33,17 @@ class Since(Model):
     receipt: Sha256
 
 
-class Piece(Model):
-    """A part of a blob that is bigger than a volume."""
+class Piece(StrictModel):
+    """A part of a blob that is bigger than a medium."""
 
     sha256: Sha256
     size: Size
 
 
-class Volume(Model):
-    """The content of `volume.json`, the same on every volume of a set but for its `number`, counted from 1.
+class Medium(StrictModel):
+    """The content of `volume.json`, the same on every medium of a set but for its `number`, counted from 1.
 
-    `bundle` is the sha256 of `bundle.json`; `files` names by volume what lies in its `blobs/sha256`: blobs, and pieces
+    `bundle` is the sha256 of `bundle.json`; `files` names by medium what lies in its `blobs/sha256`: blobs, and pieces
     of those in `cut`; `since` is set where only what one site lacks is carried; `capacity` counts bytes.
     """
 
@@ -56,17 +56,17 @@ class Volume(Model):
     since: Since | None = None
     capacity: Size | None = None
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     @property
     def count(self) -> int:
-        """Return how many volumes the set has."""
+        """Return how many media the set has."""
         return len(self.files)
 
     @property
     def title(self) -> str:
-        """Return the name of this volume for people."""
-        return f"volume {self.number} of {self.count}"
+        """Return the name of this medium for people."""
+        return f"medium {self.number} of {self.count}"
 
     def piece_sizes(self) -> dict[str, int]:
         """Return the size in bytes of every piece by its hash."""
@@ -77,39 +77,39 @@ class Volume(Model):
         return {name for names in self.files for name in names} - self.piece_sizes().keys() | self.cut.keys()
 
     def set_name(self) -> str:
-        """Return what all volumes of one set have in common: a hash of the description without its number."""
+        """Return what all media of one set have in common: a hash of the description without its number."""
         return hashlib.sha256(encode(self.model_copy(update={"number": 1}))).hexdigest()
 
 
-def encode(volume: Volume) -> bytes:
-    """Return the bytes of a volume's description."""
-    return json.dumps(volume.model_dump(mode="json", by_alias=True), sort_keys=True).encode() + b"\n"
+def encode(medium: Medium) -> bytes:
+    """Return the bytes of a medium's description."""
+    return json.dumps(medium.model_dump(mode="json", by_alias=True), sort_keys=True).encode() + b"\n"
 
 
-def decode(content: bytes, bundle: Bundle, bundle_sha256: str, where: str) -> Volume:
+def decode(content: bytes, bundle: Bundle, bundle_sha256: str, where: str) -> Medium:
     """Return the description in `content`; raises IntegrityError where it is not one of this bundle."""
     try:
-        volume = Volume.model_validate_json(content)
+        medium = Medium.model_validate_json(content)
     except ValidationError as error:
-        raise IntegrityError("not the description of a volume", where=where, hint=HINT) from error
+        raise IntegrityError("not the description of a medium", where=where, hint=HINT) from error
     sizes = bundle.sizes()
-    named = [name for names in volume.files for name in names]
-    whole = {blob: sum(piece.size for piece in pieces) for blob, pieces in volume.cut.items()}
+    named = [name for names in medium.files for name in names]
+    whole = {blob: sum(piece.size for piece in pieces) for blob, pieces in medium.cut.items()}
     sound = (
-        volume.bundle == bundle_sha256
-        and volume.number <= volume.count
+        medium.bundle == bundle_sha256
+        and medium.number <= medium.count
         and len(named) == len(set(named))
-        and volume.carried() <= sizes.keys()
-        and volume.piece_sizes().keys() <= set(named)
+        and medium.carried() <= sizes.keys()
+        and medium.piece_sizes().keys() <= set(named)
         and all(sizes[blob] == size for blob, size in whole.items())
-        and (volume.since is not None or volume.carried() == sizes.keys())
+        and (medium.since is not None or medium.carried() == sizes.keys())
     )
     if not sound:
-        raise IntegrityError("the description of the volume does not fit the bundle", where=where, hint=HINT)
-    return volume
+        raise IntegrityError("the description of the medium does not fit the bundle", where=where, hint=HINT)
+    return medium
 
 
-def read(folder: Path, bundle: Bundle, content: bytes, key: Ed25519PublicKey) -> Volume | None:
+def read(folder: Path, bundle: Bundle, content: bytes, key: Ed25519PublicKey) -> Medium | None:
     """Return what a folder says about its part of the bundle, None for a full one; `content` is the bundle's list."""
     path = folder / DESCRIPTION
     try:
@@ -118,6 +118,6 @@ def read(folder: Path, bundle: Bundle, content: bytes, key: Ed25519PublicKey) ->
     except FileNotFoundError as error:
         if error.filename == str(path) and not (folder / SIGNATURE).exists():
             return None
-        raise IntegrityError("the description of the volume is not whole", where=str(folder), hint=HINT) from error
+        raise IntegrityError("the description of the medium is not whole", where=str(folder), hint=HINT) from error
     ed25519.check(key, described, signature, str(folder / SIGNATURE), HINT)
     return decode(described, bundle, hashlib.sha256(content).hexdigest(), str(path))

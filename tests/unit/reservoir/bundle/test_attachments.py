@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import ForbiddenError
-from reservoir.bundle import documents, sbom
+from reservoir.bundle import attachments, sbom
 from reservoir.contents.artifact import PythonArtifact
 from reservoir.contents.bundle import Bundle
 from reservoir.download.cache import Cache
@@ -34,30 +34,30 @@ def made(tmp_path: Path, cache: Cache) -> Bundle:
 
 
 def test_without_a_checker_there_is_a_bill_of_materials(tmp_path: Path, made: Bundle, cache: Cache) -> None:
-    assert documents.make(made, [], cache, None, tmp_path).keys() == {"sbom.cdx.json"}
+    assert attachments.make(made, [], cache, None, tmp_path).keys() == {"sbom.cdx.json"}
 
 
 def test_the_same_bill_is_written_once(
     tmp_path: Path, made: Bundle, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = documents.make(made, [], cache, None, tmp_path)
+    first = attachments.make(made, [], cache, None, tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(sbom, "make", lambda *_: pytest.fail("written again"))
-        assert documents.make(made, [], cache, None, tmp_path) == first
+        assert attachments.make(made, [], cache, None, tmp_path) == first
     other = made.model_copy(update={"version": "2.0"})
-    assert documents.make(other, [], cache, None, tmp_path) != first
+    assert attachments.make(other, [], cache, None, tmp_path) != first
 
 
 def test_the_policy_refuses_a_bundle_or_its_reports_go_with_it(tmp_path: Path, made: Bundle, cache: Cache) -> None:
     (tmp_path / "policy.yml").write_text("schema: 1\n")
     with pytest.raises(ForbiddenError, match="CVE-2021-33503"):
-        documents.make(made, [], cache, SECURITY, tmp_path)
+        attachments.make(made, [], cache, SECURITY, tmp_path)
     (tmp_path / "policy.yml").write_text("schema: 1\nblock: {severity: critical}\n")
-    texts = documents.make(made, [], cache, SECURITY, tmp_path)
+    texts = attachments.make(made, [], cache, SECURITY, tmp_path)
     assert texts.keys() == {"sbom.cdx.json", "scan.json", "scan.html"}
-    assert documents.make(made, [], cache, SECURITY, tmp_path) == texts
+    assert attachments.make(made, [], cache, SECURITY, tmp_path) == texts
 
 
 def test_without_a_policy_the_default_one_counts(tmp_path: Path, made: Bundle, cache: Cache) -> None:
     with pytest.raises(ForbiddenError, match="CVE-2021-33503"):
-        documents.make(made, [], cache, Security(advisories="advisories"), tmp_path)
+        attachments.make(made, [], cache, Security(advisories="advisories"), tmp_path)

@@ -8,13 +8,13 @@ from pydantic import ValidationError
 
 from common import files
 from common.errors import ConflictError, ForbiddenError, InputError, IntegrityError
-from reservoir.contents.base import Model
+from common.strict import StrictModel
 from reservoir.manifest.model import Sha256
 from reservoir.media import receipt
 from reservoir.media.receipt import Receipt
 
 
-class Site(Model):
+class KnownSite(StrictModel):
     """What is remembered of a site: its public key in hex, the serial and the sha256 of the last receipt used."""
 
     site: str
@@ -22,7 +22,7 @@ class Site(Model):
     receipt: Sha256 | None = None
 
 
-class Sites:
+class KnownSites:
     """The known sites, one file each, named by the fingerprint of the site's key."""
 
     def __init__(self, folder: Path) -> None:
@@ -50,7 +50,7 @@ class Sites:
                 hint="compare this fingerprint with the one that the site shows, then say --trust-site FINGERPRINT",
             )
         if known is None:
-            self._write(Site(site=found.site), found)
+            self._write(KnownSite(site=found.site), found)
         elif found.serial < known.serial:
             raise ConflictError(
                 f"receipt {found.serial} is older than receipt {known.serial}, which was used already",
@@ -65,15 +65,15 @@ class Sites:
 
     def used(self, found: Receipt, digest: str) -> None:
         """Remember that a bundle was built for a receipt: older ones are refused from now on."""
-        self._write(Site(site=found.site, serial=found.serial, receipt=digest), found)
+        self._write(KnownSite(site=found.site, serial=found.serial, receipt=digest), found)
 
     def _path(self, found: Receipt) -> Path:
         return self.folder / f"{found.fingerprint}.json"
 
-    def _read(self, found: Receipt) -> Site | None:
+    def _read(self, found: Receipt) -> KnownSite | None:
         path = self._path(found)
         try:
-            return Site.model_validate_json(path.read_bytes())
+            return KnownSite.model_validate_json(path.read_bytes())
         except FileNotFoundError:
             return None
         except ValidationError as error:
@@ -83,6 +83,6 @@ class Sites:
                 hint="remove the file and trust the site again with its newest receipt",
             ) from error
 
-    def _write(self, site: Site, found: Receipt) -> None:
+    def _write(self, site: KnownSite, found: Receipt) -> None:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         files.write(self._path(found), site.model_dump_json() + "\n", 0o600)

@@ -26,7 +26,7 @@ from api.resources.groups import service as groups
 from api.resources.nodes.schemas import GpuView, NodeView
 from api.resources.sessions import upkeep
 from api.tables.nodes import Gpu, Node, NodeMode, NodeState
-from api.tables.sessions import HOLDING, Container, Grant, Session
+from api.tables.sessions import HOLDING, Container, GpuShareRow, Session
 from common.errors import NotFoundError
 
 GROUPS_S = 5.0
@@ -126,9 +126,9 @@ def _with_marks(query: Select[Any]) -> Select[Any]:
     page = query.cte("page")
     within = select(page.c.id)
     gpus = select(Gpu.node_id, said(*written(Gpu)).label("said")).where(Gpu.node_id.in_(within))
-    held = and_(Grant.session_id == Container.session_id, Grant.rank == Container.rank)
-    places = select(Container.node_id, said(*written(Container), *written(Grant)).label("said"))
-    places = places.join(Session, Session.id == Container.session_id).outerjoin(Grant, held)
+    held = and_(GpuShareRow.session_id == Container.session_id, GpuShareRow.rank == Container.rank)
+    places = select(Container.node_id, said(*written(Container), *written(GpuShareRow)).label("said"))
+    places = places.join(Session, Session.id == Container.session_id).outerjoin(GpuShareRow, held)
     places = places.where(Container.node_id.in_(within), Session.state.in_(HOLDING))
     of_gpus = gpus.group_by(Gpu.node_id).subquery("of_gpus")
     of_places = places.group_by(Container.node_id).subquery("of_places")

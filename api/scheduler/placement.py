@@ -8,8 +8,9 @@ import numpy as np
 
 from api.scheduler.capacity import Flags, Free, Ints, Layout, island_room, room
 from api.scheduler.gpus import Gpu, choose
-from api.scheduler.snapshot import Placement, Share, Within, Workload
+from api.scheduler.snapshot import Placement, Within, Workload
 from api.scheduler.topology import levels, merged, pools
+from common.gpu.share import GpuShare
 
 Best = Callable[[Workload, Ints], int]
 """Chooses one of the rows of nodes that fit one container of a workload; see `fragmentation`."""
@@ -117,6 +118,6 @@ class Search:
         chosen = choose(gpus, self.workload.gpu_milli, count, one_island=one_island)
         states = layout.gpus[row]
         return tuple(
-            Placement(name, tuple(Share(states[column].index, states[column].uuid, milli) for column, milli in parts))
+            Placement(name, tuple(GpuShare(states[at].uuid, states[at].index, milli) for at, milli in parts))
             for parts in chosen
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from common.gpu.kinds import Enforcement
-from common.gpu.share import MILLI
+from common.gpu.share import MILLI, GpuShare
 
 MAX_CONTAINERS_PER_NODE = 100
 UNLIMITED = 0
@@ -114,20 +114,11 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """A part of one GPU, in milli-GPU."""
-
-    index: int
-    uuid: str
-    milli: int
-
-
-@dataclass(frozen=True, slots=True)
 class Placement:
     """Where one container runs; `shares` is empty for one that needs no GPU."""
 
     node: str
-    shares: tuple[Share, ...] = ()
+    shares: tuple[GpuShare, ...] = ()
 
 
 def taking(workload: Workload, placements: Sequence[Placement]) -> Workload:

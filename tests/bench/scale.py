@@ -33,9 +33,9 @@ from api.scheduler.snapshot import (
     ProjectState,
     Rules,
     Running,
-    Share,
     Workload,
 )
+from common.gpu.share import GpuShare
 
 PROJECTS = 50
 SECOND = 1_000_000
@@ -81,12 +81,12 @@ class Bench:
             if not free:
                 break
             node, gpus = free[-1]
-            shares = [Share(gpu.index, gpu.uuid, 1000) for gpu in (gpus.pop() for _ in range(whole))]
+            shares = [GpuShare(gpu.uuid, gpu.index, 1000) for gpu in (gpus.pop() for _ in range(whole))]
             if part:
                 if whole or part not in shared:
                     shared[part] = node, gpus.pop(), 1000
                 node, gpu, left = shared.pop(part)
-                shares.append(Share(gpu.index, gpu.uuid, part))
+                shares.append(GpuShare(gpu.uuid, gpu.index, part))
                 if left >= 2 * part:
                     shared[part] = node, gpu, left - part
             self.planner.add(Running(workload, (Placement(node.name, tuple(shares)),), self.now))

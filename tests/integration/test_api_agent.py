@@ -325,8 +325,8 @@ def test_whatever_dies_the_allocation_is_what_docker_runs(site: Site, engine: do
     def by_docker() -> dict[str, int]:
         held: dict[str, int] = {}
         for container in engine.containers.list(filters={"label": "io.penstock.project=team-a"}):
-            for grant in json.loads(container.labels["io.penstock.gpus"]):
-                held[grant["uuid"]] = held.get(grant["uuid"], 0) + grant["milli"]
+            for share in json.loads(container.labels["io.penstock.gpus"]):
+                held[share["uuid"]] = held.get(share["uuid"], 0) + share["milli"]
         return held
 
     used = {gpu["uuid"]: gpu["used_milli"] for gpu in site.get("/nodes/worker1")["gpus"] if gpu["used_milli"]}

@@ -30,8 +30,8 @@ from api.tables.nodes import NodeState
 from api.tables.sessions import Container, Session, State
 from common.errors import ConflictError, InputError, PenstockError, Problem
 from common.gpu.kinds import Enforcement
-from common.gpu.share import MILLI, check_share, format_gpus
-from common.protocol import GpuGrant, GpuShares
+from common.gpu.share import MILLI, GpuShare, check_share, format_gpus
+from common.protocol import GpuShares
 
 log = structlog.get_logger()
 
@@ -114,7 +114,7 @@ async def refuse(db: AsyncSession, session: Session, reason: str) -> bool:
     return await settle(db, session)
 
 
-async def notice(db: AsyncSession, session: Session, seen: Iterable[tuple[Container, list[GpuGrant]]]) -> bool:
+async def notice(db: AsyncSession, session: Session, seen: Iterable[tuple[Container, list[GpuShare]]]) -> bool:
     """Want the share of a running session again where its agents hold it to another one; returns whether they do."""
     if session.state is not State.RUNNING or session.resize_milli is not None:
         return False
@@ -128,8 +128,8 @@ def shares(session: Session, container: Container) -> GpuShares:
     part = (session.gpu_milli if session.resize_milli is None else session.resize_milli) % MILLI
     return GpuShares(
         gpus=[
-            GpuGrant(uuid=grant.uuid, index=grant.index, milli=part if grant.milli < MILLI else MILLI)
-            for grant in container.grants
+            GpuShare(uuid=share.uuid, index=share.index, milli=part if share.milli < MILLI else MILLI)
+            for share in container.gpu_shares
         ]
     )
 
@@ -204,10 +204,10 @@ async def _check_room(
     if not session.preemptible and fixed + extra > project.quota_milli:
         raise _no_quota(session, fixed, extra, " by work that cannot be taken back")
     grown = Counter(
-        (container.node_id, grant.uuid)
+        (container.node_id, share.uuid)
         for container in session.containers
-        for grant in container.grants
-        if grant.milli < MILLI
+        for share in container.gpu_shares
+        if share.milli < MILLI
     )
     used = await repository.held_on(db, {node_id for node_id, _ in grown}, {uuid for _, uuid in grown})
     names = {container.node_id: container.node.name for container in session.containers}
@@ -250,9 +250,9 @@ async def _reshare(db: AsyncSession, session: Session, milli: int) -> None:
     await usage.reshare(db, session.id, now())
 
 
-def _differs(container: Container, gpus: list[GpuGrant]) -> bool:
+def _differs(container: Container, gpus: list[GpuShare]) -> bool:
     if container.enforcement == Enforcement.MIG:
         return False  # a slice is whole, whatever its agent calls it
-    wanted = {grant.uuid: grant.milli for grant in container.grants}
+    wanted = {share.uuid: share.milli for share in container.gpu_shares}
     found = {gpu.uuid: gpu.milli for gpu in gpus}
     return wanted.keys() == found.keys() and wanted != found

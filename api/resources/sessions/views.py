@@ -12,7 +12,7 @@ from common.gpu.kinds import Enforcement
 from common.protocol import ContainerStatus
 
 
-class GrantView(View):
+class GpuShareView(View):
     """The part of one GPU that a session holds, in milli-GPU; of a MIG device by its `profile` it is the whole device.
 
     `memory_mib` is how much of the GPU's memory belongs to it; null, as `model` is empty, where the node has that GPU
@@ -41,7 +41,7 @@ class ContainerView(View):
     exit_code: int | None
     enforcement: Enforcement | None
     warning: str
-    gpus: list[GrantView]
+    gpus: list[GpuShareView]
 
 
 class ServiceView(View):
@@ -124,7 +124,7 @@ class SessionView(View):
     finished_at: datetime | None
     exit_code: int | None
     node: str | None
-    gpus: list[GrantView]
+    gpus: list[GpuShareView]
     containers: list[ContainerView]
     services: list[ServiceView]
     url: str | None

@@ -18,7 +18,7 @@ from api.tables.nodes import Node, NodeState
 from api.tables.sessions import Session, State
 from api.tables.usage import Span
 from common.errors import ConflictError
-from common.protocol import GpuGrant
+from common.gpu.share import GpuShare
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.api.steps import try_again
 
@@ -113,7 +113,7 @@ async def test_an_api_that_was_killed_finishes_what_it_began(cluster: Cluster, m
     before = await cluster.session("a")
     key = cluster.container(before)
     gpu = cluster.engine.containers[key].gpus[0]
-    cluster.change_container(before, gpus=[GpuGrant(uuid=gpu.uuid, index=gpu.index, milli=milli)])
+    cluster.change_container(before, gpus=[GpuShare(uuid=gpu.uuid, index=gpu.index, milli=milli)])
     await try_again(cluster)
     session = await cluster.session("a")
     assert (session["gpu_milli"], session["resize_milli"], told(cluster, session)) == (milli, None, [milli])
@@ -123,7 +123,7 @@ async def test_an_agent_that_has_lost_the_new_share_gets_it_again(cluster: Clust
     await prepare(cluster, 500)
     session = await cluster.session("a")
     gpu = cluster.engine.containers[cluster.container(session)].gpus[0]
-    cluster.change_container(session, gpus=[GpuGrant(uuid=gpu.uuid, index=gpu.index, milli=900)])
+    cluster.change_container(session, gpus=[GpuShare(uuid=gpu.uuid, index=gpu.index, milli=900)])
     await cluster.heartbeat("worker1", 1)
     await cluster.settle()
     assert told(cluster, session) == [500]

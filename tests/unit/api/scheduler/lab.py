@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from api.scheduler.cluster import Cluster
-from api.scheduler.snapshot import GpuState, NodeState, Placement, Share, Workload
-from common.gpu.share import MILLI
+from api.scheduler.snapshot import GpuState, NodeState, Placement, Workload
+from common.gpu.share import MILLI, GpuShare
 
 Used = tuple[NodeState, tuple[int, ...]]
 
@@ -33,7 +33,7 @@ def cluster(*nodes: Used) -> Cluster:
     for state, used in nodes:
         for gpu, milli in zip(state.gpus, used, strict=True):
             if milli:
-                whole.hold((Placement(state.name, (Share(gpu.index, gpu.uuid, milli),)),), work(milli))
+                whole.hold((Placement(state.name, (GpuShare(gpu.uuid, gpu.index, milli),)),), work(milli))
                 # what uses the GPU is no container of its own here
                 whole.state.containers[whole.layout.rows[state.name]] += 1
     return whole

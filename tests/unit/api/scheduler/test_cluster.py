@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from api.scheduler.cluster import Cluster
-from api.scheduler.snapshot import Placement, Share, Within
+from api.scheduler.snapshot import Placement, Within
+from common.gpu.share import GpuShare
 from tests.unit.api.scheduler.lab import Used, cluster, fill, node, where, work
 
 
@@ -38,7 +39,7 @@ def test_trials_are_undone_one_in_another_and_by_errors() -> None:
         assert fill(whole, work(1000)) == 2
         inside = state(whole)
         with suppress(RuntimeError), whole.trial():
-            whole.free((Placement("a", (Share(0, "a-0", 1000),)),), work())
+            whole.free((Placement("a", (GpuShare("a-0", 0, 1000),)),), work())
             raise RuntimeError
         assert state(whole) == inside
     assert state(whole) == before
@@ -47,7 +48,7 @@ def test_trials_are_undone_one_in_another_and_by_errors() -> None:
 def test_places_held_ahead_of_those_who_leave() -> None:
     """A reservation: what is held twice is free only when both have given it back."""
     whole = cluster(node("a", 0))
-    places = (Placement("a", (Share(0, "a-0", 1000),)),)
+    places = (Placement("a", (GpuShare("a-0", 0, 1000),)),)
     whole.hold(places, work())
     whole.hold(places, work())
     whole.free(places, work())
@@ -58,7 +59,7 @@ def test_places_held_ahead_of_those_who_leave() -> None:
 
 def test_places_that_are_no_more_are_passed_over() -> None:
     whole = cluster(node("a", 0))
-    gone = (Placement("away", (Share(0, "x", 1000),)), Placement("a", (Share(0, "removed", 1000),)))
+    gone = (Placement("away", (GpuShare("x", 0, 1000),)), Placement("a", (GpuShare("removed", 0, 1000),)))
     whole.hold(gone, work())
     assert where(whole.find(work())) == ["a-0"]
     whole.free(gone, work())
@@ -67,7 +68,7 @@ def test_places_that_are_no_more_are_passed_over() -> None:
 
 def test_a_gpu_is_known_by_its_identifier_not_by_its_number() -> None:
     whole = cluster(node("a", 0, 0))
-    whole.hold((Placement("a", (Share(0, "a-1", 1000),)),), work())
+    whole.hold((Placement("a", (GpuShare("a-1", 0, 1000),)),), work())
     assert where(whole.find(work())) == ["a-0"]
 
 

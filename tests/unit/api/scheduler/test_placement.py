@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from api.scheduler.snapshot import Placement, Share
+from api.scheduler.snapshot import Placement
+from common.gpu.share import GpuShare
 from tests.unit.api.scheduler.lab import Used, cluster, fill, node, where, work
 
 FGPU = 500
@@ -179,7 +180,7 @@ def test_looking_changes_nothing() -> None:
 
 def test_a_trial_asks_what_would_be_if_others_left() -> None:
     whole = cluster(node("a", 0), node("b", 1000))
-    on_a, on_b = (Placement(name, (Share(0, f"{name}-0", 1000),)) for name in "ab")
+    on_a, on_b = (Placement(name, (GpuShare(f"{name}-0", 0, 1000),)) for name in "ab")
     with whole.trial():
         whole.hold([on_a], work())
         assert whole.find(work()) is None

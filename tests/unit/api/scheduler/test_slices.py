@@ -19,12 +19,12 @@ from api.scheduler.snapshot import (
     Placement,
     ProjectState,
     Running,
-    Share,
     Snapshot,
     Workload,
     taking,
 )
 from common.gpu.kinds import Enforcement
+from common.gpu.share import GpuShare
 from tests.unit.api.scheduler.world import SECOND, node, on, project, runs, work
 
 NOW = 1000
@@ -150,7 +150,7 @@ def test_why_it_can_never_run(nodes: tuple[NodeState, ...], workload: Workload, 
 
 def test_a_slice_that_is_taken_has_no_room_left() -> None:
     nodes = (sliced("n", 571, fractions=False),)
-    there = Running(work("r", "a", 0.1, held_milli=571), (Placement("n", (Share(0, "n-0", 571),)),), 0)
+    there = Running(work("r", "a", 0.1, held_milli=571), (Placement("n", (GpuShare("n-0", 0, 571),)),), 0)
     wait = judge(nodes, work("w", "a", 0.1), running=(there,)).waits["w"]
     assert wait.cause is Cause.NO_ROOM
     assert wait.reason.startswith("no node has 0.1 GPU free; every GPU is in use")
@@ -179,7 +179,7 @@ def test_a_gang_takes_a_slice_for_each_container() -> None:
 def test_the_quota_is_charged_with_the_whole_slice() -> None:
     """0.2 would fit beside what runs, but the slice that it would get would not."""
     nodes = (sliced("n", 571, 571, fractions=False),)
-    there = Running(work("r", "a", 0.2, held_milli=571), (Placement("n", (Share(0, "n-0", 571),)),), 0)
+    there = Running(work("r", "a", 0.2, held_milli=571), (Placement("n", (GpuShare("n-0", 0, 571),)),), 0)
     capped = (project("a", 1, over_quota=False),)
     wait = judge(nodes, work("w", "a", 0.2), running=(there,), projects=capped).waits["w"]
     assert wait.cause is Cause.QUOTA
@@ -202,14 +202,14 @@ def test_two_of_one_cycle_are_charged_as_they_are_placed() -> None:
 def test_capacity_counts_slices_by_what_they_are() -> None:
     planner = Planner([sliced("m", 571, 285, gpus=1), sliced("n", 142, open=False)])
     assert planner._capacity() == 1856
-    busy = Running(work("r", "a", 0.1, held_milli=142), (Placement("n", (Share(0, "n-0", 142),)),), 0)
+    busy = Running(work("r", "a", 0.1, held_milli=142), (Placement("n", (GpuShare("n-0", 0, 142),)),), 0)
     planner.add(busy)
     assert planner._capacity() == 1856 + 142
 
 
 def test_a_slice_is_taken_back_as_a_whole() -> None:
     nodes = (sliced("n", 285, fractions=False),)
-    there = Running(work("r", "b", 0.1, held_milli=285), (Placement("n", (Share(0, "n-0", 285),)),), 0)
+    there = Running(work("r", "b", 0.1, held_milli=285), (Placement("n", (GpuShare("n-0", 0, 285),)),), 0)
     decision = judge(nodes, work("w", "a", 0.25), running=(there,), projects=(project("a", 1), project("b", 0)))
     assert [(each.victim, each.beneficiary) for each in decision.reclaims] == [("r", "w")]
 
@@ -217,7 +217,7 @@ def test_a_slice_is_taken_back_as_a_whole() -> None:
 def test_a_slice_that_is_too_small_is_not_taken_back() -> None:
     nodes = (sliced("n", 142, 285, fractions=False),)
     there = tuple(
-        Running(work(f"r{at}", owner, 0.1, held_milli=size), (Placement("n", (Share(at, f"n-{at}", size),)),), 0)
+        Running(work(f"r{at}", owner, 0.1, held_milli=size), (Placement("n", (GpuShare(f"n-{at}", at, size),)),), 0)
         for at, (owner, size) in enumerate((("b", 142), ("a", 285)))
     )
     decision = judge(nodes, work("w", "a", 0.25), running=there, projects=(project("a", 1), project("b", 0)))

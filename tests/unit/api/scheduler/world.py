@@ -15,10 +15,10 @@ from api.scheduler.snapshot import (
     ProjectState,
     Rules,
     Running,
-    Share,
     Snapshot,
     Workload,
 )
+from common.gpu.share import GpuShare
 
 SECOND = 1_000_000
 
@@ -43,7 +43,7 @@ def on(where: str, *shares: float) -> Placement:
     """A placement on a node: the part of each of its GPUs in order, 0 for one that it does not use."""
     return Placement(
         where,
-        tuple(Share(index, f"{where}-{index}", round(part * 1000)) for index, part in enumerate(shares) if part),
+        tuple(GpuShare(f"{where}-{index}", index, round(part * 1000)) for index, part in enumerate(shares) if part),
     )
 
 

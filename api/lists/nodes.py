@@ -24,7 +24,7 @@ from api.database import among
 from api.lists.texts import Entry, Look, said, server, written
 from api.resources.groups import service as groups
 from api.resources.nodes.schemas import GpuView, NodeView
-from api.resources.sessions import upkeep
+from api.resources.sessions import lifecycle
 from api.tables.nodes import Gpu, Node, NodeMode, NodeState
 from api.tables.sessions import HOLDING, Container, GpuShareRow, Session
 from common.errors import NotFoundError
@@ -150,7 +150,7 @@ def _names(filters: Filters, by_node: Mapping[str, Collection[str]]) -> list[str
 async def _complete(db: AsyncSession, rows: list[Row], by_node: Mapping[str, Sequence[str]]) -> list[Row]:
     ids = [row["id"] for row in rows]
     gpus = await _gpus(db, ids)
-    live = await upkeep.count_by_node(db, ids)
+    live = await lifecycle.count_by_node(db, ids)
     for row in rows:
         used = sum(gpu["used_milli"] for gpu in gpus[row["id"]])
         row |= {
@@ -165,7 +165,7 @@ async def _complete(db: AsyncSession, rows: list[Row], by_node: Mapping[str, Seq
 
 
 async def _gpus(db: AsyncSession, ids: Collection[UUID]) -> defaultdict[UUID, list[Row]]:
-    used = await upkeep.used_by_gpu(db, ids)
+    used = await lifecycle.used_by_gpu(db, ids)
     gpus: defaultdict[UUID, list[Row]] = defaultdict(list)
     query = select(Gpu.node_id, *_GPU_COLUMNS).where(among(Gpu.node_id, ids)).order_by(Gpu.node_id, Gpu.index)
     for node_id, *values in await db.execute(query):

@@ -55,7 +55,7 @@ _ASKED = (
 
 Asked = Row[Any]
 """What a session asks for, and how far it is: the columns above."""
-Mark = tuple[object, ...]
+Token = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Placed:
     placements: Sequence[Placement]
 
 
-async def mark(db: AsyncSession, at: datetime) -> Mark | None:
+async def change_token(db: AsyncSession, at: datetime) -> Token | None:
     """Return what changes whenever a session does; None where nothing waits that could start."""
     due = await db.scalar(select(func.count()).where(*_due(at)))
     if not due:
@@ -126,7 +126,7 @@ async def places(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, tuple[Pl
     return {id_: tuple(placements) for id_, placements in found.items()}
 
 
-async def hold_nodes(db: AsyncSession, ids: Collection[UUID]) -> set[UUID]:
+async def lock_nodes(db: AsyncSession, ids: Collection[UUID]) -> set[UUID]:
     """Return which of some nodes there are; none of these is deleted until the transaction ends."""
     found: set[UUID] = set()
     for part in _chunks(ids):

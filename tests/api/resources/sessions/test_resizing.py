@@ -109,7 +109,7 @@ async def test_an_api_that_was_killed_finishes_what_it_began(cluster: Cluster, m
     await prepare(cluster, 500)
     await resize(cluster, milli)
     async with cluster.database.transaction() as db:
-        await resizing.take_room(db, {})
+        await resizing.take_space(db, {})
     before = await cluster.session("a")
     key = cluster.container(before)
     gpu = cluster.engine.containers[key].gpus[0]
@@ -331,7 +331,7 @@ async def test_a_raise_waits_for_a_node_that_is_lost(cluster: Cluster) -> None:
     await resize(cluster, 750)
     async with cluster.database.transaction() as db:
         await db.execute(update(Node).values(state=NodeState.LOST))
-        assert await resizing.take_room(db, {}) == []
+        assert await resizing.take_space(db, {}) == []
     session = await cluster.session("a")
     assert (session["gpu_milli"], session["resize_milli"], session["reason"]) == (500, 750, "")
     await cluster.heartbeat("worker1", 1)

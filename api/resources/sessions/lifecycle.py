@@ -1,4 +1,4 @@
-"""Queries and changes of sessions that reconcilers need, and no user."""
+"""Lifecycle of sessions: the queries and changes that reconcilers need, and no user."""
 
 from __future__ import annotations
 

@@ -26,12 +26,13 @@ from api.resources.sessions import service as sessions
 from api.resources.sessions.scheduling import Asked, Placed, Remark
 from api.scheduler.decide import decide
 from api.scheduler.planner import Planner
-from api.scheduler.snapshot import Decision, Placement, ProjectState, Rules, Running, Snapshot, Within, Workload
+from api.scheduler.snapshot import Decision, Placement, ProjectState, Running, SchedulerSettings, Snapshot, Workload
 from api.settings import Settings
 from api.tables.projects import Project
 from api.tables.sessions import State
 from common.gang_networks import capacity
 from common.gpu.kinds import Enforcement
+from common.topology import TopologyLevel
 
 log = structlog.get_logger()
 
@@ -67,7 +68,7 @@ class Loop:
         """Start with nothing read."""
         self._database = database
         self._gang_networks = settings.gang_networks
-        self._rules = Rules(min_runtime_s=settings.min_runtime_s, reserve_after_s=settings.reserve_after_s)
+        self._rules = SchedulerSettings(min_runtime_s=settings.min_runtime_s, reserve_after_s=settings.reserve_after_s)
         self._fleet = Fleet()
         self._planner = Planner()
         self._running: dict[UUID, tuple[int, Running]] = {}
@@ -95,7 +96,7 @@ class Loop:
         decision = await asyncio.to_thread(self._decide, read.snapshot)
         placed = await self._apply(read, decision, begin or self._database.transaction)
         self._say(decision)
-        self.reservations = {UUID(id_): places for id_, places in decision.kept.items()}
+        self.reservations = {UUID(id_): places for id_, places in decision.reservations.items()}
         # nothing that is read says when a network is free again
         self._token, self._due = None if self._short else token, self._next(read.snapshot)
         self.last = Cycle(read.snapshot, decision)
@@ -154,8 +155,8 @@ class Loop:
         for row in rows:
             workload = self._workload(row, known[row.project_id], permissions)
             since = row.started_at or row.scheduled_at or row.created_at
-            leaving = row.state is State.TERMINATING
-            kept[row.id] = row.revision, Running(workload, places.get(row.id, ()), micros(since), leaving)
+            terminating = row.state is State.TERMINATING
+            kept[row.id] = row.revision, Running(workload, places.get(row.id, ()), micros(since), terminating)
         self._running = dict(sorted(kept.items()))
 
     def _workload(self, row: Asked, project: Project, permissions: Permissions) -> Workload:
@@ -173,8 +174,8 @@ class Loop:
             priority=row.priority,
             groups=allowed,
             grouped_only=grouped_only,
-            models=self._fleet.models_of(row.models) if row.models else (),
-            within=Within(row.within),
+            gpu_models=self._fleet.models_of(row.models) if row.models else (),
+            within=TopologyLevel(row.within),
             within_required=row.within_required,
             enforcement=Enforcement(row.enforcement),
             held_milli=row.held_milli,
@@ -224,7 +225,7 @@ class Loop:
     def _waits(self, queue: Sequence[Asked], decision: Decision) -> Iterable[Remark]:
         """Yield what is new of those who wait."""
         for row in queue:
-            wait = decision.waits.get(str(row.id))
+            wait = decision.pending_reasons.get(str(row.id))
             if wait and (wait.reason, wait.cause, wait.position) != (row.reason, row.cause, row.position):
                 yield Remark(row.id, row.revision, wait.reason, str(wait.cause), wait.position)
 
@@ -237,7 +238,7 @@ class Loop:
 
     def _next(self, snapshot: Snapshot) -> int:
         """Return when time alone may change the decision: somebody has run, or has waited, for long enough."""
-        ran = [item.since + snapshot.rules.min_runtime_s * SECOND for item in snapshot.running if not item.leaving]
+        ran = [item.since + snapshot.rules.min_runtime_s * SECOND for item in snapshot.running if not item.terminating]
         waited = [item.submitted_at + snapshot.rules.reserve_after_s * SECOND for item in snapshot.queue]
         return min((moment for moment in (*ran, *waited) if moment > snapshot.now), default=snapshot.now + 2**60)
 

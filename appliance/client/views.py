@@ -17,7 +17,7 @@ from appliance.client.words import (
     Source,
     State,
     Status,
-    Within,
+    TopologyLevel,
 )
 
 
@@ -385,7 +385,7 @@ class Session(TypedDict):
     preset: str
     group: str
     models: list[str]
-    within: Within
+    within: TopologyLevel
     within_required: bool
     local_image: bool
     sandbox: str

@@ -31,8 +31,8 @@ from api.scheduler.snapshot import (
     NodeState,
     Placement,
     ProjectState,
-    Rules,
     Running,
+    SchedulerSettings,
     Workload,
 )
 from common.gpu.share import GpuShare
@@ -147,7 +147,7 @@ class Bench:
                 cpu_milli=milli * 8,
                 memory_mib=milli * 64,
             )
-        self.now += Rules().reserve_after_s * SECOND
+        self.now += SchedulerSettings().reserve_after_s * SECOND
         return timed(lambda: self.planner.decide(queue, self.now))[0]
 
     def reclaim(self) -> float:
@@ -163,7 +163,7 @@ class Bench:
                     break
         workload = self.session(poor, 1000)
         took, decision = timed(lambda: self.planner.decide([workload], self.now))
-        if decision.waits[workload.id].cause is not Cause.RECLAIMING:
+        if decision.pending_reasons[workload.id].cause is not Cause.RECLAIMING:
             raise RuntimeError(f"nobody was taken back: {decision.log}")
         return took
 
@@ -171,7 +171,7 @@ class Bench:
         """Milliseconds until it is told."""
         workload = self.session(milli=self.gpus * 1000 + 500)
         took, decision = timed(lambda: self.planner.decide([workload], self.now))
-        if decision.waits[workload.id].cause is not Cause.NEVER_FITS:
+        if decision.pending_reasons[workload.id].cause is not Cause.NEVER_FITS:
             raise RuntimeError(f"it does not say so: {decision.log}")
         return took
 

@@ -73,9 +73,9 @@ async def take_space(db: AsyncSession, reservations: Reservations) -> list[Sessi
     """Take the room for shares that are to be raised; returns the sessions that have it now.
 
     What is reserved for sessions that still wait is no room. One for which there is none any more keeps what it has,
-    and says why. Only the leader does this, between decisions of the scheduler. Others give room away only to sessions that
-    a lost node brings back, in the transaction in which the node is found again: a raise waits for its nodes, and needs
-    no lock that would stand in the way of heartbeats.
+    and says why. Only the leader does this, between decisions of the scheduler. Others give room away only to sessions
+    that a lost node brings back, in the transaction in which the node is found again: a raise waits for its nodes, and
+    needs no lock that would stand in the way of heartbeats.
     """
     raised = []
     for session in await resizing(db):

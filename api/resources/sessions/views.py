@@ -6,10 +6,10 @@ from datetime import datetime
 from uuid import UUID
 
 from api.resources.schemas import View
-from api.scheduler.snapshot import Within
 from api.tables.sessions import Kind, State
 from common.gpu.kinds import Enforcement
 from common.protocol import ContainerStatus
+from common.topology import TopologyLevel
 
 
 class GpuShareView(View):
@@ -102,7 +102,7 @@ class SessionView(View):
     preset: str
     group: str
     models: list[str]
-    within: Within
+    within: TopologyLevel
     within_required: bool
     local_image: bool
     sandbox: str

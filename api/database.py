@@ -98,7 +98,7 @@ class Leadership:
         self._connection = connection
         self._held = False
 
-    async def hold(self) -> bool:
+    async def renew(self) -> bool:
         """Return whether this process is the leader now; raises UnavailableError when the connection is lost."""
         try:
             if self._held:

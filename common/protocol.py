@@ -16,7 +16,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from common.gpu.kinds import Enforcement
-from common.gpu.share import MAX_DEVICES, MAX_GPUS, MILLI
+from common.gpu.share import MAX_DEVICES, MAX_GPUS, MILLI, GpuShare
 from common.sandbox import Sandbox
 
 HEARTBEAT_PATH = "/agent/v1/heartbeat"
@@ -111,18 +111,10 @@ class NodeInfo(Message):
     started_at: datetime | None = None
 
 
-class GpuGrant(Message):
-    """A part of one GPU that a container may use; of a MIG device it is the whole device, whatever `milli` says."""
-
-    uuid: str
-    index: int = Field(ge=0)
-    milli: int = Field(gt=0, le=MILLI)
-
-
 class GpuShares(Message):
     """New shares of the GPUs that a running container has: the same GPUs, each once."""
 
-    gpus: list[GpuGrant] = Field(min_length=1, max_length=MAX_GPUS)
+    gpus: list[GpuShare] = Field(min_length=1, max_length=MAX_GPUS)
 
 
 class Mount(Message):
@@ -181,7 +173,7 @@ class ContainerSpec(Message):
     command: list[str] | None = None
     args: list[str] = Field(default_factory=list)
     environment: dict[str, str] = Field(default_factory=dict)
-    gpus: list[GpuGrant] = Field(default_factory=list, max_length=MAX_GPUS)
+    gpus: list[GpuShare] = Field(default_factory=list, max_length=MAX_GPUS)
     cpu_milli: int = Field(default=0, ge=0)
     memory_mib: int = Field(default=0, ge=0)
     shm_mib: int = Field(default=64, ge=1)
@@ -222,7 +214,7 @@ class ContainerState(Message):
     error: str = ""
     started_at: datetime | None = None
     finished_at: datetime | None = None
-    gpus: list[GpuGrant] = Field(default_factory=list)
+    gpus: list[GpuShare] = Field(default_factory=list)
     ports: dict[int, int] = Field(default_factory=dict)
     enforcement: Enforcement | None = None
     warning: str = ""

@@ -17,8 +17,8 @@ from api.engine.base import Engine
 from api.resources.nodes import rights, service
 from api.resources.nodes.heartbeats import Heartbeats
 from api.resources.nodes.schemas import ModeRequest
+from api.resources.sessions import lifecycle
 from api.resources.sessions import service as sessions
-from api.resources.sessions import upkeep
 from api.resources.sessions.relay import agent_of
 from api.tables.nodes import Node, NodeMode, NodeState
 from api.tables.sessions import HOLDING
@@ -57,7 +57,7 @@ async def remove(db: AsyncSession, name: str, caller: Identity) -> None:
             hint="drain it first; it can be deleted when it is in maintenance and empty, or lost",
         )
     await losses.after_removal(db, node)
-    await upkeep.forget_places(db, node.id)
+    await lifecycle.forget_places(db, node.id)
     await service.remove(db, node)
     log.info("removed", node=name, by=caller.name)
 

@@ -26,12 +26,13 @@ from api.resources.sessions import service as sessions
 from api.resources.sessions.scheduling import Asked, Placed, Remark
 from api.scheduler.decide import decide
 from api.scheduler.planner import Planner
-from api.scheduler.snapshot import Decision, Placement, ProjectState, Rules, Running, Snapshot, Within, Workload
+from api.scheduler.snapshot import Decision, Placement, ProjectState, Running, SchedulerSettings, Snapshot, Workload
 from api.settings import Settings
 from api.tables.projects import Project
 from api.tables.sessions import State
 from common.gang_networks import capacity
 from common.gpu.kinds import Enforcement
+from common.topology import TopologyLevel
 
 log = structlog.get_logger()
 
@@ -67,16 +68,16 @@ class Loop:
         """Start with nothing read."""
         self._database = database
         self._gang_networks = settings.gang_networks
-        self._rules = Rules(min_runtime_s=settings.min_runtime_s, reserve_after_s=settings.reserve_after_s)
+        self._rules = SchedulerSettings(min_runtime_s=settings.min_runtime_s, reserve_after_s=settings.reserve_after_s)
         self._fleet = Fleet()
         self._planner = Planner()
         self._running: dict[UUID, tuple[int, Running]] = {}
-        self._mark: object = None
+        self._token: object = None
         self._due = 0
         self._short = False
         self._said: frozenset[str] = frozenset()
         self.last: Cycle | None = None
-        self.kept: Mapping[UUID, Sequence[Placement]] | None = None
+        self.reservations: Mapping[UUID, Sequence[Placement]] | None = None
         """The places that are kept for sessions that wait, by session; None until this process has looked."""
 
     async def run(self, begin: Begin | None = None) -> int:
@@ -86,22 +87,22 @@ class Loop:
         """
         moment = now()
         async with self._database.reading() as db:
-            mark = await self._look(db, moment)
-            if mark is None:
-                self.kept = {}
-            if mark is None or (mark == self._mark and micros(moment) < self._due):
+            token = await self._change_token(db, moment)
+            if token is None:
+                self.reservations = {}
+            if token is None or (token == self._token and micros(moment) < self._due):
                 return 0
             read = await self._read(db, moment)
         decision = await asyncio.to_thread(self._decide, read.snapshot)
         placed = await self._apply(read, decision, begin or self._database.transaction)
         self._say(decision)
-        self.kept = {UUID(id_): places for id_, places in decision.kept.items()}
+        self.reservations = {UUID(id_): places for id_, places in decision.reservations.items()}
         # nothing that is read says when a network is free again
-        self._mark, self._due = None if self._short else mark, self._next(read.snapshot)
+        self._token, self._due = None if self._short else token, self._next(read.snapshot)
         self.last = Cycle(read.snapshot, decision)
         return placed
 
-    async def look(self) -> Cycle:
+    async def last_cycle(self) -> Cycle:
         """Return the last cycle; where this process has run none, what it would decide now, which changes nothing."""
         if self.last:
             return self.last
@@ -111,16 +112,16 @@ class Loop:
             snapshot = (await self._read(db, moment)).snapshot
         return Cycle(snapshot, await asyncio.to_thread(decide, snapshot))
 
-    async def _look(self, db: AsyncSession, moment: datetime) -> object:
+    async def _change_token(self, db: AsyncSession, moment: datetime) -> object:
         """Return what is another value whenever a decision may come out differently; None where nothing waits."""
-        sessions_mark = await scheduling.mark(db, moment)
-        if sessions_mark is None:
+        of_sessions = await scheduling.change_token(db, moment)
+        if of_sessions is None:
             return None
         every = tuple(
             (_project(project, moment), projects.is_active(project, moment), *_affinity(project))
             for project in await projects.every(db)
         )
-        return sessions_mark, every, await self._fleet.refresh(db)
+        return of_sessions, every, await self._fleet.refresh(db)
 
     async def _read(self, db: AsyncSession, moment: datetime) -> _Read:
         waiting = await scheduling.pending(db, moment)
@@ -154,8 +155,8 @@ class Loop:
         for row in rows:
             workload = self._workload(row, known[row.project_id], permissions)
             since = row.started_at or row.scheduled_at or row.created_at
-            leaving = row.state is State.TERMINATING
-            kept[row.id] = row.revision, Running(workload, places.get(row.id, ()), micros(since), leaving)
+            terminating = row.state is State.TERMINATING
+            kept[row.id] = row.revision, Running(workload, places.get(row.id, ()), micros(since), terminating)
         self._running = dict(sorted(kept.items()))
 
     def _workload(self, row: Asked, project: Project, permissions: Permissions) -> Workload:
@@ -173,8 +174,8 @@ class Loop:
             priority=row.priority,
             groups=allowed,
             grouped_only=grouped_only,
-            models=self._fleet.models_of(row.models) if row.models else (),
-            within=Within(row.within),
+            gpu_models=self._fleet.models_of(row.models) if row.models else (),
+            within=TopologyLevel(row.within),
             within_required=row.within_required,
             enforcement=Enforcement(row.enforcement),
             held_milli=row.held_milli,
@@ -198,7 +199,7 @@ class Loop:
         async with begin() as db:
             # The nodes before the sessions, as who deletes a node locks them.
             possible = await self._on_known_nodes(db, placed)
-            await self._take_back(db, read, decision)
+            await self._reclaim(db, read, decision)
             gangs = [id_ for id_, each in possible.items() if len(each.placements) > 1]
             free = await networks.free(db, len(gangs), self._gang_networks) if gangs else []
             short = [(id_, possible.pop(id_)) for id_ in gangs[len(free) :]]
@@ -211,20 +212,20 @@ class Loop:
         """Leave out what would come to a node that has been deleted; the others stay until the transaction ends."""
         ids = self._fleet.ids
         wanted = {id_: {ids[place.node] for place in each.placements} for id_, each in placed.items()}
-        there = await scheduling.hold_nodes(db, set[UUID]().union(*wanted.values()))
+        there = await scheduling.lock_nodes(db, set[UUID]().union(*wanted.values()))
         return {id_: each for id_, each in placed.items() if wanted[id_] <= there}
 
-    async def _take_back(self, db: AsyncSession, read: _Read, decision: Decision) -> None:
+    async def _reclaim(self, db: AsyncSession, read: _Read, decision: Decision) -> None:
         names = {str(row.id): f"{read.names[row.project_id]}/{row.name}" for row in read.queue}
         for reclaim in sorted(decision.reclaims, key=lambda item: item.victim):
             victim = UUID(reclaim.victim)
             reason = f"taken back for {names[reclaim.beneficiary]}: {reclaim.reason}"
-            await sessions.take_back(db, victim, self._running[victim][0], reason)
+            await sessions.reclaim(db, victim, self._running[victim][0], reason)
 
     def _waits(self, queue: Sequence[Asked], decision: Decision) -> Iterable[Remark]:
         """Yield what is new of those who wait."""
         for row in queue:
-            wait = decision.waits.get(str(row.id))
+            wait = decision.pending_reasons.get(str(row.id))
             if wait and (wait.reason, wait.cause, wait.position) != (row.reason, row.cause, row.position):
                 yield Remark(row.id, row.revision, wait.reason, str(wait.cause), wait.position)
 
@@ -237,7 +238,7 @@ class Loop:
 
     def _next(self, snapshot: Snapshot) -> int:
         """Return when time alone may change the decision: somebody has run, or has waited, for long enough."""
-        ran = [item.since + snapshot.rules.min_runtime_s * SECOND for item in snapshot.running if not item.leaving]
+        ran = [item.since + snapshot.rules.min_runtime_s * SECOND for item in snapshot.running if not item.terminating]
         waited = [item.submitted_at + snapshot.rules.reserve_after_s * SECOND for item in snapshot.queue]
         return min((moment for moment in (*ran, *waited) if moment > snapshot.now), default=snapshot.now + 2**60)
 

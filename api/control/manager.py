@@ -20,12 +20,12 @@ from api.control.loop import Loop
 from api.control.reconcilers import resizes
 from api.control.reconcilers.observe import Observer
 from api.control.reconcilers.operate import Operator
-from api.control.reconcilers.rules import Rules
-from api.control.reconcilers.strangers import Ghost
+from api.control.reconcilers.orphans import Orphan
+from api.control.reconcilers.timed import TimedReconciler
 from api.database import Begin, Database
 from api.engine.base import Engine
 from api.resources.nodes.heartbeats import Heartbeats
-from api.resources.sessions import upkeep
+from api.resources.sessions import lifecycle
 from api.settings import Settings
 from api.tables.sessions import State
 from common.errors import PenstockError
@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 TICK_S = 1.0
 RETRY_S = (0.5, 1.0, 2.0, 4.0, 8.0)
-GHOST_GRACE_S = 5
+ORPHAN_GRACE_S = 5
 MAX_STARTS = 200
 MAX_STOPS = 200
 MAX_CHANGES = 200
@@ -72,7 +72,7 @@ class Manager:
         self._heartbeats = heartbeats
         self._observer = Observer(database, heartbeats, settings)
         self._operator = Operator(database, engine, settings, self._observer.look_at)
-        self._rules = Rules(database, settings, clock)
+        self._timed = TimedReconciler(database, settings, clock)
         self._checker = Checker(database, engine)
         self.loop = Loop(database, settings)
         self._woken = asyncio.Event()
@@ -101,20 +101,20 @@ class Manager:
 
     async def observe(self) -> None:
         """Write what agents have said since the last time, and begin to remove the containers that nobody wants."""
-        for ghost in await self._observer.apply():
-            self._remove(ghost)
+        for orphan in await self._observer.apply():
+            self._remove(orphan)
 
     async def reconcile(self, begin: Begin | None = None) -> bool:
         """Do everything that can be done now; returns whether anything was begun.
 
         `begin` gives the transactions of a leader, in which alone places are given away.
         """
-        await self._rules.apply()
-        if self.loop.kept is not None:
-            await resizes.take_room(self._database, self.loop.kept, begin)
+        await self._timed.apply()
+        if self.loop.reservations is not None:
+            await resizes.take_space(self._database, self.loop.reservations, begin)
         await self.loop.run(begin)
         async with self._database.reading() as db:
-            waiting = await upkeep.in_operation(db)
+            waiting = await lifecycle.in_operation(db)
             images = await self._checker.due(db)
         for gone in self._retries.keys() - waiting.keys():
             del self._retries[gone]
@@ -149,7 +149,7 @@ class Manager:
             try:
                 async with self._database.leadership() as leadership:
                     while True:
-                        if await leadership.hold():
+                        if await leadership.renew():
                             await self.reconcile(leadership.transaction)
                         await _wait(self._woken, TICK_S)
                         self._woken.clear()
@@ -170,11 +170,11 @@ class Manager:
         retry = self._retries.get(session_id)
         return retry is None or retry.state is not state or retry.due <= self._clock.monotonic()
 
-    def _remove(self, ghost: Ghost) -> None:
-        key = f"{ghost.target.name}/{ghost.container_id}"
-        if key not in self._busy and ghost.session_id not in self._busy:
-            log.info("ghost", node=ghost.target.name, container=ghost.container_id)
-            self._begin(key, self._engine.terminate(ghost.target, ghost.container_id, GHOST_GRACE_S))
+    def _remove(self, orphan: Orphan) -> None:
+        key = f"{orphan.target.name}/{orphan.container_id}"
+        if key not in self._busy and orphan.session_id not in self._busy:
+            log.info("orphaned container", node=orphan.target.name, container=orphan.container_id)
+            self._begin(key, self._engine.terminate(orphan.target, orphan.container_id, ORPHAN_GRACE_S))
 
     def _begin(self, key: str, work: Coroutine[Any, Any, None]) -> None:
         task = self._busy[key] = asyncio.create_task(self._finish(key, work))

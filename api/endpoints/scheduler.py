@@ -38,7 +38,7 @@ async def download_cycle(loop: Annotated[Loop, Depends(loop_of)]) -> Response:
 
     A process that does not schedule answers with what it would decide now.
     """
-    cycle = await loop.look()
+    cycle = await loop.last_cycle()
     return Response(
         save(cycle.snapshot, cycle.decision),
         media_type="application/json",

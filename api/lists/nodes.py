@@ -24,9 +24,9 @@ from api.database import among
 from api.lists.texts import Entry, Look, said, server, written
 from api.resources.groups import service as groups
 from api.resources.nodes.schemas import GpuView, NodeView
-from api.resources.sessions import upkeep
+from api.resources.sessions import lifecycle
 from api.tables.nodes import Gpu, Node, NodeMode, NodeState
-from api.tables.sessions import HOLDING, Container, Grant, Session
+from api.tables.sessions import HOLDING, Container, GpuShareRow, Session
 from common.errors import NotFoundError
 
 GROUPS_S = 5.0
@@ -126,9 +126,9 @@ def _with_marks(query: Select[Any]) -> Select[Any]:
     page = query.cte("page")
     within = select(page.c.id)
     gpus = select(Gpu.node_id, said(*written(Gpu)).label("said")).where(Gpu.node_id.in_(within))
-    held = and_(Grant.session_id == Container.session_id, Grant.rank == Container.rank)
-    places = select(Container.node_id, said(*written(Container), *written(Grant)).label("said"))
-    places = places.join(Session, Session.id == Container.session_id).outerjoin(Grant, held)
+    held = and_(GpuShareRow.session_id == Container.session_id, GpuShareRow.rank == Container.rank)
+    places = select(Container.node_id, said(*written(Container), *written(GpuShareRow)).label("said"))
+    places = places.join(Session, Session.id == Container.session_id).outerjoin(GpuShareRow, held)
     places = places.where(Container.node_id.in_(within), Session.state.in_(HOLDING))
     of_gpus = gpus.group_by(Gpu.node_id).subquery("of_gpus")
     of_places = places.group_by(Container.node_id).subquery("of_places")
@@ -150,7 +150,7 @@ def _names(filters: Filters, by_node: Mapping[str, Collection[str]]) -> list[str
 async def _complete(db: AsyncSession, rows: list[Row], by_node: Mapping[str, Sequence[str]]) -> list[Row]:
     ids = [row["id"] for row in rows]
     gpus = await _gpus(db, ids)
-    live = await upkeep.count_by_node(db, ids)
+    live = await lifecycle.count_by_node(db, ids)
     for row in rows:
         used = sum(gpu["used_milli"] for gpu in gpus[row["id"]])
         row |= {
@@ -165,7 +165,7 @@ async def _complete(db: AsyncSession, rows: list[Row], by_node: Mapping[str, Seq
 
 
 async def _gpus(db: AsyncSession, ids: Collection[UUID]) -> defaultdict[UUID, list[Row]]:
-    used = await upkeep.used_by_gpu(db, ids)
+    used = await lifecycle.used_by_gpu(db, ids)
     gpus: defaultdict[UUID, list[Row]] = defaultdict(list)
     query = select(Gpu.node_id, *_GPU_COLUMNS).where(among(Gpu.node_id, ids)).order_by(Gpu.node_id, Gpu.index)
     for node_id, *values in await db.execute(query):

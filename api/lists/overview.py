@@ -15,7 +15,7 @@ from api.database import among
 from api.resources.sessions.views import ContainerView, SessionView, WaitingView
 from api.tables.nodes import Gpu, Node
 from api.tables.projects import Project
-from api.tables.sessions import Container, Grant, Service, Session, State
+from api.tables.sessions import Container, GpuShareRow, Service, Session, State
 from common.gpu.share import memory_limit
 
 _MADE = {"project", "user", "node", "gpus", "containers", "services", "url", "urls"}
@@ -70,17 +70,17 @@ def _session(row: Row[Any], containers: list[Shown], services: list[Shown]) -> S
 
 
 async def _containers(db: AsyncSession, ids: Collection[UUID]) -> defaultdict[UUID, list[Shown]]:
-    held = and_(Grant.session_id == Container.session_id, Grant.rank == Container.rank)
+    held = and_(GpuShareRow.session_id == Container.session_id, GpuShareRow.rank == Container.rank)
     query = (
         select(Container.session_id, Container.rank, Container.status, Container.error, Container.exit_code)
         .add_columns(Container.enforcement, Container.warning, Node.name.label("node"))
-        .add_columns(Grant.index.label("gpu"), Grant.uuid, Grant.milli)
+        .add_columns(GpuShareRow.index.label("gpu"), GpuShareRow.uuid, GpuShareRow.milli)
         .add_columns(Gpu.memory_mib, Gpu.model, Gpu.profile, Gpu.parent)
         .join(Node, Node.id == Container.node_id)
-        .outerjoin(Grant, held)
-        .outerjoin(Gpu, and_(Gpu.node_id == Container.node_id, Gpu.uuid == Grant.uuid))
+        .outerjoin(GpuShareRow, held)
+        .outerjoin(Gpu, and_(Gpu.node_id == Container.node_id, Gpu.uuid == GpuShareRow.uuid))
         .where(among(Container.session_id, ids))
-        .order_by(Container.session_id, Container.rank, Grant.index)
+        .order_by(Container.session_id, Container.rank, GpuShareRow.index)
     )
     found: defaultdict[UUID, list[Shown]] = defaultdict(list)
     for row in await db.execute(query):
@@ -88,12 +88,12 @@ async def _containers(db: AsyncSession, ids: Collection[UUID]) -> defaultdict[UU
         if not containers or containers[-1]["rank"] != row.rank:
             containers.append({name: getattr(row, name) for name in _OF_CONTAINER} | {"gpus": []})
         if row.uuid is not None:
-            containers[-1]["gpus"].append(_grant(row))
+            containers[-1]["gpus"].append(_share(row))
     return found
 
 
-def _grant(row: Row[Any]) -> Shown:
-    """Return a grant with what its share of the memory is."""
+def _share(row: Row[Any]) -> Shown:
+    """Return a share with how much of the memory it is."""
     memory_mib = row.memory_mib
     if memory_mib is not None and not row.parent:
         memory_mib = memory_limit(memory_mib, row.milli)

@@ -21,13 +21,13 @@ from api.auth.policy import Action
 from api.lists.texts import Entry, Look, said, server, written, written_by
 from api.tables.nodes import Gpu, Node
 from api.tables.projects import Project
-from api.tables.sessions import LISTED, Container, Grant, Service, Session, State
+from api.tables.sessions import LISTED, Container, GpuShareRow, Service, Session, State
 from common.errors import InputError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _sessions, _projects, _containers = Session.__table__.c, Project.__table__.c, Container.__table__.c
-_grants, _services, _nodes, _gpus = (model.__table__.c for model in (Grant, Service, Node, Gpu))
+_shares, _services, _nodes, _gpus = (model.__table__.c for model in (GpuShareRow, Service, Node, Gpu))
 
 _later = and_(_sessions.created_at == bindparam("created_at"), _sessions.id > bindparam("id"))
 _on_node = select(_containers.session_id).join(Node.__table__, _nodes.id == _containers.node_id)
@@ -86,10 +86,10 @@ def _statement(asked: frozenset[str], *, listed: bool) -> Select[Any]:
 
 def _with_marks(query: Select[Any]) -> Select[Any]:
     page = query.cte("page")
-    held = and_(_grants.session_id == _containers.session_id, _grants.rank == _containers.rank)
-    places = select(said(*written(Container), *written(Grant), *written(Gpu))).select_from(
-        Container.__table__.outerjoin(Grant.__table__, held).outerjoin(
-            Gpu.__table__, and_(_gpus.node_id == _containers.node_id, _gpus.uuid == _grants.uuid)
+    held = and_(_shares.session_id == _containers.session_id, _shares.rank == _containers.rank)
+    places = select(said(*written(Container), *written(GpuShareRow), *written(Gpu))).select_from(
+        Container.__table__.outerjoin(GpuShareRow.__table__, held).outerjoin(
+            Gpu.__table__, and_(_gpus.node_id == _containers.node_id, _gpus.uuid == _shares.uuid)
         )
     )
     services = select(said(*written(Service))).select_from(Service.__table__)

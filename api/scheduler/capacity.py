@@ -1,7 +1,7 @@
-"""The nodes as arrays: what they are, and what is free on them; one row a node, in the order of their names.
+"""Nodes as arrays: what they are, and what is free on them; one row a node, in the order of their names.
 
 A step over every node is then one operation on an array, which keeps a decision short at 10,000 nodes. Shares are
-milli-GPU. All of it is integers, so what is taken and given back leaves exactly what was there.
+milli-GPU. All of it is integers, so what is allocated and released leaves exactly what was there.
 """
 
 from __future__ import annotations
@@ -87,16 +87,16 @@ class Layout:
         part = workload.gpu_milli % MILLI
         any_kind = workload.enforcement is Enforcement.NONE and not (self.any_alone and is_mixed(workload))
         if any_kind and not self.sliced and (self.all_fractions or not part):
-            return self.of_models(workload.models)
+            return self.of_models(workload.gpu_models)
         small = workload.on_slices and 0 < workload.gpu_milli < MILLI
         least = next((size for size in self.sizes if size >= workload.gpu_milli), 0) if small else 0
-        codes = frozenset(self.models[name] for name in workload.models if name in self.models)
-        key = (codes, bool(workload.models), workload.enforcement, bool(part), is_mixed(workload), least)
+        codes = frozenset(self.models[name] for name in workload.gpu_models if name in self.models)
+        key = (codes, bool(workload.gpu_models), workload.enforcement, bool(part), is_mixed(workload), least)
         if key not in self._usable_for:
             found = self.whole & self.fractions[:, None] if part else self.whole
             if least:
                 found = found | (self.slices & (self.capacity >= least))
-            self._usable_for[key] = self.of_models(workload.models) & found & self.holds(workload)
+            self._usable_for[key] = self.of_models(workload.gpu_models) & found & self.holds(workload)
         return self._usable_for[key]
 
     def holds(self, workload: Workload) -> Flags:
@@ -160,42 +160,42 @@ def is_mixed(workload: Workload) -> bool:
     return workload.gpu_milli > MILLI and workload.gpu_milli % MILLI > 0
 
 
-def room(layout: Layout, free: Free, workload: Workload) -> Ints:
+def fitting(layout: Layout, free: Free, workload: Workload) -> Ints:
     """Return how many containers of the workload fit on each node, its GPUs anywhere on it; exact up to all of them."""
-    room = bare_room(free, workload)
+    fitting = bare_fitting(free, workload)
     if workload.gpu_milli:
         usable = layout.usable_for(workload)
         if workload.containers == 1:
-            np.minimum(room, gpu_fits(free.milli, usable, workload.gpu_milli), out=room)
+            np.minimum(fitting, gpu_fits(free.milli, usable, workload.gpu_milli), out=fitting)
         else:
-            np.minimum(room, gpu_room(layout, free.milli, usable, workload.gpu_milli), out=room)
+            np.minimum(fitting, gpu_fitting(layout, free.milli, usable, workload.gpu_milli), out=fitting)
         if layout.any_apart:
-            np.minimum(room, island_room(layout, free, workload), out=room, where=layout.apart)
+            np.minimum(fitting, island_fitting(layout, free, workload), out=fitting, where=layout.apart)
     if layout.any_apart and workload.containers > 1:
-        room[layout.apart] = 0
-    return room
+        fitting[layout.apart] = 0
+    return fitting
 
 
-def island_room(layout: Layout, free: Free, workload: Workload) -> Ints:
-    """Return how many containers of the workload the GPUs of one island have room for, the best island of each node."""
+def island_fitting(layout: Layout, free: Free, workload: Workload) -> Ints:
+    """Return how many containers of the workload fit on the GPUs of one island, the best island of each node."""
     usable = layout.usable_for(workload)
     islands = [usable & (layout.island == island) for island in layout.islands]
-    rooms = [gpu_room(layout, free.milli, island, workload.gpu_milli) for island in islands]
-    return np.asarray(np.maximum.reduce(rooms))
+    fits = [gpu_fitting(layout, free.milli, island, workload.gpu_milli) for island in islands]
+    return np.asarray(np.maximum.reduce(fits))
 
 
-def bare_room(free: Free, workload: Workload) -> Ints:
+def bare_fitting(free: Free, workload: Workload) -> Ints:
     """Return how many containers of the workload each node has CPU, memory and places for."""
-    room = free.containers.copy()
+    fitting = free.containers.copy()
     if workload.cpu_milli:
-        np.minimum(room, free.cpu // workload.cpu_milli, out=room)
+        np.minimum(fitting, free.cpu // workload.cpu_milli, out=fitting)
     if workload.memory_mib:
-        np.minimum(room, free.memory // workload.memory_mib, out=room)
-    return np.maximum(room, 0, out=room)
+        np.minimum(fitting, free.memory // workload.memory_mib, out=fitting)
+    return np.maximum(fitting, 0, out=fitting)
 
 
 def gpu_fits(milli: Ints, usable: Flags, wanted: int) -> Flags:
-    """Return whether a share fits into each row of GPUs; the same as `gpu_room` above 0, and faster."""
+    """Return whether a share fits into each row of GPUs; the same as `gpu_fitting` above 0, and faster."""
     whole, fraction = divmod(wanted, MILLI)
     if not whole:
         return np.asarray(((milli >= fraction) & usable).any(axis=1))
@@ -206,7 +206,7 @@ def gpu_fits(milli: Ints, usable: Flags, wanted: int) -> Flags:
     return np.asarray(free_gpus + in_shared > whole)
 
 
-def gpu_room(layout: Layout, milli: Ints, usable: Flags, wanted: int) -> Ints:
+def gpu_fitting(layout: Layout, milli: Ints, usable: Flags, wanted: int) -> Ints:
     """Return how often a share fits into each row of GPUs; exact, because copies of one share pack without a rest."""
     whole, fraction = divmod(wanted, MILLI)
     free_gpus: Ints = ((milli == MILLI) & usable).sum(axis=1)

@@ -1,4 +1,4 @@
-"""The cluster while decisions are taken: what is free on every node, and where a workload would go."""
+"""Cluster state while decisions are taken: what is free on every node, and where a workload would go."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from functools import partial
 
 import numpy as np
 
-from api.scheduler import fragmentation, verdict
-from api.scheduler.capacity import Ints, Layout, room
+from api.scheduler import feasibility, fragmentation
+from api.scheduler.capacity import Ints, Layout, fitting
 from api.scheduler.demand import Demand
 from api.scheduler.placement import Search
 from api.scheduler.snapshot import NodeState, Placement, Workload
 from api.scheduler.topology import allowed
 
 
-class Cluster:
-    """What is free on the nodes. `hold` takes places, `free` gives them back, `find` looks for the best ones.
+class ClusterState:
+    """What is free on the nodes. `allocate` takes places, `release` gives them back, `find` looks for the best ones.
 
-    Nothing checks that what is held was free: places may be held ahead of those who leave them (a reservation), and a
-    node that shrank may hold more than it has. What is free is then negative, and nothing new fits until all is given
-    back. Places on a node or GPU that is no more are passed over.
+    Nothing checks that what is allocated was free: places may be allocated ahead of those who leave them (a
+    reservation), and a node that shrank may hold more than it has. What is free is then negative, and nothing new fits
+    until all is released. Places on a node or GPU that is no more are passed over.
     """
 
     def __init__(self, nodes: Sequence[NodeState]) -> None:
@@ -31,12 +31,12 @@ class Cluster:
         self._done: list[Callable[[], None]] = []
         self._trials = 0
 
-    def hold(self, placements: Sequence[Placement], workload: Workload) -> None:
+    def allocate(self, placements: Sequence[Placement], workload: Workload) -> None:
         """Take the places: one container of the workload on each."""
         self._do(lambda sign: self._change(-sign, placements, workload))
 
-    def free(self, placements: Sequence[Placement], workload: Workload) -> None:
-        """Give the places back; the exact inverse of `hold`."""
+    def release(self, placements: Sequence[Placement], workload: Workload) -> None:
+        """Give the places back; the exact inverse of `allocate`."""
         self._do(lambda sign: self._change(sign, placements, workload))
 
     def observe(self, workload: Workload) -> None:
@@ -48,7 +48,7 @@ class Cluster:
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Undo at the end whatever is held and freed inside; trials may lie in one another."""
+        """Undo at the end whatever is allocated and released inside; trials may lie in one another."""
         start = len(self._done)
         self._trials += 1
         try:
@@ -64,13 +64,13 @@ class Cluster:
         search = Search(self.layout, self.state, workload, self.layout.open)
         return search.place(lambda item, rows: fragmentation.best(self.layout, self.state, self.demand, item, rows))
 
-    def room(self, workload: Workload) -> Ints:
-        """Return how many containers of the workload each node has room for now: 0 where it may not go.
+    def fitting(self, workload: Workload) -> Ints:
+        """Return how many containers of the workload fit on each node now: 0 where it may not go.
 
         Rows are the nodes in the order of `names`.
         """
         takes = self.layout.open & allowed(self.layout, workload)
-        return np.where(takes, room(self.layout, self.state, workload), 0)
+        return np.where(takes, fitting(self.layout, self.state, workload), 0)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -79,11 +79,11 @@ class Cluster:
 
     def never_fits(self, workload: Workload) -> str:
         """Return why the workload could not run even if nothing else did and every node were open, or nothing."""
-        return verdict.never_fits(self.layout, workload)
+        return feasibility.never_fits(self.layout, workload)
 
     def largest_piece(self, workload: Workload) -> str:
         """Return the largest piece that is free now where the workload may go, for people."""
-        return verdict.largest_piece(self.layout, self.state, workload)
+        return feasibility.largest_piece(self.layout, self.state, workload)
 
     def _do(self, change: Callable[[int], None]) -> None:
         """Make a change, and note how to undo it while there is a trial: by the same with the other sign."""

@@ -1,7 +1,7 @@
-"""One decision: serves the queue in the order of fairness, on a cluster that is left as it was.
+"""Cycle: one decision, which serves the queue in the order of fairness, on a cluster that is left as it was.
 
-Places that are promised (those who hold them are being stopped) or reserved are held beside those who are still there:
-more is then held than there is, and nobody else gets them.
+Places that are reserved, or that a workload is nominated for (those who hold them are being stopped), are allocated
+beside those who are still there: more is then held than there is, and nobody else gets them.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
-from api.scheduler import reserve, waits
-from api.scheduler.cluster import Cluster
-from api.scheduler.fairness import Claim, fair_shares
-from api.scheduler.ledger import NO_SHARE, Ledger, Use
+from api.scheduler import pending_reasons, reservations
+from api.scheduler.cluster import ClusterState
+from api.scheduler.fairness import ProjectDemand, fair_shares
+from api.scheduler.ledger import NO_SHARE, Holdings, Ledger
+from api.scheduler.pending_reasons import PendingWorkload
 from api.scheduler.reclaim import cheapest
 from api.scheduler.residents import Residents
-from api.scheduler.shape import Shape, Verdicts, shape
+from api.scheduler.signature import Feasibility, Signature, signature_of
 from api.scheduler.snapshot import (
     Decision,
     Placement,
     ProjectState,
     Reclaim,
-    Rules,
     Running,
+    SchedulerSettings,
     Workload,
     taking,
 )
@@ -32,13 +33,14 @@ from api.scheduler.victims import Pool
 
 SECOND = 1_000_000
 SCALE = 1 << 32
-PROMISES_CHECKED = 20
-"""So many kinds of workloads that wait already are asked whether they would take the room that is freed for another."""
-MADE_ROOM_FOR = 32
-"""For so many workloads others are taken back in one decision, each after a search for the fewest. Those that come
-after them in the order have their turn in the next decision, which the change of those that leave brings about."""
-KEPT_FOR = 32
-"""For so many workloads that wait long, the first in the order, places are kept: who comes after them waits behind."""
+NOMINATIONS_CHECKED = 20
+"""So many workloads that wait already, each with its own scheduling signature, are asked whether they would take the
+room that is freed for another."""
+RECLAIMED_FOR = 32
+"""For so many workloads others are reclaimed in one decision, each after a search for the fewest. Those that come
+after them in the order have their turn in the next decision, which the end of those that terminate brings about."""
+RESERVED_FOR = 32
+"""For so many workloads that wait long, the first in the order, places are reserved: others wait behind."""
 
 Places = tuple[Placement, ...]
 May = Callable[[Workload], bool]
@@ -47,46 +49,46 @@ Key = tuple[int, int, int, str]
 
 @dataclass(frozen=True)
 class State:
-    """What a planner knows between decisions: the cluster `now`, and `later`, once those who are leaving are gone."""
+    """What a planner knows between decisions: the cluster `now`, and `later`, without those that are terminating."""
 
-    now: Cluster
-    later: Cluster
+    now: ClusterState
+    later: ClusterState
     residents: Residents
     projects: Mapping[str, ProjectState]
-    uses: Mapping[str, Use]
-    leaving: Mapping[str, Running]
+    holdings: Mapping[str, Holdings]
+    terminating: Mapping[str, Running]
     capacity: int
-    verdicts: Verdicts
+    feasibility: Feasibility
 
 
 class Cycle:
     """Serves a queue once."""
 
-    def __init__(self, state: State, queue: Sequence[Workload], now: int, rules: Rules) -> None:
+    def __init__(self, state: State, queue: Sequence[Workload], now: int, rules: SchedulerSettings) -> None:
         self.cluster, self.later, self.residents = state.now, state.later, state.residents
         self.now, self.rules = now, rules
-        self.gone = dict(state.leaving)
-        self._made_room_for = self._kept_for = 0
-        self.verdicts = state.verdicts
-        self.ledger = Ledger.of(state.projects, state.uses)
-        self.lanes: dict[str, list[Workload]] = defaultdict(list)
-        self.hopeless: list[Workload] = []
-        self.aside: set[str] = set()
+        self.terminating = dict(state.terminating)
+        self._reclaimed_for = self._reserved_for = 0
+        self.feasibility = state.feasibility
+        self.ledger = Ledger.of(state.projects, state.holdings)
+        self.queues: dict[str, list[Workload]] = defaultdict(list)
+        self.infeasible: list[Workload] = []
+        self.deferred: set[str] = set()
         for workload in sorted(queue, key=lambda item: (-item.priority, item.submitted_at, item.id)):
-            never = self.verdicts.never_fits(workload)
-            (self.hopeless if never else self.lanes[workload.project]).append(workload)
-        claims = self._claims()
-        self.ledger.fair = fair_shares(state.capacity, claims)
-        self.guarantees_fit = sum(claim.guaranteed for claim in claims) <= state.capacity
+            never = self.feasibility.never_fits(workload)
+            (self.infeasible if never else self.queues[workload.project]).append(workload)
+        demands = self._demands()
+        self.ledger.fair = fair_shares(state.capacity, demands)
+        self.guarantees_fit = sum(demand.guaranteed for demand in demands) <= state.capacity
         self.placed: dict[str, Places] = {}
         self.reclaims: list[Reclaim] = []
-        self.kept_for: dict[str, tuple[Workload, Places]] = {}
-        self.soft: set[str] = set()
+        self.reservations: dict[str, tuple[Workload, Places]] = {}
+        self.soft_reservations: set[str] = set()
         self.too_much: dict[str, Workload] = {}
-        self.waiting: list[waits.Waiting] = []
-        self.log: list[str | waits.Waiting] = []
-        self._full_now: set[Shape] = set()
-        self._full_later: set[Shape] = set()
+        self.waiting: list[PendingWorkload] = []
+        self.log: list[str | PendingWorkload] = []
+        self._full_now: set[Signature] = set()
+        self._full_later: set[Signature] = set()
         self._no_victims: set[tuple[object, ...]] = set()
         self._not_even_unreserved: set[tuple[object, ...]] = set()
 
@@ -96,55 +98,55 @@ class Cycle:
             self._reserve_fair_shares()
             for workload in self._in_order():
                 self._serve(workload)
-            explained = waits.explain(self.cluster, self.waiting, self.kept_for.values())
-        lines = (waits.line(item, explained) if isinstance(item, waits.Waiting) else item for item in self.log)
-        kept = {id_: places for id_, (_, places) in self.kept_for.items()}
-        return Decision(self.placed, tuple(self.reclaims), explained, tuple(lines), kept)
+            explained = pending_reasons.explain(self.cluster, self.waiting, self.reservations.values())
+        lines = (item if isinstance(item, str) else pending_reasons.line(item, explained) for item in self.log)
+        reserved = {id_: places for id_, (_, places) in self.reservations.items()}
+        return Decision(self.placed, tuple(self.reclaims), explained, tuple(lines), reserved)
 
-    def _claims(self) -> list[Claim]:
+    def _demands(self) -> list[ProjectDemand]:
         """Return what each project has and asks for; what can never run asks for nothing."""
-        names = sorted({*self.ledger.projects, *self.ledger.uses})
-        claims: list[Claim] = []
+        names = sorted({*self.ledger.projects, *self.ledger.holdings})
+        demands: list[ProjectDemand] = []
         for name in names:
-            project, use = self.ledger.project(name), self.ledger.use(name)
+            project, own = self.ledger.project(name), self.ledger.holdings_of(name)
             able = [
-                item for item in self.lanes.get(name, ()) if item.total_milli and not self.verdicts.never_fits(item)
+                item for item in self.queues.get(name, ()) if item.total_milli and not self.feasibility.never_fits(item)
             ]
             fixed = sum(item.total_milli for item in able if not item.preemptible)
-            room = max(0, project.quota_milli - use.fixed_kept)
-            asked = min(fixed, room) + sum(item.total_milli for item in able if item.preemptible)
-            claims.append(Claim(project, use.kept + asked))
-        return claims
+            left = max(0, project.quota_milli - own.fixed_retained)
+            asked = min(fixed, left) + sum(item.total_milli for item in able if item.preemptible)
+            demands.append(ProjectDemand(project, own.retained + asked))
+        return demands
 
     def _in_order(self) -> Iterator[Workload]:
         """Yield the queue: what is guaranteed first, also past larger ones of its project that are not."""
         rest: dict[str, list[Workload]] = defaultdict(list)
-        lanes = {name: self._guaranteed(lane, rest[name]) for name, lane in self.lanes.items()}
-        yield from self._by_share(lanes)
-        yield from self._by_share({name: iter(lane) for name, lane in rest.items()})
-        yield from self.hopeless
+        queues = {name: self._guaranteed(queue, rest[name]) for name, queue in self.queues.items()}
+        yield from self._by_share(queues)
+        yield from self._by_share({name: iter(queue) for name, queue in rest.items()})
+        yield from self.infeasible
 
-    def _guaranteed(self, lane: Sequence[Workload], rest: list[Workload]) -> Iterator[Workload]:
-        """Yield what is within the quota when its turn comes; the rest is put aside.
+    def _guaranteed(self, queue: Sequence[Workload], rest: list[Workload]) -> Iterator[Workload]:
+        """Yield what is within the quota when its turn comes; the rest comes after.
 
         For one that could be within the quota and waits for long the quota is kept: it does not starve behind others.
         """
-        for workload in lane:
+        for workload in queue:
             if self.ledger.in_quota(workload):
                 yield workload
                 continue
             rest.append(workload)
             quota = self.ledger.project(workload.project).quota_milli
             if workload.total_milli <= quota and self._waited_long(workload):
-                self._set_aside(workload)
+                self._defer(workload)
 
-    def _set_aside(self, workload: Workload) -> None:
-        self.aside.add(workload.id)
-        self.ledger.use(workload.project).plan(workload)
+    def _defer(self, workload: Workload) -> None:
+        self.deferred.add(workload.id)
+        self.ledger.holdings_of(workload.project).plan(workload)
 
-    def _by_share(self, lanes: Mapping[str, Iterator[Workload]]) -> Iterator[Workload]:
-        """Yield from the lanes, each time the first of the project that is furthest below its share."""
-        heads = {name: head for name, lane in lanes.items() if (head := next(lane, None))}
+    def _by_share(self, queues: Mapping[str, Iterator[Workload]]) -> Iterator[Workload]:
+        """Yield from the queues, each time the first of the project that is furthest below its share."""
+        heads = {name: head for name, queue in queues.items() if (head := next(queue, None))}
         heap = [(self._key(head), name) for name, head in heads.items()]
         heapify(heap)
         while heap:
@@ -154,7 +156,7 @@ class Cycle:
                 heappush(heap, (current, name))
                 continue
             yield heads[name]
-            following = next(lanes[name], None)
+            following = next(queues[name], None)
             if following is not None:
                 heads[name] = following
                 heappush(heap, (self._key(following), name))
@@ -168,90 +170,90 @@ class Cycle:
         if in_quota and (self.guarantees_fit or self._waited_long(workload)):
             return 0 if self._waited_long(workload) else 1, 0, workload.submitted_at, workload.id
         fair = self.ledger.fair.get(workload.project, 0)
-        own = workload.total_milli if workload.id in self.aside else 0
-        kept = max(0, self.ledger.use(workload.project).kept - own)
-        ratio = kept * SCALE // fair if fair else NO_SHARE
-        tier = 1 if in_quota else 2 if kept + workload.total_milli <= fair else 3
+        own = workload.total_milli if workload.id in self.deferred else 0
+        retained = max(0, self.ledger.holdings_of(workload.project).retained - own)
+        ratio = retained * SCALE // fair if fair else NO_SHARE
+        tier = 1 if in_quota else 2 if retained + workload.total_milli <= fair else 3
         return tier, ratio, workload.submitted_at, workload.id
 
     def _serve(self, workload: Workload) -> None:
-        """Place a workload, make room for it, keep room for it, or let it wait."""
-        never = self.verdicts.never_fits(workload)
+        """Place a workload, make room for it, reserve places for it, or let it wait."""
+        never = self.feasibility.never_fits(workload)
         if never:
-            self._wait(waits.Waiting(workload, never=never))
+            self._wait(PendingWorkload(workload, never=never))
             return
-        aside = workload.id in self.aside
-        if aside:
-            self.ledger.use(workload.project).plan(workload, -1)
-        reserved = self.kept_for.pop(workload.id, None)
-        self.soft.discard(workload.id)
+        deferred = workload.id in self.deferred
+        if deferred:
+            self.ledger.holdings_of(workload.project).plan(workload, -1)
+        reserved = self.reservations.pop(workload.id, None)
+        self.soft_reservations.discard(workload.id)
         if reserved:
-            self._give_back(reserved[1], workload)
+            self._release(reserved[1], workload)
         if self._start(workload, fresh=reserved is not None) or self._start_on_reserved(workload):
             return
-        if reserved is None and self._is_to_be_kept_for(workload):
+        if reserved is None and self._is_to_be_reserved_for(workload):
             reserved = self._reservation(workload)
-            self._kept_for += reserved is not None
-        refusal, beyond = waits.refusal(self.ledger, workload), waits.beyond(self.ledger, workload)
+            self._reserved_for += reserved is not None
+        refusal, beyond = pending_reasons.refusal(self.ledger, workload), pending_reasons.beyond(self.ledger, workload)
         if not refusal and workload.id in self.too_much:
-            refusal = waits.refusal(self.ledger, self.too_much[workload.id])
+            refusal = pending_reasons.refusal(self.ledger, self.too_much[workload.id])
         if reserved:
-            self._keep(workload, reserved[1])
-        if reserved or aside:
-            self.ledger.use(workload.project).plan(workload)
+            self._reserve(workload, reserved[1])
+        if reserved or deferred:
+            self.ledger.holdings_of(workload.project).plan(workload)
         places = reserved[1] if reserved else ()
-        self._wait(waits.Waiting(workload, refusal=refusal, beyond=beyond, reserved=places))
+        self._wait(PendingWorkload(workload, refusal=refusal, beyond=beyond, reserved=places))
 
     def _start(self, workload: Workload, *, fresh: bool = False) -> bool:
-        """Place a workload now, on places that become free, or on places that others are made to leave.
+        """Place a workload now, on places that become free, or on places that are reclaimed from others.
 
         `fresh` says that places were given back, so that what was full before may have room again.
         """
-        kind = shape(workload)
+        signature = signature_of(workload)
         if self.ledger.may_hold(workload):
             places = self._find_within(self.cluster, workload, self._full_now, self.ledger.may_hold, fresh=fresh)
             if places:
                 self._place(workload, places)
                 return True
-        if self.gone and self.ledger.may_keep(workload):
-            places = self._find_within(self.later, workload, self._full_later, self.ledger.may_keep, fresh=fresh)
+        if self.terminating and self.ledger.may_retain(workload):
+            places = self._find_within(self.later, workload, self._full_later, self.ledger.may_retain, fresh=fresh)
             if places:
-                self._promise(workload, places, waits.blockers(self.gone.values(), places))
+                self._nominate(workload, places, pending_reasons.blockers(self.terminating.values(), places))
                 return True
-        known = (workload.project, workload.priority, kind)
+        known = (workload.project, workload.priority, signature)
         if not fresh and known in self._no_victims:
             return False
-        found = self._make_room(workload)
+        found = self._reclaim_for(workload)
         if not found:
             self._no_victims.add(known)
         return found
 
     def _start_on_reserved(self, workload: Workload) -> bool:
-        """Let guaranteed work have places that are only kept for others' fair share, where it finds no other."""
-        known = (workload.project, workload.priority, shape(workload))
-        soft = [(item, places) for item, places in self.kept_for.values() if item.id in self.soft]
+        """Let guaranteed work that finds no other place pass over soft reservations, for others' fair share."""
+        known = (workload.project, workload.priority, signature_of(workload))
+        soft = [(item, places) for item, places in self.reservations.values() if item.id in self.soft_reservations]
         if not soft or not self.ledger.in_quota(workload) or known in self._not_even_unreserved:
             return False
         for item, places in soft:
-            self._give_back(places, item)
+            self._release(places, item)
         started = self._start(workload, fresh=True)
         for item, places in soft:
-            self._hold(places, item)
+            self._allocate(places, item)
         if not started:
             self._not_even_unreserved.add(known)
         return started
 
-    def _make_room(self, workload: Workload) -> bool:
-        """Take back the smallest set of victims that makes room, and promise it to the workload."""
-        if self._made_room_for >= MADE_ROOM_FOR:
+    def _reclaim_for(self, workload: Workload) -> bool:
+        """Reclaim from the smallest set of victims that makes room, and nominate the workload for it."""
+        if self._reclaimed_for >= RECLAIMED_FOR:
             return False
         for pool in self._pools(workload):
             victims = cheapest(self.later, self.residents, workload, pool)
             places = self._places_without(victims, workload, pool) if victims else None
-            if victims and places and self._may_take(workload, places, self.ledger.may_keep):
-                self._made_room_for += 1
-                self._take_back(workload, victims)
-                self._promise(workload, places, waits.names(victims))
+            if victims and places and self._may_take(workload, places, self.ledger.may_retain):
+                self._reclaimed_for += 1
+                self._reclaim(workload, victims)
+                self._nominate(workload, places, pending_reasons.names(victims))
                 return True
         return False
 
@@ -261,7 +263,7 @@ class Cycle:
         if not ledger.may_be_fixed(workload):
             return
         until = self.now - self.rules.min_runtime_s * SECOND if self.rules.min_runtime_s else NO_SHARE
-        taken = self.gone
+        taken = self.terminating
         due = ledger.due(workload)
         over_quota = ledger.over_quota(project) if workload.total_milli else {}
         if workload.total_milli and not due:
@@ -288,82 +290,81 @@ class Cycle:
         """Return where the workload goes without them; None where one that waits before it would take the room."""
         with self.later.trial():
             for running in victims:
-                self.later.free(running.placements, running.workload)
+                self.later.release(running.placements, running.workload)
             if pool.own:
-                before = {shape(item.workload): item.workload for item in self.waiting if not item.never}
-                for other in list(before.values())[:PROMISES_CHECKED]:
-                    if self.ledger.may_keep(other) and self.later.find(other) is not None:
+                before = {signature_of(item.workload): item.workload for item in self.waiting if not item.never}
+                for other in list(before.values())[:NOMINATIONS_CHECKED]:
+                    if self.ledger.may_retain(other) and self.later.find(other) is not None:
                         return None
             return self.later.find(workload)
 
-    def _take_back(self, workload: Workload, victims: Collection[Running]) -> None:
+    def _reclaim(self, workload: Workload, victims: Collection[Running]) -> None:
         for running in victims:
             victim = running.workload
-            reason = waits.reclaimed(self.ledger, victim, workload)
+            reason = pending_reasons.reclaimed(self.ledger, victim, workload)
             self.reclaims.append(Reclaim(victim.id, workload.id, reason))
-            self.log.append(f"taken back: {waits.title(victim)}: {reason}")
-            self.gone[victim.id] = running
-            self.later.free(running.placements, victim)
-        self.ledger.take_back(iter(victims))
+            self.log.append(f"taken back: {pending_reasons.title(victim)}: {reason}")
+            self.terminating[victim.id] = running
+            self.later.release(running.placements, victim)
+        self.ledger.reclaim(iter(victims))
         self._full_later.clear()
 
     def _place(self, workload: Workload, places: Places) -> None:
         self.placed[workload.id] = places
-        self._hold(places, workload)
-        self.ledger.use(workload.project).add(taking(workload, places))
-        self.log.append(
-            f"placed: {waits.title(workload)} on {waits.nodes(places)}: {waits.holds(self.ledger, workload.project)}"
-        )
+        self._allocate(places, workload)
+        self.ledger.holdings_of(workload.project).add(taking(workload, places))
+        what = f"{pending_reasons.title(workload)} on {pending_reasons.nodes(places)}"
+        self.log.append(f"placed: {what}: {pending_reasons.holds(self.ledger, workload.project)}")
 
-    def _promise(self, workload: Workload, places: Places, leaving: str) -> None:
-        """Keep places for a workload until those who hold them are gone."""
-        self._keep(workload, places)
-        self.ledger.use(workload.project).plan(workload)
-        self._wait(waits.Waiting(workload, promised=places, leaving=leaving))
+    def _nominate(self, workload: Workload, places: Places, terminating: str) -> None:
+        """Nominate a workload for places: nobody else gets them until those who hold them are gone."""
+        self._reserve(workload, places)
+        self.ledger.holdings_of(workload.project).plan(workload)
+        self._wait(PendingWorkload(workload, nominated=places, terminating=terminating))
 
-    def _keep(self, workload: Workload, places: Places) -> None:
-        self._hold(places, workload)
-        self.kept_for[workload.id] = workload, places
+    def _reserve(self, workload: Workload, places: Places) -> None:
+        self._allocate(places, workload)
+        self.reservations[workload.id] = workload, places
 
-    def _wait(self, waiting: waits.Waiting) -> None:
+    def _wait(self, waiting: PendingWorkload) -> None:
         self.waiting.append(waiting)
         self.log.append(waiting)
 
-    def _hold(self, places: Places, workload: Workload) -> None:
-        self.cluster.hold(places, workload)
-        self.later.hold(places, workload)
+    def _allocate(self, places: Places, workload: Workload) -> None:
+        self.cluster.allocate(places, workload)
+        self.later.allocate(places, workload)
 
-    def _give_back(self, places: Places, workload: Workload) -> None:
-        self.cluster.free(places, workload)
-        self.later.free(places, workload)
+    def _release(self, places: Places, workload: Workload) -> None:
+        self.cluster.release(places, workload)
+        self.later.release(places, workload)
 
     def _reserve_fair_shares(self) -> None:
-        """Keep places for the first of each project that waits long for its fair share beyond the quota."""
-        heads = [head for lane in self.lanes.values() if (head := next(filter(self._goes_beyond, lane), None))]
+        """Reserve places for the first of each project that waits long for its fair share beyond the quota."""
+        heads = [head for queue in self.queues.values() if (head := next(filter(self._goes_beyond, queue), None))]
         for workload in sorted(heads, key=lambda item: (item.submitted_at, item.id)):
             if self.ledger.within_fair_share(workload) and self._waited_long(workload):
                 reservation = self._reservation(workload)
                 if reservation:
-                    self._keep(workload, reservation[1])
-                    self.soft.add(workload.id)
+                    self._reserve(workload, reservation[1])
+                    self.soft_reservations.add(workload.id)
 
-    def _is_to_be_kept_for(self, workload: Workload) -> bool:
-        """Return whether places are kept for a workload that found none, not even by taking others back."""
-        has_its_turn = self._made_room_for < MADE_ROOM_FOR and self._kept_for < KEPT_FOR
+    def _is_to_be_reserved_for(self, workload: Workload) -> bool:
+        """Return whether places are reserved for a workload that found none, not even by reclaiming."""
+        has_its_turn = self._reclaimed_for < RECLAIMED_FOR and self._reserved_for < RESERVED_FOR
         return has_its_turn and self._waited_long(workload) and self.ledger.in_quota(workload)
 
     def _reservation(self, workload: Workload) -> tuple[Workload, Places] | None:
-        places = reserve.places(self.later, self.residents, workload, self.gone)
+        places = reservations.places(self.later, self.residents, workload, self.terminating)
         return (workload, places) if places else None
 
     def _goes_beyond(self, workload: Workload) -> bool:
-        return not self.ledger.in_quota(workload) and self.ledger.may_keep(workload)
+        return not self.ledger.in_quota(workload) and self.ledger.may_retain(workload)
 
     def _waited_long(self, workload: Workload) -> bool:
         return self.now - workload.submitted_at >= self.rules.reserve_after_s * SECOND
 
     def _find_within(
-        self, cluster: Cluster, workload: Workload, full: set[Shape], may: May, *, fresh: bool
+        self, cluster: ClusterState, workload: Workload, full: set[Signature], may: May, *, fresh: bool
     ) -> Places | None:
         """Find places that the project may have; where a slice, which counts whole, is too much, look at GPUs alone."""
         places = self._find(cluster, workload, full, fresh=fresh)
@@ -378,12 +379,12 @@ class Cycle:
         self.too_much[workload.id] = taking(workload, places)
         return False
 
-    def _find(self, cluster: Cluster, workload: Workload, full: set[Shape], *, fresh: bool) -> Places | None:
-        """Find places; a shape that found none needs no second look until places are given back."""
-        kind = shape(workload)
-        if kind in full and not fresh:
+    def _find(self, cluster: ClusterState, workload: Workload, full: set[Signature], *, fresh: bool) -> Places | None:
+        """Find places; a signature that found none needs no second look until places are given back."""
+        signature = signature_of(workload)
+        if signature in full and not fresh:
             return None
         places = cluster.find(workload)
         if places is None and not fresh:
-            full.add(kind)
+            full.add(signature)
         return places

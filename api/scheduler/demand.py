@@ -25,18 +25,18 @@ USUAL = (7, 10)
 """The part of a GPU's share of the cluster's CPU and memory that work usually asks for with it."""
 
 
-class Kind(NamedTuple):
+class DemandKind(NamedTuple):
     """A container as far as it matters for packing."""
 
     gpu_milli: int
     cpu_milli: int
     memory_mib: int
-    models: tuple[str, ...] = ()
+    gpu_models: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, workload: Workload) -> Kind:
+    def of(cls, workload: Workload) -> DemandKind:
         """Return the kind of a workload's containers."""
-        return cls(workload.gpu_milli, workload.cpu_milli, workload.memory_mib, workload.models)
+        return cls(workload.gpu_milli, workload.cpu_milli, workload.memory_mib, workload.gpu_models)
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,12 @@ class Demand:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._counts: Counter[Kind] = Counter(_expected(layout))
+        self._counts: Counter[DemandKind] = Counter(_expected(layout))
         self._typical: Typical | None = None
 
     def count(self, workload: Workload, containers: int) -> None:
         """Count containers of a workload in, or out where the number is negative."""
-        kind = Kind.of(workload)
+        kind = DemandKind.of(workload)
         self._counts[kind] += containers
         if not self._counts[kind]:
             del self._counts[kind]
@@ -98,7 +98,7 @@ class Demand:
         return self._typical
 
 
-def _expected(layout: Layout) -> dict[Kind, int]:
+def _expected(layout: Layout) -> dict[DemandKind, int]:
     gpus = int(layout.gpu_count.sum())
     if not gpus:
         return {}
@@ -107,15 +107,15 @@ def _expected(layout: Layout) -> dict[Kind, int]:
         for amount in (layout.empty.cpu, layout.empty.memory)
     ]
     return {
-        Kind(milli, limited[0] * milli // MILLI, limited[1] * milli // MILLI): containers
+        DemandKind(milli, limited[0] * milli // MILLI, limited[1] * milli // MILLI): containers
         for milli, containers in EXPECTED
     }
 
 
-def _arrays(layout: Layout, frequent: Sequence[tuple[Kind, int]]) -> Typical:
+def _arrays(layout: Layout, frequent: Sequence[tuple[DemandKind, int]]) -> Typical:
     kinds = [kind for kind, _ in frequent]
     total = max(sum(count for _, count in frequent), 1)
-    pairs = [(min(kind.gpu_milli, MILLI), kind.models) for kind in kinds]
+    pairs = [(min(kind.gpu_milli, MILLI), kind.gpu_models) for kind in kinds]
     places = {pair: row for row, pair in enumerate(dict.fromkeys(pairs))}
     sizes: Counter[int] = Counter()
     for kind, containers in frequent:

@@ -13,7 +13,7 @@ EXACT = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ProjectDemand:
     """A project, and what it holds and asks for together."""
 
     project: ProjectState
@@ -35,17 +35,17 @@ class Claim:
         return self.project.weight * MILLI or self.project.quota_milli
 
 
-def fair_shares(capacity_milli: int, claims: Iterable[Claim]) -> Mapping[str, int]:
+def fair_shares(capacity_milli: int, demands: Iterable[ProjectDemand]) -> Mapping[str, int]:
     """Return the fair share of each project: never less than its guarantee, and never more than its demand.
 
     What is spare goes to those who want it in the ratio of their weights. Projects without weight and quota get what is
     still left then, in equal parts.
     """
-    ordered = sorted(claims, key=lambda claim: claim.project.name)
-    shares = {claim.project.name: claim.guaranteed for claim in ordered}
+    ordered = sorted(demands, key=lambda demand: demand.project.name)
+    shares = {demand.project.name: demand.guaranteed for demand in ordered}
     spare = max(0, capacity_milli - sum(shares.values()))
-    weighted = {claim.project.name: (claim.beyond, claim.weight) for claim in ordered if claim.weight}
-    rest = {claim.project.name: (claim.beyond, 1) for claim in ordered if not claim.weight}
+    weighted = {demand.project.name: (demand.beyond, demand.weight) for demand in ordered if demand.weight}
+    rest = {demand.project.name: (demand.beyond, 1) for demand in ordered if not demand.weight}
     for wants in (weighted, rest):
         for name, milli in divide(spare, wants).items():
             shares[name] += milli

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from api.scheduler.capacity import Flags, Free, Ints, Layout, island_room, room
+from api.scheduler.capacity import Flags, Free, Ints, Layout, fitting, island_fitting
 from api.scheduler.gpus import Gpu, choose
-from api.scheduler.snapshot import Placement, Share, Within, Workload
+from api.scheduler.snapshot import Placement, Workload
 from api.scheduler.topology import levels, merged, pools
+from common.gpu.share import GpuShare
+from common.topology import TopologyLevel
 
 Best = Callable[[Workload, Ints], int]
 """Chooses one of the rows of nodes that fit one container of a workload; see `fragmentation`."""
@@ -20,20 +22,20 @@ class Search:
 
     def __init__(self, layout: Layout, free: Free, workload: Workload, nodes: Flags | None = None) -> None:
         self.layout, self.free, self.workload = layout, free, workload
-        self.fits = room(layout, free, workload)  # how many containers each node has room for
+        self.fits = fitting(layout, free, workload)  # how many containers each node has room for
         if nodes is not None:
             self.fits[~nodes] = 0
 
     def place(self, best: Best) -> tuple[Placement, ...] | None:
         """Return the best places for all containers, or None where they do not fit together.
 
-        Groups are tried in the order of preference, in each the smallest domain first; equal places by name.
+        Groups are tried in the order of preference, in each the smallest topology domain first; equal places by name.
         """
         if not self.fits.any():
             return None
         for tier in pools(self.layout, self.workload):
             for level in levels(self.workload):
-                if level in (Within.ISLAND, Within.NODE):
+                if level in (TopologyLevel.ISLAND, TopologyLevel.NODE):
                     found = self._on_one(level, merged(tier), best)
                 else:
                     found = self._on_several(level, tier, best)
@@ -46,22 +48,24 @@ class Search:
         most = 0
         for tier in pools(self.layout, self.workload):
             for level in levels(self.workload):
-                if level in (Within.ISLAND, Within.NODE):
-                    sums = [self._room(level, merged(tier))]
+                if level in (TopologyLevel.ISLAND, TopologyLevel.NODE):
+                    sums = [self._fitting(level, merged(tier))]
                 else:
                     sums = [sums for _, _, sums in self._domains(level, tier)]
                 most = max(most, *(int(each.max(initial=0)) for each in sums))
         return min(most, self.workload.containers)
 
-    def _on_one(self, level: Within, nodes: Flags, best: Best) -> tuple[Placement, ...] | None:
-        """Place all containers on one node: the one with the least room that suffices, then the best."""
-        sums = self._room(level, nodes)
+    def _on_one(self, level: TopologyLevel, nodes: Flags, best: Best) -> tuple[Placement, ...] | None:
+        """Place all containers on one node: the one where the fewest fit that suffices, then the best."""
+        sums = self._fitting(level, nodes)
         rows = np.flatnonzero(sums >= self.workload.containers)
         if not len(rows):
             return None
-        return self._fill(self._row(rows, sums, best), self.workload.containers, one_island=level is Within.ISLAND)
+        return self._fill(
+            self._row(rows, sums, best), self.workload.containers, one_island=level is TopologyLevel.ISLAND
+        )
 
-    def _on_several(self, level: Within, tier: Sequence[Flags], best: Best) -> tuple[Placement, ...] | None:
+    def _on_several(self, level: TopologyLevel, tier: Sequence[Flags], best: Best) -> tuple[Placement, ...] | None:
         """Place the containers on as few nodes as possible of the tightest domain."""
         tightest: tuple[int, Flags] | None = None
         for pool, codes, sums in self._domains(level, tier):
@@ -70,33 +74,33 @@ class Search:
                     tightest = int(sums[code]), pool & (codes == code)
         if tightest is None:
             return None
-        left, room = self.workload.containers, np.where(tightest[1], self.fits, 0)
+        left, fitting = self.workload.containers, np.where(tightest[1], self.fits, 0)
         placements: list[Placement] = []
         while left:
-            rows = np.flatnonzero(room >= min(left, room.max()))
-            row = self._row(rows, room, best)
-            count = min(left, int(room[row]))
+            rows = np.flatnonzero(fitting >= min(left, fitting.max()))
+            row = self._row(rows, fitting, best)
+            count = min(left, int(fitting[row]))
             placements += self._fill(row, count)
-            left, room[row] = left - count, 0
+            left, fitting[row] = left - count, 0
         return tuple(placements)
 
-    def _room(self, level: Within, nodes: Flags) -> Ints:
+    def _fitting(self, level: TopologyLevel, nodes: Flags) -> Ints:
         inside = np.where(nodes, self.fits, 0)
-        if level is Within.ISLAND:
-            np.minimum(inside, island_room(self.layout, self.free, self.workload), out=inside)
+        if level is TopologyLevel.ISLAND:
+            np.minimum(inside, island_fitting(self.layout, self.free, self.workload), out=inside)
         return inside
 
-    def _domains(self, level: Within, tier: Sequence[Flags]) -> Iterator[tuple[Flags, Ints, Ints]]:
+    def _domains(self, level: TopologyLevel, tier: Sequence[Flags]) -> Iterator[tuple[Flags, Ints, Ints]]:
         """Yield each pool with the domain of each node, and how many containers fit in each domain."""
-        codes = self.layout.switch if level is Within.SWITCH else np.zeros_like(self.layout.switch)
+        codes = self.layout.switch if level is TopologyLevel.SWITCH else np.zeros_like(self.layout.switch)
         for pool in tier:
             known = pool & (codes >= 0)
             yield pool, codes, np.bincount(codes[known], weights=self.fits[known]).astype(np.int64)
 
-    def _row(self, rows: Ints, room: Ints, best: Best) -> int:
-        """Return the best row of those with the least room; a lone container may go to any."""
+    def _row(self, rows: Ints, fitting: Ints, best: Best) -> int:
+        """Return the best row of those where the fewest fit; a lone container may go to any."""
         if self.workload.containers > 1:
-            rows = rows[room[rows] == room[rows].min()]
+            rows = rows[fitting[rows] == fitting[rows].min()]
         return best(self.workload, rows)
 
     def _fill(self, row: int, count: int, *, one_island: bool = False) -> tuple[Placement, ...]:
@@ -117,6 +121,6 @@ class Search:
         chosen = choose(gpus, self.workload.gpu_milli, count, one_island=one_island)
         states = layout.gpus[row]
         return tuple(
-            Placement(name, tuple(Share(states[column].index, states[column].uuid, milli) for column, milli in parts))
+            Placement(name, tuple(GpuShare(states[at].uuid, states[at].index, milli) for at, milli in parts))
             for parts in chosen
         )

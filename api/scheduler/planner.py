@@ -1,4 +1,4 @@
-"""The cluster as the scheduler keeps it between decisions, so that a decision costs only what changed.
+"""Planner: the cluster as the scheduler keeps it between decisions, so that a decision costs only what changed.
 
 `decide` builds one for each snapshot. A loop that runs for long keeps one, tells it of changes (`sync` finds them by
 itself) and asks it to decide; both ways give the same decision.
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from api.scheduler.cluster import Cluster
+from api.scheduler.cluster import ClusterState
 from api.scheduler.cycle import Cycle, State
-from api.scheduler.ledger import Use
+from api.scheduler.ledger import Holdings
 from api.scheduler.residents import Residents
-from api.scheduler.shape import Verdicts
-from api.scheduler.snapshot import Decision, NodeState, ProjectState, Rules, Running, Snapshot, Workload
+from api.scheduler.signature import Feasibility
+from api.scheduler.snapshot import Decision, NodeState, ProjectState, Running, SchedulerSettings, Snapshot, Workload
 
 
 class Planner:
@@ -23,8 +23,8 @@ class Planner:
 
     def __init__(self, nodes: Sequence[NodeState] = (), projects: Sequence[ProjectState] = ()) -> None:
         self._running: dict[str, Running] = {}
-        self._leaving: dict[str, Running] = {}
-        self._uses: dict[str, Use] = {}
+        self._terminating: dict[str, Running] = {}
+        self._holdings: dict[str, Holdings] = {}
         self._residents = Residents()
         self.set_nodes(nodes)
         self.set_projects(projects)
@@ -38,7 +38,7 @@ class Planner:
 
     @property
     def running(self) -> tuple[Running, ...]:
-        """What runs, those that are leaving too."""
+        """What runs, those that are terminating too."""
         return tuple(self._running.values())
 
     def sync(self, snapshot: Snapshot) -> None:
@@ -56,46 +56,52 @@ class Planner:
     def set_nodes(self, nodes: Sequence[NodeState]) -> None:
         """Replace the nodes; what runs stays."""
         self._nodes = frozenset(nodes)
-        self._now, self._later = Cluster(nodes), Cluster(nodes)
-        self._verdicts = Verdicts(self._now)
+        self._now, self._later = ClusterState(nodes), ClusterState(nodes)
+        self._feasibility = Feasibility(self._now)
         for running in self._running.values():
-            self._hold(running)
+            self._allocate(running)
 
     def set_projects(self, projects: Sequence[ProjectState]) -> None:
         """Replace the projects."""
         self._projects = {project.name: project for project in projects}
 
     def add(self, running: Running) -> None:
-        """A workload got its places; one that is known already is replaced (it is leaving now, for example)."""
+        """A workload got its places; one that is known already is replaced (it is terminating now, for example)."""
         if running.workload.id in self._running:
             self.remove(running.workload.id)
         self._running[running.workload.id] = running
-        self._hold(running)
-        self._use(running).add(running.workload, leaving=running.leaving)
-        if running.leaving:
-            self._leaving[running.workload.id] = running
+        self._allocate(running)
+        self._holdings_of(running).add(running.workload, terminating=running.terminating)
+        if running.terminating:
+            self._terminating[running.workload.id] = running
         else:
             self._residents.add(running)
 
     def remove(self, workload_id: str) -> None:
         """A workload is gone and its places are free."""
         running = self._running.pop(workload_id)
-        self._now.free(running.placements, running.workload)
-        if not running.leaving:
-            self._later.free(running.placements, running.workload)
-        self._use(running).add(running.workload, -1, leaving=running.leaving)
-        if running.leaving:
-            del self._leaving[workload_id]
+        self._now.release(running.placements, running.workload)
+        if not running.terminating:
+            self._later.release(running.placements, running.workload)
+        self._holdings_of(running).add(running.workload, -1, terminating=running.terminating)
+        if running.terminating:
+            del self._terminating[workload_id]
         else:
             self._residents.remove(running)
 
-    def decide(self, queue: Sequence[Workload], now: int, rules: Rules | None = None) -> Decision:
+    def decide(self, queue: Sequence[Workload], now: int, rules: SchedulerSettings | None = None) -> Decision:
         """Return where each workload of the queue shall run, who is taken back for it, or why it waits."""
-        clusters = self._now, self._later
         state = State(
-            *clusters, self._residents, self._projects, self._uses, self._leaving, self._capacity(), self._verdicts
+            self._now,
+            self._later,
+            self._residents,
+            self._projects,
+            self._holdings,
+            self._terminating,
+            self._capacity(),
+            self._feasibility,
         )
-        return Cycle(state, queue, now, rules or Rules()).run()
+        return Cycle(state, queue, now, rules or SchedulerSettings()).run()
 
     def _capacity(self) -> int:
         """Return the milli-GPU that can be shared out: all of open nodes, and those still in use on the others."""
@@ -104,10 +110,10 @@ class Planner:
         used = np.clip(capacity - self._now.state.milli[closed], 0, capacity)
         return int(layout.capacity[layout.open].sum()) + int(used.sum())
 
-    def _hold(self, running: Running) -> None:
-        self._now.hold(running.placements, running.workload)
-        if not running.leaving:
-            self._later.hold(running.placements, running.workload)
+    def _allocate(self, running: Running) -> None:
+        self._now.allocate(running.placements, running.workload)
+        if not running.terminating:
+            self._later.allocate(running.placements, running.workload)
 
-    def _use(self, running: Running) -> Use:
-        return self._uses.setdefault(running.workload.project, Use())
+    def _holdings_of(self, running: Running) -> Holdings:
+        return self._holdings.setdefault(running.workload.project, Holdings())

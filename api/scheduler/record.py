@@ -1,19 +1,21 @@
-"""A cycle as a JSON document: the snapshot and what was decided on it, to look at and to decide again elsewhere."""
+"""Records of cycles as JSON documents: a snapshot and what was decided on it, to be decided again elsewhere."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import field
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from api.scheduler.snapshot import Decision, Placement, Reclaim, Snapshot, Wait
+from api.scheduler.snapshot import Decision, PendingReason, Placement, Reclaim, Snapshot
 from common.errors import InputError, Problem
 
-FORMAT = 1
+FORMAT = 2
 """Raised when a document of an older version would be read wrongly."""
+
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True)
@@ -22,9 +24,16 @@ class _Decision:
 
     placements: dict[str, tuple[Placement, ...]]
     reclaims: tuple[Reclaim, ...]
-    waits: dict[str, Wait]
+    pending_reasons: dict[str, PendingReason]
     log: tuple[str, ...]
-    kept: dict[str, tuple[Placement, ...]] = field(default_factory=dict)
+    reservations: dict[str, tuple[Placement, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Head:
+    """What says whether the rest can be read."""
+
+    format: int
 
 
 @dataclass(frozen=True)
@@ -36,38 +45,40 @@ class Saved:
     decision: _Decision
 
 
+_HEAD = TypeAdapter(_Head)
 _SAVED = TypeAdapter(Saved)
 
 
 def save(snapshot: Snapshot, decision: Decision) -> str:
     """Return the document; the same cycle always gives the same text."""
-    waits, kept = dict(decision.waits), dict(decision.kept)
-    plain = _Decision(dict(decision.placements), decision.reclaims, waits, decision.log, kept)
+    plain = _Decision(
+        dict(decision.placements),
+        decision.reclaims,
+        dict(decision.pending_reasons),
+        decision.log,
+        dict(decision.reservations),
+    )
     document: dict[str, Any] = _SAVED.dump_python(Saved(FORMAT, snapshot, plain), mode="json")
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
 def load(text: str, where: str = "") -> tuple[Snapshot, Decision]:
     """Return what a document says; raises InputError naming `where` and the field if it is not one of ours."""
-    try:
-        saved = _SAVED.validate_json(text)
-    except ValidationError as error:
-        problems = [
-            Problem(f"{where}: {'.'.join(str(part) for part in each['loc'])}", each["msg"], "name a saved cycle")
-            for each in error.errors()[:5]
-        ]
-        raise InputError.of(problems) from None
-    if saved.format != FORMAT:
+    found = _read(_HEAD, text, where).format
+    if found != FORMAT:
         hint = "replay it with the version that saved it"
-        raise InputError(f"the document has format {saved.format}, not {FORMAT}", where=where, hint=hint)
-    decided = saved.decision
-    return saved.snapshot, Decision(decided.placements, decided.reclaims, decided.waits, decided.log, decided.kept)
+        raise InputError(f"the document has format {found}, not {FORMAT}", where=where, hint=hint)
+    saved = _read(_SAVED, text, where)
+    plain = saved.decision
+    return saved.snapshot, Decision(
+        plain.placements, plain.reclaims, plain.pending_reasons, plain.log, plain.reservations
+    )
 
 
 def differences(saved: Decision, again: Decision) -> list[str]:
     """Return in words where two decisions on one snapshot differ; empty where they are equal."""
     found: list[str] = []
-    for id_ in sorted({*saved.placements, *saved.waits, *again.placements, *again.waits}):
+    for id_ in sorted({*saved.placements, *saved.pending_reasons, *again.placements, *again.pending_reasons}):
         before, after = _outcome(saved, id_), _outcome(again, id_)
         if before != after:
             found.append(f"{id_}: {before}; now {after}")
@@ -85,5 +96,16 @@ def _outcome(decision: Decision, id_: str) -> str:
             f"{place.node}[{','.join(f'{share.index}:{share.milli}' for share in place.shares)}]"
             for place in decision.placements[id_]
         )
-    wait = decision.waits.get(id_)
+    wait = decision.pending_reasons.get(id_)
     return f"waits at {wait.position}, {wait.cause}: {wait.reason}" if wait else "unknown"
+
+
+def _read(kind: TypeAdapter[Read], text: str, where: str) -> Read:
+    try:
+        return kind.validate_json(text)
+    except ValidationError as error:
+        problems = [
+            Problem(f"{where}: {'.'.join(str(part) for part in each['loc'])}", each["msg"], "name a saved cycle")
+            for each in error.errors()[:5]
+        ]
+        raise InputError.of(problems) from None

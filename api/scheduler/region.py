@@ -1,4 +1,4 @@
-"""A few nodes in plain integers, from which running workloads are taken on trial until a waiting one fits.
+"""Regions: a few nodes in plain integers, from which running workloads are taken on trial until a waiting one fits.
 
 The search takes or spares one workload after the other, first those on the emptiest GPUs, and gives up a branch that
 cannot become cheaper than the best set found. It is exact unless it reaches its limit of steps. Of each step only what
@@ -11,17 +11,18 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from api.scheduler.cluster import Cluster
+from api.scheduler.cluster import ClusterState
 from api.scheduler.limits import Limits
-from api.scheduler.snapshot import Running, Within, Workload
+from api.scheduler.snapshot import Running, Workload
 from api.scheduler.victims import Pool, Rank, order, rank
 from common.gpu.share import MILLI
+from common.topology import TopologyLevel
 
 STEPS = 4000
 """Steps after which a search is content with the best set found so far."""
 FEW = 12
 """Up to so many candidates, sets that cost the same are told apart by whom they take as well."""
-NO_ROOM = 1 << 60
+NEVER = 1 << 60
 
 Turn = tuple[int, int, tuple[int, int, str], int]
 """When a unit is decided on, the least first; the last number is its place among the units."""
@@ -39,17 +40,17 @@ class Node:
     slices: frozenset[int] = frozenset()
     """Columns that go whole to one container."""
 
-    def room(self, workload: Workload) -> int:
+    def fitting(self, workload: Workload) -> int:
         """Return how many containers of the workload fit; all GPUs of one are of one set of columns."""
-        room = self.containers
+        fitting = self.containers
         if workload.cpu_milli:
-            room = min(room, self.cpu // workload.cpu_milli)
+            fitting = min(fitting, self.cpu // workload.cpu_milli)
         if workload.memory_mib:
-            room = min(room, self.memory // workload.memory_mib)
-        if workload.gpu_milli and room > 0:
-            rooms = [self._gpu_room(columns, workload.gpu_milli) for columns in self.columns]
-            room = min(room, max(rooms, default=0))
-        return max(0, room)
+            fitting = min(fitting, self.memory // workload.memory_mib)
+        if workload.gpu_milli and fitting > 0:
+            fits = [self._gpu_fitting(columns, workload.gpu_milli) for columns in self.columns]
+            fitting = min(fitting, max(fits, default=0))
+        return max(0, fitting)
 
     def count(self, index: int, unit: Unit, sign: int) -> None:
         """Count what a unit holds here, on the node of this index, as free (1), or as held again (-1)."""
@@ -70,7 +71,7 @@ class Node:
             node.count(index, unit, 1)
         return node
 
-    def _gpu_room(self, columns: Sequence[int], milli: int) -> int:
+    def _gpu_fitting(self, columns: Sequence[int], milli: int) -> int:
         whole, fraction = divmod(milli, MILLI)
         free = [self.free[column] for column in columns]
         empty = free.count(MILLI)
@@ -120,9 +121,9 @@ class Region:
         for place, unit in enumerate(self.units):
             for index, _ in unit.containers:
                 self._on[index].append(place)
-        self._rooms = [node.room(self.workload) for node in self.nodes]
-        self._room = sum(self._rooms)
-        self._at_most, self._most_room = self._rooms.copy(), self._room
+        self._fitting = [node.fitting(self.workload) for node in self.nodes]
+        self._fitting_together = sum(self._fitting)
+        self._at_most, self._most_together = self._fitting.copy(), self._fitting_together
         self._changed = {index for index, there in enumerate(self._on) if there}
         self._usable = [frozenset(column for columns in node.columns for column in columns) for node in self.nodes]
         self._free = sorted(
@@ -135,11 +136,11 @@ class Region:
 
     @classmethod
     def of(
-        cls, cluster: Cluster, workload: Workload, rows: Sequence[int], running: Iterable[Running], pool: Pool
+        cls, cluster: ClusterState, workload: Workload, rows: Sequence[int], running: Iterable[Running], pool: Pool
     ) -> Region:
         """Return the region of these rows of the cluster; of those running there only candidates count."""
         usable = cluster.layout.usable_for(workload)
-        one_island = workload.within_required and workload.within is Within.ISLAND
+        one_island = workload.within_required and workload.within is TopologyLevel.ISLAND
         nodes: list[Node] = []
         for row in rows:
             columns = [int(column) for column in usable[row].nonzero()[0]]
@@ -193,20 +194,20 @@ class Region:
             self._try()
         self._reopen(place)
 
-    def _has_room(self) -> bool:
-        return self.fits or self._room >= self.workload.containers
+    def _all_fit(self) -> bool:
+        return self.fits or self._fitting_together >= self.workload.containers
 
     def _missing(self) -> int:
         """Return the fewest milli-GPU that still have to go, at least 1 until the goal is reached; 0 then."""
         owed = self._limits.owed()
-        if self._has_room():
+        if self._all_fit():
             return owed
         whole, fraction = divmod(self.workload.gpu_milli, MILLI)
         if not self.workload.gpu_milli:
             return max(1, owed)
         needed = whole * self.workload.containers
         if len(self._free) < needed:
-            return NO_ROOM
+            return NEVER
         clear = needed * MILLI - sum(self._free[len(self._free) - needed :])
         total = self.workload.total_milli - (self._sum - self._held_twice)
         share = fraction - (self._free[-1] if self._free else 0) if fraction else 0
@@ -214,7 +215,7 @@ class Region:
 
     def _may_become_best(self, missing: int) -> bool:
         """Return whether one more victim could still make a better set than the best."""
-        if missing >= NO_ROOM:
+        if missing >= NEVER:
             return False
         if self.best is None:
             return True
@@ -225,7 +226,7 @@ class Region:
     def _turn(self, place: int) -> Turn:
         """Return when a unit is decided on: first the one on the emptiest GPU, so that GPUs become whole soon."""
         unit = self.units[place]
-        held = min([MILLI - self.nodes[node].free[column] for node, column, _ in unit.parts], default=NO_ROOM)
+        held = min([MILLI - self.nodes[node].free[column] for node, column, _ in unit.parts], default=NEVER)
         return held, unit.milli, unit.rank, place
 
     def _would_do(self, missing: int) -> bool:
@@ -235,20 +236,20 @@ class Region:
         """
         if missing > 1 and missing > self._limits.most:
             return False
-        return not self._limits.would_be_owed() and self._would_have_room()
+        return not self._limits.would_be_owed() and self._would_fit()
 
-    def _would_have_room(self) -> bool:
-        """Return whether there would be room; only nodes where that has changed are looked at."""
-        if self._has_room():
+    def _would_fit(self) -> bool:
+        """Return whether it would fit; only nodes where that has changed are looked at."""
+        if self._all_fit():
             return True
         allowed = self._limits.allowed
         for index in self._changed:
             units = [self.units[place] for place in self._on[index] if allowed[place]]
-            room = self.nodes[index].without(index, units).room(self.workload) if units else self._rooms[index]
-            self._most_room += room - self._at_most[index]
-            self._at_most[index] = room
+            fitting = self.nodes[index].without(index, units).fitting(self.workload) if units else self._fitting[index]
+            self._most_together += fitting - self._at_most[index]
+            self._at_most[index] = fitting
         self._changed.clear()
-        return self._most_room >= self.workload.containers
+        return self._most_together >= self.workload.containers
 
     def _close(self, place: int) -> None:
         """Count a unit as decided on."""
@@ -298,12 +299,12 @@ class Region:
         self._held_twice += min(0, before + more) - min(0, before)
 
     def _move(self, unit: Unit, sign: int) -> None:
-        """Take a unit, or give it back, as far as the room goes."""
+        """Take a unit, or give it back, and count what fits then."""
         for index, _ in unit.containers:
             self.nodes[index].count(index, unit, sign)
-            room = self.nodes[index].room(self.workload)
-            self._room += room - self._rooms[index]
-            self._rooms[index] = room
+            fitting = self.nodes[index].fitting(self.workload)
+            self._fitting_together += fitting - self._fitting[index]
+            self._fitting[index] = fitting
         if sign > 0:
             self._taken.append(unit)
         else:
@@ -314,7 +315,7 @@ class Region:
         spared: list[Unit] = []
         for unit in sorted(self._taken, key=lambda unit: (-unit.milli, -unit.rank[0], -unit.rank[1])):
             self._move(unit, -1)
-            if self._has_room() and not self.pool.owed([taken.running for taken in self._taken]):
+            if self._all_fit() and not self.pool.owed([taken.running for taken in self._taken]):
                 spared.append(unit)
             else:
                 self._move(unit, 1)
@@ -325,7 +326,7 @@ class Region:
             self.best = rank(victims), victims
 
 
-def _unit(cluster: Cluster, running: Running, place: dict[str, int], rows: Sequence[int]) -> Unit:
+def _unit(cluster: ClusterState, running: Running, place: dict[str, int], rows: Sequence[int]) -> Unit:
     parts: list[tuple[int, int, int]] = []
     counts: dict[int, int] = {}
     for placement in running.placements:

@@ -10,20 +10,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from common.gpu.kinds import Enforcement
-from common.gpu.share import MILLI
+from common.gpu.share import MILLI, GpuShare
+from common.topology import TopologyLevel
 
 MAX_CONTAINERS_PER_NODE = 100
 UNLIMITED = 0
 """A node whose `cpu_milli` or `memory_mib` is unknown is not limited by it."""
-
-
-class Within(StrEnum):
-    """The smallest part of the network that the containers of one workload must, or should, share."""
-
-    ANYWHERE = "anywhere"
-    SWITCH = "switch"
-    NODE = "node"
-    ISLAND = "island"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +74,7 @@ class Workload:
     `gpu_milli`, `cpu_milli` and `memory_mib` are for one container; `gpu_milli` 0 is work that needs no GPU. A share of
     2,500 is two whole GPUs and half of a third, all on one node. `groups` are the resource groups that it may use, in
     order of preference: None is every one; a node in no group is always allowed unless `grouped_only`. Of several nodes
-    all must lie in one group. `models` are the GPU models that will do; empty: any. Its shares are held by
+    all must lie in one group. `gpu_models` are the GPU models that will do; empty: any. Its shares are held by
     `enforcement` or a stronger kind. A workload that is not `preemptible` lives within its project's quota and is never
     taken back. A higher `priority` goes first within a project. `held_milli` is what it takes with all containers where
     it has places: a slice counts whole. Without `on_slices` it gets none.
@@ -100,8 +92,8 @@ class Workload:
     priority: int = 50
     groups: tuple[str, ...] | None = None
     grouped_only: bool = False
-    models: tuple[str, ...] = ()
-    within: Within = Within.ANYWHERE
+    gpu_models: tuple[str, ...] = ()
+    within: TopologyLevel = TopologyLevel.ANYWHERE
     within_required: bool = False
     enforcement: Enforcement = Enforcement.NONE
     held_milli: int = 0
@@ -114,20 +106,11 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """A part of one GPU, in milli-GPU."""
-
-    index: int
-    uuid: str
-    milli: int
-
-
-@dataclass(frozen=True, slots=True)
 class Placement:
     """Where one container runs; `shares` is empty for one that needs no GPU."""
 
     node: str
-    shares: tuple[Share, ...] = ()
+    shares: tuple[GpuShare, ...] = ()
 
 
 def taking(workload: Workload, placements: Sequence[Placement]) -> Workload:
@@ -138,16 +121,16 @@ def taking(workload: Workload, placements: Sequence[Placement]) -> Workload:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A workload that holds its places. One that is `leaving` is being stopped already and will free them."""
+    """A workload that holds its places. One that is `terminating` is being stopped already and will release them."""
 
     workload: Workload
     placements: tuple[Placement, ...]
     since: int
-    leaving: bool = False
+    terminating: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class SchedulerSettings:
     """What the administrator may set; seconds.
 
     A preemptible workload is not taken back before it ran `min_runtime_s`. A workload that waits longer than
@@ -168,7 +151,7 @@ class Snapshot:
     projects: tuple[ProjectState, ...]
     running: tuple[Running, ...] = ()
     queue: tuple[Workload, ...] = ()
-    rules: Rules = field(default_factory=Rules)
+    rules: SchedulerSettings = field(default_factory=SchedulerSettings)
 
 
 class Cause(StrEnum):
@@ -184,7 +167,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class PendingReason:
     """Why a workload waits, and its place in the queue, from 1."""
 
     cause: Cause
@@ -205,12 +188,12 @@ class Reclaim:
 class Decision:
     """Every workload of the queue stands in one of both: placed (one placement a container), or waiting.
 
-    `log` has one line for each decision, in the order in which they were taken, with its reason. `kept` are the places
-    that nobody else gets, as they are promised to a workload that waits, or reserved for it.
+    `log` has one line for each decision, in the order in which they were taken, with its reason. `reservations` are
+    the places that nobody else gets, as a workload that waits is nominated for them, or they are reserved for it.
     """
 
     placements: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
     reclaims: tuple[Reclaim, ...] = ()
-    waits: Mapping[str, Wait] = field(default_factory=dict)
+    pending_reasons: Mapping[str, PendingReason] = field(default_factory=dict)
     log: tuple[str, ...] = ()
-    kept: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
+    reservations: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)

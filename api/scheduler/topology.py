@@ -1,4 +1,4 @@
-"""Topology: pools of nodes by resource group, then domains of the network, where containers may lie."""
+"""Topology: pools of nodes by resource group, then topology domains, where containers may lie."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from api.scheduler.capacity import Flags, Layout
-from api.scheduler.snapshot import Within, Workload
+from api.scheduler.snapshot import Workload
+from common.topology import TopologyLevel
 
-LEVELS = (Within.ISLAND, Within.NODE, Within.SWITCH, Within.ANYWHERE)
-"""From the smallest domain to the largest."""
+LEVELS = (TopologyLevel.ISLAND, TopologyLevel.NODE, TopologyLevel.SWITCH, TopologyLevel.ANYWHERE)
+"""From the smallest topology domain to the largest."""
 
 
-def levels(workload: Workload) -> tuple[Within, ...]:
-    """Return the domains to try, the smallest first, up to the largest that the workload accepts.
+def levels(workload: Workload) -> tuple[TopologyLevel, ...]:
+    """Return the levels to try, the smallest first, up to the largest that the workload accepts.
 
     Without a GPU an island means no more than the node; one container is never on several nodes.
     """
     required = LEVELS.index(workload.within) if workload.within_required else len(LEVELS) - 1
-    last = min(required, LEVELS.index(Within.NODE)) if workload.containers == 1 else required
+    last = min(required, LEVELS.index(TopologyLevel.NODE)) if workload.containers == 1 else required
     if not workload.gpu_milli:
-        return LEVELS[LEVELS.index(Within.NODE) : max(last, LEVELS.index(Within.NODE)) + 1]
+        return LEVELS[LEVELS.index(TopologyLevel.NODE) : max(last, LEVELS.index(TopologyLevel.NODE)) + 1]
     return LEVELS[: last + 1]
 
 

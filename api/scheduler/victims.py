@@ -29,7 +29,8 @@ class Pool:
     `surplus` is what may be taken of each project. With `last_may_pass` the last victim of a project may take it below
     that line; without, none may. Of `own`, workloads of a priority below `below` may be taken whatever it holds, unless
     they need no more than `spared`, and `due` milli-GPU of them have to be. `until` is the latest start of one that ran
-    long enough; `taken` are gone. With `everyone`, whoever runs counts, to tell which places become free soonest.
+    long enough; `taken` terminate already. With `everyone`, whoever runs counts, to tell which places become free
+    soonest.
     """
 
     surplus: Mapping[str, int] = field(default_factory=dict)

@@ -190,15 +190,15 @@ class Container(Base):
     warning: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
 
     node: Mapped[Node] = relationship(lazy="joined", innerjoin=True)
-    grants: Mapped[list[Grant]] = relationship(
-        order_by="Grant.index", lazy="selectin", cascade="all, delete-orphan", passive_deletes=True
+    gpu_shares: Mapped[list[GpuShareRow]] = relationship(
+        order_by="GpuShareRow.index", lazy="selectin", cascade="all, delete-orphan", passive_deletes=True
     )
 
 
-class Grant(Base):
+class GpuShareRow(Base):
     """The part of one GPU that a container holds; of a MIG device always all that it is of a GPU."""
 
-    __tablename__ = "grants"
+    __tablename__ = "gpu_shares"
     __table_args__ = (
         ForeignKeyConstraint(["session_id", "rank"], ["containers.session_id", "containers.rank"], ondelete="CASCADE"),
     )

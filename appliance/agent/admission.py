@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from common.errors import ConflictError, InputError, Problem
-from common.gpu.share import MILLI, format_gpus
+from common.gpu.share import MILLI, GpuShare, format_gpus
 from common.protocol import (
     ContainerSpec,
     ContainerState,
     ContainerStatus,
     GpuDevice,
-    GpuGrant,
     Mount,
     belongs_to_system,
 )
@@ -38,15 +37,15 @@ def check(spec: ContainerSpec, devices: Mapping[str, GpuDevice], others: Iterabl
     check_fit(spec.gpus, devices, live)
 
 
-def check_fit(grants: Sequence[GpuGrant], devices: Mapping[str, GpuDevice], others: Iterable[ContainerState]) -> None:
+def check_fit(shares: Sequence[GpuShare], devices: Mapping[str, GpuDevice], others: Iterable[ContainerState]) -> None:
     """Refuse shares that do not fit on their GPUs beside those of the containers `others`; raises ConflictError."""
     live = [state for state in others if not state.status.is_final]
-    for position, grant in enumerate(grants):
-        used = sum(held.milli for state in live for held in state.gpus if held.uuid == grant.uuid)
+    for position, share in enumerate(shares):
+        used = sum(held.milli for state in live for held in state.gpus if held.uuid == share.uuid)
         # a MIG device goes to one container, whatever its share says
-        if used + (MILLI if devices[grant.uuid].parent else grant.milli) > MILLI:
+        if used + (MILLI if devices[share.uuid].parent else share.milli) > MILLI:
             raise ConflictError(
-                f"{format_gpus(used)} of GPU {grant.uuid} is in use, so {format_gpus(grant.milli)} more does not fit",
+                f"{format_gpus(used)} of GPU {share.uuid} is in use, so {format_gpus(share.milli)} more does not fit",
                 where=f"gpus.{position}",
                 hint="use another GPU, or end a session on this one",
             )
@@ -65,10 +64,10 @@ def hidden_system(position: int, mount: Mount) -> Iterable[Problem]:
 
 
 def _unknown_gpus(spec: ContainerSpec, devices: Mapping[str, GpuDevice]) -> Iterable[Problem]:
-    for position, grant in enumerate(spec.gpus):
-        if grant.uuid not in devices:
+    for position, share in enumerate(spec.gpus):
+        if share.uuid not in devices:
             yield Problem(
-                f"gpus.{position}.uuid", f"this node has no GPU {grant.uuid}", "grant a GPU that the node has"
+                f"gpus.{position}.uuid", f"this node has no GPU {share.uuid}", "grant a GPU that the node has"
             )
-    if len({grant.uuid for grant in spec.gpus}) < len(spec.gpus):
+    if len({share.uuid for share in spec.gpus}) < len(spec.gpus):
         yield Problem("gpus", "a GPU is granted twice", "grant each GPU once, with the sum of its shares")

@@ -8,7 +8,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from common.protocol import ContainerSpec, ContainerState, GpuGrant, ImageState, NodeInfo
+from common.gpu.share import GpuShare
+from common.protocol import ContainerSpec, ContainerState, ImageState, NodeInfo
 
 
 class Containers(Protocol):
@@ -22,7 +23,7 @@ class Containers(Protocol):
     async def launch(self, spec: ContainerSpec) -> ContainerState:
         """Run the container of `spec` unless it is known already; return its state. Raises PenstockError."""
 
-    async def resize(self, identity: str, grants: Sequence[GpuGrant]) -> ContainerState:
+    async def resize(self, identity: str, gpu_shares: Sequence[GpuShare]) -> ContainerState:
         """Give a running container other shares of its GPUs; raises PenstockError."""
 
     async def remove(self, identity: str, grace_s: int) -> None:

@@ -16,8 +16,8 @@ def identity(spec: ContainerSpec) -> dict[str, str]:
     return {
         "PENSTOCK_SESSION": spec.session_name,
         "PENSTOCK_PROJECT": spec.project,
-        "PENSTOCK_GPUS": ",".join(grant.uuid for grant in spec.gpus),
-        "PENSTOCK_GPU_SHARE": ",".join(str(grant.milli) for grant in spec.gpus),
+        "PENSTOCK_GPUS": ",".join(share.uuid for share in spec.gpus),
+        "PENSTOCK_GPU_SHARE": ",".join(str(share.milli) for share in spec.gpus),
     }
 
 

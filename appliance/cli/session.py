@@ -13,7 +13,7 @@ from appliance.cli import config, output, parse, share
 from appliance.cli.options import ProjectOption, complete_sessions
 from appliance.cli.output import Format, FormatOption
 from appliance.cli.share import FgpuOption, GpusOption
-from appliance.client.views import Container, Grant, Session
+from appliance.client.views import Container, GpuShare, Session
 from common.errors import ConflictError, NotFoundError, PenstockError
 from common.gpu.units import MILLI, format_gpus
 
@@ -223,7 +223,7 @@ def _fields(session: Session) -> None:
             ("Shared memory", f"{session['shm_mib']} MiB"),
             ("Resource group", session["group"]),
             ("Nodes" if len(_nodes(session)) > 1 else "Node", ", ".join(_nodes(session))),
-            *(("On", _grant(gpu)) for gpu in (containers[0]["gpus"] if len(containers) == 1 else ())),
+            *(("On", _gpu_share(gpu)) for gpu in (containers[0]["gpus"] if len(containers) == 1 else ())),
             *(("Warning", container["warning"]) for container in containers),
             *(("URL", url) for url in session["urls"]),
             ("Created", output.moment(session["created_at"])),
@@ -287,7 +287,7 @@ def _container(container: Container) -> tuple[str, ...]:
     )
 
 
-def _grant(gpu: Grant) -> str:
+def _gpu_share(gpu: GpuShare) -> str:
     """Return a part of a GPU with what it is of, and how much memory that gives."""
     what = f"{gpu['model']} {gpu['profile']}".strip()
     memory = "" if gpu["memory_mib"] is None else f"{gpu['memory_mib']} MiB"

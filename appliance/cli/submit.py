@@ -21,6 +21,7 @@ from appliance.client.views import Session
 from appliance.client.words import Enforcement, Kind
 from common.errors import InputError, Problem
 from common.gpu.units import format_gpus
+from common.topology import TopologyLevel
 
 WAIT_STEP_S = 0.5
 UNDER_WAY = ("PENDING", "SCHEDULED", "PREPARING")
@@ -30,14 +31,6 @@ class ServiceType(StrEnum):
     """How the ports of a session are reached."""
 
     INGRESS = "ingress"
-
-
-class Domain(StrEnum):
-    """The part of the network that the containers of a session share."""
-
-    ISLAND = "island"
-    NODE = "node"
-    SWITCH = "switch"
 
 
 def submit(
@@ -100,7 +93,8 @@ def submit(
         typer.Option("--group", metavar="NAME", help="Resource group to run in.", autocompletion=complete_groups),
     ] = None,
     within: Annotated[
-        Domain | None, typer.Option("--within", help="Containers close together: NVLink island, node, leaf switch.")
+        TopologyLevel | None,
+        typer.Option("--within", help="Containers close together: NVLink island, node, leaf switch."),
     ] = None,
     required: Annotated[
         bool, typer.Option("--within-required", help="Wait rather than run farther apart than --within.")

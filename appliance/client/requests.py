@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NotRequired, TypedDict
 
 from appliance.client.views import SandboxRule
-from appliance.client.words import Enforcement, Expiry, Kind, NodeMode, Role, Within
+from appliance.client.words import Enforcement, Expiry, Kind, NodeMode, Role, TopologyLevel
 
 
 class ApiKeyRequest(TypedDict):
@@ -33,7 +33,7 @@ class BatchRequest(TypedDict):
     models: NotRequired[list[str]]
     enforcement: NotRequired[Enforcement | None]
     group: NotRequired[str | None]
-    within: NotRequired[Within]
+    within: NotRequired[TopologyLevel]
     within_required: NotRequired[bool]
     priority: NotRequired[int | None]
     preemptible: NotRequired[bool | None]
@@ -316,7 +316,7 @@ class SessionRequest(TypedDict):
     models: NotRequired[list[str]]
     enforcement: NotRequired[Enforcement | None]
     group: NotRequired[str | None]
-    within: NotRequired[Within]
+    within: NotRequired[TopologyLevel]
     within_required: NotRequired[bool]
     priority: NotRequired[int | None]
     preemptible: NotRequired[bool | None]

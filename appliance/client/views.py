@@ -17,7 +17,7 @@ from appliance.client.words import (
     Source,
     State,
     Status,
-    Within,
+    TopologyLevel,
 )
 
 
@@ -58,7 +58,7 @@ class Container(TypedDict):
     exit_code: int | None
     enforcement: Enforcement | None
     warning: str
-    gpus: list[Grant]
+    gpus: list[GpuShare]
 
 
 class Csrf(TypedDict):
@@ -108,6 +108,21 @@ class Done(TypedDict):
     done: bool
 
 
+class GpuShare(TypedDict):
+    """The part of one GPU that a session holds, in milli-GPU; of a MIG device by its `profile` it is the whole device.
+
+    `memory_mib` is how much of the GPU's memory belongs to it; null, as `model` is empty, where the node has that
+    GPU no more.
+    """
+
+    index: int
+    uuid: str
+    milli: int
+    memory_mib: int | None
+    model: str
+    profile: str
+
+
 class Gpu(TypedDict):
     """A GPU of a node, or a MIG device: a slice of the GPU `parent` by its `profile`, which goes to one container.
 
@@ -127,21 +142,6 @@ class Gpu(TypedDict):
     profile: str
     capacity_milli: int
     used_milli: int
-
-
-class Grant(TypedDict):
-    """The part of one GPU that a session holds, in milli-GPU; of a MIG device by its `profile` it is the whole device.
-
-    `memory_mib` is how much of the GPU's memory belongs to it; null, as `model` is empty, where the node has that
-    GPU no more.
-    """
-
-    index: int
-    uuid: str
-    milli: int
-    memory_mib: int | None
-    model: str
-    profile: str
 
 
 class Group(TypedDict):
@@ -385,7 +385,7 @@ class Session(TypedDict):
     preset: str
     group: str
     models: list[str]
-    within: Within
+    within: TopologyLevel
     within_required: bool
     local_image: bool
     sandbox: str
@@ -407,7 +407,7 @@ class Session(TypedDict):
     finished_at: str | None
     exit_code: int | None
     node: str | None
-    gpus: list[Grant]
+    gpus: list[GpuShare]
     containers: list[Container]
     services: list[Service]
     url: str | None

@@ -44,5 +44,5 @@ State = Literal["PENDING", "SCHEDULED", "PREPARING", "RUNNING", "TERMINATING", "
 Status = Literal["unchecked", "pulling", "ready", "failed"]
 """Whether an image is known to be there: a node tries to pull it."""
 
-Within = Literal["anywhere", "switch", "node", "island"]
+TopologyLevel = Literal["anywhere", "switch", "node", "island"]
 """The smallest part of the network that the containers of one workload must, or should, share."""

@@ -31,7 +31,7 @@ class Gpus:
 
 
 @dataclass(frozen=True)
-class Share:
+class DeviceShare:
     """What a container was given of a device, in milli-GPU; a MIG device is always given whole."""
 
     device: GpuDevice

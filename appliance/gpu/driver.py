@@ -16,7 +16,7 @@ import pynvml
 import structlog
 
 from appliance.gpu import cgroups
-from appliance.gpu.devices import Needs, Share
+from appliance.gpu.devices import DeviceShare, Needs
 from appliance.gpu.enforcement import Accounting, Probe
 from appliance.gpu.preload import Preload
 from appliance.gpu.telemetry import Telemetry
@@ -70,17 +70,17 @@ class Driver(Accounting):
             return Probe(False, f"the driver has no memory limits for these GPUs: {error}")
         return Probe(True, f"driver {version} limits memory per container")
 
-    def prepare(self, container: str, shares: Sequence[Share]) -> None:
+    def prepare(self, container: str, shares: Sequence[DeviceShare]) -> None:
         """Write what the preload library needs to share time, where it is to; raises UnavailableError."""
         preload = self._preload
         if preload and preload.compute is not Compute.OFF and preload.probe([]).available:
             preload.prepare(container, shares)
 
-    def needs(self, container: str, shares: Sequence[Share]) -> Needs:
+    def needs(self, container: str, shares: Sequence[DeviceShare]) -> Needs:
         """Return what the preload library needs, where it shares time."""
         return self._preload.needs(container, shares) if self._preload and self._preload.has(container) else Needs()
 
-    def fence(self, container: str, shares: Sequence[Share], engine_id: str) -> None:
+    def fence(self, container: str, shares: Sequence[DeviceShare], engine_id: str) -> None:
         """Make the cgroup in which the container will start, and set its limits.
 
         Raises UnavailableError where one cannot be set, so that the container does not start.
@@ -97,7 +97,7 @@ class Driver(Accounting):
         self._fenced[container] = group
         self._limit(container, shares, group)
 
-    def apply(self, container: str, shares: Sequence[Share], pid: int) -> None:
+    def apply(self, container: str, shares: Sequence[DeviceShare], pid: int) -> None:
         """Set the limits of the container's cgroup, the share as both what is guaranteed and what is allowed.
 
         Raises UnavailableError where one cannot be set.
@@ -121,7 +121,7 @@ class Driver(Accounting):
             with contextlib.suppress(OSError):
                 group.rmdir()
 
-    def _limit(self, container: str, shares: Sequence[Share], group: Path) -> None:
+    def _limit(self, container: str, shares: Sequence[DeviceShare], group: Path) -> None:
         for share in shares:
             # a whole GPU has no limit but its own size
             most = pynvml.NVML_DEVICE_MEMORY_LIMIT_MAX if share.is_whole else share.memory_mib << 20

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from appliance.gpu.devices import Needs, Share
+from appliance.gpu.devices import DeviceShare, Needs
 from common.gpu.kinds import Enforcement
 from common.protocol import GpuDevice
 
@@ -41,22 +41,22 @@ class Enforcer(Protocol):
     def probe(self, devices: Sequence[GpuDevice]) -> Probe:
         """Return whether this kind can hold shares of the devices."""
 
-    def check(self, shares: Sequence[Share]) -> None:
+    def check(self, shares: Sequence[DeviceShare]) -> None:
         """Refuse shares that a container cannot have by this kind; raises InputError."""
 
-    def check_change(self, shares: Sequence[Share]) -> None:
+    def check_change(self, shares: Sequence[DeviceShare]) -> None:
         """Refuse other shares for a container that runs, where this kind cannot; raises InputError."""
 
-    def prepare(self, container: str, shares: Sequence[Share]) -> None:
+    def prepare(self, container: str, shares: Sequence[DeviceShare]) -> None:
         """Make what the container will find."""
 
-    def needs(self, container: str, shares: Sequence[Share]) -> Needs:
+    def needs(self, container: str, shares: Sequence[DeviceShare]) -> Needs:
         """Return what the container needs of the node."""
 
-    def fence(self, container: str, shares: Sequence[Share], engine_id: str) -> None:
+    def fence(self, container: str, shares: Sequence[DeviceShare], engine_id: str) -> None:
         """Hold the shares of a container before any process of it runs."""
 
-    def apply(self, container: str, shares: Sequence[Share], pid: int) -> None:
+    def apply(self, container: str, shares: Sequence[DeviceShare], pid: int) -> None:
         """Hold the shares of a running container to their limits."""
 
     def remove(self, container: str) -> None:
@@ -76,23 +76,23 @@ class Accounting:
         """It is always available."""
         return Probe(True, "shares are accounted for")
 
-    def check(self, shares: Sequence[Share]) -> None:
+    def check(self, shares: Sequence[DeviceShare]) -> None:
         """Every share can be accounted for."""
 
-    def check_change(self, shares: Sequence[Share]) -> None:
+    def check_change(self, shares: Sequence[DeviceShare]) -> None:
         """Every change can be accounted for."""
 
-    def prepare(self, container: str, shares: Sequence[Share]) -> None:
+    def prepare(self, container: str, shares: Sequence[DeviceShare]) -> None:
         """Nothing is made."""
 
-    def needs(self, container: str, shares: Sequence[Share]) -> Needs:
+    def needs(self, container: str, shares: Sequence[DeviceShare]) -> Needs:
         """Nothing is needed."""
         return Needs()
 
-    def fence(self, container: str, shares: Sequence[Share], engine_id: str) -> None:
+    def fence(self, container: str, shares: Sequence[DeviceShare], engine_id: str) -> None:
         """Nothing is set."""
 
-    def apply(self, container: str, shares: Sequence[Share], pid: int) -> None:
+    def apply(self, container: str, shares: Sequence[DeviceShare], pid: int) -> None:
         """Nothing is set."""
 
     def remove(self, container: str) -> None:

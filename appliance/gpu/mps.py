@@ -16,7 +16,7 @@ from pathlib import Path
 import pynvml
 import structlog
 
-from appliance.gpu.devices import Needs, Share
+from appliance.gpu.devices import DeviceShare, Needs
 from appliance.gpu.enforcement import Accounting, Probe
 from appliance.gpu.telemetry import Telemetry
 from common import process
@@ -77,7 +77,7 @@ class Mps(Accounting):
                 log.info("the multi-process service ends", gpu=device.uuid)
                 self._systemctl("stop", _unit(device.uuid))
 
-    def check(self, shares: Sequence[Share]) -> None:
+    def check(self, shares: Sequence[DeviceShare]) -> None:
         """Refuse a part of a GPU beside others; raises InputError."""
         if len(shares) > 1 and not all(share.is_whole for share in shares):
             raise InputError(
@@ -86,7 +86,7 @@ class Mps(Accounting):
                 hint="ask for a part of one GPU or for whole ones, or use nodes with another kind of enforcement",
             )
 
-    def check_change(self, shares: Sequence[Share]) -> None:
+    def check_change(self, shares: Sequence[DeviceShare]) -> None:
         """Refuse every change: clients keep the limits that they started with; raises InputError."""
         raise InputError(
             "limits of the multi-process service cannot change while a session runs",
@@ -94,7 +94,7 @@ class Mps(Accounting):
             hint="start the session again with the other share",
         )
 
-    def needs(self, container: str, shares: Sequence[Share]) -> Needs:
+    def needs(self, container: str, shares: Sequence[DeviceShare]) -> Needs:
         """Return the daemon's pipes and shared memory, and the limits; whole GPUs need none of it."""
         parts = [share for share in shares if not share.is_whole]
         if not parts:

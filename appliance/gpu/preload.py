@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from appliance.gpu import share_files, tmpfs_quota
-from appliance.gpu.devices import Needs, Share
+from appliance.gpu.devices import DeviceShare, Needs
 from appliance.gpu.enforcement import Accounting, Probe
 from appliance.gpu.layout import Limit, Total
 from appliance.gpu.share_files import LimitsFile
@@ -51,7 +51,7 @@ class Preload(Accounting):
             return Probe(False, f"there is no library {self._library}")
         return Probe(True, f"{self._library} holds memory and time")
 
-    def prepare(self, container: str, shares: Sequence[Share]) -> None:
+    def prepare(self, container: str, shares: Sequence[DeviceShare]) -> None:
         """Write limits and account of a container that is about to be made; raises UnavailableError.
 
         Those of one that was made already and never started stay as they are.
@@ -67,7 +67,7 @@ class Preload(Accounting):
         with self._lock:
             self._files[container] = LimitsFile.create(folder / "limits/limits", self._limits(shares))
 
-    def needs(self, container: str, shares: Sequence[Share]) -> Needs:
+    def needs(self, container: str, shares: Sequence[DeviceShare]) -> Needs:
         """Return the mounts of the library, its list, the limits and the account.
 
         Root in a container may rename a folder that has mounts in it, but none that is one: so those above are mounts,
@@ -85,7 +85,7 @@ class Preload(Accounting):
             )
         )
 
-    def apply(self, container: str, shares: Sequence[Share], pid: int) -> None:
+    def apply(self, container: str, shares: Sequence[DeviceShare], pid: int) -> None:
         """Write the limits of a container where they are others; its processes see them at their next call."""
         file, wanted = self.limits(container), self._limits(shares)
         if file.limits() != wanted:
@@ -132,7 +132,7 @@ class Preload(Accounting):
         (folder / "frame/limits").mkdir(exist_ok=True)
         (folder / "frame").chmod(0o755)
 
-    def _limits(self, shares: Sequence[Share]) -> list[Limit]:
+    def _limits(self, shares: Sequence[DeviceShare]) -> list[Limit]:
         return [
             Limit(
                 share.device.uuid,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from common.errors import InputError
@@ -11,6 +14,7 @@ __all__ = [
     "MAX_DEVICES",
     "MAX_GPUS",
     "MILLI",
+    "GpuShare",
     "Split",
     "check_share",
     "divide",
@@ -23,6 +27,20 @@ MAX_GPUS = 16
 """Most GPUs of a node, and most GPUs of a container."""
 MAX_DEVICES = 8 * MAX_GPUS
 """Most devices of a node: each of its GPUs may be cut into up to seven MIG devices."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuShare:
+    """A part of one GPU that a container has; of a MIG device it has the whole, whatever `milli` says.
+
+    Messages that carry it hold it to its constraints and refuse unknown keys; code that makes one answers for itself.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    uuid: str
+    index: Annotated[int, Field(ge=0)]
+    milli: Annotated[int, Field(gt=0, le=MILLI)]
 
 
 class Split(BaseModel):

@@ -29,13 +29,13 @@ async def test_one_process_leads(database_url: str) -> None:
     try:
         async with second.leadership() as follower:
             async with first.leadership() as leader:
-                assert await leader.hold()
-                assert await leader.hold()
-                assert not await follower.hold()
+                assert await leader.renew()
+                assert await leader.renew()
+                assert not await follower.renew()
             # the leader's connection has ended, and its lock with it: the server notices in its own time
             leads = False
             for _ in range(200):
-                leads = leads or await follower.hold()
+                leads = leads or await follower.renew()
                 await asyncio.sleep(0 if leads else 0.05)
             assert leads
     finally:

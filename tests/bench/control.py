@@ -30,8 +30,9 @@ from api.clock import now
 from api.database import Database
 from api.tables.nodes import Gpu, Node
 from api.tables.projects import Project
-from api.tables.sessions import Container, Grant, Kind, Session, State
-from common.protocol import ContainerState, ContainerStatus, GpuGrant
+from api.tables.sessions import Container, GpuShareRow, Kind, Session, State
+from common.gpu.share import GpuShare
+from common.protocol import ContainerState, ContainerStatus
 from tests.fakes.agents import Behaviour, FleetOfAgents, Way
 from tests.integration.agent.conftest import Authority, make_authority
 from tests.postgresql import new_database, running_server
@@ -172,18 +173,18 @@ async def fill(database: Database, fleet: FleetOfAgents, count: int) -> None:
         gpus = (await db.execute(select(Gpu.node_id, Gpu.index, Gpu.uuid).order_by(Gpu.node_id, Gpu.index))).all()
     names = {id_: name for name, id_ in nodes.items()}
     for part in batched(gpus[:count], FILL_AT_ONCE):
-        sessions, containers, grants, states = [], [], [], []
+        sessions, containers, shares, states = [], [], [], []
         for number, (node_id, index, uuid) in part:
             session_id, moment = uuid4(), now()
             sessions.append(row(session_id, number, owners[number % len(owners)]))
             status = {"status": ContainerStatus.RUNNING, "started_at": moment}
             place = {"node_id": node_id, "ports": {}, "error": ""}
             containers.append({"session_id": session_id, "rank": 0, **place, **status})
-            grants.append({"session_id": session_id, "rank": 0, "index": index, "uuid": uuid, "milli": 1000})
+            shares.append({"session_id": session_id, "rank": 0, "index": index, "uuid": uuid, "milli": 1000})
             state = ContainerState(
                 id=f"session-{session_id}-0-0",
                 session_id=str(session_id),
-                gpus=[GpuGrant(uuid=uuid, index=index, milli=1000)],
+                gpus=[GpuShare(uuid=uuid, index=index, milli=1000)],
                 **status,  # type: ignore[arg-type]
             )
             states.append((fleet[names[node_id]], state))
@@ -193,7 +194,7 @@ async def fill(database: Database, fleet: FleetOfAgents, count: int) -> None:
         async with database.transaction() as db:
             await db.execute(insert(Session), sessions)
             await db.execute(insert(Container), containers)
-            await db.execute(insert(Grant), grants)
+            await db.execute(insert(GpuShareRow), shares)
         for agent, state in states:
             agent.containers[state.id] = state
             agent.behaviour = Behaviour()

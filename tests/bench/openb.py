@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from api.scheduler.cluster import Cluster
+from api.scheduler.cluster import ClusterState
 from api.scheduler.snapshot import GpuState, NodeState, Workload
 from common.gpu.share import MILLI
 
@@ -51,7 +51,7 @@ def read_pods(path: Path) -> list[Workload]:
                 gpu_milli=int(row["num_gpu"]) * int(row["gpu_milli"]),
                 cpu_milli=int(row["cpu_milli"]),
                 memory_mib=int(row["memory_mib"]),
-                models=tuple(sorted({model for model in (row.get("gpu_spec") or "").split("|") if model})),
+                gpu_models=tuple(sorted({model for model in (row.get("gpu_spec") or "").split("|") if model})),
             )
             for row in csv.DictReader(lines)
         ]
@@ -69,7 +69,7 @@ def arrivals(pods: list[Workload], capacity: int, seed: int) -> Iterator[Workloa
 
 def replay(nodes: list[NodeState], pods: list[Workload], seed: int) -> dict[str, float | int]:
     """Return the figures of one replay."""
-    cluster = Cluster(nodes)
+    cluster = ClusterState(nodes)
     capacity = sum(len(node.gpus) for node in nodes) * MILLI
     held = arrived = placed = 0
     decisions: list[float] = []
@@ -78,7 +78,7 @@ def replay(nodes: list[NodeState], pods: list[Workload], seed: int) -> dict[str,
         started = time.perf_counter()
         placements = cluster.find(pod)
         if placements:
-            cluster.hold(placements, pod)
+            cluster.allocate(placements, pod)
         else:
             cluster.observe(pod)
         decisions.append(time.perf_counter() - started)

@@ -16,7 +16,8 @@ from statistics import median
 
 import docker
 
-from common.protocol import ContainerSpec, GpuGrant
+from common.gpu.share import GpuShare
+from common.protocol import ContainerSpec
 from tests.fakes.cuda.clients import gpu_uuid
 from tests.integration.agent import gpus
 from tests.integration.agent.calls import launch
@@ -48,7 +49,7 @@ def measure(folder: Path, engine: docker.DockerClient, image: str) -> dict[str, 
         image=image,
         command=["sleep"],
         args=["600"],
-        gpus=[GpuGrant(uuid=gpu_uuid(0), index=0, milli=250)],
+        gpus=[GpuShare(uuid=gpu_uuid(0), index=0, milli=250)],
     )
     agent.start()
     bare: list[tuple[int, ...]] = []

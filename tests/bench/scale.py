@@ -31,11 +31,11 @@ from api.scheduler.snapshot import (
     NodeState,
     Placement,
     ProjectState,
-    Rules,
     Running,
-    Share,
+    SchedulerSettings,
     Workload,
 )
+from common.gpu.share import GpuShare
 
 PROJECTS = 50
 SECOND = 1_000_000
@@ -81,12 +81,12 @@ class Bench:
             if not free:
                 break
             node, gpus = free[-1]
-            shares = [Share(gpu.index, gpu.uuid, 1000) for gpu in (gpus.pop() for _ in range(whole))]
+            shares = [GpuShare(gpu.uuid, gpu.index, 1000) for gpu in (gpus.pop() for _ in range(whole))]
             if part:
                 if whole or part not in shared:
                     shared[part] = node, gpus.pop(), 1000
                 node, gpu, left = shared.pop(part)
-                shares.append(Share(gpu.index, gpu.uuid, part))
+                shares.append(GpuShare(gpu.uuid, gpu.index, part))
                 if left >= 2 * part:
                     shared[part] = node, gpu, left - part
             self.planner.add(Running(workload, (Placement(node.name, tuple(shares)),), self.now))
@@ -147,7 +147,7 @@ class Bench:
                 cpu_milli=milli * 8,
                 memory_mib=milli * 64,
             )
-        self.now += Rules().reserve_after_s * SECOND
+        self.now += SchedulerSettings().reserve_after_s * SECOND
         return timed(lambda: self.planner.decide(queue, self.now))[0]
 
     def reclaim(self) -> float:
@@ -163,7 +163,7 @@ class Bench:
                     break
         workload = self.session(poor, 1000)
         took, decision = timed(lambda: self.planner.decide([workload], self.now))
-        if decision.waits[workload.id].cause is not Cause.RECLAIMING:
+        if decision.pending_reasons[workload.id].cause is not Cause.RECLAIMING:
             raise RuntimeError(f"nobody was taken back: {decision.log}")
         return took
 
@@ -171,7 +171,7 @@ class Bench:
         """Milliseconds until it is told."""
         workload = self.session(milli=self.gpus * 1000 + 500)
         took, decision = timed(lambda: self.planner.decide([workload], self.now))
-        if decision.waits[workload.id].cause is not Cause.NEVER_FITS:
+        if decision.pending_reasons[workload.id].cause is not Cause.NEVER_FITS:
             raise RuntimeError(f"it does not say so: {decision.log}")
         return took
 

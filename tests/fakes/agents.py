@@ -209,8 +209,8 @@ class FakeAgent:
         held = Counter[str]()
         for state in self.containers.values():
             if state.status in LIVE:
-                held.update({grant.uuid: grant.milli for grant in state.gpus})
-        if any(held[grant.uuid] + grant.milli > 1000 for grant in spec.gpus):
+                held.update({share.uuid: share.milli for share in state.gpus})
+        if any(held[share.uuid] + share.milli > 1000 for share in spec.gpus):
             return self._refuse(409, f"{identity} wants GPUs that are in use")
         self.specs[identity] = spec
         self.containers[identity] = ContainerState(
@@ -233,13 +233,13 @@ class FakeAgent:
             return self._refuse(422, str(error))
         if identity not in self.containers:
             return problem(404, f"no container {identity}")
-        if {grant.uuid for grant in wanted} != {grant.uuid for grant in self.containers[identity].gpus}:
+        if {share.uuid for share in wanted} != {share.uuid for share in self.containers[identity].gpus}:
             return self._refuse(409, f"{identity} has other GPUs")
         others = Counter[str]()
         for state in self.containers.values():
             if state.status in LIVE and state.id != identity:
-                others.update({grant.uuid: grant.milli for grant in state.gpus})
-        if any(others[grant.uuid] + grant.milli > 1000 for grant in wanted):
+                others.update({share.uuid: share.milli for share in state.gpus})
+        if any(others[share.uuid] + share.milli > 1000 for share in wanted):
             return self._refuse(409, f"{identity} wants more of its GPUs than is free")
         if self.containers[identity].gpus != wanted:
             self._set(identity, gpus=wanted)
@@ -314,7 +314,7 @@ class FleetOfAgents:
         held = Counter[tuple[str, str]]()
         for (name, _), state in self.containers().items():
             if state.status in LIVE:
-                held.update({(name, grant.uuid): grant.milli for grant in state.gpus})
+                held.update({(name, share.uuid): share.milli for share in state.gpus})
         return dict(held)
 
     def refused(self) -> list[str]:

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 import structlog
 
 from appliance.agent.container_runtime import ContainerRuntime, RunningTerminal
-from common.protocol import ContainerSpec, ContainerState, GpuGrant, ImageState, NodeInfo
+from common.gpu.share import GpuShare
+from common.protocol import ContainerSpec, ContainerState, ImageState, NodeInfo
 
 
 class Refusing:
@@ -25,7 +26,7 @@ class Refusing:
     async def launch(self, spec: ContainerSpec) -> ContainerState:
         raise self._refused("launch")
 
-    async def resize(self, identity: str, grants: Sequence[GpuGrant]) -> ContainerState:
+    async def resize(self, identity: str, gpu_shares: Sequence[GpuShare]) -> ContainerState:
         raise self._refused("resize")
 
     async def remove(self, identity: str, grace_s: int) -> None:

@@ -274,14 +274,14 @@ def test_a_deletion_waits_for_the_agent(site: Site) -> None:
     site.until_state("stays", "TERMINATED")
 
 
-def test_a_ghost_is_removed_and_a_stranger_is_not(site: Site, engine: docker.DockerClient) -> None:
+def test_an_orphan_is_removed_and_one_of_an_unknown_session_is_not(site: Site, engine: docker.DockerClient) -> None:
     """Two containers that no session wants; of one the database does not know the session, as after a restore."""
     site.submit("model", "sleep", "600")
     session = site.until_state("model", "RUNNING")
     wanted = f"session-{session['id']}-0-0"
     real = engine.containers.get(f"penstock-{wanted}")
     spec = {
-        "session_name": "ghost",
+        "session_name": "orphan",
         "project": "team-a",
         "user": "admin",
         "image": real.attrs["Config"]["Image"],
@@ -289,14 +289,14 @@ def test_a_ghost_is_removed_and_a_stranger_is_not(site: Site, engine: docker.Doc
     }
     unknown = "00000000-0000-4000-8000-000000000000"
     with site.agent.client() as client:
-        for id_, session_id in (("session-ghost", session["id"]), ("session-stranger", unknown)):
+        for id_, session_id in (("session-orphan", session["id"]), ("session-unknown", unknown)):
             body = {**spec, "id": id_, "session_id": session_id}
             client.put(f"/v1/containers/{id_}", json=body).raise_for_status()
 
         def containers() -> set[str]:
             return {item["id"] for item in client.get("/v1/containers").json()}
 
-        site.until(lambda: containers() == {wanted, "session-stranger"})
+        site.until(lambda: containers() == {wanted, "session-unknown"})
         site.until(lambda: site.get("/nodes/worker1")["unknown_containers"] == 1)
         site.call("DELETE", "/nodes/worker1/unknown-containers")
         site.until(lambda: containers() == {wanted})
@@ -325,8 +325,8 @@ def test_whatever_dies_the_allocation_is_what_docker_runs(site: Site, engine: do
     def by_docker() -> dict[str, int]:
         held: dict[str, int] = {}
         for container in engine.containers.list(filters={"label": "io.penstock.project=team-a"}):
-            for grant in json.loads(container.labels["io.penstock.gpus"]):
-                held[grant["uuid"]] = held.get(grant["uuid"], 0) + grant["milli"]
+            for share in json.loads(container.labels["io.penstock.gpus"]):
+                held[share["uuid"]] = held.get(share["uuid"], 0) + share["milli"]
         return held
 
     used = {gpu["uuid"]: gpu["used_milli"] for gpu in site.get("/nodes/worker1")["gpus"] if gpu["used_milli"]}

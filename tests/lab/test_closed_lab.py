@@ -117,8 +117,8 @@ def test_three_sessions_for_two_places(journey: Journey) -> None:
     assert PROJECT in reason
     assert re.search(r"\b1 (of|GPU)", reason)
     journey.third_runs()
-    grants = [gpu for name in ("second", "third") for gpu in journey.json("get", name)["gpus"]]
-    assert [gpu["milli"] for gpu in grants] == [500, 500]
+    shares = [gpu for name in ("second", "third") for gpu in journey.json("get", name)["gpus"]]
+    assert [gpu["milli"] for gpu in shares] == [500, 500]
 
 
 def test_two_halves_share_one_gpu_and_the_node_says_it_is_simulated(journey: Journey) -> None:

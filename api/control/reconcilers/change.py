@@ -16,17 +16,17 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Change:
+class SessionUpdate:
     """The new values of a session as it was read."""
 
     session: Session
     values: dict[str, Any]
 
 
-async def write(db: AsyncSession, changes: Sequence[Change]) -> None:
-    """Write changes; a session that somebody else has changed since it was read is left for the next time."""
-    for change in changes:
-        session, values = change.session, change.values
+async def write(db: AsyncSession, updates: Sequence[SessionUpdate]) -> None:
+    """Write updates; a session that somebody else has changed since it was read is left for the next time."""
+    for update in updates:
+        session, values = update.session, update.values
         act = sessions.end if values.get("state") in ENDED else sessions.change
         if await act(db, session, **values):
             log_change(session, values)

@@ -15,8 +15,8 @@ from enum import StrEnum
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.control.reconcilers.change import Change
-from api.resources.sessions import upkeep
+from api.control.reconcilers.change import SessionUpdate
+from api.resources.sessions import lifecycle
 from api.settings import Settings
 from api.tables.sessions import Session, State
 from common.protocol import ContainerStatus
@@ -57,15 +57,15 @@ def phase_of(session: Session) -> Phase:
     return Phase.PULL if ContainerStatus.PULLING in statuses else Phase.START
 
 
-async def due(db: AsyncSession, settings: Settings, at: datetime) -> Sequence[Change]:
+async def due(db: AsyncSession, settings: Settings, at: datetime) -> Sequence[SessionUpdate]:
     """Return what ends the sessions whose time is over."""
     deadlines = table(settings)
     shortest = min(deadline.limit_s for deadline in deadlines.values())
-    changes = []
-    for session in await upkeep.unstarted(db, at - timedelta(seconds=shortest)):
+    updates = []
+    for session in await lifecycle.unstarted(db, at - timedelta(seconds=shortest)):
         deadline = deadlines[phase_of(session)]
         if session.since + timedelta(seconds=deadline.limit_s) <= at:
             detail = f" ({session.reason})" if deadline.ending is State.PENDING and session.reason else ""
             values = {"state": State.TERMINATING, "ending": deadline.ending, "reason": deadline.reason + detail}
-            changes.append(Change(session, values))
-    return changes
+            updates.append(SessionUpdate(session, values))
+    return updates

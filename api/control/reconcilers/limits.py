@@ -11,10 +11,10 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.control.reconcilers.change import Change
+from api.control.reconcilers.change import SessionUpdate
 from api.control.reconcilers.follow import WATCHED
 from api.resources.projects import service as projects
-from api.resources.sessions import upkeep
+from api.resources.sessions import lifecycle
 from api.settings import Settings
 from api.tables.projects import Expiry, Project
 from api.tables.sessions import Session, State
@@ -23,14 +23,14 @@ TIME_LIMIT = "time-limit"
 PERIOD = "period"
 
 
-async def due(db: AsyncSession, settings: Settings, at: datetime) -> Sequence[Change]:
+async def due(db: AsyncSession, settings: Settings, at: datetime) -> Sequence[SessionUpdate]:
     """Return the warnings and the ends that are due."""
     warn_before = timedelta(seconds=settings.warn_before_s)
-    timed = [*_after_limit(await upkeep.timed(db, at + warn_before), at, warn_before)]
+    timed = [*_after_limit(await lifecycle.timed(db, at + warn_before), at, warn_before)]
     stopped = {project.id: project for project in await projects.expired(db, at) if project.on_expiry is Expiry.STOP}
     if not stopped:
         return timed
-    live = await upkeep.of_projects(db, stopped, WATCHED)
+    live = await lifecycle.of_projects(db, stopped, WATCHED)
     return [*timed, *(_after_period(session, stopped[session.project_id]) for session in live)]
 
 
@@ -39,25 +39,25 @@ def moment(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M} UTC"
 
 
-def _after_limit(timed: Sequence[Session], at: datetime, warn_before: timedelta) -> Iterator[Change]:
+def _after_limit(timed: Sequence[Session], at: datetime, warn_before: timedelta) -> Iterator[SessionUpdate]:
     for session in timed:
         expires_at = session.expires_at
         if expires_at is None:
             continue
         if expires_at <= at:
             reason = f"its time limit was reached at {moment(expires_at)}"
-            yield Change(session, _stop(TIME_LIMIT, reason))
+            yield SessionUpdate(session, _stop(TIME_LIMIT, reason))
         elif session.warned_at is None and expires_at <= at + warn_before:
             reason = f"its time limit ends it at {moment(expires_at)}; save your work, or extend it"
-            yield Change(session, {"warned_at": at, "reason": reason, "cause": TIME_LIMIT})
+            yield SessionUpdate(session, {"warned_at": at, "reason": reason, "cause": TIME_LIMIT})
         elif session.warned_at is not None and expires_at > at + warn_before:
             cleared = {"reason": "", "cause": ""} if session.cause == TIME_LIMIT else {}
-            yield Change(session, {"warned_at": None, **cleared})
+            yield SessionUpdate(session, {"warned_at": None, **cleared})
 
 
-def _after_period(session: Session, project: Project) -> Change:
+def _after_period(session: Session, project: Project) -> SessionUpdate:
     reason = f"the period of {project.name} ended at {moment(project.ends_at or session.since)}"
-    return Change(session, _stop(PERIOD, reason))
+    return SessionUpdate(session, _stop(PERIOD, reason))
 
 
 def _stop(cause: str, reason: str) -> dict[str, Any]:

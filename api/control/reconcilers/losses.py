@@ -15,8 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.control.reconcilers.change import log_change
 from api.control.reconcilers.follow import WATCHED, beginning
 from api.resources.nodes import service as nodes
+from api.resources.sessions import lifecycle
 from api.resources.sessions import service as sessions
-from api.resources.sessions import upkeep
 from api.tables.nodes import Node, NodeState
 from api.tables.sessions import Kind, Session, State
 from common.protocol import ContainerState, ContainerStatus
@@ -101,7 +101,7 @@ async def adopt(db: AsyncSession, session: Session, node: Node, found: dict[int,
     """Let a waiting session have its containers back that still run on a node that came back."""
     started = min((item.started_at for item in found.values() if item.started_at), default=at)
     values: dict[str, Any] = beginning(session, started)
-    adopted = await upkeep.adopt(db, session, node.id, found, values)
+    adopted = await lifecycle.adopt(db, session, node.id, found, values)
     if adopted:
         log_change(session, {"state": State.RUNNING, "reason": f"{node.name} came back with it"})
     return adopted

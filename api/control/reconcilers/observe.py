@@ -23,10 +23,10 @@ from api.clock import now
 from api.control.reconcilers import losses
 from api.control.reconcilers.change import log_change
 from api.control.reconcilers.follow import WATCHED, after
-from api.control.reconcilers.strangers import Ghost, Strangers
+from api.control.reconcilers.orphans import Orphan, Orphans
 from api.database import Database
 from api.resources.nodes import service as nodes
-from api.resources.nodes.heartbeats import Heartbeats, Report
+from api.resources.nodes.heartbeats import HeardHeartbeat, Heartbeats
 from api.resources.sessions import networks, resizing
 from api.resources.sessions import service as sessions
 from api.settings import Settings
@@ -65,13 +65,13 @@ class Observer:
         self._missing: dict[Missing, frozenset[datetime]] = {}
         self._open: set[str] = set()
         self._looked: dict[str, float] = {}
-        self._strangers = Strangers(settings.unknown_containers_keep_s)
+        self._orphans = Orphans(settings.unknown_containers_keep_s)
 
     def look_at(self, name: str) -> None:
         """Look at a node's next heartbeat in full: something was begun there of which the last one could not tell."""
         self._open.add(name)
 
-    async def apply(self) -> list[Ghost]:
+    async def apply(self) -> list[Orphan]:
         """Write what has come in since the last call; returns the containers that nobody wants.
 
         What could not be written because of an outage of the database is kept for the next call.
@@ -79,21 +79,21 @@ class Observer:
         left = self._heartbeats.take()
         if not left:
             return []
-        ghosts: list[Ghost] = []
+        orphans: list[Orphan] = []
         try:
             due = [report.heartbeat.name for report in left if self._is_due(report)][:LOOKS_AGAIN]
             plain = [report for report in left if not self._is_news(report) and report.heartbeat.name not in due]
             known = await self._note_alive(plain)
             left = [report for report in left if report.heartbeat.name not in known]
             while left:
-                ghosts += await self._look_at_all(left[:CHUNK])
+                orphans += await self._look_at_all(left[:CHUNK])
                 left = left[CHUNK:]
         except OUTAGES:
             self._heartbeats.give_back(left)
             raise
-        return ghosts
+        return orphans
 
-    async def _look_at_all(self, reports: Sequence[Report]) -> list[Ghost]:
+    async def _look_at_all(self, reports: Sequence[HeardHeartbeat]) -> list[Orphan]:
         try:
             return await self._look(reports)
         except OUTAGES:
@@ -101,15 +101,15 @@ class Observer:
         except DBAPIError:
             return await self._look_singly(reports)
 
-    def _is_news(self, report: Report) -> bool:
+    def _is_news(self, report: HeardHeartbeat) -> bool:
         name = report.heartbeat.name
         return report.news or name in self._open or name not in self._looked
 
-    def _is_due(self, report: Report) -> bool:
+    def _is_due(self, report: HeardHeartbeat) -> bool:
         looked = self._looked.get(report.heartbeat.name)
         return looked is not None and looked + LOOK_AGAIN_S < time.monotonic()
 
-    async def _note_alive(self, reports: Sequence[Report]) -> Collection[str]:
+    async def _note_alive(self, reports: Sequence[HeardHeartbeat]) -> Collection[str]:
         """Return the nodes of which no more needs to be written; a lost or deleted one is not among them."""
         if not reports:
             return ()
@@ -120,47 +120,52 @@ class Observer:
                 alive |= await nodes.note_alive(db, names, part[0].received_at)
         return alive
 
-    async def _look(self, reports: Sequence[Report]) -> list[Ghost]:
+    async def _look(self, reports: Sequence[HeardHeartbeat]) -> list[Orphan]:
         async with self._database.transaction() as db:
-            ghosts, still_open = await self._apply(db, reports)
+            orphans, still_open = await self._apply(db, reports)
         names = {report.heartbeat.name for report in reports}
         self._open = self._open - names | still_open
         self._looked |= dict.fromkeys(names, time.monotonic())
-        return ghosts
+        return orphans
 
-    async def _look_singly(self, reports: Sequence[Report]) -> list[Ghost]:
+    async def _look_singly(self, reports: Sequence[HeardHeartbeat]) -> list[Orphan]:
         """Leave out the heartbeat that the database cannot take, so that one agent does not silence all others."""
-        ghosts: list[Ghost] = []
+        orphans: list[Orphan] = []
         for report in reports:
             try:
-                ghosts += await self._look([report])
+                orphans += await self._look([report])
             except OUTAGES:
                 raise
             except DBAPIError as error:
                 log.warning("heartbeat refused", node=report.heartbeat.name, reason=str(error.orig))
-        return ghosts
+        return orphans
 
-    async def _apply(self, db: AsyncSession, reports: Sequence[Report]) -> tuple[list[Ghost], set[str]]:
-        """Return the ghosts, and the names of the nodes that have to be looked at again."""
+    async def _apply(self, db: AsyncSession, reports: Sequence[HeardHeartbeat]) -> tuple[list[Orphan], set[str]]:
+        """Return the orphans, and the names of the nodes that have to be looked at again."""
         known, returned = await nodes.record(db, reports)
         watched = await sessions.of_nodes(db, {node.id for node in known.values()}, WATCHED)
         live = _by_node(watched)
-        strange = await self._strangers.sort(db, known, reports, frozenset(returned), watched)
-        still_open = {ghost.target.name for ghost in strange.ghosts}
+        found = await self._orphans.sort(db, known, reports, frozenset(returned), watched)
+        still_open = {orphan.target.name for orphan in found.orphans}
         for report in reports:
             node = known[report.heartbeat.name]
             containers = {container.id: container for container in report.heartbeat.containers}
             for session in live.get(node.id, ()):
                 if not await self._follow(db, session, node, containers, report):
                     still_open.add(node.name)
-        for session, node, found in strange.left_running:
-            await losses.adopt(db, session, node, found, now())
+        for session, node, containers_left in found.left_running:
+            await losses.adopt(db, session, node, containers_left, now())
         await losses.after_return(db, [known[name] for name in returned])
         await _free_networks(db, {known[report.heartbeat.name].id: report for report in reports})
-        return strange.ghosts, still_open
+        return found.orphans, still_open
 
     async def _follow(
-        self, db: AsyncSession, session: Session, node: Node, containers: dict[str, ContainerState], report: Report
+        self,
+        db: AsyncSession,
+        session: Session,
+        node: Node,
+        containers: dict[str, ContainerState],
+        report: HeardHeartbeat,
     ) -> bool:
         """Write what a node says of one of its sessions; returns whether that is all there is to it."""
         ranks = [container.rank for container in session.containers if container.node_id == node.id]
@@ -182,7 +187,7 @@ class Observer:
             await resizing.notice(db, session, parts)
         return await self._note(db, session, values, noted) and not missing
 
-    def _is_gone(self, session: Session, rank: int, report: Report) -> bool:
+    def _is_gone(self, session: Session, rank: int, report: HeardHeartbeat) -> bool:
         """Return whether a container that was there is not any more."""
         container = next(item for item in session.containers if item.rank == rank)
         there_since = session.since if session.state is State.PREPARING else session.started_at
@@ -213,7 +218,7 @@ class Observer:
         return True
 
 
-async def _free_networks(db: AsyncSession, reports: Mapping[UUID, Report]) -> None:
+async def _free_networks(db: AsyncSession, reports: Mapping[UUID, HeardHeartbeat]) -> None:
     """Let go of the networks of attempts that are over, where their nodes say that no container is left."""
     for left in await networks.left(db, reports):
         report = reports[left.node_id]
@@ -222,12 +227,12 @@ async def _free_networks(db: AsyncSession, reports: Mapping[UUID, Report]) -> No
             await networks.leave(db, left.number, [left.node_id])
 
 
-def _together(reports: Iterable[Report]) -> Iterator[list[Report]]:
+def _together(reports: Iterable[HeardHeartbeat]) -> Iterator[list[HeardHeartbeat]]:
     """Yield heartbeats that came within `TOGETHER`, each part and its items by time.
 
     After a pause some are older than others, and say nothing of a moment as late.
     """
-    part: list[Report] = []
+    part: list[HeardHeartbeat] = []
     for report in sorted(reports, key=lambda item: item.received_at):
         if part and report.received_at - part[0].received_at > TOGETHER:
             yield part

@@ -17,17 +17,17 @@ from common.gpu.share import format_gpus
 log = structlog.get_logger()
 
 
-async def take_room(database: Database, kept: resizing.Kept, begin: Begin | None = None) -> None:
+async def take_space(database: Database, reservations: resizing.Reservations, begin: Begin | None = None) -> None:
     """Take the room for shares that are to be raised; only between decisions of the scheduler, which knows it then.
 
-    `kept` are the places that the last decision keeps for sessions that wait; `begin` gives the transactions of a
+    `reservations` are those of the last decision, for sessions that wait; `begin` gives the transactions of a
     leader, in which alone room is given away.
     """
     async with database.reading() as db:
         if not any((session.resize_milli or 0) > session.gpu_milli for session in await resizing.resizing(db)):
             return
     async with (begin or database.transaction)() as db:
-        for session in await resizing.take_room(db, kept):
+        for session in await resizing.take_space(db, reservations):
             log.info("share raised", session=session.name, project=session.project.name)
 
 
@@ -43,7 +43,7 @@ async def tell(database: Database, engine: Engine, session: Session) -> bool:
         if refusals:
             log.warning("share refused", session=session.name, reason=str(refusals[0]))
             return await resizing.refuse(db, session, refusals[0].problems[0].reason)
-        settled = await resizing.settle(db, session)
+        settled = await resizing.finish(db, session)
     if settled:
         share = format_gpus(session.resize_milli)
         log.info("share changed", session=session.name, project=session.project.name, gpus=share)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from api.resources.sessions import networks
 from api.tables.sessions import Container, Kind, Session
-from common.protocol import ContainerSpec, GangNetwork, GpuGrant, Mount, Pull
+from common.gpu.share import GpuShare
+from common.protocol import ContainerSpec, GangNetwork, Mount, Pull
 from common.sandbox import Sandbox
 
 MASTER_PORT = "29500"
@@ -23,7 +24,7 @@ def spec_of(session: Session, container: Container) -> ContainerSpec:
         command=session.command,
         args=session.args,
         environment={**_meeting(session, container), **session.environment, **_gang(session, container)},
-        gpus=[GpuGrant(uuid=grant.uuid, index=grant.index, milli=grant.milli) for grant in container.grants],
+        gpus=[GpuShare(uuid=share.uuid, index=share.index, milli=share.milli) for share in container.gpu_shares],
         cpu_milli=session.cpu_milli,
         memory_mib=session.memory_mib,
         shm_mib=session.shm_mib,

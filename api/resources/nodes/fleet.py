@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.resources.groups import service as groups
 from api.resources.groups.selection import is_model
-from api.scheduler.cluster import Cluster
+from api.scheduler.cluster import ClusterState
 from api.scheduler.snapshot import GpuState, NodeState, Workload
 from api.tables.nodes import Gpu, Node, NodeMode
 from api.tables.nodes import NodeState as Readiness
@@ -43,7 +43,7 @@ class Fleet:
         self.ids: dict[str, UUID] = {}
         self.models: tuple[str, ...] = ()
         self.mark: object = None
-        self._cluster: Cluster | None = None
+        self._cluster: ClusterState | None = None
 
     async def refresh(self, db: AsyncSession) -> object:
         """Read the nodes if they have changed; returns what is another value whenever they have."""
@@ -74,7 +74,7 @@ class Fleet:
     def never_fits(self, workload: Workload) -> str:
         """Return why a workload could never run on these nodes, or nothing."""
         if self._cluster is None:
-            self._cluster = Cluster(self.nodes)
+            self._cluster = ClusterState(self.nodes)
         return self._cluster.never_fits(workload)
 
     async def _read(self, db: AsyncSession) -> None:

@@ -10,7 +10,7 @@ from common.protocol import Heartbeat
 
 
 @dataclass(frozen=True)
-class Report:
+class HeardHeartbeat:
     """A heartbeat and when it came; `news` says whether it, or one left out since, says more than that it lives."""
 
     heartbeat: Heartbeat
@@ -22,7 +22,7 @@ class Report:
 class _Agent:
     """What is known of an agent; `sequence` is the number of its last heartbeat, which may repeat the `latest`."""
 
-    latest: Report
+    latest: HeardHeartbeat
     sequence: int
     finished_boots: set[str] = field(default_factory=set)
 
@@ -33,7 +33,7 @@ class Heartbeats:
     def __init__(self) -> None:
         """Start with nothing heard."""
         self._agents: dict[str, _Agent] = {}
-        self._fresh: dict[str, Report] = {}
+        self._fresh: dict[str, HeardHeartbeat] = {}
         self.news = asyncio.Event()
         """Set when a heartbeat says more than that its agent is alive."""
 
@@ -41,7 +41,7 @@ class Heartbeats:
         """Take a heartbeat; returns False for one that is older than what we know."""
         agent = self._agents.get(heartbeat.name)
         if agent is None:
-            report = Report(heartbeat, received_at)
+            report = HeardHeartbeat(heartbeat, received_at)
             self._agents[heartbeat.name] = _Agent(report, heartbeat.sequence)
             self._keep(report)
             return True
@@ -53,7 +53,7 @@ class Heartbeats:
         if heartbeat.boot != known.boot:
             agent.finished_boots.add(known.boot)
         agent.sequence = heartbeat.sequence
-        agent.latest = Report(heartbeat, received_at, _content(heartbeat) != _content(known))
+        agent.latest = HeardHeartbeat(heartbeat, received_at, _content(heartbeat) != _content(known))
         self._keep(agent.latest)
         return True
 
@@ -64,7 +64,7 @@ class Heartbeats:
             return False
         # To copy the heartbeat for its number alone would cost more than all else here.
         agent.sequence = sequence
-        agent.latest = Report(agent.latest.heartbeat, received_at, news=False)
+        agent.latest = HeardHeartbeat(agent.latest.heartbeat, received_at, news=False)
         self._keep(agent.latest)
         return True
 
@@ -73,20 +73,20 @@ class Heartbeats:
         agent = self._agents.get(name)
         return agent.latest.heartbeat.model_copy(update={"sequence": agent.sequence}) if agent else None
 
-    def take(self) -> list[Report]:
+    def take(self) -> list[HeardHeartbeat]:
         """Return the heartbeats that came since the last call, the newest of each agent."""
         fresh = list(self._fresh.values())
         self._fresh.clear()
         self.news.clear()
         return fresh
 
-    def give_back(self, reports: list[Report]) -> None:
+    def give_back(self, reports: list[HeardHeartbeat]) -> None:
         """Return heartbeats that could not be written; newer ones win."""
         for report in reports:
             newer = self._fresh.get(report.heartbeat.name)
             self._fresh[report.heartbeat.name] = replace(newer, news=newer.news or report.news) if newer else report
 
-    def _keep(self, report: Report) -> None:
+    def _keep(self, report: HeardHeartbeat) -> None:
         left_out = self._fresh.get(report.heartbeat.name)
         overtaken = left_out is not None and left_out.news and not report.news
         self._fresh[report.heartbeat.name] = replace(report, news=True) if overtaken else report

@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.resources.nodes import repository
-from api.resources.nodes.heartbeats import Report
+from api.resources.nodes.heartbeats import HeardHeartbeat
 from api.tables.nodes import Gpu, Node, NodeMode, NodeState
 from common.errors import NotFoundError
 from common.protocol import NodeInfo
@@ -41,7 +41,7 @@ async def by_id(db: AsyncSession, node_id: UUID) -> Node | None:
     return await repository.by_id(db, node_id)
 
 
-async def record(db: AsyncSession, reports: Sequence[Report]) -> tuple[dict[str, Node], list[str]]:
+async def record(db: AsyncSession, reports: Sequence[HeardHeartbeat]) -> tuple[dict[str, Node], list[str]]:
     """Write what heartbeats say of their nodes; returns the nodes by name, and which of them were lost until now."""
     nodes = await repository.by_names(db, [report.heartbeat.name for report in reports])
     returned = [node.name for node in nodes.values() if node.state is NodeState.LOST]
@@ -91,7 +91,7 @@ async def any_silent(db: AsyncSession, since: datetime) -> bool:
     return bool(await repository.silent(db, since))
 
 
-def _describe(node: Node, report: Report) -> None:
+def _describe(node: Node, report: HeardHeartbeat) -> None:
     heartbeat, info = report.heartbeat, report.heartbeat.inventory
     node.address, node.port = heartbeat.address, heartbeat.port
     if node.state is not NodeState.READY:

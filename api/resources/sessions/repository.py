@@ -13,7 +13,7 @@ from api.clock import now
 from api.database import among
 from api.resources.sessions.addresses import Taken
 from api.tables.projects import Project
-from api.tables.sessions import ENDED, HOLDING, Container, Grant, Service, Session, SessionLog, State
+from api.tables.sessions import ENDED, HOLDING, Container, GpuShareRow, Service, Session, SessionLog, State
 from api.tables.users import User
 from common.gpu.share import MILLI
 
@@ -94,9 +94,9 @@ async def used_by_project(db: AsyncSession) -> dict[UUID, int]:
 
 async def used_by_gpu(db: AsyncSession) -> dict[tuple[UUID, str], int]:
     """Return the milli-GPU that sessions hold by node and GPU."""
-    query = select(Container.node_id, Grant.uuid, func.sum(Grant.milli)).join(Container.grants)
+    query = select(Container.node_id, GpuShareRow.uuid, func.sum(GpuShareRow.milli)).join(Container.gpu_shares)
     query = query.join(Session, Session.id == Container.session_id).where(Session.state.in_(HOLDING))
-    rows = await db.execute(query.group_by(Container.node_id, Grant.uuid))
+    rows = await db.execute(query.group_by(Container.node_id, GpuShareRow.uuid))
     return {(node_id, uuid): int(milli) for node_id, uuid, milli in rows}
 
 
@@ -127,16 +127,16 @@ async def resizing(db: AsyncSession) -> Sequence[Session]:
 
 async def set_parts(db: AsyncSession, session_id: UUID, milli: int) -> None:
     """Let every part of a GPU that a session holds be so large; whole GPUs stay."""
-    query = update(Grant).where(Grant.session_id == session_id, Grant.milli < MILLI)
+    query = update(GpuShareRow).where(GpuShareRow.session_id == session_id, GpuShareRow.milli < MILLI)
     await db.execute(query.values(milli=milli), execution_options={"synchronize_session": False})
 
 
 async def held_on(db: AsyncSession, node_ids: Collection[UUID], uuids: Collection[str]) -> dict[tuple[UUID, str], int]:
     """Return the milli-GPU that sessions hold of some GPUs, by node and GPU."""
-    query = select(Container.node_id, Grant.uuid, func.sum(Grant.milli)).join(Container.grants)
+    query = select(Container.node_id, GpuShareRow.uuid, func.sum(GpuShareRow.milli)).join(Container.gpu_shares)
     query = query.join(Session, Session.id == Container.session_id)
-    query = query.where(Session.state.in_(HOLDING), Container.node_id.in_(node_ids), Grant.uuid.in_(uuids))
-    rows = await db.execute(query.group_by(Container.node_id, Grant.uuid))
+    query = query.where(Session.state.in_(HOLDING), Container.node_id.in_(node_ids), GpuShareRow.uuid.in_(uuids))
+    rows = await db.execute(query.group_by(Container.node_id, GpuShareRow.uuid))
     return {(node_id, uuid): int(milli) for node_id, uuid, milli in rows}
 
 

@@ -1,8 +1,8 @@
 """Resizes: other shares for sessions that run.
 
 What is wanted is written down (`ask`) and done by the leader, in steps that can be taken again after any interruption.
-To raise a share its room is taken in the database first (`take_room`), then the agents are told; to lower one the
-agents are told first, then the room is given back (`settle`). So no part of a GPU is ever two sessions' at once.
+To raise a share its room is taken in the database first (`take_space`), then the agents are told; to lower one the
+agents are told first, then the room is given back (`finish`). So no part of a GPU is ever two sessions' at once.
 A change that is not done can be withdrawn: the share that the session had before is asked for.
 """
 
@@ -30,15 +30,15 @@ from api.tables.nodes import NodeState
 from api.tables.sessions import Container, Session, State
 from common.errors import ConflictError, InputError, PenstockError, Problem
 from common.gpu.kinds import Enforcement
-from common.gpu.share import MILLI, check_share, format_gpus
-from common.protocol import GpuGrant, GpuShares
+from common.gpu.share import MILLI, GpuShare, check_share, format_gpus
+from common.protocol import GpuShares
 
 log = structlog.get_logger()
 
 RESIZE = "resize"
 FIELD = "gpu_milli"
 
-Kept = Mapping[UUID, Sequence[Placement]]
+Reservations = Mapping[UUID, Sequence[Placement]]
 """Places that the scheduler keeps, by the session that waits for them."""
 
 NOTHING: Mapping[tuple[str, str], int] = MappingProxyType({})
@@ -69,13 +69,13 @@ async def ask(
     raise ConflictError(f"session {name} changes all the time", where="name", hint="try again")
 
 
-async def take_room(db: AsyncSession, kept: Kept) -> list[Session]:
+async def take_space(db: AsyncSession, reservations: Reservations) -> list[Session]:
     """Take the room for shares that are to be raised; returns the sessions that have it now.
 
-    What is kept for sessions that still wait is no room. One for which there is none any more keeps what it has, and
-    says why. Only the leader does this, between decisions of the scheduler. Others give room away only to sessions that
-    a lost node brings back, in the transaction in which the node is found again: a raise waits for its nodes, and needs
-    no lock that would stand in the way of heartbeats.
+    What is reserved for sessions that still wait is no room. One for which there is none any more keeps what it has,
+    and says why. Only the leader does this, between decisions of the scheduler. Others give room away only to sessions
+    that a lost node brings back, in the transaction in which the node is found again: a raise waits for its nodes, and
+    needs no lock that would stand in the way of heartbeats.
     """
     raised = []
     for session in await resizing(db):
@@ -83,9 +83,9 @@ async def take_room(db: AsyncSession, kept: Kept) -> list[Session]:
         if wanted is None or wanted <= session.gpu_milli or _away(session):
             continue
         try:
-            await _check_room(db, session, wanted, await _kept_on(db, kept))
+            await _check_space(db, session, wanted, await _reserved_on(db, reservations))
         except PenstockError as error:
-            await _keep(db, session, error.problems[0])
+            await _leave_as_it_is(db, session, error.problems[0])
             continue
         if await service.change(db, session, gpu_milli=wanted, held_milli=session.size * wanted):
             await _reshare(db, session, wanted)
@@ -93,7 +93,7 @@ async def take_room(db: AsyncSession, kept: Kept) -> list[Session]:
     return raised
 
 
-async def settle(db: AsyncSession, session: Session) -> bool:
+async def finish(db: AsyncSession, session: Session) -> bool:
     """Note that the agents hold a session to its new share; returns False where the session has changed meanwhile."""
     wanted = session.gpu_milli if session.resize_milli is None else session.resize_milli
     values = {"gpu_milli": wanted, "held_milli": session.size * wanted, "resize_milli": None, "before_milli": None}
@@ -111,10 +111,10 @@ async def refuse(db: AsyncSession, session: Session, reason: str) -> bool:
     said = {"reason": f"its share stays {format_gpus(before)} GPU: {reason}", "cause": RESIZE}
     if session.resize_milli != before:
         return await service.change(db, session, resize_milli=before, **said)
-    return await settle(db, session)
+    return await finish(db, session)
 
 
-async def notice(db: AsyncSession, session: Session, seen: Iterable[tuple[Container, list[GpuGrant]]]) -> bool:
+async def notice(db: AsyncSession, session: Session, seen: Iterable[tuple[Container, list[GpuShare]]]) -> bool:
     """Want the share of a running session again where its agents hold it to another one; returns whether they do."""
     if session.state is not State.RUNNING or session.resize_milli is not None:
         return False
@@ -128,8 +128,8 @@ def shares(session: Session, container: Container) -> GpuShares:
     part = (session.gpu_milli if session.resize_milli is None else session.resize_milli) % MILLI
     return GpuShares(
         gpus=[
-            GpuGrant(uuid=grant.uuid, index=grant.index, milli=part if grant.milli < MILLI else MILLI)
-            for grant in container.grants
+            GpuShare(uuid=share.uuid, index=share.index, milli=part if share.milli < MILLI else MILLI)
+            for share in container.gpu_shares
         ]
     )
 
@@ -169,7 +169,7 @@ async def _check(db: AsyncSession, session: Session, wanted: int, settings: Sett
         raise ConflictError(f"{away[0]} is lost", where="name", hint="try again when the node is back")
     if wanted > session.gpu_milli:
         await _check_rights(db, session, wanted)
-        await _check_room(db, session, wanted)
+        await _check_space(db, session, wanted)
 
 
 def _away(session: Session) -> list[str]:
@@ -183,19 +183,20 @@ async def _check_rights(db: AsyncSession, session: Session, wanted: int) -> None
         await user_policies.check(db, session.user_id, extra)
 
 
-async def _kept_on(db: AsyncSession, kept: Kept) -> Counter[tuple[str, str]]:
-    """Return the milli-GPU that are kept for those of the sessions that still wait, by node and GPU."""
-    waiting = [id_ for id_, session in (await repository.by_ids(db, kept)).items() if session.state is State.PENDING]
+async def _reserved_on(db: AsyncSession, reservations: Reservations) -> Counter[tuple[str, str]]:
+    """Return the milli-GPU that are reserved for those of the sessions that still wait, by node and GPU."""
+    known = await repository.by_ids(db, reservations)
+    waiting = [id_ for id_, session in known.items() if session.state is State.PENDING]
     milli: Counter[tuple[str, str]] = Counter()
-    for place in (place for id_ in waiting for place in kept[id_]):
+    for place in (place for id_ in waiting for place in reservations[id_]):
         milli.update({(place.node, share.uuid): share.milli for share in place.shares})
     return milli
 
 
-async def _check_room(
-    db: AsyncSession, session: Session, wanted: int, kept: Mapping[tuple[str, str], int] = NOTHING
+async def _check_space(
+    db: AsyncSession, session: Session, wanted: int, reserved: Mapping[tuple[str, str], int] = NOTHING
 ) -> None:
-    """Raise ConflictError where the quota, or a GPU beside what is `kept` of it, has no room for a larger share."""
+    """Raise ConflictError where the quota, or a GPU beside what is `reserved` of it, has no room for a larger share."""
     more = wanted - session.gpu_milli
     project, extra = session.project, session.size * more
     held, fixed = await repository.held_by_project(db, project.id)
@@ -204,16 +205,16 @@ async def _check_room(
     if not session.preemptible and fixed + extra > project.quota_milli:
         raise _no_quota(session, fixed, extra, " by work that cannot be taken back")
     grown = Counter(
-        (container.node_id, grant.uuid)
+        (container.node_id, share.uuid)
         for container in session.containers
-        for grant in container.grants
-        if grant.milli < MILLI
+        for share in container.gpu_shares
+        if share.milli < MILLI
     )
     used = await repository.held_on(db, {node_id for node_id, _ in grown}, {uuid for _, uuid in grown})
     names = {container.node_id: container.node.name for container in session.containers}
     for (node_id, uuid), parts in sorted(grown.items(), key=lambda item: item[0][1]):
         free = MILLI - used.get((node_id, uuid), 0)
-        waited_for = kept.get((names[node_id], uuid), 0)
+        waited_for = reserved.get((names[node_id], uuid), 0)
         if parts * more <= free and parts * more > free - waited_for:
             raise ConflictError(
                 f"{format_gpus(waited_for)} GPU of {uuid} of {names[node_id]} is kept for sessions that wait",
@@ -239,7 +240,7 @@ def _no_quota(session: Session, held: int, extra: int, kind: str) -> ConflictErr
     )
 
 
-async def _keep(db: AsyncSession, session: Session, problem: Problem) -> None:
+async def _leave_as_it_is(db: AsyncSession, session: Session, problem: Problem) -> None:
     said = f"its share stays {format_gpus(session.gpu_milli)} GPU: {problem.reason}; {problem.hint}"
     await service.change(db, session, resize_milli=None, before_milli=None, reason=said, cause=RESIZE)
 
@@ -250,9 +251,9 @@ async def _reshare(db: AsyncSession, session: Session, milli: int) -> None:
     await usage.reshare(db, session.id, now())
 
 
-def _differs(container: Container, gpus: list[GpuGrant]) -> bool:
+def _differs(container: Container, gpus: list[GpuShare]) -> bool:
     if container.enforcement == Enforcement.MIG:
         return False  # a slice is whole, whatever its agent calls it
-    wanted = {grant.uuid: grant.milli for grant in container.grants}
+    wanted = {share.uuid: share.milli for share in container.gpu_shares}
     found = {gpu.uuid: gpu.milli for gpu in gpus}
     return wanted.keys() == found.keys() and wanted != found

@@ -16,9 +16,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.clock import now
 from api.database import among
 from api.resources.sessions import networks
-from api.scheduler.snapshot import Placement, Share
+from api.scheduler.snapshot import Placement
 from api.tables.nodes import Node
-from api.tables.sessions import ENDED, HOLDING, Container, Grant, Session, State
+from api.tables.sessions import ENDED, HOLDING, Container, GpuShareRow, Session, State
+from common.gpu.share import GpuShare
 
 CHUNK = 1000
 """So many ids stand in one query at most."""
@@ -54,7 +55,7 @@ _ASKED = (
 
 Asked = Row[Any]
 """What a session asks for, and how far it is: the columns above."""
-Mark = tuple[object, ...]
+Token = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Placed:
     placements: Sequence[Placement]
 
 
-async def mark(db: AsyncSession, at: datetime) -> Mark | None:
+async def change_token(db: AsyncSession, at: datetime) -> Token | None:
     """Return what changes whenever a session does; None where nothing waits that could start."""
     due = await db.scalar(select(func.count()).where(*_due(at)))
     if not due:
@@ -112,12 +113,11 @@ async def places(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, tuple[Pl
     """Return where the containers of some sessions are, in the order of their ranks."""
     found: defaultdict[UUID, list[Placement]] = defaultdict(list)
     for part in _chunks(ids):
-        held: defaultdict[tuple[UUID, int], list[Share]] = defaultdict(list)
-        grants = select(Grant.session_id, Grant.rank, Grant.index, Grant.uuid, Grant.milli)
-        for id_, rank, index, uuid, milli in await db.execute(
-            grants.where(among(Grant.session_id, part)).order_by(Grant.session_id, Grant.rank, Grant.index)
-        ):
-            held[id_, rank].append(Share(index, uuid, milli))
+        held: defaultdict[tuple[UUID, int], list[GpuShare]] = defaultdict(list)
+        key = (GpuShareRow.session_id, GpuShareRow.rank, GpuShareRow.index)
+        shares = select(*key, GpuShareRow.uuid, GpuShareRow.milli).where(among(GpuShareRow.session_id, part))
+        for id_, rank, index, uuid, milli in await db.execute(shares.order_by(*key)):
+            held[id_, rank].append(GpuShare(uuid, index, milli))
         containers = select(Container.session_id, Container.rank, Node.name).join(Node, Node.id == Container.node_id)
         for id_, rank, node in await db.execute(
             containers.where(among(Container.session_id, part)).order_by(Container.session_id, Container.rank)
@@ -126,7 +126,7 @@ async def places(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, tuple[Pl
     return {id_: tuple(placements) for id_, placements in found.items()}
 
 
-async def hold_nodes(db: AsyncSession, ids: Collection[UUID]) -> set[UUID]:
+async def lock_nodes(db: AsyncSession, ids: Collection[UUID]) -> set[UUID]:
     """Return which of some nodes there are; none of these is deleted until the transaction ends."""
     found: set[UUID] = set()
     for part in _chunks(ids):
@@ -167,13 +167,13 @@ async def start(
             insert(Container),
             [{"session_id": id_, "rank": rank, "node_id": node_ids[place.node]} for id_, rank, place in places],
         )
-        grants = [
+        shares = [
             {"session_id": id_, "rank": rank, "index": share.index, "uuid": share.uuid, "milli": share.milli}
             for id_, rank, place in places
             for share in place.shares
         ]
-        if grants:
-            await db.execute(insert(Grant), grants)
+        if shares:
+            await db.execute(insert(GpuShareRow), shares)
         await networks.give(db, {id_: numbers[id_] for id_ in started if id_ in numbers})
     return len(started)
 

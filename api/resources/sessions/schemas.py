@@ -8,10 +8,10 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from api.resources.presets.schemas import CpuMilli, MemoryMib, ShmMib
 from api.resources.schemas import Moment, Name, Request, Text
-from api.scheduler.snapshot import Within
 from api.tables.sessions import MAX_CONTAINERS, Kind
 from common.gpu.kinds import Enforcement
 from common.protocol import SYSTEM_FOLDERS, belongs_to_system
+from common.topology import TopologyLevel
 
 MAX_BATCH = 100
 """Most sessions of one request."""
@@ -92,7 +92,7 @@ class SessionRequest(Request):
     models: list[Model] = Field(default=[], max_length=32)
     enforcement: Enforcement | None = None
     group: Name | None = None
-    within: Within = Within.ANYWHERE
+    within: TopologyLevel = TopologyLevel.ANYWHERE
     within_required: bool = False
     priority: Priority | None = None
     preemptible: bool | None = None

@@ -135,7 +135,7 @@ async def change(db: AsyncSession, session: Versioned, **values: Any) -> bool:
     return True
 
 
-async def take_back(db: AsyncSession, session_id: UUID, revision: int, reason: str) -> bool:
+async def reclaim(db: AsyncSession, session_id: UUID, revision: int, reason: str) -> bool:
     """Stop a session that holds places so that it waits again; returns False where it has changed since it was read."""
     values = {"state": State.TERMINATING, "ending": State.PENDING, "reason": reason}
     return await repository.update_guarded(db, session_id, revision, values)

@@ -193,7 +193,7 @@ async def _check_fits(db: AsyncSession, request: SessionRequest, size: Size, all
         memory_mib=size.memory_mib,
         groups=allowed[0],
         grouped_only=allowed[1],
-        models=fleet.models_of(request.models) if request.models else (),
+        gpu_models=fleet.models_of(request.models) if request.models else (),
         within=request.within,
         within_required=request.within_required,
         enforcement=size.enforcement,

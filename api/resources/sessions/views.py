@@ -6,13 +6,13 @@ from datetime import datetime
 from uuid import UUID
 
 from api.resources.schemas import View
-from api.scheduler.snapshot import Within
 from api.tables.sessions import Kind, State
 from common.gpu.kinds import Enforcement
 from common.protocol import ContainerStatus
+from common.topology import TopologyLevel
 
 
-class GrantView(View):
+class GpuShareView(View):
     """The part of one GPU that a session holds, in milli-GPU; of a MIG device by its `profile` it is the whole device.
 
     `memory_mib` is how much of the GPU's memory belongs to it; null, as `model` is empty, where the node has that GPU
@@ -41,7 +41,7 @@ class ContainerView(View):
     exit_code: int | None
     enforcement: Enforcement | None
     warning: str
-    gpus: list[GrantView]
+    gpus: list[GpuShareView]
 
 
 class ServiceView(View):
@@ -102,7 +102,7 @@ class SessionView(View):
     preset: str
     group: str
     models: list[str]
-    within: Within
+    within: TopologyLevel
     within_required: bool
     local_image: bool
     sandbox: str
@@ -124,7 +124,7 @@ class SessionView(View):
     finished_at: datetime | None
     exit_code: int | None
     node: str | None
-    gpus: list[GrantView]
+    gpus: list[GpuShareView]
     containers: list[ContainerView]
     services: list[ServiceView]
     url: str | None

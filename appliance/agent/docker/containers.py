@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -32,13 +32,13 @@ from appliance.agent.sandbox.confinement import Confinement
 from appliance.gpu.devices import Needs
 from common.errors import InputError, Problem
 from common.gpu.kinds import Enforcement
+from common.gpu.share import GpuShare
 from common.protocol import (
     ContainerSpec,
     ContainerState,
     ContainerStatus,
     GangNetwork,
     GpuDevice,
-    GpuGrant,
 )
 
 API_VERSION = "1.41"
@@ -63,7 +63,7 @@ _EXIT_REASONS = {
     126: "exit code 126: the command cannot be executed; see the log",
     127: "exit code 127: the command is not in the image; see the log",
 }
-_grants = TypeAdapter(list[GpuGrant])
+_gpu_shares = TypeAdapter(list[GpuShare])
 _ports = TypeAdapter(list[int])
 
 
@@ -174,8 +174,8 @@ def state_of(inspection: Mapping[str, Any]) -> ContainerState:
         error=error,
         started_at=_time(state["StartedAt"]),
         finished_at=_time(state["FinishedAt"]),
-        gpus=(grants := _grants.validate_json(labels[LABEL_GPUS])),
-        enforcement=kind_of(inspection) if grants else None,
+        gpus=(gpu_shares := _gpu_shares.validate_json(labels[LABEL_GPUS])),
+        enforcement=kind_of(inspection) if gpu_shares else None,
     )
 
 
@@ -230,7 +230,7 @@ def _labels(spec: ContainerSpec, granted: CoreGrant, kind: Enforcement | None) -
         LABEL_SESSION_NAME: spec.session_name,
         LABEL_PROJECT: spec.project,
         LABEL_USER: spec.user,
-        LABEL_GPUS: json.dumps([grant.model_dump() for grant in spec.gpus]),
+        LABEL_GPUS: json.dumps([asdict(share) for share in spec.gpus]),
         LABEL_CORES: cores.write(granted.cores),
         LABEL_CPU_MILLI: str(granted.milli),
         LABEL_PORTS: json.dumps(spec.ports),

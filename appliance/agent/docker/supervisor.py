@@ -31,7 +31,8 @@ from appliance.agent.labels import LABEL_ID, digest_of
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import ShareManager
 from common.errors import ConflictError, NotFoundError, PenstockError
-from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GangNetwork, GpuGrant, Pull
+from common.gpu.share import GpuShare
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GangNetwork, Pull
 
 log = structlog.get_logger()
 
@@ -116,7 +117,7 @@ class Supervisor:
                     self._begin(self._pull_and_start(spec, known))
         return known.state
 
-    async def resize(self, identity: str, grants: Sequence[GpuGrant]) -> ContainerState:
+    async def resize(self, identity: str, gpu_shares: Sequence[GpuShare]) -> ContainerState:
         """Give a running container other shares of the GPUs that it has; return its state.
 
         Raises NotFoundError for an unknown container, ConflictError where it does not run or a GPU has no room,
@@ -126,20 +127,20 @@ class Supervisor:
             raise NotFoundError(f"there is no container {identity}", where="id", hint="list the node's containers")
         async with known.lock:
             admission.check_runs(known.state)
-            self._shares.check_change(known.state, grants)
+            self._shares.check_change(known.state, gpu_shares)
             _, pid = containers.process_of(await in_thread(self._engine.inspect, identity))
             # it may have ended while Docker was asked
             admission.check_runs(known.state, pid)
             # no other change or launch may come between the check and the entry
             others = [state for state in self.states() if state.id != identity]
-            admission.check_fit(grants, self._shares.devices, others)
-            before = self._shares.set_grants(identity, grants)
+            admission.check_fit(gpu_shares, self._shares.devices, others)
+            before = self._shares.set_shares(identity, gpu_shares)
             self._set(known, known.state)
             try:
                 await in_thread(self._shares.change, identity, pid)
             except PenstockError:
                 with contextlib.suppress(PenstockError):
-                    self._shares.set_grants(identity, before)
+                    self._shares.set_shares(identity, before)
                     self._set(known, known.state)
                     await in_thread(self._shares.change, identity, pid)
                 raise
@@ -238,7 +239,7 @@ class Supervisor:
 
     def _choose_cores(self, spec: ContainerSpec) -> CoreGrant:
         held = [known.granted for known in self._known.values() if not known.state.status.is_final]
-        near = frozenset[int]().union(*(self._near.get(grant.uuid, ()) for grant in spec.gpus))
+        near = frozenset[int]().union(*(self._near.get(share.uuid, ()) for share in spec.gpus))
         return cores.choose(spec.cpu_milli, self._cores, held, near)
 
     async def _adopt(self, known: KnownContainer, state: ContainerState, network: GangNetwork | None) -> None:

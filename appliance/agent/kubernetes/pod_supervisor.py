@@ -38,7 +38,8 @@ from appliance.agent.kubernetes.pod_ports import PodPorts
 from appliance.agent.kubernetes.pods import PodSettings
 from appliance.agent.labels import LABEL_ID, digest_of, name_of
 from common.errors import ConflictError, InputError, NotFoundError, UnavailableError
-from common.protocol import ContainerSpec, ContainerState, GpuGrant, NodeInfo
+from common.gpu.share import GpuShare
+from common.protocol import ContainerSpec, ContainerState, NodeInfo
 
 log = structlog.get_logger()
 
@@ -104,10 +105,10 @@ class PodSupervisor:
             self._check_same(spec, pod)
             return pods.state_of(await self._placed(pod))
 
-    async def resize(self, identity: str, grants: Sequence[GpuGrant]) -> ContainerState:
+    async def resize(self, identity: str, gpu_shares: Sequence[GpuShare]) -> ContainerState:
         """Refuse: a pod keeps the GPUs that it has; raises InputError, NotFoundError for an unknown container."""
         state = pods.state_of(self._known(identity))
-        if state.gpus == list(grants):
+        if state.gpus == list(gpu_shares):
             return state
         raise InputError(
             "Kubernetes gives whole GPUs only, so shares on a cluster of it do not change",
@@ -202,7 +203,7 @@ class PodSupervisor:
                 where="gpus",
                 hint="ask for at most that in a container",
             )
-        machines = {self._capacity.home[grant.uuid] for grant in spec.gpus if grant.uuid in self._capacity.home}
+        machines = {self._capacity.home[share.uuid] for share in spec.gpus if share.uuid in self._capacity.home}
         if len(machines) > 1:
             raise ConflictError(
                 f"its {len(spec.gpus)} GPUs lie on {len(machines)} machines of the cluster, and a container has one",
@@ -290,7 +291,7 @@ class PodSupervisor:
         if not ours and not (lives and machine):
             return None
         amount = asked_by(pod, self._pod_settings.resource) if lives else NOTHING
-        places = tuple(grant.uuid for grant in pods.grants_of(pod)) if ours and lives else ()
+        places = tuple(share.uuid for share in pods.shares_of(pod)) if ours and lives else ()
         return Pod(Occupant(machine, amount, ours, places), pod if ours else None)
 
     def _touch(self) -> None:

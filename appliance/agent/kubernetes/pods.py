@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
@@ -31,7 +31,8 @@ from appliance.agent.labels import (
 )
 from common.errors import InputError, Problem
 from common.gpu.kinds import Enforcement
-from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant, Mount, Pull
+from common.gpu.share import GpuShare
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, Mount, Pull
 
 LABEL_NODE = "io.penstock.node"
 """Which Penstock node a pod belongs to: several may stand for parts of one cluster."""
@@ -46,7 +47,7 @@ _HOPELESS = {
     "RunContainerError": "its container does not start",
 }
 """Reasons for which the container of a pod will never run, as long as nobody changes the cluster."""
-_grants = TypeAdapter(list[GpuGrant])
+_gpu_shares = TypeAdapter(list[GpuShare])
 _ports = TypeAdapter(list[int])
 
 
@@ -115,7 +116,7 @@ def manifest(spec: ContainerSpec, pod_settings: PodSettings, machine: str) -> di
             "annotations": {
                 LABEL_SESSION_NAME: spec.session_name,
                 LABEL_USER: spec.user,
-                LABEL_GPUS: json.dumps([grant.model_dump() for grant in spec.gpus]),
+                LABEL_GPUS: json.dumps([asdict(share) for share in spec.gpus]),
                 LABEL_PORTS: json.dumps(spec.ports),
                 LABEL_DIGEST: digest_of(spec),
             },
@@ -141,9 +142,9 @@ def manifest(spec: ContainerSpec, pod_settings: PodSettings, machine: str) -> di
 def state_of(pod: Object) -> ContainerState:
     """Return the state of the container of a pod of ours."""
     status = pod.get("status", {})
-    grants = grants_of(pod)
-    found = {"id": id_of(pod), "session_id": pod["metadata"]["labels"][LABEL_SESSION], "gpus": grants}
-    found["enforcement"] = Enforcement.NONE if grants else None
+    gpu_shares = shares_of(pod)
+    found = {"id": id_of(pod), "session_id": pod["metadata"]["labels"][LABEL_SESSION], "gpus": gpu_shares}
+    found["enforcement"] = Enforcement.NONE if gpu_shares else None
     told = [item["state"] for item in status.get("containerStatuses", []) if item["name"] == CONTAINER]
     detail: Object = told[0] if told else {}
     return ContainerState.model_validate(found | _progress(pod, status, detail))
@@ -172,9 +173,9 @@ def digest_label(pod: Object) -> str:
     return str(pod["metadata"].get("annotations", {}).get(LABEL_DIGEST, ""))
 
 
-def grants_of(pod: Object) -> list[GpuGrant]:
+def shares_of(pod: Object) -> list[GpuShare]:
     """Return the places for GPUs that a pod of ours was granted."""
-    return _grants.validate_json(pod["metadata"]["annotations"][LABEL_GPUS])
+    return _gpu_shares.validate_json(pod["metadata"]["annotations"][LABEL_GPUS])
 
 
 def ports_of(pod: Object) -> list[int]:
@@ -228,8 +229,8 @@ def _pulls(pod: Object) -> bool:
 
 
 def _shares(spec: ContainerSpec) -> Iterable[Problem]:
-    for position, grant in enumerate(spec.gpus):
-        if grant.milli != 1000:
+    for position, share in enumerate(spec.gpus):
+        if share.milli != 1000:
             yield Problem(
                 f"gpus.{position}.milli",
                 "Kubernetes gives whole GPUs only, so a cluster of it holds no share of one",

@@ -68,14 +68,14 @@ class GpuReadings:
         return found
 
     def _real_devices(self) -> Iterable[str]:
-        used = {grant.uuid for _, holding in self._holdings() for grant in holding.grants}
+        used = {share.uuid for _, holding in self._holdings() for share in holding.gpu_shares}
         return [uuid for uuid in sorted(used) if uuid in self._shares.devices and not self._is_simulated(uuid)]
 
     def _is_simulated(self, uuid: str) -> bool:
         return self._shares.devices[uuid].simulated
 
     def _on(self, uuid: str) -> Iterable[str]:
-        return [name for name, holding in self._holdings() if uuid in (grant.uuid for grant in holding.grants)]
+        return [name for name, holding in self._holdings() if uuid in (share.uuid for share in holding.gpu_shares)]
 
     def _holdings(self) -> list[tuple[str, HeldShares]]:
         return list(self._shares.holdings.items())

@@ -18,18 +18,18 @@ from pydantic import TypeAdapter, ValidationError
 from appliance.agent.shares import mountinfo
 from appliance.gpu import enforcement, share_files, tmpfs_quota
 from appliance.gpu.accelerators import Accelerator
-from appliance.gpu.devices import Gpus, Needs, Share
+from appliance.gpu.devices import DeviceShare, Gpus, Needs
 from appliance.gpu.enforcement import Choice, Enforcer
 from appliance.gpu.mps import Mps
 from common.errors import ConflictError, InputError
 from common.gpu.kinds import Enforcement
-from common.gpu.share import MILLI, format_gpus
-from common.protocol import ContainerState, ContainerStatus, GpuDevice, GpuGrant, NodeInfo
+from common.gpu.share import MILLI, GpuShare, format_gpus
+from common.protocol import ContainerState, ContainerStatus, GpuDevice, NodeInfo
 
 log = structlog.get_logger()
 
 RECORD = "shares.json"
-_grants = TypeAdapter(list[GpuGrant])
+_gpu_shares = TypeAdapter(list[GpuShare])
 
 
 @dataclass
@@ -41,7 +41,7 @@ class HeldShares:
     """
 
     kind: Enforcement
-    grants: Sequence[GpuGrant]
+    gpu_shares: Sequence[GpuShare]
     engine_id: str = ""
     warning: str = ""
     trouble: str = ""
@@ -93,37 +93,37 @@ class ShareManager:
             }
         )
 
-    def check(self, grants: Sequence[GpuGrant]) -> None:
+    def check(self, gpu_shares: Sequence[GpuShare]) -> None:
         """Refuse shares that this node cannot hold; raises InputError. The devices are known to be of this node."""
-        for position, share in enumerate(self._shares(grants)):
+        for position, share in enumerate(self._shares(gpu_shares)):
             if not share.is_whole and self._kind(share.device) is None:
                 raise InputError(
                     f"GPU {share.device.uuid} cannot be shared: none of this node's kinds of enforcement holds a part",
                     where=f"gpus.{position}.milli",
                     hint="ask for whole GPUs, or let the order of the site's `gpu.enforcement` end with `none`",
                 )
-        for kind, shares in self._by_kind(self._kind_for(grants), grants).items():
+        for kind, shares in self._by_kind(self._kind_for(gpu_shares), gpu_shares).items():
             self._enforcers[kind].check(shares)
 
-    def prepare(self, identity: str, grants: Sequence[GpuGrant]) -> PreparedShares:
+    def prepare(self, identity: str, gpu_shares: Sequence[GpuShare]) -> PreparedShares:
         """Make what a container needs for its shares and return it; raises PenstockError. It may block."""
-        if not grants:
+        if not gpu_shares:
             return PreparedShares()
-        kind = self._kind_for(grants)
-        self.holdings[identity] = HeldShares(kind, grants)
+        kind = self._kind_for(gpu_shares)
+        self.holdings[identity] = HeldShares(kind, gpu_shares)
         parts = []
         for name, accelerator in self._accelerators.items():
-            own = [share.device for share in self._shares(grants) if share.device.accelerator == name]
+            own = [share.device for share in self._shares(gpu_shares) if share.device.accelerator == name]
             parts += [accelerator.needs(own)] if own else []
-        for held_by, shares in self._by_kind(kind, grants).items():
+        for held_by, shares in self._by_kind(kind, gpu_shares).items():
             self._enforcers[held_by].prepare(identity, shares)
             parts.append(self._enforcers[held_by].needs(identity, shares))
         return PreparedShares(Needs.together(parts), kind)
 
-    def adopt(self, identity: str, kind: Enforcement, granted: Sequence[GpuGrant]) -> None:
+    def adopt(self, identity: str, kind: Enforcement, gpu_shares: Sequence[GpuShare]) -> None:
         """Take up the shares of a container that ran before this agent did; a change that was written down counts."""
-        if granted and identity not in self.holdings:
-            self.holdings[identity] = HeldShares(kind, self._recorded(identity) or granted)
+        if gpu_shares and identity not in self.holdings:
+            self.holdings[identity] = HeldShares(kind, self._recorded(identity) or gpu_shares)
 
     def fence(self, identity: str, inspect: Callable[[str], Mapping[str, Any]]) -> None:
         """Hold a container that is made and not started yet, by kinds that can; raises PenstockError. It may block.
@@ -131,7 +131,7 @@ class ShareManager:
         `inspect` tells what Docker knows of a container.
         """
         if holding := self.holdings.get(identity):
-            for kind, shares in self._by_kind(holding.kind, holding.grants).items():
+            for kind, shares in self._by_kind(holding.kind, holding.gpu_shares).items():
                 if self._enforcers[kind].fences:
                     self._enforcers[kind].fence(identity, shares, str(inspect(identity)["Id"]))
 
@@ -139,7 +139,7 @@ class ShareManager:
         """Hold a running container to its limits; raises PenstockError where that fails. It may block."""
         if holding := self.holdings.get(identity):
             holding.engine_id, holding.trouble = engine_id, ""
-            for kind, shares in self._by_kind(holding.kind, holding.grants).items():
+            for kind, shares in self._by_kind(holding.kind, holding.gpu_shares).items():
                 self._enforcers[kind].apply(identity, shares, pid)
 
     def verify(self, identity: str, pid: int) -> None:
@@ -148,29 +148,29 @@ class ShareManager:
         `pid` is its first process. Raises UnavailableError. It may block.
         """
         if holding := self.holdings.get(identity):
-            for kind, shares in self._by_kind(holding.kind, holding.grants).items():
+            for kind, shares in self._by_kind(holding.kind, holding.gpu_shares).items():
                 mountinfo.verify(self._enforcers[kind].needs(identity, shares).mounts, pid)
 
-    def check_change(self, state: ContainerState, wanted: Sequence[GpuGrant]) -> None:
+    def check_change(self, state: ContainerState, wanted: Sequence[GpuShare]) -> None:
         """Refuse other shares for a container that runs; raises InputError, and ConflictError where it has ended."""
-        if sorted(grant.uuid for grant in wanted) != sorted(grant.uuid for grant in state.gpus):
+        if sorted(share.uuid for share in wanted) != sorted(share.uuid for share in state.gpus):
             raise InputError(
                 "these are not the GPUs that the container has",
                 where="gpus",
-                hint=f"name each once: {', '.join(grant.uuid for grant in state.gpus) or 'it has none'}",
+                hint=f"name each once: {', '.join(share.uuid for share in state.gpus) or 'it has none'}",
             )
-        if gone := [grant.uuid for grant in wanted if grant.uuid not in self.devices]:
+        if gone := [share.uuid for share in wanted if share.uuid not in self.devices]:
             raise InputError(
                 f"this node has no GPU {', '.join(gone)} any more",
                 where="gpus",
                 hint="start the session again elsewhere",
             )
-        before = {grant.uuid: grant.milli for grant in state.gpus}
-        changed = [grant for grant in wanted if grant.milli != before[grant.uuid]]
-        for grant in changed:
-            if self.devices[grant.uuid].parent:
+        before = {share.uuid: share.milli for share in state.gpus}
+        changed = [share for share in wanted if share.milli != before[share.uuid]]
+        for share in changed:
+            if self.devices[share.uuid].parent:
                 raise InputError(
-                    f"{grant.uuid} is a MIG device, which is given whole",
+                    f"{share.uuid} is a MIG device, which is given whole",
                     where="gpus",
                     hint="start the session again with a larger or smaller slice",
                 )
@@ -179,13 +179,13 @@ class ShareManager:
             for kind, shares in self._by_kind(self._held(state.id).kind, wanted).items():
                 self._enforcers[kind].check_change(shares)
 
-    def set_grants(self, identity: str, grants: Sequence[GpuGrant]) -> Sequence[GpuGrant]:
+    def set_shares(self, identity: str, gpu_shares: Sequence[GpuShare]) -> Sequence[GpuShare]:
         """Count other shares for a container from now on; return those that it had.
 
         Raises ConflictError where the container has ended.
         """
         holding = self._held(identity)
-        before, holding.grants = holding.grants, grants
+        before, holding.gpu_shares = holding.gpu_shares, gpu_shares
         return before
 
     def change(self, identity: str, pid: int) -> None:
@@ -193,28 +193,28 @@ class ShareManager:
         # a container that ends meanwhile must not find its folder made anew
         with self._lock:
             holding = self._held(identity)
-            for kind, shares in self._by_kind(holding.kind, holding.grants).items():
+            for kind, shares in self._by_kind(holding.kind, holding.gpu_shares).items():
                 self._enforcers[kind].apply(identity, shares, pid)
-            share_files.write(self.folder / identity / RECORD, _grants.dump_json(list(holding.grants)), 0o600)
-        log.info("shares have changed", id=identity, gpus=[format_gpus(grant.milli) for grant in holding.grants])
+            share_files.write(self.folder / identity / RECORD, _gpu_shares.dump_json(list(holding.gpu_shares)), 0o600)
+        log.info("shares have changed", id=identity, gpus=[format_gpus(share.milli) for share in holding.gpu_shares])
 
     def dress(self, state: ContainerState) -> ContainerState:
         """Return a state with the shares that the container has now, how they are held, and what is wrong with them."""
         holding = self.holdings.get(state.id)
         if not holding:
             return state
-        kinds = self._by_kind(holding.kind, holding.grants) or [holding.kind]
-        update: dict[str, object] = {"gpus": list(holding.grants), "enforcement": Enforcement.weakest(kinds)}
+        kinds = self._by_kind(holding.kind, holding.gpu_shares) or [holding.kind]
+        update: dict[str, object] = {"gpus": list(holding.gpu_shares), "enforcement": Enforcement.weakest(kinds)}
         if state.status is ContainerStatus.RUNNING:
             update["warning"] = holding.warning or holding.trouble
         elif state.status.is_final and holding.end_reason:
             update |= {"status": ContainerStatus.FAILED, "error": holding.end_reason}
         return state.model_copy(update=update)
 
-    def shares_of(self, identity: str) -> list[Share]:
+    def shares_of(self, identity: str) -> list[DeviceShare]:
         """Return the shares of a container."""
         holding = self.holdings.get(identity)
-        return list(self._shares(holding.grants)) if holding else []
+        return list(self._shares(holding.gpu_shares)) if holding else []
 
     def worry(self, identity: str, reason: str) -> None:
         """Keep why a container that goes on is not held as it should be, for its state to tell."""
@@ -312,26 +312,26 @@ class ShareManager:
         """Return how shares of a device are held, None where it cannot be shared."""
         return Enforcement.MIG if device.parent else self._active[device.accelerator]
 
-    def _kind_for(self, grants: Sequence[GpuGrant]) -> Enforcement:
+    def _kind_for(self, gpu_shares: Sequence[GpuShare]) -> Enforcement:
         """Return the kind for a new container, without its MIG devices; `mig` where it has no others."""
-        kinds = [self._kind(share.device) or Enforcement.NONE for share in self._shares(grants)]
+        kinds = [self._kind(share.device) or Enforcement.NONE for share in self._shares(gpu_shares)]
         others = [kind for kind in kinds if kind is not Enforcement.MIG]
         return Enforcement.weakest(others) if others else Enforcement.MIG
 
-    def _by_kind(self, kind: Enforcement, grants: Sequence[GpuGrant]) -> dict[Enforcement, list[Share]]:
-        found: dict[Enforcement, list[Share]] = {}
-        for share in self._shares(grants):
+    def _by_kind(self, kind: Enforcement, gpu_shares: Sequence[GpuShare]) -> dict[Enforcement, list[DeviceShare]]:
+        found: dict[Enforcement, list[DeviceShare]] = {}
+        for share in self._shares(gpu_shares):
             found.setdefault(Enforcement.MIG if share.device.parent else kind, []).append(share)
         return found
 
-    def _shares(self, grants: Sequence[GpuGrant]) -> Iterable[Share]:
-        for grant in grants:
+    def _shares(self, gpu_shares: Sequence[GpuShare]) -> Iterable[DeviceShare]:
+        for share in gpu_shares:
             # a GPU that has gone since holds nobody
-            if device := self.devices.get(grant.uuid):
-                yield Share(device, MILLI if device.parent else grant.milli)
+            if device := self.devices.get(share.uuid):
+                yield DeviceShare(device, MILLI if device.parent else share.milli)
 
-    def _recorded(self, identity: str) -> list[GpuGrant] | None:
+    def _recorded(self, identity: str) -> list[GpuShare] | None:
         try:
-            return _grants.validate_json((self.folder / identity / RECORD).read_bytes())
+            return _gpu_shares.validate_json((self.folder / identity / RECORD).read_bytes())
         except (OSError, ValidationError):
             return None

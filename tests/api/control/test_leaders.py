@@ -36,7 +36,7 @@ async def depose(database: Database) -> None:
 
 async def leads(leadership: Leadership) -> bool:
     for _ in range(200):
-        if await leadership.hold():
+        if await leadership.renew():
             return True
         await asyncio.sleep(0.05)
     return False
@@ -48,8 +48,8 @@ async def test_a_deposed_leader_gives_no_places_away(small: Cluster) -> None:
     old, new = Loop(small.database, small.settings), Loop(other, small.settings)
     await small.submit("first", gpu_milli=1000)
     async with small.database.leadership() as deposed, other.leadership() as successor:
-        assert await deposed.hold()
-        assert not await successor.hold()
+        assert await deposed.renew()
+        assert not await successor.renew()
 
         @asynccontextmanager
         async def overtaken() -> AsyncIterator[AsyncSession]:
@@ -62,7 +62,7 @@ async def test_a_deposed_leader_gives_no_places_away(small: Cluster) -> None:
 
         with pytest.raises(OperationalError):
             await old.run(overtaken)
-        assert await successor.hold(), "its transactions leave the lock alone"
+        assert await successor.renew(), "its transactions leave the lock alone"
     await other.close()
     assert await small.states() == {"first": "PENDING", "urgent": "SCHEDULED"}
 

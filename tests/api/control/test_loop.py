@@ -56,7 +56,7 @@ async def test_the_snapshot_is_what_the_database_says(ready: Cluster) -> None:
     assert [share.milli for placement in running.placements for share in placement.shares] == [500, 1000]
     assert (running.workload.name, running.workload.cpu_milli, running.workload.preemptible) == ("first", 1000, False)
     (waiting,) = snapshot.queue
-    assert (waiting.name, waiting.models, waiting.priority) == ("second", ("Simulated GPU",), 40)
+    assert (waiting.name, waiting.gpu_models, waiting.priority) == ("second", ("Simulated GPU",), 40)
 
 
 async def test_nothing_is_decided_while_nothing_waits(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ async def test_why_it_waits_is_written_once(ready: Cluster) -> None:
     await ready.settle()
     async with ready.database.reading() as db:
         (before,) = await service.in_states(db, [State.PENDING])
-    loop_of(ready)._mark = None
+    loop_of(ready)._token = None
     await loop_of(ready).run()
     async with ready.database.reading() as db:
         (after,) = await service.in_states(db, [State.PENDING])

@@ -87,7 +87,7 @@ async def test_it_ends_when_it_is_told_to_though_a_cancellation_got_lost(
             await asyncio.sleep(3600)
         return False
 
-    monkeypatch.setattr(Leadership, "hold", deaf)
+    monkeypatch.setattr(Leadership, "renew", deaf)
     running = asyncio.create_task(cluster.manager.run())
     await asked.wait()
     running.cancel()

@@ -98,7 +98,7 @@ async def test_nothing_is_lost_by_the_upgrade(empty_database_url: str) -> None:
     assert [(item.rank, item.node.name, item.status) for item in runs.containers] == [
         (0, "worker1", ContainerStatus.RUNNING)
     ]
-    assert [(grant.index, grant.uuid, grant.milli) for grant in runs.containers[0].grants] == [
+    assert [(share.index, share.uuid, share.milli) for share in runs.containers[0].gpu_shares] == [
         (0, "GPU-0", 1000),
         (1, "GPU-1", 500),
     ]

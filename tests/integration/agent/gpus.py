@@ -82,7 +82,7 @@ def equip(agent: Agent, parts: Parts, folder: Path, gpus: int = 2) -> Machine:
     return Machine(parts.libraries, state / "state")
 
 
-def grant(milli: int, index: int = 0) -> dict[str, object]:
+def gpu_share(milli: int, index: int = 0) -> dict[str, object]:
     """A share of a fake GPU."""
     return {"uuid": gpu_uuid(index), "index": index, "milli": milli}
 

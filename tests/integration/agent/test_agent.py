@@ -75,13 +75,13 @@ def test_launch_is_idempotent_and_a_second_spec_conflicts(
 
 
 def test_a_gpu_is_never_granted_above_one(agent: Agent, spec: Make) -> None:
-    grant = {"uuid": "SIM-worker1-0", "index": 0, "milli": 600}
+    gpu_share = {"uuid": "SIM-worker1-0", "index": 0, "milli": 600}
     with agent.client() as client:
-        launch(client, spec(gpus=[grant]))
-        refused = put(client, spec(gpus=[grant]))
+        launch(client, spec(gpus=[gpu_share]))
+        refused = put(client, spec(gpus=[gpu_share]))
         assert refused.status_code == 409
         assert "0.6 of GPU SIM-worker1-0 is in use" in refused.json()["errors"][0]["detail"]
-        launch(client, spec(gpus=[{**grant, "milli": 400}]))
+        launch(client, spec(gpus=[{**gpu_share, "milli": 400}]))
 
 
 def test_exit_code_log_and_heartbeat_of_a_container_that_ends(agent: Agent, spec: Make, fake_api: FakeApi) -> None:

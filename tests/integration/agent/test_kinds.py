@@ -25,7 +25,7 @@ START = """
 import json, os, sys
 from pathlib import Path
 from common.protocol import GpuDevice
-from appliance.gpu.devices import Share
+from appliance.gpu.devices import DeviceShare
 from appliance.gpu.driver import Driver
 from common.gpu.kinds import Compute
 from appliance.gpu.mps import Mps
@@ -94,7 +94,7 @@ def test_a_library_from_before_there_were_limits_is_no_trouble(
 def test_limits_are_set_for_the_containers_cgroup_and_follow_its_shares(library: Path, unified: Path) -> None:
     group = unified / "cgroup" / GROUP
     group.mkdir(parents=True)
-    apply = "driver.apply('c1', [Share(gpus[0], {}), Share(gpus[1], 1000)], 7); print('null')"
+    apply = "driver.apply('c1', [DeviceShare(gpus[0], {}), DeviceShare(gpus[1], 1000)], 7); print('null')"
     machine = Machine(library, unified / "state")
     for milli, limit_mib in ((250, 2048), (500, 4096), (125, 1024)):
         ask(library, unified, apply.format(milli), FAKE_GPU_DRIVER="615.43.02")
@@ -111,7 +111,7 @@ def test_the_limit_stands_before_the_container_starts_and_its_group_goes_with_it
     library: Path, unified: Path, manager: str, place: str
 ) -> None:
     start = f"driver = Driver(telemetry, None, {manager!r}, folder / 'proc', folder / 'cgroup')\n"
-    fence = f"{start}driver.fence('c1', [Share(gpus[0], 250)], {ENGINE_ID!r})\n"
+    fence = f"{start}driver.fence('c1', [DeviceShare(gpus[0], 250)], {ENGINE_ID!r})\n"
     ask(library, unified, f"{fence}print('null')", FAKE_GPU_DRIVER="615.43.02")
     group = unified / "cgroup" / place
     assert group.is_dir()
@@ -123,12 +123,12 @@ def test_the_limit_stands_before_the_container_starts_and_its_group_goes_with_it
 
 
 def test_where_docker_makes_the_group_elsewhere_it_is_limited_there(library: Path, unified: Path) -> None:
-    fence = f"driver.fence('c1', [Share(gpus[0], 250)], {'f' * 64!r})\n"
+    fence = f"driver.fence('c1', [DeviceShare(gpus[0], 250)], {'f' * 64!r})\n"
     (unified / "cgroup" / GROUP).mkdir(parents=True)
     ask(
         library,
         unified,
-        f"{fence}driver.apply('c1', [Share(gpus[0], 250)], 7); print('null')",
+        f"{fence}driver.apply('c1', [DeviceShare(gpus[0], 250)], 7); print('null')",
         FAKE_GPU_DRIVER="615.43.02",
     )
     assert Machine(library, unified / "state").limit(0, unified / "cgroup" / GROUP) == Limit(2048 * MIB, 2048 * MIB, 0)
@@ -139,7 +139,7 @@ def test_without_its_group_a_container_is_not_started(library: Path, unified: Pa
     (unified / "cgroup/system.slice").write_text("no folder")
     refused = f"""
 try:
-    driver.fence("c1", [Share(gpus[0], 250)], {ENGINE_ID!r})
+    driver.fence("c1", [DeviceShare(gpus[0], 250)], {ENGINE_ID!r})
 except PenstockError as error:
     print(json.dumps(str(error)))
 """
@@ -149,7 +149,7 @@ except PenstockError as error:
 def test_a_limit_that_the_driver_refuses_is_an_error_with_its_reason(library: Path, unified: Path) -> None:
     refused = """
 try:
-    driver.apply("c1", [Share(gpus[0], 250)], 7)
+    driver.apply("c1", [DeviceShare(gpus[0], 250)], 7)
 except PenstockError as error:
     print(json.dumps(str(error)))
 """

@@ -20,13 +20,14 @@ import pytest
 from appliance.gpu import tmpfs_quota
 from appliance.gpu.timetable import Window, current
 from common.gpu.kinds import Enforcement
-from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant, NodeInfo
+from common.gpu.share import GpuShare
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, NodeInfo
 from tests.fakes.cuda import Machine
 from tests.fakes.cuda.clients import MIB, OUT_OF_MEMORY, gpu_uuid
 from tests.integration.agent import gpus
 from tests.integration.agent.calls import launch, put, states, wait_for
 from tests.integration.agent.conftest import BUSYBOX, Agent, FakeApi
-from tests.integration.agent.gpus import Parts, grant, program, smi
+from tests.integration.agent.gpus import Parts, gpu_share, program, smi
 
 Make = Callable[..., ContainerSpec]
 
@@ -60,11 +61,11 @@ def machine(node: Agent, parts: Parts, tmp_path: Path) -> Machine:
 @pytest.fixture
 def session(spec: Make, gpu_image: str) -> Make:
     """Make specs that run on the image with a C library."""
-    return lambda *grants, **changes: spec(image=gpu_image, gpus=list(grants), **changes)
+    return lambda *gpu_shares, **changes: spec(image=gpu_image, gpus=list(gpu_shares), **changes)
 
 
-def resize(client: httpx.Client, identity: str, *grants: dict[str, object]) -> httpx.Response:
-    return client.put(f"/v1/containers/{identity}/gpus", json={"gpus": list(grants)})
+def resize(client: httpx.Client, identity: str, *gpu_shares: dict[str, object]) -> httpx.Response:
+    return client.put(f"/v1/containers/{identity}/gpus", json={"gpus": list(gpu_shares)})
 
 
 def folder_of(agent: Agent, identity: str) -> Path:
@@ -81,7 +82,7 @@ def wait_until(condition: Callable[[], Any], timeout_s: float = 10) -> None:
 def test_a_quarter_of_a_gpu_is_a_quarter_of_its_memory_and_no_more(
     node: Agent, machine: Machine, parts: Parts, session: Make, engine: docker.DockerClient
 ) -> None:
-    wanted = session(grant(250))
+    wanted = session(gpu_share(250))
     with node.client() as client:
         node_info = NodeInfo.model_validate_json(client.get("/v1/node-info").content)
         assert [(gpu.memory_mib, gpu.enforcement, gpu.accelerator) for gpu in node_info.gpus] == [
@@ -104,7 +105,7 @@ def test_a_quarter_of_a_gpu_is_a_quarter_of_its_memory_and_no_more(
 def test_neither_user_nor_image_switches_it_off(
     node: Agent, machine: Machine, parts: Parts, session: Make, engine: docker.DockerClient
 ) -> None:
-    wanted = session(grant(250), environment={"LD_PRELOAD": "", "PENSTOCK_TEST_LIMITS": "/nowhere"})
+    wanted = session(gpu_share(250), environment={"LD_PRELOAD": "", "PENSTOCK_TEST_LIMITS": "/nowhere"})
     with node.client() as client:
         launch(client, wanted)
     container = engine.containers.get(f"penstock-{wanted.id}")
@@ -134,7 +135,7 @@ def test_a_volume_that_a_link_of_the_image_leads_over_the_limits_ends_the_sessio
     node: Agent, machine: Machine, session: Make
 ) -> None:
     source = Path(node.environment["PENSTOCK_AGENT_MOUNT_ROOTS"]) / "data"
-    wanted = session(grant(250), mounts=[{"source": str(source), "target": gpus.TRAP}])
+    wanted = session(gpu_share(250), mounts=[{"source": str(source), "target": gpus.TRAP}])
     with node.client() as client:
         assert put(client, wanted).status_code == 200
         ended = wait_for(client, wanted.id, ContainerStatus.FAILED)
@@ -146,16 +147,16 @@ def test_a_volume_that_a_link_of_the_image_leads_over_the_limits_ends_the_sessio
 def test_shares_change_while_programs_run_and_the_next_agent_knows(
     node: Agent, machine: Machine, parts: Parts, session: Make, engine: docker.DockerClient, fake_api: FakeApi
 ) -> None:
-    wanted, neighbour = session(grant(250)), session(grant(250))
+    wanted, neighbour = session(gpu_share(250)), session(gpu_share(250))
     with node.client() as client:
         launch(client, wanted)
         launch(client, neighbour)
         with program(parts, wanted.id) as inside:
             inside.must("init", "primary 0 0")
             assert inside.do(f"malloc 0 {3000 * MIB}").code == OUT_OF_MEMORY
-            answer = resize(client, wanted.id, grant(500))
+            answer = resize(client, wanted.id, gpu_share(500))
             assert answer.status_code == 200, answer.text
-            half = [GpuGrant.model_validate(grant(500))]
+            half = [GpuShare(gpu_uuid(0), 0, 500)]
             assert ContainerState.model_validate_json(answer.content).gpus == half
             fake_api.wait(lambda heartbeat: any(state.gpus == half for state in heartbeat.containers))
             assert inside.must("info").told == (4096 * MIB, 4096 * MIB)
@@ -164,9 +165,9 @@ def test_shares_change_while_programs_run_and_the_next_agent_knows(
             assert inside.must("info").told == (1096 * MIB, 4096 * MIB), "limits hold without an agent"
             node.start()
             assert states(client)[wanted.id].gpus == half
-            assert resize(client, wanted.id, grant(500)).status_code == 200, "asked for again, it is so already"
+            assert resize(client, wanted.id, gpu_share(500)).status_code == 200, "asked for again, it is so already"
             # what is in use stays, and nothing more is given
-            assert resize(client, wanted.id, grant(125)).status_code == 200
+            assert resize(client, wanted.id, gpu_share(125)).status_code == 200
             assert inside.do(f"malloc 1 {MIB}").code == OUT_OF_MEMORY
             inside.must("free 0", f"malloc 1 {1000 * MIB}")
         assert smi(parts, engine, neighbour.id)[0][1] == 2048
@@ -175,28 +176,28 @@ def test_shares_change_while_programs_run_and_the_next_agent_knows(
 def test_what_a_gpu_has_no_room_for_is_refused_and_nothing_changes(
     node: Agent, machine: Machine, parts: Parts, session: Make
 ) -> None:
-    wanted, neighbour = session(grant(250)), session(grant(500))
+    wanted, neighbour = session(gpu_share(250)), session(gpu_share(500))
     with node.client() as client:
         launch(client, wanted)
         launch(client, neighbour)
-        refused = resize(client, wanted.id, grant(501))
+        refused = resize(client, wanted.id, gpu_share(501))
         assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (409, "/gpus/0")
-        assert resize(client, wanted.id, grant(250, index=1)).status_code == 422
-        assert resize(client, "nobody", grant(250)).status_code == 404
-        assert states(client)[wanted.id].gpus == [GpuGrant.model_validate(grant(250))]
+        assert resize(client, wanted.id, gpu_share(250, index=1)).status_code == 422
+        assert resize(client, "nobody", gpu_share(250)).status_code == 404
+        assert states(client)[wanted.id].gpus == [GpuShare(gpu_uuid(0), 0, 250)]
         assert gpus.limits(node, wanted.id).limits()[0].milli == 250
-        assert put(client, session(grant(251))).status_code == 409
-        launch(client, session(grant(250)))
-        assert resize(client, wanted.id, grant(251)).status_code == 409
+        assert put(client, session(gpu_share(251))).status_code == 409
+        launch(client, session(gpu_share(250)))
+        assert resize(client, wanted.id, gpu_share(251)).status_code == 409
         client.delete(f"/v1/containers/{neighbour.id}?grace_s=0").raise_for_status()
-        assert resize(client, wanted.id, grant(750)).status_code == 200
+        assert resize(client, wanted.id, gpu_share(750)).status_code == 200
         assert not folder_of(node, neighbour.id).exists()
 
 
 def test_folders_of_killed_containers_go_and_those_of_living_ones_stay(
     node: Agent, machine: Machine, parts: Parts, session: Make, engine: docker.DockerClient
 ) -> None:
-    killed, missed, living = session(grant(250)), session(grant(250)), session(grant(250))
+    killed, missed, living = session(gpu_share(250)), session(gpu_share(250)), session(gpu_share(250))
     with node.client() as client:
         for each in (killed, missed, living):
             launch(client, each)
@@ -216,7 +217,7 @@ def test_folders_of_killed_containers_go_and_those_of_living_ones_stay(
 def test_a_process_that_slips_past_the_limit_is_warned_of_and_its_session_ended(
     node: Agent, machine: Machine, session: Make, engine: docker.DockerClient, fake_api: FakeApi
 ) -> None:
-    wanted, honest = session(grant(250)), session(grant(250))
+    wanted, honest = session(gpu_share(250)), session(gpu_share(250))
     with node.client() as client:
         launch(client, wanted)
         launch(client, honest)
@@ -234,7 +235,7 @@ def test_a_process_that_slips_past_the_limit_is_warned_of_and_its_session_ended(
 def test_what_containers_use_is_told_and_kept_while_the_api_is_away(
     node: Agent, machine: Machine, parts: Parts, session: Make, fake_api: FakeApi
 ) -> None:
-    wanted = session(grant(500, index=1))
+    wanted = session(gpu_share(500, index=1))
     with node.client() as client:
         launch(client, wanted)
         with program(parts, wanted.id) as inside:
@@ -256,7 +257,7 @@ def test_sharers_of_a_gpu_have_windows_that_follow_their_shares(
     gpus.equip(node, parts, tmp_path)
     node.environment["PENSTOCK_AGENT_GPU_COMPUTE"] = "strict"
     node.start()
-    one, other, whole = session(grant(250)), session(grant(500)), session(grant(1000, index=1))
+    one, other, whole = session(gpu_share(250)), session(gpu_share(500)), session(gpu_share(1000, index=1))
 
     def lengths(identity: str, index: int = 0) -> set[int]:
         windows = gpus.limits(node, identity).windows(gpu_uuid(index))
@@ -266,7 +267,7 @@ def test_sharers_of_a_gpu_have_windows_that_follow_their_shares(
         for each in (one, other, whole):
             launch(client, each)
         wait_until(lambda: 50 in lengths(one.id) and 100 in lengths(other.id))
-        resize(client, one.id, grant(125)).raise_for_status()
+        resize(client, one.id, gpu_share(125)).raise_for_status()
         wait_until(lambda: 25 in lengths(one.id))
         assert lengths(whole.id, 1) == {0}, "nobody shares its time"
     # a plan in which one was idle, and an agent that does not live to give it a window
@@ -287,7 +288,7 @@ def test_an_agent_that_hangs_gives_no_sign_of_life_and_who_was_idle_has_its_wind
 ) -> None:
     gpus.equip(node, parts, tmp_path)
     node.environment |= {"PENSTOCK_AGENT_GPU_COMPUTE": "fair"}
-    one, other = session(grant(250)), session(grant(250))
+    one, other = session(gpu_share(250)), session(gpu_share(250))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
         systemd.settimeout(10)
@@ -331,7 +332,7 @@ def test_two_and_a_half_gpus_are_two_whole_ones_and_a_half(
 ) -> None:
     gpus.equip(node, parts, tmp_path, gpus=3)
     node.start()
-    wanted = session(grant(1000), grant(1000, index=1), grant(500, index=2))
+    wanted = session(gpu_share(1000), gpu_share(1000, index=1), gpu_share(500, index=2))
     with node.client() as client:
         launch(client, wanted)
     assert [row[1] for row in smi(parts, engine, wanted.id)] == [8192, 8192, 4096]
@@ -343,7 +344,7 @@ def test_another_kind_waits_for_the_last_session_of_the_old_one(
     gpus.equip(node, parts, tmp_path)
     node.environment["PENSTOCK_AGENT_ENFORCEMENT"] = "none"
     node.start()
-    old = session(grant(250))
+    old = session(gpu_share(250))
     with node.client() as client:
         assert launch(client, old).enforcement is Enforcement.NONE
         node.stop()
@@ -356,11 +357,11 @@ def test_another_kind_waits_for_the_last_session_of_the_old_one(
         told = len(fake_api.heartbeats)
         client.delete(f"/v1/containers/{old.id}?grace_s=0").raise_for_status()
         wait_until(lambda: any(h.inventory.enforcement is Enforcement.SHIM for h in fake_api.heartbeats[told:]))
-        assert launch(client, session(grant(250))).enforcement is Enforcement.SHIM
+        assert launch(client, session(gpu_share(250))).enforcement is Enforcement.SHIM
 
 
 def test_a_static_program_starts_with_the_library_preloaded(node: Agent, machine: Machine, session: Make) -> None:
-    wanted = session(grant(250), command=["sh", "-c"], args=["cat /etc/ld.so.preload"])
+    wanted = session(gpu_share(250), command=["sh", "-c"], args=["cat /etc/ld.so.preload"])
     with node.client() as client:
         launch(client, wanted)
         assert wait_for(client, wanted.id, ContainerStatus.EXITED).exit_code == 0

@@ -195,7 +195,7 @@ async def test_a_restarted_api_goes_on_from_the_database(ready: Cluster, state: 
     assert len(ready.engine.containers) == (expected == "RUNNING"), "the same container, not another one"
 
 
-async def test_a_container_on_the_wrong_node_is_a_ghost(ready: Cluster) -> None:
+async def test_a_container_on_the_wrong_node_is_an_orphan(ready: Cluster) -> None:
     session = await run(ready)
     wanted = ready.engine.containers[ready.container(session)]
     await ready.heartbeat("worker2", containers=[wanted])

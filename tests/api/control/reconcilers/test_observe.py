@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.clock import now
 from api.control.reconcilers import observe
 from api.resources.nodes import service as nodes
-from api.resources.nodes.heartbeats import Report
+from api.resources.nodes.heartbeats import HeardHeartbeat
 from tests.api.cluster import V1, Cluster, ok
 
 pytestmark = pytest.mark.anyio
@@ -77,7 +77,7 @@ async def test_no_heartbeat_is_lost_by_an_outage_of_the_database(
     await cluster.heartbeat(gpus=2)
     record, answers = nodes.record, iter([DBAPIError("INSERT", {}, ValueError()), outage])
 
-    async def failing(db: AsyncSession, reports: Sequence[Report]) -> Any:
+    async def failing(db: AsyncSession, reports: Sequence[HeardHeartbeat]) -> Any:
         for error in answers:
             raise error
         return await record(db, reports)
@@ -97,7 +97,7 @@ async def test_what_is_written_already_is_not_written_again_after_an_outage(
         await cluster.heartbeat(name)
     record, written = nodes.record, list[str]()
 
-    async def failing(db: AsyncSession, reports: Sequence[Report]) -> Any:
+    async def failing(db: AsyncSession, reports: Sequence[HeardHeartbeat]) -> Any:
         written.extend(report.heartbeat.name for report in reports)
         if len(written) == 2:
             raise OperationalError("SELECT", {}, OSError())
@@ -136,7 +136,7 @@ async def test_not_all_nodes_are_looked_at_again_at_once(cluster: Cluster, monke
     looked: list[int] = []
     record = nodes.record
 
-    async def counted(db: AsyncSession, reports: Sequence[Report]) -> Any:
+    async def counted(db: AsyncSession, reports: Sequence[HeardHeartbeat]) -> Any:
         looked.append(len(reports))
         return await record(db, reports)
 

@@ -127,7 +127,7 @@ async def test_a_part_goes_to_the_smallest_slice_and_takes_all_of_it(cluster: Cl
     node = await ok(cluster.admin.get(f"{V1}/nodes/worker1"))
     assert node["used_milli"] == 285
     spec = next(iter(cluster.engine.specs.values()))
-    assert [(grant.uuid, grant.milli) for grant in spec.gpus] == [("MIG-2g.20gb", 285)]
+    assert [(share.uuid, share.milli) for share in spec.gpus] == [("MIG-2g.20gb", 285)]
 
 
 async def test_what_a_slice_takes_counts_for_a_hard_cap(cluster: Cluster) -> None:

@@ -18,7 +18,7 @@ from api.tables.nodes import Node, NodeState
 from api.tables.sessions import Session, State
 from api.tables.usage import Span
 from common.errors import ConflictError
-from common.protocol import GpuGrant
+from common.gpu.share import GpuShare
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.api.steps import try_again
 
@@ -109,11 +109,11 @@ async def test_an_api_that_was_killed_finishes_what_it_began(cluster: Cluster, m
     await prepare(cluster, 500)
     await resize(cluster, milli)
     async with cluster.database.transaction() as db:
-        await resizing.take_room(db, {})
+        await resizing.take_space(db, {})
     before = await cluster.session("a")
     key = cluster.container(before)
     gpu = cluster.engine.containers[key].gpus[0]
-    cluster.change_container(before, gpus=[GpuGrant(uuid=gpu.uuid, index=gpu.index, milli=milli)])
+    cluster.change_container(before, gpus=[GpuShare(uuid=gpu.uuid, index=gpu.index, milli=milli)])
     await try_again(cluster)
     session = await cluster.session("a")
     assert (session["gpu_milli"], session["resize_milli"], told(cluster, session)) == (milli, None, [milli])
@@ -123,7 +123,7 @@ async def test_an_agent_that_has_lost_the_new_share_gets_it_again(cluster: Clust
     await prepare(cluster, 500)
     session = await cluster.session("a")
     gpu = cluster.engine.containers[cluster.container(session)].gpus[0]
-    cluster.change_container(session, gpus=[GpuGrant(uuid=gpu.uuid, index=gpu.index, milli=900)])
+    cluster.change_container(session, gpus=[GpuShare(uuid=gpu.uuid, index=gpu.index, milli=900)])
     await cluster.heartbeat("worker1", 1)
     await cluster.settle()
     assert told(cluster, session) == [500]
@@ -331,7 +331,7 @@ async def test_a_raise_waits_for_a_node_that_is_lost(cluster: Cluster) -> None:
     await resize(cluster, 750)
     async with cluster.database.transaction() as db:
         await db.execute(update(Node).values(state=NodeState.LOST))
-        assert await resizing.take_room(db, {}) == []
+        assert await resizing.take_space(db, {}) == []
     session = await cluster.session("a")
     assert (session["gpu_milli"], session["resize_milli"], session["reason"]) == (500, 750, "")
     await cluster.heartbeat("worker1", 1)

@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 
 from api.auth.policy import Role
 from api.clock import now
-from api.control.reconcilers.rules import TIDY_S
+from api.control.reconcilers.timed import TIDY_S
 from api.resources.use import service
 from api.tables.use import GpuSample
 from common.protocol import USE_PATH, GpuUse, UseReport

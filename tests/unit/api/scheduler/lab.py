@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from api.scheduler.cluster import Cluster
-from api.scheduler.snapshot import GpuState, NodeState, Placement, Share, Workload
-from common.gpu.share import MILLI
+from api.scheduler.cluster import ClusterState
+from api.scheduler.snapshot import GpuState, NodeState, Placement, Workload
+from common.gpu.share import MILLI, GpuShare
 
 Used = tuple[NodeState, tuple[int, ...]]
 
@@ -27,13 +27,13 @@ def node(name: str, *used: int, islands: Sequence[int] = (), models: Sequence[st
     return NodeState(name, gpus, **fields), used
 
 
-def cluster(*nodes: Used) -> Cluster:
+def cluster(*nodes: Used) -> ClusterState:
     """Return the cluster with what is used already held."""
-    whole = Cluster([state for state, _ in nodes])
+    whole = ClusterState([state for state, _ in nodes])
     for state, used in nodes:
         for gpu, milli in zip(state.gpus, used, strict=True):
             if milli:
-                whole.hold((Placement(state.name, (Share(gpu.index, gpu.uuid, milli),)),), work(milli))
+                whole.allocate((Placement(state.name, (GpuShare(gpu.uuid, gpu.index, milli),)),), work(milli))
                 # what uses the GPU is no container of its own here
                 whole.state.containers[whole.layout.rows[state.name]] += 1
     return whole
@@ -54,10 +54,10 @@ def where(placements: Sequence[Placement] | None) -> list[str] | None:
     ]
 
 
-def fill(whole: Cluster, workload: Workload) -> int:
+def fill(whole: ClusterState, workload: Workload) -> int:
     """Place the same workload until it does not fit any more; return how often it did."""
     count = 0
     while (places := whole.find(workload)) is not None:
-        whole.hold(places, workload)
+        whole.allocate(places, workload)
         count += 1
     return count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from api.scheduler.decide import decide
-from api.scheduler.snapshot import Cause, NodeState, ProjectState, Rules, Running, Snapshot, Workload
+from api.scheduler.snapshot import Cause, NodeState, ProjectState, Running, SchedulerSettings, Snapshot, Workload
 from tests.unit.api.scheduler.world import SECOND, check, node, project
 
 NOW = 1000
@@ -19,7 +19,7 @@ class Case:
     projects: tuple[ProjectState, ...]
     running: tuple[Running, ...] = ()
     queue: tuple[Workload, ...] = ()
-    rules: Rules = field(default_factory=Rules)
+    rules: SchedulerSettings = field(default_factory=SchedulerSettings)
     placed: dict[str, str] = field(default_factory=dict)
     waits: dict[str, Cause] = field(default_factory=dict)
     victims: dict[str, str] = field(default_factory=dict)
@@ -30,7 +30,7 @@ def judge(case: Case) -> None:
     decision = decide(snapshot)
     check(snapshot, decision)
     assert {id_: places[0].node for id_, places in decision.placements.items()} == case.placed
-    assert {id_: wait.cause for id_, wait in decision.waits.items()} == case.waits
+    assert {id_: wait.cause for id_, wait in decision.pending_reasons.items()} == case.waits
     assert {reclaim.victim: reclaim.beneficiary for reclaim in decision.reclaims} == case.victims
     for_others = Snapshot(
         snapshot.now, case.nodes[::-1], case.projects[::-1], case.running[::-1], case.queue[::-1], case.rules

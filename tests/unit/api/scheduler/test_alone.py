@@ -1,4 +1,4 @@
-"""Under `mps` a part of a GPU is alone in its container: placement, verdict and the reason of a wait know that."""
+"""Under `mps` a part of a GPU is alone in its container: placement, feasibility and the pending reason know that."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from api.scheduler.decide import decide
-from api.scheduler.snapshot import Cause, NodeState, Running, Snapshot, Wait
+from api.scheduler.snapshot import Cause, NodeState, PendingReason, Running, Snapshot
 from common.gpu.kinds import Enforcement
 from tests.unit.api.scheduler.world import SECOND, node, on, project, runs, work
 
@@ -27,11 +27,11 @@ NEVER = (
 
 def judge(
     nodes: tuple[NodeState, ...], gpus: float, *running: Running, enforcement: Enforcement = Enforcement.NONE
-) -> str | Wait:
+) -> str | PendingReason:
     """The node that a session gets, or why it waits."""
     session = work("w", "a", gpus, enforcement=enforcement)
     decision = decide(Snapshot(9 * SECOND, nodes, (project("a", 8),), running, (session,)))
-    return decision.placements["w"][0].node if "w" in decision.placements else decision.waits["w"]
+    return decision.placements["w"][0].node if "w" in decision.placements else decision.pending_reasons["w"]
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ def test_where_a_session_goes(gpus: float, nodes: tuple[NodeState, ...], where: 
 
 @pytest.mark.parametrize("gpus", [1.5, 2.5])
 def test_a_part_beside_whole_gpus_can_never_be_had_where_all_nodes_hold_parts_by_mps(gpus: float) -> None:
-    assert judge((ON_MPS,), gpus) == Wait(Cause.NEVER_FITS, NEVER, 1)
-    assert judge((ON_MPS,), gpus, enforcement=Enforcement.MPS) == Wait(Cause.NEVER_FITS, NEVER, 1)
+    assert judge((ON_MPS,), gpus) == PendingReason(Cause.NEVER_FITS, NEVER, 1)
+    assert judge((ON_MPS,), gpus, enforcement=Enforcement.MPS) == PendingReason(Cause.NEVER_FITS, NEVER, 1)
 
 
 def test_too_weak_a_kind_is_told_before_that() -> None:
     wait = judge((ON_MPS,), 1.5, enforcement=Enforcement.SHIM)
-    assert isinstance(wait, Wait)
+    assert isinstance(wait, PendingReason)
     assert wait.reason.startswith("no GPU that it may use holds shares by shim or better, the best is mps")
 
 
@@ -65,10 +65,10 @@ def test_free_gpus_of_such_a_node_are_no_piece_for_it() -> None:
     """It waits for the other node, and reads so."""
     busy = runs(work("r", "b", 3, preemptible=False), on("b-shim", 1, 1, 1))
     wait = judge((ON_MPS, ON_SHIM), 1.5, busy)
-    assert wait == Wait(Cause.NO_ROOM, "no node has 1.5 GPUs free; every GPU is in use", 1)
+    assert wait == PendingReason(Cause.NO_ROOM, "no node has 1.5 GPUs free; every GPU is in use", 1)
     stopped = replace(ON_SHIM, open=False)
     wait = judge((ON_MPS, stopped), 1.5)
-    assert isinstance(wait, Wait)
+    assert isinstance(wait, PendingReason)
     assert wait.reason.endswith("no node with a GPU that can be had in part beside whole ones is ready")
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.scheduler.cluster import Cluster
+from api.scheduler.cluster import ClusterState
 from api.scheduler.decide import decide
 from api.scheduler.snapshot import Cause, Decision, NodeState, Running, Snapshot, Workload
 from tests.unit.api.scheduler.world import node, on, project, runs, work
@@ -32,17 +32,17 @@ def test_one_for_which_each_machine_has_too_little_waits() -> None:
     """On a node of one machine it would run: two GPUs are free."""
     there = (runs(work("first", "a"), on("k8s", 1)), runs(work("second", "a"), on("k8s", 0, 0, 1)))
     found = decision((CLUSTER,), work("pair", "a", 2), running=there)
-    assert found.waits["pair"].cause is Cause.NO_ROOM
-    assert found.waits["pair"].reason == "no node has 2 GPUs free; largest free piece is 1 GPU on k8s"
+    assert found.pending_reasons["pair"].cause is Cause.NO_ROOM
+    assert found.pending_reasons["pair"].reason == "no node has 2 GPUs free; largest free piece is 1 GPU on k8s"
     whole = decision((replace(CLUSTER, apart=False),), work("pair", "a", 2), running=there)
     assert "pair" in whole.placements
 
 
 def test_one_that_no_machine_could_hold_never_fits_and_says_so() -> None:
     found = decision((CLUSTER,), work("large", "a", 3))
-    assert found.waits["large"].cause is Cause.NEVER_FITS
+    assert found.pending_reasons["large"].cause is Cause.NEVER_FITS
     assert "one container asks for 3 GPUs and the largest machine that it may use has 2 GPUs" in (
-        found.waits["large"].reason
+        found.pending_reasons["large"].reason
     )
 
 
@@ -55,7 +55,7 @@ def test_containers_of_one_session_lie_where_they_can_meet() -> None:
     gang = work("gang", "a", 1, containers=2)
     worker = node("worker", 2)
     assert decision((CLUSTER, worker), gang).placements["gang"] == (on("worker", 1), on("worker", 0, 1))
-    wait = decision((CLUSTER,), gang).waits["gang"]
+    wait = decision((CLUSTER,), gang).pending_reasons["gang"]
     assert (wait.cause, "cannot meet on the nodes that it may use" in wait.reason) == (Cause.NEVER_FITS, True)
 
 
@@ -82,10 +82,10 @@ def test_what_is_taken_back_is_on_one_machine() -> None:
 )
 def test_it_is_placed_exactly_where_the_machines_have_room(held: list[bool], asked: int) -> None:
     machines = node("k8s", 6, island=3, apart=True, fractions=False)
-    cluster = Cluster((machines,))
+    cluster = ClusterState((machines,))
     for at, taken in enumerate(held):
         if taken:
-            cluster.hold((on("k8s", *[0] * at, 1),), work(f"held{at}", "a"))
+            cluster.allocate((on("k8s", *[0] * at, 1),), work(f"held{at}", "a"))
     places = cluster.find(work("new", "a", asked))
     assert (places is not None) == any(held[at : at + 3].count(False) >= asked for at in (0, 3))
     for place in places or ():

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.scheduler.cluster import Cluster
+from api.scheduler.cluster import ClusterState
 from api.scheduler.decide import decide
-from api.scheduler.fairness import Claim, fair_shares
+from api.scheduler.fairness import ProjectDemand, fair_shares
 from api.scheduler.ledger import Ledger
-from api.scheduler.snapshot import Cause, NodeState, Placement, ProjectState, Running, Snapshot, Within, Workload
+from api.scheduler.snapshot import Cause, NodeState, Placement, ProjectState, Running, Snapshot, Workload
 from api.scheduler.victims import rank
+from common.topology import TopologyLevel
 from tests.unit.api.scheduler.world import check, held, node, on, project, runs, work
 
 GPUS = 4
@@ -23,21 +24,21 @@ HELD = 1_000 * 1_000_000
 
 def filled(nodes: tuple[NodeState, ...], wanted: list[Workload]) -> tuple[Running, ...]:
     """Let the workloads run where they fit, one after the other; what does not fit is left out."""
-    cluster = Cluster(nodes)
+    cluster = ClusterState(nodes)
     running: list[Running] = []
     for at, workload in enumerate(wanted):
         places = cluster.find(workload)
         if places:
-            cluster.hold(places, workload)
+            cluster.allocate(places, workload)
             running.append(runs(workload, *places, since=at))
     return tuple(running)
 
 
 def fits_without(nodes: tuple[NodeState, ...], running: tuple[Running, ...], gone: set[str], new: Workload) -> bool:
-    cluster = Cluster(nodes)
+    cluster = ClusterState(nodes)
     for each in running:
         if each.workload.id not in gone:
-            cluster.hold(each.placements, each.workload)
+            cluster.allocate(each.placements, each.workload)
     return cluster.find(new) is not None
 
 
@@ -103,7 +104,7 @@ def run_of(rows: list[tuple[str, int, int, bool]]) -> list[Workload]:
     quotas=st.tuples(st.integers(0, 8), st.integers(0, 8)),
     milli=shares_of,
     containers=st.integers(1, 3),
-    level=st.sampled_from([None, Within.ISLAND, Within.NODE, Within.SWITCH]),
+    level=st.sampled_from([None, TopologyLevel.ISLAND, TopologyLevel.NODE, TopologyLevel.SWITCH]),
 )
 def test_quota_is_taken_back_with_the_smallest_set(
     count: int,
@@ -111,7 +112,7 @@ def test_quota_is_taken_back_with_the_smallest_set(
     quotas: tuple[int, int],
     milli: int,
     containers: int,
-    level: Within | None,
+    level: TopologyLevel | None,
 ) -> None:
     nodes = cluster_of(count)
     running = filled(nodes, run_of(rows))
@@ -168,7 +169,7 @@ def judge(snapshot: Snapshot, new: Workload, beyond: dict[str, int], guaranteed:
     if best is None:
         assert not taken
         return
-    assert decision.waits[new.id].cause is Cause.RECLAIMING
+    assert decision.pending_reasons[new.id].cause is Cause.RECLAIMING
     assert rank(victims)[:2] == best, f"took {sorted(taken)}"
     assert fits_without(snapshot.nodes, snapshot.running, taken, new)
     for spared in taken:
@@ -178,10 +179,10 @@ def judge(snapshot: Snapshot, new: Workload, beyond: dict[str, int], guaranteed:
 def _fair(snapshot: Snapshot) -> dict[str, int]:
     demand = held(snapshot.running, snapshot.projects)
     for workload in snapshot.queue:
-        if not Cluster(snapshot.nodes).never_fits(workload):
+        if not ClusterState(snapshot.nodes).never_fits(workload):
             demand[workload.project] += workload.total_milli
     capacity = sum(len(item.gpus) for item in snapshot.nodes) * 1000
-    return dict(fair_shares(capacity, [Claim(item, demand[item.name]) for item in snapshot.projects]))
+    return dict(fair_shares(capacity, [ProjectDemand(item, demand[item.name]) for item in snapshot.projects]))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from api.scheduler.cluster import Cluster
-from api.scheduler.snapshot import Placement, Share, Within
+from api.scheduler.cluster import ClusterState
+from api.scheduler.snapshot import Placement
+from common.gpu.share import GpuShare
+from common.topology import TopologyLevel
 from tests.unit.api.scheduler.lab import Used, cluster, fill, node, where, work
 
 
-def state(whole: Cluster) -> tuple[Any, ...]:
+def state(whole: ClusterState) -> tuple[Any, ...]:
     free = whole.state
     return free.milli.tolist(), free.cpu.tolist(), free.memory.tolist(), free.containers.tolist()
 
@@ -24,10 +26,10 @@ def test_what_is_given_back_is_free_again() -> None:
     item = work(1500, cpu_milli=8000, memory_mib=100)
     places = whole.find(item)
     assert places
-    whole.hold(places, item)
+    whole.allocate(places, item)
     assert whole.find(work(100)) is None
     assert whole.find(work(100, cpu_milli=1)) is None
-    whole.free(places, item)
+    whole.release(places, item)
     assert state(whole) == before
 
 
@@ -38,7 +40,7 @@ def test_trials_are_undone_one_in_another_and_by_errors() -> None:
         assert fill(whole, work(1000)) == 2
         inside = state(whole)
         with suppress(RuntimeError), whole.trial():
-            whole.free((Placement("a", (Share(0, "a-0", 1000),)),), work())
+            whole.release((Placement("a", (GpuShare("a-0", 0, 1000),)),), work())
             raise RuntimeError
         assert state(whole) == inside
     assert state(whole) == before
@@ -47,35 +49,35 @@ def test_trials_are_undone_one_in_another_and_by_errors() -> None:
 def test_places_held_ahead_of_those_who_leave() -> None:
     """A reservation: what is held twice is free only when both have given it back."""
     whole = cluster(node("a", 0))
-    places = (Placement("a", (Share(0, "a-0", 1000),)),)
-    whole.hold(places, work())
-    whole.hold(places, work())
-    whole.free(places, work())
+    places = (Placement("a", (GpuShare("a-0", 0, 1000),)),)
+    whole.allocate(places, work())
+    whole.allocate(places, work())
+    whole.release(places, work())
     assert whole.find(work(100)) is None
-    whole.free(places, work())
+    whole.release(places, work())
     assert where(whole.find(work())) == ["a-0"]
 
 
 def test_places_that_are_no_more_are_passed_over() -> None:
     whole = cluster(node("a", 0))
-    gone = (Placement("away", (Share(0, "x", 1000),)), Placement("a", (Share(0, "removed", 1000),)))
-    whole.hold(gone, work())
+    gone = (Placement("away", (GpuShare("x", 0, 1000),)), Placement("a", (GpuShare("removed", 0, 1000),)))
+    whole.allocate(gone, work())
     assert where(whole.find(work())) == ["a-0"]
-    whole.free(gone, work())
+    whole.release(gone, work())
     assert state(whole) == state(cluster(node("a", 0)))
 
 
 def test_a_gpu_is_known_by_its_identifier_not_by_its_number() -> None:
     whole = cluster(node("a", 0, 0))
-    whole.hold((Placement("a", (Share(0, "a-1", 1000),)),), work())
+    whole.allocate((Placement("a", (GpuShare("a-1", 0, 1000),)),), work())
     assert where(whole.find(work())) == ["a-0"]
 
 
 def test_room_counts_containers_by_node() -> None:
     whole = cluster(node("a", 0, 500, 0), node("b", 0, open=False), node("c", 900))
     assert whole.names == ("a", "b", "c")
-    assert whole.room(work(500, containers=9)).tolist() == [5, 0, 0]
-    assert whole.room(work(1500, containers=9)).tolist() == [1, 0, 0], "the second would need a half of the third"
+    assert whole.fitting(work(500, containers=9)).tolist() == [5, 0, 0]
+    assert whole.fitting(work(1500, containers=9)).tolist() == [1, 0, 0], "the second would need a half of the third"
 
 
 BIG = node("big", 0, 0, 0, 0, cpu_milli=32000, memory_mib=1000, islands=(0, 0, 1, 1), switch="s", models=["V100"] * 4)
@@ -97,7 +99,7 @@ SMALL = node("small", 0, cpu_milli=64000, memory_mib=9000, switch="t", groups=("
         pytest.param(
             [BIG],
             3000,
-            {"within": Within.ISLAND, "within_required": True},
+            {"within": TopologyLevel.ISLAND, "within_required": True},
             "one container asks for 3 GPUs and the largest island that it may use has 2 GPUs; "
             "ask for at most that in a container",
             id="more than an island has",
@@ -105,7 +107,7 @@ SMALL = node("small", 0, cpu_milli=64000, memory_mib=9000, switch="t", groups=("
         pytest.param(
             [BIG, SMALL],
             1000,
-            {"models": ("A10",)},
+            {"gpu_models": ("A10",)},
             "no node that it may use has a GPU of A10, they have P100, V100; choose another model or resource group",
             id="no such model",
         ),
@@ -149,7 +151,7 @@ SMALL = node("small", 0, cpu_milli=64000, memory_mib=9000, switch="t", groups=("
         pytest.param(
             [BIG, SMALL],
             1000,
-            {"cpu_milli": 40000, "models": ("V100", "P100"), "memory_mib": 9001},
+            {"cpu_milli": 40000, "gpu_models": ("V100", "P100"), "memory_mib": 9001},
             "one container asks for 9001 MiB of memory and the largest has 9000 MiB of the nodes that have its GPUs; "
             "ask for less",
             id="memory alone",
@@ -185,7 +187,7 @@ SMALL = node("small", 0, cpu_milli=64000, memory_mib=9000, switch="t", groups=("
         pytest.param(
             [BIG, SMALL],
             1000,
-            {"containers": 3, "within": Within.ISLAND, "within_required": True},
+            {"containers": 3, "within": TopologyLevel.ISLAND, "within_required": True},
             "3 containers are asked for and one NVLink island has room for 2; ask for at most 2, "
             "or allow a larger domain",
             id="too many for an island",
@@ -207,9 +209,9 @@ def test_never_fits_agrees_with_an_empty_cluster() -> None:
     nodes = [replace(state, open=True) for state, _ in (BIG, SMALL, node("c", 0, 0, switch="s"))]
     for milli in (0, 300, 700, 1000, 1500, 2000, 2500, 4000, 5000):
         for containers in (1, 2, 3, 7, 20):
-            for within in Within:
+            for within in TopologyLevel:
                 item = work(milli, containers=containers, within=within, within_required=True, cpu_milli=5000)
-                empty = Cluster(nodes)
+                empty = ClusterState(nodes)
                 assert (empty.find(item) is None) == bool(empty.never_fits(item)), item
 
 
@@ -231,7 +233,7 @@ def test_never_fits_agrees_with_an_empty_cluster() -> None:
         pytest.param(
             [node("a", 0, groups=("red",))], 500, {"groups": ()}, "no node that it may use is ready", id="of others"
         ),
-        pytest.param([node("a", 0)], 500, {"models": ("A10",)}, "no node with a GPU of A10 is ready", id="model"),
+        pytest.param([node("a", 0)], 500, {"gpu_models": ("A10",)}, "no node with a GPU of A10 is ready", id="model"),
         pytest.param(
             [node("a", 0, 0, cpu_milli=2000)],
             1000,

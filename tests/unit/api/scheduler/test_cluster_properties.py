@@ -10,9 +10,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.scheduler.cluster import Cluster
-from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, GpuState, NodeState, Placement, Within, Workload
+from api.scheduler.cluster import ClusterState
+from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, GpuState, NodeState, Placement, Workload
 from common.gpu.share import MILLI
+from common.topology import TopologyLevel
 
 MODELS = ("V100", "P100")
 GROUPS = ("red", "blue")
@@ -50,8 +51,8 @@ WORK = st.builds(
     memory_mib=st.sampled_from([0, 100, 400]),
     groups=st.sampled_from([None, None, (), ("red",), ("blue", "red")]),
     grouped_only=st.booleans(),
-    models=st.sampled_from([(), (), ("V100",), MODELS]),
-    within=st.sampled_from(list(Within)),
+    gpu_models=st.sampled_from([(), (), ("V100",), MODELS]),
+    within=st.sampled_from(list(TopologyLevel)),
     within_required=st.booleans(),
 )
 ACTIONS = st.lists(st.tuples(WORK, st.booleans()), max_size=25)
@@ -59,21 +60,21 @@ ACTIONS = st.lists(st.tuples(WORK, st.booleans()), max_size=25)
 Held = list[tuple[tuple[Placement, ...], Workload]]
 
 
-def play(nodes: tuple[NodeState, ...], actions: list[tuple[Workload, bool]]) -> tuple[Cluster, Held]:
+def play(nodes: tuple[NodeState, ...], actions: list[tuple[Workload, bool]]) -> tuple[ClusterState, Held]:
     """Place each workload where it fits; after some, give the oldest back."""
-    cluster = Cluster(nodes)
+    cluster = ClusterState(nodes)
     held: Held = []
     for item, leave in actions:
         places = cluster.find(item)
         if places is not None:
-            cluster.hold(places, item)
+            cluster.allocate(places, item)
             held.append((places, item))
         if leave and held:
-            cluster.free(*held.pop(0))
+            cluster.release(*held.pop(0))
     return cluster, held
 
 
-def free(cluster: Cluster) -> tuple[Any, ...]:
+def free(cluster: ClusterState) -> tuple[Any, ...]:
     state = cluster.state
     return state.milli.tolist(), state.cpu.tolist(), state.memory.tolist(), state.containers.tolist()
 
@@ -99,7 +100,7 @@ def test_nobody_gets_more_than_there_is_or_other_than_was_asked(
             assert sum(1 for part in milli if part < MILLI) == (1 if item.gpu_milli % MILLI else 0)
             assert len({share.uuid for share in place.shares}) == len(place.shares)
             assert all(gpus[share.uuid].index == share.index for share in place.shares)
-            assert all(not item.models or gpus[share.uuid].model in item.models for share in place.shares)
+            assert all(not item.gpu_models or gpus[share.uuid].model in item.gpu_models for share in place.shares)
             assert node.fractions or all(part == MILLI for part in milli)
             assert not item.grouped_only or node.groups
             assert item.groups is None or not node.groups or set(node.groups) & set(item.groups)
@@ -111,11 +112,11 @@ def test_nobody_gets_more_than_there_is_or_other_than_was_asked(
         used = {place.node for place in places}
         grouped = [set(by_name[name].groups) for name in used]
         assert len(used) == 1 or not any(grouped) or set.intersection(*grouped), "one group"
-        if item.within_required and item.within in (Within.NODE, Within.ISLAND):
+        if item.within_required and item.within in (TopologyLevel.NODE, TopologyLevel.ISLAND):
             assert len(used) == 1
-        if item.within_required and item.within is Within.SWITCH and len(used) > 1:
+        if item.within_required and item.within is TopologyLevel.SWITCH and len(used) > 1:
             assert len({by_name[name].switch for name in used} | {""}) == 2
-        if item.within_required and item.within is Within.ISLAND:
+        if item.within_required and item.within is TopologyLevel.ISLAND:
             islands = {share.index // 2 for place in places for share in place.shares}
             assert len(islands) <= 1
     assert all(sum(each) <= MILLI for each in parts.values()), "whole and shared at once is more than one GPU"
@@ -128,12 +129,12 @@ def test_nobody_gets_more_than_there_is_or_other_than_was_asked(
 def test_giving_all_back_leaves_what_was_there(
     nodes: tuple[NodeState, ...], actions: list[tuple[Workload, bool]]
 ) -> None:
-    before = free(Cluster(nodes))
+    before = free(ClusterState(nodes))
     cluster, held = play(nodes, actions)
     for places, item in held:
-        cluster.free(places, item)
+        cluster.release(places, item)
     assert free(cluster) == before
-    assert cluster.demand.typical.weight.tolist() == Cluster(nodes).demand.typical.weight.tolist()
+    assert cluster.demand.typical.weight.tolist() == ClusterState(nodes).demand.typical.weight.tolist()
 
 
 @given(nodes=nodes_of(), actions=ACTIONS)
@@ -150,9 +151,9 @@ def test_a_trial_leaves_no_trace(
     found = cluster.find(item)
     with cluster.trial():
         for places, other in held:
-            cluster.free(places, other)
+            cluster.release(places, other)
         if found:
-            cluster.hold(found, item)
+            cluster.allocate(found, item)
         cluster.observe(item)
     assert free(cluster) == before
     assert cluster.find(item) == found
@@ -164,27 +165,27 @@ def test_one_container_waits_only_where_no_node_has_room(
 ) -> None:
     cluster, _ = play(nodes, actions)
     alone = replace(item, containers=1, within_required=False)
-    assert (cluster.find(alone) is not None) == bool(cluster.room(alone).any())
+    assert (cluster.find(alone) is not None) == bool(cluster.fitting(alone).any())
 
 
 @given(nodes=nodes_of(), item=WORK)
 def test_never_fits_is_what_an_empty_open_cluster_cannot_place(nodes: tuple[NodeState, ...], item: Workload) -> None:
     open_ = [replace(node, open=True) for node in nodes]
-    told = Cluster(nodes).never_fits(item)
-    assert bool(told) == bool(nodes and Cluster(open_).find(item) is None)
+    told = ClusterState(nodes).never_fits(item)
+    assert bool(told) == bool(nodes and ClusterState(open_).find(item) is None)
 
 
 @given(nodes=nodes_of(), actions=ACTIONS, item=WORK)
 def test_the_room_of_a_node_is_what_can_be_placed_on_it(
     nodes: tuple[NodeState, ...], actions: list[tuple[Workload, bool]], item: Workload
 ) -> None:
-    """Placing one after the other on one node never strands what the count promised."""
+    """Placing one after the other on one node never strands what the count said."""
     cluster, _ = play(nodes, actions)
     many = replace(item, containers=5, within_required=False, groups=None, grouped_only=False)
     for row, node in enumerate(cluster.layout.nodes):
-        alone = replace(many, containers=min(5, max(1, int(cluster.room(many)[row]))))
-        if cluster.room(alone)[row] >= alone.containers:
-            only = Cluster([node])
+        alone = replace(many, containers=min(5, max(1, int(cluster.fitting(many)[row]))))
+        if cluster.fitting(alone)[row] >= alone.containers:
+            only = ClusterState([node])
             only.state = cluster.state.rows(np.array([row]))
             only.state.milli = only.state.milli[:, : len(node.gpus)]
             assert only.find(alone) is not None

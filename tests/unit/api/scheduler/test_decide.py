@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.scheduler.snapshot import Cause, Rules
+from api.scheduler.snapshot import Cause, SchedulerSettings
 from tests.unit.api.scheduler.world import World, node, on, project, runs, work
 
 
@@ -32,7 +32,7 @@ def test_one_that_never_fits_does_not_hold_back_those_behind_it() -> None:
 
 
 def test_under_a_hard_cap_a_large_one_does_not_starve_behind_small_ones_of_its_own_project() -> None:
-    lab = World((node("n", 4),), (project("a", 4, over_quota=False),), Rules(reserve_after_s=5))
+    lab = World((node("n", 4),), (project("a", 4, over_quota=False),), SchedulerSettings(reserve_after_s=5))
     for at in range(40):
         lab.submit(work(f"small{at}", "a", 1, at))
         if at == 3:
@@ -41,7 +41,7 @@ def test_under_a_hard_cap_a_large_one_does_not_starve_behind_small_ones_of_its_o
             if id_ == "large":
                 return
         lab.delete(
-            *(id_ for id_, each in lab.running.items() if not each.leaving and lab.now - each.since // 10**6 > 3)
+            *(id_ for id_, each in lab.running.items() if not each.terminating and lab.now - each.since // 10**6 > 3)
         )
     raise AssertionError("the large one starved")
 
@@ -62,7 +62,7 @@ def test_victims_go_back_to_the_queue_and_run_again_when_there_is_room() -> None
     lab.submit(work("a0", "a", 2, 10))
     assert sorted(lab.settle()) == ["b2", "b3"] or len(lab.queue) == 2
     assert lab.held() == {"a": 2000, "b": 2000}
-    assert {wait.cause for wait in lab.step().waits.values()} == {Cause.FAIR_SHARE}
+    assert {wait.cause for wait in lab.step().pending_reasons.values()} == {Cause.FAIR_SHARE}
     lab.delete("a0")
     lab.settle()
     assert lab.held() == {"a": 0, "b": 4000}

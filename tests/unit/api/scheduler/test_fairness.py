@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.scheduler.fairness import Claim, divide, fair_shares
+from api.scheduler.fairness import ProjectDemand, divide, fair_shares
 from api.scheduler.snapshot import ProjectState
 
 
-def claim(name: str, quota: int, demand: int, *, weight: int = 0, over_quota: bool = True) -> Claim:
-    return Claim(ProjectState(name, quota, over_quota, weight), demand)
+def claim(name: str, quota: int, demand: int, *, weight: int = 0, over_quota: bool = True) -> ProjectDemand:
+    return ProjectDemand(ProjectState(name, quota, over_quota, weight), demand)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def claim(name: str, quota: int, demand: int, *, weight: int = 0, over_quota: bo
         pytest.param(0, [claim("a", 0, 1000)], {"a": 0}, id="no GPUs"),
     ],
 )
-def test_shares(capacity: int, claims: list[Claim], expected: dict[str, int]) -> None:
+def test_shares(capacity: int, claims: list[ProjectDemand], expected: dict[str, int]) -> None:
     assert fair_shares(capacity, claims) == expected
 
 
@@ -97,7 +97,7 @@ claims_of = st.lists(
 
 
 @given(capacity=st.integers(0, 2000).map(lambda step: step * 50), claims=claims_of)
-def test_what_holds_for_every_cluster(capacity: int, claims: list[Claim]) -> None:
+def test_what_holds_for_every_cluster(capacity: int, claims: list[ProjectDemand]) -> None:
     shares = fair_shares(capacity, claims)
     assert shares == fair_shares(capacity, claims[::-1]), "the order does not matter"
     guaranteed = sum(each.guaranteed for each in claims)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from api.scheduler.cluster import Cluster
+from api.scheduler.cluster import ClusterState
 from api.scheduler.demand import Demand
 from tests.unit.api.scheduler.lab import cluster, fill, node, where, work
 
 
-def seen(whole: Cluster, *items: tuple[int, int, int]) -> Cluster:
+def seen(whole: ClusterState, *items: tuple[int, int, int]) -> ClusterState:
     """Note work that waits: how often, its milli-GPU and its CPUs."""
     for times, milli, cpus in items:
         for _ in range(times):
@@ -26,10 +26,10 @@ def test_models_that_others_ask_for_are_left_to_them() -> None:
     nodes = [node("a", 0, models=["P100"]), node("b", 0, models=["T4"])]
     whole = cluster(*nodes)
     for _ in range(100):
-        whole.observe(work(1000, models=("P100",)))
+        whole.observe(work(1000, gpu_models=("P100",)))
     assert where(whole.find(work(1000))) == ["b-0"]
     for _ in range(300):
-        whole.observe(work(1000, models=("T4",)))
+        whole.observe(work(1000, gpu_models=("T4",)))
     assert where(whole.find(work(1000))) == ["a-0"]
 
 
@@ -57,7 +57,7 @@ def test_thousands_of_free_nodes_are_filled_one_after_the_other() -> None:
     for _ in range(3):
         places = whole.find(work(1000))
         assert places
-        whole.hold(places, work(1000))
+        whole.allocate(places, work(1000))
     assert {name for name, used in zip(whole.names, whole.state.milli.sum(axis=1), strict=True) if used < 2000} == {
         "n0000",
         "n0001",

@@ -21,7 +21,7 @@ def test_a_trace_is_read_as_it_is_meant(tmp_path: Path) -> None:
         (2, 8000, "T4"),
         (1, 4000, "P100"),
     ]
-    assert [(pod.gpu_milli, pod.models) for pod in pods] == [
+    assert [(pod.gpu_milli, pod.gpu_models) for pod in pods] == [
         (500, ()),
         (2000, ("A10", "T4")),
         (0, ()),

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from api.scheduler.snapshot import Placement, Share
+from api.scheduler.snapshot import Placement
+from common.gpu.share import GpuShare
 from tests.unit.api.scheduler.lab import Used, cluster, fill, node, where, work
 
 FGPU = 500
@@ -63,17 +64,17 @@ def test_shares(nodes: list[Used], milli: int, expected: list[str] | None) -> No
         ),
         pytest.param(
             [node("a", 0, models=["V100"]), node("b", 0, 0, models=["P100"] * 2)],
-            {"models": ("P100",)},
+            {"gpu_models": ("P100",)},
             ["b-0"],
             id="the model asked for",
         ),
         pytest.param(
             [node("a", 0, 0, models=["V100", "P100"])],
-            {"models": ("P100", "A10")},
+            {"gpu_models": ("P100", "A10")},
             ["a-1"],
             id="models mixed on a node",
         ),
-        pytest.param([node("a", 0, models=["V100"])], {"models": ("P100",)}, None, id="no such model"),
+        pytest.param([node("a", 0, models=["V100"])], {"gpu_models": ("P100",)}, None, id="no such model"),
     ],
 )
 def test_cpu_memory_and_models(nodes: list[Used], wanted: dict[str, Any], expected: list[str] | None) -> None:
@@ -149,7 +150,7 @@ def test_fractions_share_one_gpu(shares: tuple[int, ...]) -> None:
     for milli in shares:
         places = whole.find(work(milli))
         assert places
-        whole.hold(places, work(milli))
+        whole.allocate(places, work(milli))
         used |= {share.uuid for share in places[0].shares}
     assert len(used) == 1
 
@@ -164,7 +165,7 @@ def test_places_are_the_same_whatever_the_order_of_the_nodes() -> None:
         for kind in kinds:
             chosen = whole.find(kind)
             found.append(where(chosen))
-            whole.hold(chosen or (), kind)
+            whole.allocate(chosen or (), kind)
         return found
 
     assert places(nodes) == places(nodes[::-1])
@@ -179,10 +180,10 @@ def test_looking_changes_nothing() -> None:
 
 def test_a_trial_asks_what_would_be_if_others_left() -> None:
     whole = cluster(node("a", 0), node("b", 1000))
-    on_a, on_b = (Placement(name, (Share(0, f"{name}-0", 1000),)) for name in "ab")
+    on_a, on_b = (Placement(name, (GpuShare(f"{name}-0", 0, 1000),)) for name in "ab")
     with whole.trial():
-        whole.hold([on_a], work())
+        whole.allocate([on_a], work())
         assert whole.find(work()) is None
-        whole.free([on_b], work())
+        whole.release([on_b], work())
         assert where(whole.find(work())) == ["b-0"]
     assert where(whole.find(work())) == ["a-0"], "it was a question only"

@@ -8,10 +8,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.scheduler.cluster import Cluster
+from api.scheduler.cluster import ClusterState
 from api.scheduler.decide import decide
 from api.scheduler.planner import Planner
-from api.scheduler.snapshot import Cause, NodeState, ProjectState, Rules, Running, Snapshot, Within, Workload
+from api.scheduler.snapshot import Cause, NodeState, ProjectState, Running, SchedulerSettings, Snapshot, Workload
+from common.topology import TopologyLevel
 from tests.unit.api.scheduler.world import SECOND, World, check, held, node, project, work
 
 NOW = 100
@@ -26,7 +27,7 @@ workloads_of = st.builds(
         "priority": priority,
         "cpu_milli": cpu,
         "memory_mib": memory,
-        "within": within or Within.ANYWHERE,
+        "within": within or TopologyLevel.ANYWHERE,
         "within_required": within is not None,
     },
     st.sampled_from("abcd"),
@@ -36,7 +37,7 @@ workloads_of = st.builds(
     st.sampled_from([10, 50, 50, 50, 90]),
     st.sampled_from([0, 1000, 4000]),
     st.sampled_from([0, 1024, 8192]),
-    st.sampled_from([None, None, None, Within.NODE, Within.SWITCH, Within.ISLAND]),
+    st.sampled_from([None, None, None, TopologyLevel.NODE, TopologyLevel.SWITCH, TopologyLevel.ISLAND]),
     st.integers(0, NOW),
 )
 nodes_of = st.lists(
@@ -67,23 +68,23 @@ projects_of = st.tuples(
         for name in "abc"
     ]
 )
-rules_of = st.builds(Rules, st.sampled_from([0, 0, 30]), st.sampled_from([0, 60, 1000]))
+rules_of = st.builds(SchedulerSettings, st.sampled_from([0, 0, 30]), st.sampled_from([0, 60, 1000]))
 
 
 @st.composite
 def snapshots(draw: st.DrawFn) -> Snapshot:
-    """Clusters on which some run, some are leaving and some wait."""
+    """Clusters on which some run, some are terminating and some wait."""
     nodes: tuple[NodeState, ...] = draw(nodes_of)
-    cluster = Cluster([replace(each, open=True) for each in nodes])
+    cluster = ClusterState([replace(each, open=True) for each in nodes])
     running: list[Running] = []
     queue: list[Workload] = []
     for at, row in enumerate(draw(st.lists(workloads_of, max_size=14))):
         workload = work(f"w{at:02}", row.pop("owner"), row.pop("gpus"), row.pop("at"), **row)
         places = cluster.find(workload) if draw(st.booleans()) else None
         if places:
-            cluster.hold(places, workload)
-            leaving = draw(st.sampled_from([False, False, False, True]))
-            running.append(Running(workload, places, workload.submitted_at, leaving))
+            cluster.allocate(places, workload)
+            terminating = draw(st.sampled_from([False, False, False, True]))
+            running.append(Running(workload, places, workload.submitted_at, terminating))
         else:
             queue.append(workload)
     return Snapshot(NOW * SECOND, nodes, draw(projects_of), tuple(running), tuple(queue), draw(rules_of))
@@ -109,16 +110,16 @@ def test_what_holds_for_every_decision(snapshot: Snapshot, seed: int) -> None:
 @given(snapshot=snapshots())
 def test_reclaim_is_never_for_nothing(snapshot: Snapshot) -> None:
     decision = decide(snapshot)
-    cluster = Cluster(snapshot.nodes)
+    cluster = ClusterState(snapshot.nodes)
     taken = {reclaim.victim for reclaim in decision.reclaims}
     for each in snapshot.running:
-        if not each.leaving and each.workload.id not in taken:
-            cluster.hold(each.placements, each.workload)
+        if not each.terminating and each.workload.id not in taken:
+            cluster.allocate(each.placements, each.workload)
     queued = {workload.id: workload for workload in snapshot.queue}
     for id_, places in decision.placements.items():
-        cluster.hold(places, queued[id_])
+        cluster.allocate(places, queued[id_])
     for beneficiary in {reclaim.beneficiary for reclaim in decision.reclaims}:
-        assert decision.waits[beneficiary].cause is Cause.RECLAIMING
+        assert decision.pending_reasons[beneficiary].cause is Cause.RECLAIMING
         assert cluster.find(queued[beneficiary]) is not None, "who is waited for fits once they are gone"
 
 
@@ -142,7 +143,7 @@ def test_a_cluster_settles_and_then_nobody_is_taken_back_any_more(snapshot: Snap
     world.running = {each.workload.id: each for each in snapshot.running}
     world.settle(limit=60)
     assert not world.step().reclaims
-    assert not any(wait.cause is Cause.RECLAIMING for wait in world.decisions[-1].waits.values())
+    assert not any(wait.cause is Cause.RECLAIMING for wait in world.decisions[-1].pending_reasons.values())
 
 
 @given(
@@ -157,7 +158,7 @@ def test_a_large_one_runs_in_the_end_whatever_stream_of_small_ones_goes_by(
     world = World(
         (node("m", 4), node("n", 4)),
         (project("large", 8 - sum(quotas)), project("b", quotas[0]), project("c", quotas[1])),
-        Rules(min_runtime_s=1_000_000, reserve_after_s=5),  # nobody is taken back: only a reservation helps
+        SchedulerSettings(min_runtime_s=1_000_000, reserve_after_s=5),  # nobody is taken back: only a reservation helps
     )
     gpus, containers = large
     if gpus * containers * 1000 > world.projects[0].quota_milli:
@@ -178,7 +179,7 @@ def test_a_large_one_runs_in_the_end_whatever_stream_of_small_ones_goes_by(
             id_ for id_ in world.queue if id_ != "the-large" and world.queue[id_].submitted_at < (at - 5) * SECOND
         ]:
             del world.queue[old]
-    raise AssertionError(f"starved: {world.decisions[-1].waits['the-large']}")
+    raise AssertionError(f"starved: {world.decisions[-1].pending_reasons['the-large']}")
 
 
 @given(snapshot=snapshots())
@@ -186,7 +187,7 @@ def test_a_project_within_its_quota_keeps_all_it_has(snapshot: Snapshot) -> None
     victims = {reclaim.victim: reclaim.beneficiary for reclaim in decide(snapshot).reclaims}
     owners = {workload.id: workload.project for workload in snapshot.queue}
     quotas = {item.name: item.quota_milli for item in snapshot.projects}
-    had = held([each for each in snapshot.running if not each.leaving], snapshot.projects)
+    had = held([each for each in snapshot.running if not each.terminating], snapshot.projects)
     for each in snapshot.running:
         name = each.workload.project
         if name in quotas and had[name] <= quotas[name] and each.workload.id in victims:

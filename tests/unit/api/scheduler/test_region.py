@@ -14,13 +14,13 @@ NODES, GPUS, CONTAINERS = 16, 2, 2
 
 def test_nodes_are_looked_at_only_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step asks whether all that is left would do: mostly a few of the nodes answer that."""
-    looks, room = [0], Node.room
+    looks, fitting = [0], Node.fitting
 
     def counted(self: Node, *args: object) -> int:
         looks[0] += 1
-        return room(self, *args)  # type: ignore[arg-type]
+        return fitting(self, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Node, "room", counted)
+    monkeypatch.setattr(Node, "fitting", counted)
     nodes = tuple(node(f"n{at:02}", GPUS) for at in range(NODES))
     running = tuple(
         runs(work(f"{each.name}-{at}", "b"), on(each.name, *[0] * at, 1), since=at)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from api.scheduler.cycle import KEPT_FOR, MADE_ROOM_FOR
+from api.scheduler.cycle import RECLAIMED_FOR, RESERVED_FOR
 from api.scheduler.snapshot import Cause
 from tests.unit.api.scheduler.world import World, node, on, project, runs, work
 
-MANY = 3 * MADE_ROOM_FOR
+MANY = 3 * RECLAIMED_FOR
 
 
 def crowd() -> World:
@@ -28,7 +28,7 @@ def test_a_decision_searches_for_some_and_the_next_ones_for_the_others() -> None
     for _ in range(3):
         decision = world.step()
         beneficiaries = [reclaim.beneficiary for reclaim in decision.reclaims]
-        assert len(beneficiaries) == MADE_ROOM_FOR
+        assert len(beneficiaries) == RECLAIMED_FOR
         served += beneficiaries
     assert served == [f"w{index:03}" for index in range(MANY)], "in the order of submission, nobody twice"
     world.settle()
@@ -37,7 +37,7 @@ def test_a_decision_searches_for_some_and_the_next_ones_for_the_others() -> None
 
 
 def test_who_is_served_next_is_told_what_is_so() -> None:
-    waits = crowd().step().waits
+    waits = crowd().step().pending_reasons
     first, last = waits["w000"], waits[f"w{MANY - 1:03}"]
     assert (first.cause, first.position) == (Cause.RECLAIMING, 1)
     assert (last.cause, last.position) == (Cause.NO_ROOM, MANY)
@@ -47,7 +47,7 @@ def test_who_is_served_next_is_told_what_is_so() -> None:
 def test_what_finds_no_victims_uses_up_nobodys_turn() -> None:
     """Those who ask in vain come first, cycle for cycle; the others are served all the same."""
     world = crowd()
-    pairs = tuple(work(f"a{index:03}", "owner", 2, at=0, containers=1) for index in range(2 * MADE_ROOM_FOR))
+    pairs = tuple(work(f"a{index:03}", "owner", 2, at=0, containers=1) for index in range(2 * RECLAIMED_FOR))
     world.nodes = (*world.nodes, node("pair", 2))
     world.projects = (*world.projects, project("fixed", 2))
     world.running["f"] = runs(work("f", "fixed", 2, preemptible=False), on("pair", 1, 1))
@@ -55,11 +55,11 @@ def test_what_finds_no_victims_uses_up_nobodys_turn() -> None:
     assert {reclaim.beneficiary[0] for reclaim in world.step().reclaims} == {"w"}
 
 
-def test_places_are_kept_for_the_first_of_many_who_wait_long() -> None:
+def test_places_are_reserved_for_the_first_of_many_who_wait_long() -> None:
     world = crowd()
     world.now = 10_000
     for name, running in world.running.items():
         world.running[name] = replace(running, workload=replace(running.workload, preemptible=False))
-    waits = world.step().waits
-    kept = [name for name, wait in waits.items() if "is kept for it until it is free" in wait.reason]
-    assert kept == [f"w{index:03}" for index in range(KEPT_FOR)]
+    waits = world.step().pending_reasons
+    reserved = [name for name, wait in waits.items() if "is kept for it until it is free" in wait.reason]
+    assert reserved == [f"w{index:03}" for index in range(RESERVED_FOR)]

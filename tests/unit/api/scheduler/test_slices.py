@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.scheduler.cluster import Cluster
+from api.scheduler.cluster import ClusterState
 from api.scheduler.decide import decide
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import (
@@ -19,12 +19,12 @@ from api.scheduler.snapshot import (
     Placement,
     ProjectState,
     Running,
-    Share,
     Snapshot,
     Workload,
     taking,
 )
 from common.gpu.kinds import Enforcement
+from common.gpu.share import GpuShare
 from tests.unit.api.scheduler.world import SECOND, node, on, project, runs, work
 
 NOW = 1000
@@ -144,14 +144,14 @@ NEVER = {
 
 @pytest.mark.parametrize(("nodes", "workload", "reason"), NEVER.values(), ids=NEVER.keys())
 def test_why_it_can_never_run(nodes: tuple[NodeState, ...], workload: Workload, reason: str) -> None:
-    wait = judge(nodes, workload).waits["w"]
+    wait = judge(nodes, workload).pending_reasons["w"]
     assert (wait.cause, wait.reason) == (Cause.NEVER_FITS, reason)
 
 
 def test_a_slice_that_is_taken_has_no_room_left() -> None:
     nodes = (sliced("n", 571, fractions=False),)
-    there = Running(work("r", "a", 0.1, held_milli=571), (Placement("n", (Share(0, "n-0", 571),)),), 0)
-    wait = judge(nodes, work("w", "a", 0.1), running=(there,)).waits["w"]
+    there = Running(work("r", "a", 0.1, held_milli=571), (Placement("n", (GpuShare("n-0", 0, 571),)),), 0)
+    wait = judge(nodes, work("w", "a", 0.1), running=(there,)).pending_reasons["w"]
     assert wait.cause is Cause.NO_ROOM
     assert wait.reason.startswith("no node has 0.1 GPU free; every GPU is in use")
 
@@ -159,13 +159,13 @@ def test_a_slice_that_is_taken_has_no_room_left() -> None:
 def test_who_waits_is_told_how_shares_have_to_be_held() -> None:
     nodes = (node("m", 4), sliced("n", gpus=1))
     there = runs(work("r", "a"), on("n", 1))
-    wait = judge(nodes, work("w", "a", 0.5, enforcement=Enforcement.SHIM), running=(there,)).waits["w"]
+    wait = judge(nodes, work("w", "a", 0.5, enforcement=Enforcement.SHIM), running=(there,)).pending_reasons["w"]
     assert wait.reason.startswith("no node has 0.5 GPU held by shim or better free; every GPU is in use")
 
 
 def test_nodes_of_the_kind_that_are_away_are_not_passed_over_in_silence() -> None:
     nodes = (node("m", 4), sliced("n", gpus=1, open=False))
-    wait = judge(nodes, work("w", "a", 0.5, enforcement=Enforcement.SHIM)).waits["w"]
+    wait = judge(nodes, work("w", "a", 0.5, enforcement=Enforcement.SHIM)).pending_reasons["w"]
     assert wait.reason == (
         "no node has 0.5 GPU held by shim or better free; no node with a GPU held by shim or better is ready"
     )
@@ -179,9 +179,9 @@ def test_a_gang_takes_a_slice_for_each_container() -> None:
 def test_the_quota_is_charged_with_the_whole_slice() -> None:
     """0.2 would fit beside what runs, but the slice that it would get would not."""
     nodes = (sliced("n", 571, 571, fractions=False),)
-    there = Running(work("r", "a", 0.2, held_milli=571), (Placement("n", (Share(0, "n-0", 571),)),), 0)
+    there = Running(work("r", "a", 0.2, held_milli=571), (Placement("n", (GpuShare("n-0", 0, 571),)),), 0)
     capped = (project("a", 1, over_quota=False),)
-    wait = judge(nodes, work("w", "a", 0.2), running=(there,), projects=capped).waits["w"]
+    wait = judge(nodes, work("w", "a", 0.2), running=(there,), projects=capped).pending_reasons["w"]
     assert wait.cause is Cause.QUOTA
     assert wait.reason.startswith("a holds 0.571 GPU of its 1 GPU")
 
@@ -196,20 +196,20 @@ def test_two_of_one_cycle_are_charged_as_they_are_placed() -> None:
     nodes = (sliced("n", 571, 571, fractions=False),)
     decision = judge(nodes, work("v", "a", 0.2), work("w", "a", 0.2, 1), projects=(project("a", 1, over_quota=False),))
     assert taken(decision, "v") == {"n-0": 571}
-    assert decision.waits["w"].cause is Cause.QUOTA
+    assert decision.pending_reasons["w"].cause is Cause.QUOTA
 
 
 def test_capacity_counts_slices_by_what_they_are() -> None:
     planner = Planner([sliced("m", 571, 285, gpus=1), sliced("n", 142, open=False)])
     assert planner._capacity() == 1856
-    busy = Running(work("r", "a", 0.1, held_milli=142), (Placement("n", (Share(0, "n-0", 142),)),), 0)
+    busy = Running(work("r", "a", 0.1, held_milli=142), (Placement("n", (GpuShare("n-0", 0, 142),)),), 0)
     planner.add(busy)
     assert planner._capacity() == 1856 + 142
 
 
 def test_a_slice_is_taken_back_as_a_whole() -> None:
     nodes = (sliced("n", 285, fractions=False),)
-    there = Running(work("r", "b", 0.1, held_milli=285), (Placement("n", (Share(0, "n-0", 285),)),), 0)
+    there = Running(work("r", "b", 0.1, held_milli=285), (Placement("n", (GpuShare("n-0", 0, 285),)),), 0)
     decision = judge(nodes, work("w", "a", 0.25), running=(there,), projects=(project("a", 1), project("b", 0)))
     assert [(each.victim, each.beneficiary) for each in decision.reclaims] == [("r", "w")]
 
@@ -217,12 +217,12 @@ def test_a_slice_is_taken_back_as_a_whole() -> None:
 def test_a_slice_that_is_too_small_is_not_taken_back() -> None:
     nodes = (sliced("n", 142, 285, fractions=False),)
     there = tuple(
-        Running(work(f"r{at}", owner, 0.1, held_milli=size), (Placement("n", (Share(at, f"n-{at}", size),)),), 0)
+        Running(work(f"r{at}", owner, 0.1, held_milli=size), (Placement("n", (GpuShare(f"n-{at}", at, size),)),), 0)
         for at, (owner, size) in enumerate((("b", 142), ("a", 285)))
     )
     decision = judge(nodes, work("w", "a", 0.25), running=there, projects=(project("a", 1), project("b", 0)))
     assert decision.reclaims == ()
-    assert decision.waits["w"].cause is Cause.NO_ROOM
+    assert decision.pending_reasons["w"].cause is Cause.NO_ROOM
 
 
 sizes_of = st.lists(st.sampled_from([142, 142, 285, 428, 571, 1000]), max_size=5)
@@ -307,24 +307,24 @@ def test_what_holds_for_every_decision(
         fixed = sum(item.total_milli for item in mine if not item.preemptible)
         assert fixed <= each.quota_milli
     for reclaim in second.reclaims:
-        assert reclaim.beneficiary in second.waits
+        assert reclaim.beneficiary in second.pending_reasons
 
 
 @given(nodes=nodes_of, rows=work_of)
 def test_what_is_held_and_given_back_leaves_what_was_there(
     nodes: tuple[NodeState, ...], rows: list[tuple[str, int, int, Enforcement, bool]]
 ) -> None:
-    cluster = Cluster(nodes)
+    cluster = ClusterState(nodes)
     before = cluster.state.milli.tolist()
     held = []
     for workload in asked(rows):
-        room = int(cluster.room(workload).sum())
+        room = int(cluster.fitting(workload).sum())
         places = cluster.find(workload)
         assert (places is not None) <= (room >= workload.containers)
         if places:
-            cluster.hold(places, workload)
+            cluster.allocate(places, workload)
             held.append((workload, places))
             assert (cluster.state.milli >= 0).all()
     for workload, places in held:
-        cluster.free(places, replace(workload))
+        cluster.release(places, replace(workload))
     assert cluster.state.milli.tolist() == before

@@ -49,7 +49,7 @@ QUOTA = {
     "the last of its session is being stopped: its quota is free soon": Case(
         four,
         (project("a", 2, over_quota=False),),
-        (runs(work("r", "a", 2), on("n", 1, 1), leaving=True),),
+        (runs(work("r", "a", 2), on("n", 1, 1), terminating=True),),
         (work("1", "a", 2),),
         waits={"1": Cause.RECLAIMING},
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.scheduler.snapshot import Cause, Rules
+from api.scheduler.snapshot import Cause, SchedulerSettings
 from tests.unit.api.scheduler.tables import NOW, Case, ab, four, judge
 from tests.unit.api.scheduler.world import node, on, project, runs, work
 
@@ -84,7 +84,7 @@ RECLAIM = {
         ab,
         (runs(work("r", "b", 4), on("n", 1, 1, 1, 1), since=NOW - 59),),
         (work("1", "a", 2),),
-        Rules(min_runtime_s=60),
+        SchedulerSettings(min_runtime_s=60),
         waits={"1": Cause.NO_ROOM},
     ),
     "at its minimum run time": Case(
@@ -92,7 +92,7 @@ RECLAIM = {
         ab,
         (runs(work("r", "b", 4), on("n", 1, 1, 1, 1), since=NOW - 60),),
         (work("1", "a", 2),),
-        Rules(min_runtime_s=60),
+        SchedulerSettings(min_runtime_s=60),
         waits={"1": Cause.RECLAIMING},
         victims={"r": "1"},
     ),
@@ -111,14 +111,14 @@ RECLAIM = {
     "room that is being freed is enough": Case(
         four,
         ab,
-        (runs(work("r", "b", 2), on("n", 1, 1), leaving=True), runs(work("s", "b", 2), on("n", 0, 0, 1, 1))),
+        (runs(work("r", "b", 2), on("n", 1, 1), terminating=True), runs(work("s", "b", 2), on("n", 0, 0, 1, 1))),
         (work("1", "a", 2),),
         waits={"1": Cause.RECLAIMING},
     ),
     "room that is being freed is for the first, the second takes back its own": Case(
         four,
         (project("a", 2), project("c", 2), project("b", 0)),
-        (runs(work("r", "b", 2), on("n", 1, 1), leaving=True), runs(work("s", "b", 2), on("n", 0, 0, 1, 1))),
+        (runs(work("r", "b", 2), on("n", 1, 1), terminating=True), runs(work("s", "b", 2), on("n", 0, 0, 1, 1))),
         (work("1", "a", 2), work("2", "c", 2, 1)),
         waits={"1": Cause.RECLAIMING, "2": Cause.RECLAIMING},
         victims={"s": "2"},
@@ -126,7 +126,7 @@ RECLAIM = {
     "nobody else takes room of which a part is free already": Case(
         four,
         (project("a", 4), project("b", 0), project("c", 0)),
-        (runs(work("r", "b", 3), on("n", 0, 1, 1, 1), leaving=True),),
+        (runs(work("r", "b", 3), on("n", 0, 1, 1, 1), terminating=True),),
         (work("1", "a", 4, 1), work("2", "c", 1)),
         waits={"1": Cause.RECLAIMING, "2": Cause.RESERVED},
     ),

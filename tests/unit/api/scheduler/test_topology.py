@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.scheduler.snapshot import Within
+from common.topology import TopologyLevel
 from tests.unit.api.scheduler.lab import Used, cluster, node, where, work
 
 TWO_ISLANDS = (0, 0, 1, 1)
@@ -85,9 +85,15 @@ def test_a_gang_takes_the_smallest_domain(
 
 
 @pytest.mark.parametrize(
-    ("within", "fits"), [(Within.ISLAND, False), (Within.NODE, False), (Within.SWITCH, True), (Within.ANYWHERE, True)]
+    ("within", "fits"),
+    [
+        (TopologyLevel.ISLAND, False),
+        (TopologyLevel.NODE, False),
+        (TopologyLevel.SWITCH, True),
+        (TopologyLevel.ANYWHERE, True),
+    ],
 )
-def test_a_required_domain_is_kept(within: Within, fits: bool) -> None:
+def test_a_required_domain_is_kept(within: TopologyLevel, fits: bool) -> None:
     nodes = [node("a", 0, switch="s"), node("b", 0, switch="s")]
     gang = work(1000, containers=2, within=within, within_required=True)
     assert (cluster(*nodes).find(gang) is not None) == fits
@@ -96,18 +102,18 @@ def test_a_required_domain_is_kept(within: Within, fits: bool) -> None:
 
 def test_one_container_may_require_its_island() -> None:
     whole = cluster(node("a", 0, 1000, 0, 1000, islands=TWO_ISLANDS))
-    assert whole.find(work(2000, within=Within.ISLAND, within_required=True)) is None
+    assert whole.find(work(2000, within=TopologyLevel.ISLAND, within_required=True)) is None
     assert where(whole.find(work(2000))) == ["a-0 a-2"]
 
 
 def test_a_gang_that_requires_an_island_takes_one_that_has_room_for_all() -> None:
     whole = cluster(node("a", 0, 1000, 300, 0, islands=TWO_ISLANDS))
-    gang = work(700, containers=2, within=Within.ISLAND, within_required=True)
+    gang = work(700, containers=2, within=TopologyLevel.ISLAND, within_required=True)
     assert where(whole.find(gang)) == ["a-2:700", "a-3:700"]
 
 
 def test_without_a_gpu_an_island_is_the_node() -> None:
-    gang = work(0, containers=2, within=Within.ISLAND, within_required=True)
+    gang = work(0, containers=2, within=TopologyLevel.ISLAND, within_required=True)
     assert where(cluster(node("a")).find(gang)) == ["a", "a"]
 
 

@@ -13,12 +13,12 @@ from api.scheduler.snapshot import (
     NodeState,
     Placement,
     ProjectState,
-    Rules,
     Running,
-    Share,
+    SchedulerSettings,
     Snapshot,
     Workload,
 )
+from common.gpu.share import GpuShare
 
 SECOND = 1_000_000
 
@@ -43,13 +43,13 @@ def on(where: str, *shares: float) -> Placement:
     """A placement on a node: the part of each of its GPUs in order, 0 for one that it does not use."""
     return Placement(
         where,
-        tuple(Share(index, f"{where}-{index}", round(part * 1000)) for index, part in enumerate(shares) if part),
+        tuple(GpuShare(f"{where}-{index}", index, round(part * 1000)) for index, part in enumerate(shares) if part),
     )
 
 
-def runs(workload: Workload, *placements: Placement, since: int = 0, leaving: bool = False) -> Running:
+def runs(workload: Workload, *placements: Placement, since: int = 0, terminating: bool = False) -> Running:
     """A workload that runs since this second."""
-    return Running(workload, placements, since * SECOND, leaving)
+    return Running(workload, placements, since * SECOND, terminating)
 
 
 @dataclass
@@ -58,7 +58,7 @@ class World:
 
     nodes: tuple[NodeState, ...]
     projects: tuple[ProjectState, ...]
-    rules: Rules = field(default_factory=Rules)
+    rules: SchedulerSettings = field(default_factory=SchedulerSettings)
     now: int = 0
     queue: dict[str, Workload] = field(default_factory=dict)
     running: dict[str, Running] = field(default_factory=dict)
@@ -81,20 +81,20 @@ class World:
         self.queue.update({workload.id: workload for workload in workloads})
 
     def delete(self, *ids: str) -> None:
-        """Stop running workloads for good; they leave within the next step."""
+        """Stop running workloads for good; they end within the next step."""
         for id_ in ids:
-            self.running[id_] = replace(self.running[id_], leaving=True)
+            self.running[id_] = replace(self.running[id_], terminating=True)
             self.ending.add(id_)
 
     def step(self) -> Decision:
         """Decide once and do it; who left before frees its places, and goes back to the queue if it was taken back."""
         decision = decide(self.snapshot())
         check(self.snapshot(), decision)
-        left = [id_ for id_, running in self.running.items() if running.leaving]
+        left = [id_ for id_, running in self.running.items() if running.terminating]
         for id_, places in decision.placements.items():
             self.running[id_] = Running(self.queue.pop(id_), places, self.now * SECOND)
         for reclaim in decision.reclaims:
-            self.running[reclaim.victim] = replace(self.running[reclaim.victim], leaving=True)
+            self.running[reclaim.victim] = replace(self.running[reclaim.victim], terminating=True)
         for id_ in left:
             gone = self.running.pop(id_)
             if id_ not in self.ending:
@@ -107,10 +107,10 @@ class World:
         """Step until nothing changes any more; return who was taken back on the way."""
         victims: list[str] = []
         for _ in range(limit):
-            leaving = any(running.leaving for running in self.running.values())
+            terminating = any(running.terminating for running in self.running.values())
             decision = self.step()
             victims += [reclaim.victim for reclaim in decision.reclaims]
-            if not decision.placements and not decision.reclaims and not leaving:
+            if not decision.placements and not decision.reclaims and not terminating:
                 return victims
         raise AssertionError(f"nothing settles within {limit} steps: {self.decisions[-1].log}")
 
@@ -132,10 +132,12 @@ def check(snapshot: Snapshot, decision: Decision) -> None:
     queued = {workload.id: workload for workload in snapshot.queue}
     running = {each.workload.id: each for each in snapshot.running}
     quota = {item.name: item for item in snapshot.projects}
-    assert set(decision.placements) | set(decision.waits) == set(queued), "every workload is placed or waits"
-    assert not set(decision.placements) & set(decision.waits)
-    assert all(wait.reason for wait in decision.waits.values()), "whoever waits is told why"
-    assert sorted(wait.position for wait in decision.waits.values()) == list(range(1, len(decision.waits) + 1))
+    assert set(decision.placements) | set(decision.pending_reasons) == set(queued), "every workload is placed or waits"
+    assert not set(decision.placements) & set(decision.pending_reasons)
+    assert all(wait.reason for wait in decision.pending_reasons.values()), "whoever waits is told why"
+    assert sorted(wait.position for wait in decision.pending_reasons.values()) == list(
+        range(1, len(decision.pending_reasons) + 1)
+    )
     assert len(decision.log) == len(queued) + len(decision.reclaims), "one line for each decision"
 
     placed = [Running(queued[id_], places, snapshot.now) for id_, places in decision.placements.items()]
@@ -149,18 +151,18 @@ def check(snapshot: Snapshot, decision: Decision) -> None:
             fixed = sum(item.total_milli for item in mine if not item.preemptible)
             assert fixed <= limits.quota_milli, "work that cannot be taken back lives within the quota"
 
-    kept = held([each for each in running.values() if not each.leaving], snapshot.projects)
+    retained = held([each for each in running.values() if not each.terminating], snapshot.projects)
     assert len({reclaim.victim for reclaim in decision.reclaims}) == len(decision.reclaims), "nobody is taken twice"
     for reclaim in decision.reclaims:
         victim, beneficiary = running[reclaim.victim].workload, queued[reclaim.beneficiary]
-        assert not running[reclaim.victim].leaving, "who is leaving is not taken back again"
+        assert not running[reclaim.victim].terminating, "who is terminating is not taken back again"
         assert victim.preemptible, "only what may be taken back is"
         assert snapshot.now - running[reclaim.victim].since >= snapshot.rules.min_runtime_s * SECOND
-        assert reclaim.beneficiary in decision.waits, "who gets the room waits until it is free"
+        assert reclaim.beneficiary in decision.pending_reasons, "who gets the room waits until it is free"
         if victim.project == beneficiary.project:
             assert victim.priority < beneficiary.priority
         else:
-            assert kept[victim.project] + _placed_of(placed, victim.project) > quota[victim.project].quota_milli, (
+            assert retained[victim.project] + _placed_of(placed, victim.project) > quota[victim.project].quota_milli, (
                 "a project within its quota never loses"
             )
 

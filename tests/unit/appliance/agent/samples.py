@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuDevice, GpuGrant
+from common.gpu.share import GpuShare
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuDevice
 
 DEVICES = {
     "GPU-real": GpuDevice(index=0, uuid="GPU-real", model="H", memory_mib=1),
@@ -25,10 +26,10 @@ def make(**changes: Any) -> ContainerSpec:
     return ContainerSpec.model_validate({**wanted, **changes})
 
 
-def grant(uuid: str, milli: int, index: int = 0) -> dict[str, Any]:
+def gpu_share(uuid: str, milli: int, index: int = 0) -> dict[str, Any]:
     return {"uuid": uuid, "index": index, "milli": milli}
 
 
 def held(milli: int, status: ContainerStatus = ContainerStatus.RUNNING, uuid: str = "SIM-1") -> ContainerState:
-    grants = [GpuGrant(uuid=uuid, index=1, milli=milli)]
-    return ContainerState(id="other", session_id="s2", status=status, gpus=grants)
+    gpu_shares = [GpuShare(uuid=uuid, index=1, milli=milli)]
+    return ContainerState(id="other", session_id="s2", status=status, gpus=gpu_shares)

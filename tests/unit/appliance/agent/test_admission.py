@@ -7,7 +7,7 @@ import pytest
 from appliance.agent import admission
 from common.errors import ConflictError, InputError
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus
-from tests.unit.appliance.agent.samples import DEVICES, grant, held, make
+from tests.unit.appliance.agent.samples import DEVICES, gpu_share, held, make
 
 
 def check(spec: ContainerSpec, *others: ContainerState) -> None:
@@ -22,7 +22,7 @@ def problem_of(spec: ContainerSpec, *others: ContainerState) -> tuple[str, str]:
 
 
 def test_a_gpu_takes_shares_up_to_one_and_ended_containers_hold_none() -> None:
-    spec = make(gpus=[grant("SIM-1", 500)])
+    spec = make(gpus=[gpu_share("SIM-1", 500)])
     check(spec, held(500))
     check(spec, held(1000, ContainerStatus.EXITED), held(1000, ContainerStatus.FAILED))
     check(spec, held(1000, uuid="GPU-real"))
@@ -30,8 +30,8 @@ def test_a_gpu_takes_shares_up_to_one_and_ended_containers_hold_none() -> None:
 
 
 def test_a_mig_device_goes_to_one_container_whatever_its_share_says() -> None:
-    check(make(gpus=[grant("MIG-1", 100)]))
-    assert problem_of(make(gpus=[grant("MIG-1", 100)]), held(100, uuid="MIG-1"))[0] == "gpus.0"
+    check(make(gpus=[gpu_share("MIG-1", 100)]))
+    assert problem_of(make(gpus=[gpu_share("MIG-1", 100)]), held(100, uuid="MIG-1"))[0] == "gpus.0"
 
 
 def test_the_hundred_and_first_container_is_refused() -> None:
@@ -42,8 +42,11 @@ def test_the_hundred_and_first_container_is_refused() -> None:
 
 
 def test_unknown_and_doubled_gpus_are_refused() -> None:
-    assert problem_of(make(gpus=[grant("GPU-else", 500)])) == ("gpus.0.uuid", "this node has no GPU GPU-else")
-    assert problem_of(make(gpus=[grant("SIM-1", 500), grant("SIM-1", 100)])) == ("gpus", "a GPU is granted twice")
+    assert problem_of(make(gpus=[gpu_share("GPU-else", 500)])) == ("gpus.0.uuid", "this node has no GPU GPU-else")
+    assert problem_of(make(gpus=[gpu_share("SIM-1", 500), gpu_share("SIM-1", 100)])) == (
+        "gpus",
+        "a GPU is granted twice",
+    )
 
 
 def test_only_a_container_that_runs_can_be_given_other_shares() -> None:

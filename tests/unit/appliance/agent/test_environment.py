@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from appliance.agent import environment
-from tests.unit.appliance.agent.samples import grant, make
+from tests.unit.appliance.agent.samples import gpu_share, make
 
 
 def test_programs_are_told_whose_session_they_are_in_and_with_which_gpus() -> None:
-    assert environment.identity(make(gpus=[grant("SIM-1", 500), grant("GPU-real", 1000)])) == {
+    assert environment.identity(make(gpus=[gpu_share("SIM-1", 500), gpu_share("GPU-real", 1000)])) == {
         "PENSTOCK_SESSION": "train",
         "PENSTOCK_PROJECT": "team-a",
         "PENSTOCK_GPUS": "SIM-1,GPU-real",

@@ -10,7 +10,7 @@ from appliance.client.views import (
     Container,
     Domain,
     Gpu,
-    Grant,
+    GpuShare,
     Group,
     Image,
     Node,
@@ -24,8 +24,8 @@ from appliance.client.views import (
 AGO = (datetime.now(UTC) - timedelta(hours=3, minutes=5)).isoformat()
 
 
-def grant(**changes: Any) -> Grant:
-    base: Grant = {
+def gpu_share(**changes: Any) -> GpuShare:
+    base: GpuShare = {
         "index": 0,
         "uuid": "SIM-worker1-0",
         "milli": 500,
@@ -33,7 +33,7 @@ def grant(**changes: Any) -> Grant:
         "model": "Lab GPU",
         "profile": "",
     }
-    return cast("Grant", {**base, **changes})
+    return cast("GpuShare", {**base, **changes})
 
 
 def container(**changes: Any) -> Container:
@@ -45,7 +45,7 @@ def container(**changes: Any) -> Container:
         "exit_code": None,
         "enforcement": "none",
         "warning": "",
-        "gpus": [grant()],
+        "gpus": [gpu_share()],
     }
     return cast("Container", {**base, **changes})
 
@@ -93,7 +93,7 @@ def session(**changes: Any) -> Session:
         "finished_at": None,
         "exit_code": None,
         "node": "worker1",
-        "gpus": [grant()],
+        "gpus": [gpu_share()],
         "containers": [container()],
         "services": [],
         "url": None,

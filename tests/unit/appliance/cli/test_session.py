@@ -10,7 +10,7 @@ import pytest
 from appliance.cli import config, output
 from common.errors import ConflictError, InputError
 from tests.unit.appliance.cli.conftest import URL, Answer, FakeApi, Run
-from tests.unit.appliance.cli.samples import container, grant, session, waiting
+from tests.unit.appliance.cli.samples import container, gpu_share, session, waiting
 
 REASON = "project team-a holds 1 of 1 GPU"
 
@@ -72,7 +72,7 @@ def test_get_says_why_a_session_waits_and_its_place_in_the_queue(logged_in: Fake
 
 
 def test_get_shows_the_memory_of_a_share_and_how_it_is_held(logged_in: FakeApi, run: Run) -> None:
-    v100 = grant(uuid="GPU-1", model="Tesla V100-SXM2-32GB", memory_mib=16255)
+    v100 = gpu_share(uuid="GPU-1", model="Tesla V100-SXM2-32GB", memory_mib=16255)
     warning = "uses 17000 MiB of GPU-1, and its share has 16255 MiB"
     held = container(enforcement="shim", warning=warning, gpus=[v100])
     logged_in.on("GET", "/sessions/first", session(containers=[held], enforcement="mps", gpus=[v100]))
@@ -84,7 +84,7 @@ def test_get_shows_the_memory_of_a_share_and_how_it_is_held(logged_in: FakeApi, 
 
 
 def test_get_shows_what_a_slice_takes_beyond_what_was_asked_for(logged_in: FakeApi, run: Run) -> None:
-    device = grant(uuid="MIG-1", model="A100", profile="2g.10gb", milli=285, memory_mib=9856)
+    device = gpu_share(uuid="MIG-1", model="A100", profile="2g.10gb", milli=285, memory_mib=9856)
     held = container(enforcement="mig", gpus=[device])
     logged_in.on("GET", "/sessions/first", session(containers=[held], gpu_milli=250, held_milli=285))
     out = run("get", "first")[1]
@@ -94,7 +94,7 @@ def test_get_shows_what_a_slice_takes_beyond_what_was_asked_for(logged_in: FakeA
 
 
 def test_get_shows_two_whole_gpus_and_a_half_one_a_line(logged_in: FakeApi, run: Run) -> None:
-    parts = [grant(index=n, uuid=f"GPU-{n}", milli=milli) for n, milli in enumerate((1000, 1000, 500))]
+    parts = [gpu_share(index=n, uuid=f"GPU-{n}", milli=milli) for n, milli in enumerate((1000, 1000, 500))]
     logged_in.on("GET", "/sessions/first", session(gpu_milli=2500, held_milli=2500, containers=[container(gpus=parts)]))
     lines = [line for line in run("get", "first")[1].splitlines() if line.startswith("On:")]
     assert [line.split()[1:4] for line in lines] == [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from appliance.gpu.devices import Share
+from appliance.gpu.devices import DeviceShare
 from common.gpu.kinds import Enforcement
 from common.protocol import GpuDevice
 
@@ -19,5 +19,5 @@ SLICE = GpuDevice(
     capacity_milli=250,
 )
 SIMULATED = GpuDevice(index=3, uuid="SIM-1", model="S", memory_mib=8192, simulated=True, accelerator="simulated")
-QUARTER = Share(GPU, 250)
-WHOLE = Share(SECOND, 1000)
+QUARTER = DeviceShare(GPU, 250)
+WHOLE = DeviceShare(SECOND, 1000)

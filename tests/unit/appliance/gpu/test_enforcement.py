@@ -11,7 +11,7 @@ import pytest
 
 from appliance.gpu import enforcement
 from appliance.gpu.cgroups import container_in, container_of, folder_of, is_unified
-from appliance.gpu.devices import Needs, Share
+from appliance.gpu.devices import DeviceShare, Needs
 from appliance.gpu.driver import Driver
 from appliance.gpu.enforcement import Accounting, Choice, Probe
 from appliance.gpu.layout import Limit, Total
@@ -72,8 +72,8 @@ def test_a_kind_that_cannot_hold_devices_of_an_accelerator_is_not_asked() -> Non
 
 
 def test_a_slice_of_the_hardware_is_always_whole() -> None:
-    assert Share(SLICE, 100).is_whole
-    assert Share(SLICE, 100).memory_mib == 2048
+    assert DeviceShare(SLICE, 100).is_whole
+    assert DeviceShare(SLICE, 100).memory_mib == 2048
     assert not QUARTER.is_whole
     assert (QUARTER.memory_mib, WHOLE.memory_mib) == (2048, 8192)
 
@@ -135,7 +135,7 @@ def test_limits_of_a_container_that_runs_change_in_place_and_are_known_to_the_ne
     preload.prepare("c1", [QUARTER])
     inode = (tmp_path / "gpu/c1/limits/limits").stat().st_ino
     again = Preload(tmp_path / "libpenstock-gpu.so", tmp_path / "gpu", Compute.FAIR)
-    again.apply("c1", [Share(GPU, 500)], 1)
+    again.apply("c1", [DeviceShare(GPU, 500)], 1)
     assert preload.limits("c1").limits() == [Limit("GPU-1", 4096 << 20, 500, Compute.FAIR)]
     assert (tmp_path / "gpu/c1/limits/limits").stat().st_ino == inode
     # asked for once more before it was started, nothing of it is made anew
@@ -228,12 +228,12 @@ def test_a_client_of_the_multi_process_service_has_its_pipes_and_its_limits(tmp_
         (f"{tmp_path}/GPU-1/shm", "/dev/shm"),
     ]
     assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in mps(tmp_path, Compute.OFF).needs("c1", [QUARTER]).environment
-    assert mps(tmp_path).needs("c1", [Share(GPU, 5)]).environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "1"
+    assert mps(tmp_path).needs("c1", [DeviceShare(GPU, 5)]).environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "1"
 
 
 def test_whole_gpus_need_no_service_and_a_part_goes_with_no_other_gpu(tmp_path: Path) -> None:
     assert mps(tmp_path).needs("c1", [WHOLE]) == Needs()
-    mps(tmp_path).check([WHOLE, Share(GPU, 1000)])
+    mps(tmp_path).check([WHOLE, DeviceShare(GPU, 1000)])
     mps(tmp_path).check([QUARTER])
     with pytest.raises(InputError, match="one GPU only"):
         mps(tmp_path).check([WHOLE, QUARTER])

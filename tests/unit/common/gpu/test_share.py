@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from common.errors import InputError
-from common.gpu.share import MAX_GPUS, MILLI, Split, check_share, divide, memory_limit
+from common.gpu.share import MAX_GPUS, MILLI, GpuShare, Split, check_share, divide, memory_limit
 from common.gpu.units import format_gpus, parse_gpus
+from common.protocol import GpuShares
 
 
 @pytest.mark.parametrize(
@@ -96,3 +97,15 @@ def test_two_and_a_half_gpus_are_two_whole_ones_and_a_half() -> None:
     assert divide(2500) == [1000, 1000, 500]
     assert divide(2000) == [1000, 1000]
     assert divide(125) == [125]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"index": -1}, {"milli": 0}, {"milli": 1001}, {"milli": "half"}, {"uuid": None}, {"weight": 1}], ids=str
+)
+def test_a_message_refuses_what_is_no_share(wrong: dict[str, object]) -> None:
+    share = {"uuid": "GPU-1", "index": 0, "milli": 500}
+    message = GpuShares.model_validate({"gpus": [share]})
+    assert message.gpus == [GpuShare("GPU-1", 0, 500)]
+    assert message.model_dump() == {"gpus": [share]}
+    with pytest.raises(ValidationError, match=next(iter(wrong))):
+        GpuShares.model_validate({"gpus": [share | wrong]})

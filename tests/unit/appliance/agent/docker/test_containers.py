@@ -16,8 +16,9 @@ from appliance.gpu.accelerators import Nvidia
 from appliance.gpu.devices import Needs
 from common.errors import ConflictError, InputError
 from common.gpu.kinds import Enforcement
-from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant, Mount
-from tests.unit.appliance.agent.samples import DEVICES, grant, make
+from common.gpu.share import GpuShare
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, Mount
+from tests.unit.appliance.agent.samples import DEVICES, gpu_share, make
 
 REAL = Nvidia().needs([DEVICES["GPU-real"]])
 INSPECTION: dict[str, Any] = {
@@ -112,7 +113,7 @@ def test_the_address_is_that_of_the_docker_network() -> None:
 
 
 def test_simulated_gpus_are_told_by_environment_only() -> None:
-    created = containers.creation(make(gpus=[grant("SIM-1", 500)], environment={"A": "b"}))
+    created = containers.creation(make(gpus=[gpu_share("SIM-1", 500)], environment={"A": "b"}))
     assert created["environment"] == {
         "A": "b",
         "PENSTOCK_SESSION": "train",
@@ -125,7 +126,7 @@ def test_simulated_gpus_are_told_by_environment_only() -> None:
 
 
 def test_real_gpus_are_asked_of_docker_by_id() -> None:
-    created = containers.creation(make(gpus=[grant("GPU-real", 1000), grant("SIM-1", 500)]), needs=REAL)
+    created = containers.creation(make(gpus=[gpu_share("GPU-real", 1000), gpu_share("SIM-1", 500)]), needs=REAL)
     [request] = created["host_config"]["DeviceRequests"]
     assert request["DeviceIDs"] == ["GPU-real"]
     assert created["environment"]["NVIDIA_VISIBLE_DEVICES"] == "GPU-real"
@@ -147,7 +148,8 @@ def test_what_shares_need_is_mounted_and_stands_above_the_users_environment() ->
 def test_labels_bring_back_how_shares_are_held() -> None:
     found = inspection()
     assert containers.state_of(found).enforcement is Enforcement.NONE, "made by an older agent"
-    found["Config"]["Labels"] = containers.creation(make(gpus=[grant("SIM-1", 500)]), kind=Enforcement.SHIM)["labels"]
+    shared = make(gpus=[gpu_share("SIM-1", 500)])
+    found["Config"]["Labels"] = containers.creation(shared, kind=Enforcement.SHIM)["labels"]
     assert containers.state_of(found).enforcement is Enforcement.SHIM
     found["Config"]["Labels"] = containers.creation(make())["labels"]
     assert containers.state_of(found).enforcement is None
@@ -158,18 +160,18 @@ def test_a_session_cannot_give_itself_gpus_by_its_environment() -> None:
     environment = containers.creation(make(environment=wish))["environment"]
     assert environment["NVIDIA_VISIBLE_DEVICES"] == "void"
     assert environment["PENSTOCK_GPU_SHARE"] == ""
-    granted = make(environment=wish, gpus=[grant("GPU-real", 500)])
+    granted = make(environment=wish, gpus=[gpu_share("GPU-real", 500)])
     assert containers.creation(granted, needs=REAL)["environment"]["NVIDIA_VISIBLE_DEVICES"] == "GPU-real"
 
 
 def test_labels_bring_back_the_state() -> None:
-    created = containers.creation(make(gpus=[grant("SIM-1", 500, index=1)]))
+    created = containers.creation(make(gpus=[gpu_share("SIM-1", 500, index=1)]))
     found = inspection()
     found["Config"]["Labels"] = created["labels"]
     state = containers.state_of(found)
     assert (state.id, state.session_id) == ("c1", "s1")
-    assert state.gpus == [GpuGrant(uuid="SIM-1", index=1, milli=500)]
-    assert containers.digest_label(found) == digest_of(make(gpus=[grant("SIM-1", 500, index=1)]))
+    assert state.gpus == [GpuShare(uuid="SIM-1", index=1, milli=500)]
+    assert containers.digest_label(found) == digest_of(make(gpus=[gpu_share("SIM-1", 500, index=1)]))
 
 
 @pytest.mark.parametrize(

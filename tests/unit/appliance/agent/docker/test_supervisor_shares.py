@@ -18,9 +18,10 @@ from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import PreparedShares
 from common.errors import ConflictError, InputError, NotFoundError, UnavailableError
 from common.gpu.kinds import Enforcement
-from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GpuGrant
+from common.gpu.share import GpuShare
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus
 from tests.fakes.node_networks import gang_networks
-from tests.unit.appliance.agent.shares.test_share_manager import Node, grant, stops
+from tests.unit.appliance.agent.shares.test_share_manager import Node, gpu_share, stops
 from tests.unit.appliance.gpu.samples import GPU, SECOND
 
 pytestmark = pytest.mark.anyio
@@ -99,7 +100,7 @@ class Supervised:
             mount_roots=[],
         )
 
-    async def launch(self, identity: str, *grants: GpuGrant) -> ContainerState:
+    async def launch(self, identity: str, *gpu_shares: GpuShare) -> ContainerState:
         return await self.supervisor.launch(
             ContainerSpec(
                 id=identity,
@@ -108,7 +109,7 @@ class Supervised:
                 project="p",
                 user="u",
                 image="i",
-                gpus=list(grants),
+                gpus=list(gpu_shares),
             )
         )
 
@@ -119,7 +120,7 @@ class Supervised:
 async def test_a_new_container_that_cannot_be_held_is_stopped_and_says_why(tmp_path: Path) -> None:
     node = Supervised(tmp_path)
     node.node.shim.refuses = True
-    await node.launch("c1", grant(GPU, 250))
+    await node.launch("c1", gpu_share(GPU, 250))
     assert node.docker.inspections["c1"]["State"]["Status"] == "exited"
     await node.supervisor.rebuild()
     state = node.state("c1")
@@ -145,7 +146,7 @@ async def test_a_kind_that_holds_containers_before_their_start_does(
 ) -> None:
     node = Supervised(tmp_path)
     met = fence(node, monkeypatch)
-    assert (await node.launch("c1", grant(GPU, 250))).status is ContainerStatus.RUNNING
+    assert (await node.launch("c1", gpu_share(GPU, 250))).status is ContainerStatus.RUNNING
     assert met == [("engine-c1", "created")]
 
 
@@ -153,7 +154,7 @@ async def test_one_that_an_agent_before_has_made_is_held_before_its_start_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = Supervised(tmp_path)
-    await before.launch("c1", grant(GPU, 250))
+    await before.launch("c1", gpu_share(GPU, 250))
     before.docker.inspections["c1"]["State"] |= {"Status": "created", "Pid": 0}
     node = Supervised(tmp_path, before.docker)
     met = fence(node, monkeypatch)
@@ -168,7 +169,7 @@ async def test_one_that_cannot_be_held_before_its_start_is_not_started(
     node = Supervised(tmp_path)
     fence(node, monkeypatch)
     node.node.shim.refuses = True
-    state = await node.launch("c1", grant(GPU, 250))
+    state = await node.launch("c1", gpu_share(GPU, 250))
     assert (state.status, state.error.startswith("no")) == (ContainerStatus.FAILED, True)
     assert node.docker.inspections["c1"]["State"]["Status"] == "created"
 
@@ -176,14 +177,14 @@ async def test_one_that_cannot_be_held_before_its_start_is_not_started(
 async def test_a_container_that_has_ended_before_it_could_be_held_has_not_failed(tmp_path: Path) -> None:
     node = Supervised(tmp_path)
     node.node.shim.refuses = node.docker.ends = True
-    await node.launch("c1", grant(GPU, 250))
+    await node.launch("c1", gpu_share(GPU, 250))
     await node.supervisor.rebuild()
     assert (node.state("c1").status, node.state("c1").error) == (ContainerStatus.EXITED, "")
 
 
 async def test_a_container_that_runs_already_goes_on_and_its_state_warns(tmp_path: Path) -> None:
     before = Supervised(tmp_path)
-    await before.launch("c1", grant(GPU, 250))
+    await before.launch("c1", gpu_share(GPU, 250))
     node = Supervised(tmp_path, before.docker)
     node.node.shim.refuses = True
     await node.supervisor.rebuild()
@@ -195,20 +196,20 @@ async def test_a_container_that_runs_already_goes_on_and_its_state_warns(tmp_pat
 
 async def test_a_change_that_cannot_be_held_is_taken_back(tmp_path: Path) -> None:
     node = Supervised(tmp_path)
-    await node.launch("c1", grant(GPU, 250))
+    await node.launch("c1", gpu_share(GPU, 250))
     node.node.shim.refuses = True
     with pytest.raises(UnavailableError):
-        await node.supervisor.resize("c1", [grant(GPU, 750)])
-    assert node.state("c1").gpus == [grant(GPU, 250)]
-    await node.launch("c2", grant(GPU, 750))
+        await node.supervisor.resize("c1", [gpu_share(GPU, 750)])
+    assert node.state("c1").gpus == [gpu_share(GPU, 250)]
+    await node.launch("c2", gpu_share(GPU, 750))
 
 
 async def test_two_that_grow_at_once_never_get_more_than_the_gpu(tmp_path: Path) -> None:
     node = Supervised(tmp_path)
-    await node.launch("c1", grant(GPU, 250))
-    await node.launch("c2", grant(GPU, 250))
+    await node.launch("c1", gpu_share(GPU, 250))
+    await node.launch("c2", gpu_share(GPU, 250))
     answers = await asyncio.gather(
-        *(node.supervisor.resize(identity, [grant(GPU, 750)]) for identity in ("c1", "c2")), return_exceptions=True
+        *(node.supervisor.resize(identity, [gpu_share(GPU, 750)]) for identity in ("c1", "c2")), return_exceptions=True
     )
     assert [type(answer) for answer in answers].count(ConflictError) == 1
     assert sum(state.gpus[0].milli for state in node.supervisor.states()) == 1000
@@ -217,28 +218,28 @@ async def test_two_that_grow_at_once_never_get_more_than_the_gpu(tmp_path: Path)
 async def test_only_what_runs_can_change(tmp_path: Path) -> None:
     node = Supervised(tmp_path)
     with pytest.raises(NotFoundError):
-        await node.supervisor.resize("c1", [grant(GPU, 250)])
-    await node.launch("c1", grant(GPU, 250))
+        await node.supervisor.resize("c1", [gpu_share(GPU, 250)])
+    await node.launch("c1", gpu_share(GPU, 250))
     with pytest.raises(InputError):
-        await node.supervisor.resize("c1", [grant(SECOND, 250)])
+        await node.supervisor.resize("c1", [gpu_share(SECOND, 250)])
     node.docker.stop("c1", 0)
     await node.supervisor.rebuild()
     with pytest.raises(ConflictError, match="does not run"):
-        await node.supervisor.resize("c1", [grant(GPU, 500)])
+        await node.supervisor.resize("c1", [gpu_share(GPU, 500)])
 
 
 async def test_a_container_that_ends_during_a_change_is_in_conflict_with_it(tmp_path: Path) -> None:
     node = Supervised(tmp_path)
-    await node.launch("c1", grant(GPU, 250))
+    await node.launch("c1", gpu_share(GPU, 250))
     node.docker.ends_at_inspection = True
     with pytest.raises(ConflictError, match="does not run"):
-        await node.supervisor.resize("c1", [grant(GPU, 500)])
-    assert node.state("c1").gpus == [grant(GPU, 250)]
+        await node.supervisor.resize("c1", [gpu_share(GPU, 500)])
+    assert node.state("c1").gpus == [gpu_share(GPU, 250)]
 
 
 async def test_a_container_that_could_not_be_stopped_is_not_blamed_for_its_later_end(tmp_path: Path) -> None:
     node = Supervised(tmp_path)
-    await node.launch("c1", grant(GPU, 250))
+    await node.launch("c1", gpu_share(GPU, 250))
     node.docker.stops = False
     with pytest.raises(UnavailableError):
         await node.supervisor.end("c1", "too much memory")
@@ -250,7 +251,7 @@ async def test_a_container_that_could_not_be_stopped_is_not_blamed_for_its_later
 
 async def test_a_container_that_was_stopped_says_why(tmp_path: Path) -> None:
     node = Supervised(tmp_path)
-    await node.launch("c1", grant(GPU, 250))
+    await node.launch("c1", gpu_share(GPU, 250))
     await node.supervisor.end("c1", "too much memory")
     await node.supervisor.rebuild()
     assert (node.state("c1").status, node.state("c1").error) == (ContainerStatus.FAILED, "too much memory")
@@ -258,10 +259,10 @@ async def test_a_container_that_was_stopped_says_why(tmp_path: Path) -> None:
 
 async def test_an_ended_container_lets_go_of_its_shares(tmp_path: Path) -> None:
     node = Supervised(tmp_path)
-    await node.launch("c1", grant(GPU, 1000))
+    await node.launch("c1", gpu_share(GPU, 1000))
     node.docker.stop("c1", 0)
     await node.supervisor.rebuild()
-    await node.launch("c2", grant(GPU, 1000))
+    await node.launch("c2", gpu_share(GPU, 1000))
     await until(lambda: "c1" not in node.node.shares.holdings)
     assert set(node.node.shim.removed) == {"c1"}
 
@@ -275,7 +276,7 @@ async def test_an_agent_that_starts_ends_daemons_that_nobody_needs(tmp_path: Pat
 
 async def test_daemons_of_the_multi_process_service_end_after_the_last_container_that_they_hold(tmp_path: Path) -> None:
     before = Supervised(tmp_path)
-    await before.launch("c1", grant(GPU, 250))
+    await before.launch("c1", gpu_share(GPU, 250))
     before.docker.inspections["c1"]["Config"]["Labels"][containers.LABEL_ENFORCEMENT] = "mps"
     node = Supervised(tmp_path, before.docker)
     node.node.leave_daemons(GPU)

@@ -13,7 +13,8 @@ from appliance.agent.kubernetes import pods
 from appliance.agent.kubernetes.client import Client, ClusterAwayError
 from appliance.agent.kubernetes.pod_supervisor import PodSupervisor
 from common.errors import ConflictError, InputError, NotFoundError, UnavailableError
-from common.protocol import ContainerState, ContainerStatus, GpuGrant
+from common.gpu.share import GpuShare
+from common.protocol import ContainerState, ContainerStatus
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.unit.appliance.agent.kubernetes.conftest import POD_SETTINGS, Gate, make, make_cluster, until
 
@@ -229,7 +230,7 @@ async def test_a_removal_waits_until_the_pod_is_gone(
     await cluster.launch(make("left/0"))
     with pytest.raises(UnavailableError, match="does not finish deleting penstock-c1 on left"):
         await cluster.remove("c1", 1)
-    assert "left/0" in {grant.uuid for state in cluster.states() for grant in state.gpus}
+    assert "left/0" in {share.uuid for state in cluster.states() for share in state.gpus}
     fake.deaf.clear()
     await cluster.remove("c1", 1)
     assert fake.pods() == {}
@@ -255,7 +256,7 @@ async def test_shares_do_not_change(cluster: PodSupervisor) -> None:
     same: ContainerState = await cluster.resize("c1", state.gpus)
     assert same.gpus == state.gpus
     with pytest.raises(InputError, match="shares on a cluster of it do not change"):
-        await cluster.resize("c1", [GpuGrant(uuid="left/0", index=0, milli=500)])
+        await cluster.resize("c1", [GpuShare(uuid="left/0", index=0, milli=500)])
     with pytest.raises(NotFoundError):
         await cluster.resize("c9", [])
 

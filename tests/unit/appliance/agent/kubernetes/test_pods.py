@@ -210,7 +210,7 @@ def test_times_and_exit_code_are_told() -> None:
     ended = {"exitCode": 3, "reason": "Error", "startedAt": STARTED, "finishedAt": STARTED}
     found = pods.state_of(pod({"terminated": ended}, "left/0"))
     assert (found.exit_code, found.started_at, found.finished_at) == (3, AT, AT)
-    assert ([grant.uuid for grant in found.gpus], found.enforcement) == (["left/0"], Enforcement.NONE)
+    assert ([share.uuid for share in found.gpus], found.enforcement) == (["left/0"], Enforcement.NONE)
 
 
 def test_a_pod_that_its_machine_threw_out_has_failed_with_the_reason() -> None:
@@ -236,7 +236,7 @@ def test_a_pod_without_a_machine_says_why() -> None:
 def test_what_must_be_known_after_a_restart_stands_in_the_pod() -> None:
     made = pods.manifest(make("left/0", ports=[8888]), POD_SETTINGS, "left")
     assert pods.id_of(made) == "c1"
-    assert [grant.uuid for grant in pods.grants_of(made)] == ["left/0"]
+    assert [share.uuid for share in pods.shares_of(made)] == ["left/0"]
     assert pods.ports_of(made) == [8888]
     assert len(pods.digest_label(made)) == 64
     assert made["metadata"]["labels"]["io.penstock.node"] == "k8s1"

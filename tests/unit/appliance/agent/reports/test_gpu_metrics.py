@@ -18,7 +18,7 @@ from common.protocol import USE_PATH, GpuUse, UseReport
 from tests.unit.appliance.agent.docker.test_node_info import settings
 from tests.unit.appliance.agent.shares.test_arbiter import Node
 from tests.unit.appliance.agent.shares.test_memory_enforcer import Processes, readings
-from tests.unit.appliance.agent.shares.test_share_manager import grant
+from tests.unit.appliance.agent.shares.test_share_manager import gpu_share
 from tests.unit.appliance.gpu.samples import GPU, SECOND
 
 MIB = 1 << 20
@@ -60,7 +60,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
 
 
 def test_memory_comes_from_nvml_and_busy_time_from_the_account(node: Watched) -> None:
-    node.run("c1", grant(GPU, 500))
+    node.run("c1", gpu_share(GPU, 500))
     node.shares.attach("c1", "engine-c1", 1)
     node.processes.by_gpu["GPU-1"] = {10: 100 * MIB, 11: 28 * MIB}
     assert node.take() == {("c1", "GPU-1"): (128, None, 2)}, "nobody knows how busy it was before the first sample"
@@ -70,7 +70,7 @@ def test_memory_comes_from_nvml_and_busy_time_from_the_account(node: Watched) ->
 
 
 def test_what_an_account_says_is_kept_within_what_can_be(node: Watched) -> None:
-    node.run("c1", grant(GPU, 500))
+    node.run("c1", gpu_share(GPU, 500))
     node.take()
     node.account("c1", busy_ns=1 << 63)
     assert node.take()["c1", "GPU-1"][1] == 1000
@@ -79,14 +79,14 @@ def test_what_an_account_says_is_kept_within_what_can_be(node: Watched) -> None:
 
 
 def test_without_nvml_the_account_tells_the_memory(node: Watched) -> None:
-    node.run("c1", grant(GPU, 500))
+    node.run("c1", gpu_share(GPU, 500))
     node.account("c1", used=(64 * MIB) | 1 << 60)
     assert node.take() == {("c1", "GPU-1"): (64, None, 0)}
 
 
 def test_a_whole_gpu_s_busy_time_comes_from_nvml_or_is_not_known(node: Watched) -> None:
-    node.run("c1", grant(GPU, 1000))
-    node.run("c2", grant(SECOND, 1000))
+    node.run("c1", gpu_share(GPU, 1000))
+    node.run("c2", gpu_share(SECOND, 1000))
     node.shares.attach("c1", "engine-c1", 1)
     node.processes.by_gpu["GPU-1"], node.processes.permille = {10: 5 * MIB}, {10: 730}
     assert node.take() == {("c1", "GPU-1"): (5, 730, 1), ("c2", "GPU-2"): (0, None, 0)}
@@ -94,7 +94,7 @@ def test_a_whole_gpu_s_busy_time_comes_from_nvml_or_is_not_known(node: Watched) 
 
 def test_where_the_shim_does_not_share_time_nvml_tells_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = Watched(tmp_path, monkeypatch, Compute.OFF)
-    node.run("c1", grant(GPU, 500))
+    node.run("c1", gpu_share(GPU, 500))
     node.shares.attach("c1", "engine-c1", 1)
     node.processes.by_gpu["GPU-1"], node.processes.permille = {10: 5 * MIB}, {10: 42}
     assert node.take() == {("c1", "GPU-1"): (5, 42, 1)}

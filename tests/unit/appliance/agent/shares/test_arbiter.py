@@ -20,8 +20,8 @@ from appliance.gpu.share_files import LimitsFile
 from appliance.gpu.timetable import Window, current
 from common.errors import UnavailableError
 from common.gpu.kinds import Compute, Enforcement
-from common.protocol import GpuGrant
-from tests.unit.appliance.agent.shares.test_share_manager import Accelerated, grant
+from common.gpu.share import GpuShare
+from tests.unit.appliance.agent.shares.test_share_manager import Accelerated, gpu_share
 from tests.unit.appliance.gpu.samples import GPU, SECOND
 
 PERIOD = 200_000_000
@@ -42,8 +42,8 @@ class Node:
         self.shares = ShareManager(Gpus([GPU, SECOND]), kinds, enforcers, [Enforcement.SHIM], folder / "gpu")
         self.arbiter = Arbiter(self.shares, self.preload, mode, 200, clock=lambda: self.now)
 
-    def run(self, identity: str, *grants: GpuGrant) -> None:
-        self.shares.prepare(identity, grants)
+    def run(self, identity: str, *gpu_shares: GpuShare) -> None:
+        self.shares.prepare(identity, gpu_shares)
 
     def wants(self, *identities: str) -> None:
         """Let containers want to launch on their first GPU now."""
@@ -74,8 +74,8 @@ class Node:
 
 def test_strict_windows_stay_whoever_launches(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.STRICT)
-    node.run("a", grant(GPU, 300))
-    node.run("b", grant(GPU, 500))
+    node.run("a", gpu_share(GPU, 300))
+    node.run("b", gpu_share(GPU, 500))
     node.plan()
     assert node.windows() == {"a": (0, 30), "b": (30, 50)}
     node.wants("a")
@@ -85,9 +85,9 @@ def test_strict_windows_stay_whoever_launches(tmp_path: Path) -> None:
 
 def test_idle_time_goes_to_the_others_in_ratio_and_comes_back_within_a_period(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.FAIR)
-    node.run("a", grant(GPU, 500))
-    node.run("b", grant(GPU, 250))
-    node.run("c", grant(GPU, 250))
+    node.run("a", gpu_share(GPU, 500))
+    node.run("b", gpu_share(GPU, 250))
+    node.run("c", gpu_share(GPU, 250))
     node.wants("a", "b", "c")
     node.plan()
     assert node.windows() == {"a": (0, 50), "b": (50, 25), "c": (75, 25)}
@@ -107,21 +107,21 @@ def test_idle_time_goes_to_the_others_in_ratio_and_comes_back_within_a_period(tm
 
 def test_where_nobody_launches_everybody_has_a_window(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.FAIR)
-    node.run("a", grant(GPU, 600))
-    node.run("b", grant(GPU, 200))
+    node.run("a", gpu_share(GPU, 600))
+    node.run("b", gpu_share(GPU, 200))
     node.plan(10)
     assert node.windows() == {"a": (0, 75), "b": (75, 25)}
 
 
 def test_newcomers_leavers_and_other_shares_change_the_plan_of_their_gpu_alone(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.STRICT)
-    node.run("a", grant(GPU, 400), grant(SECOND, 250))
+    node.run("a", gpu_share(GPU, 400), gpu_share(SECOND, 250))
     node.plan()
     elsewhere = node.preload.limits("a").windows("GPU-2")
-    node.run("b", grant(GPU, 400))
+    node.run("b", gpu_share(GPU, 400))
     node.plan(2)
     assert node.windows() == {"a": (0, 40), "b": (40, 40)}
-    node.shares.set_grants("a", [grant(GPU, 100), grant(SECOND, 250)])
+    node.shares.set_shares("a", [gpu_share(GPU, 100), gpu_share(SECOND, 250)])
     node.plan(2)
     assert node.windows() == {"a": (0, 10), "b": (10, 40)}
     node.shares.release("a")
@@ -132,14 +132,14 @@ def test_newcomers_leavers_and_other_shares_change_the_plan_of_their_gpu_alone(t
 
 def test_whole_gpus_have_no_timetable(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.FAIR)
-    node.run("a", grant(GPU, 1000))
+    node.run("a", gpu_share(GPU, 1000))
     node.plan()
     assert node.preload.limits("a").windows("GPU-1") == (Window(), Window())
 
 
 def test_a_plan_is_written_once_and_before_it_is_valid(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.FAIR)
-    node.run("a", grant(GPU, 500))
+    node.run("a", gpu_share(GPU, 500))
     node.plan()
     first = node.preload.limits("a").windows("GPU-1")
     [window] = [window for window in first if window.period_ns]
@@ -151,7 +151,7 @@ def test_a_plan_is_written_once_and_before_it_is_valid(tmp_path: Path) -> None:
 
 def test_the_next_agent_plans_over_what_the_last_one_left(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.STRICT)
-    node.run("a", grant(GPU, 500))
+    node.run("a", gpu_share(GPU, 500))
     node.plan()
     node.now += 5 * PERIOD
     again = Arbiter(node.shares, node.preload, Compute.STRICT, 100, clock=lambda: node.now)
@@ -162,8 +162,8 @@ def test_the_next_agent_plans_over_what_the_last_one_left(tmp_path: Path) -> Non
 
 def test_after_an_agent_that_was_killed_everybody_gets_the_window_of_its_share(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.FAIR)
-    node.run("a", grant(GPU, 500), grant(SECOND, 1000))
-    node.run("b", grant(GPU, 250))
+    node.run("a", gpu_share(GPU, 500), gpu_share(SECOND, 1000))
+    node.run("b", gpu_share(GPU, 250))
     for _ in range(20):
         node.wants("a")
         node.plan(0.25)
@@ -177,8 +177,8 @@ def test_after_an_agent_that_was_killed_everybody_gets_the_window_of_its_share(t
 
 def test_where_the_agent_hangs_all_go_over_to_the_windows_of_their_shares_together(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.FAIR)
-    node.run("a", grant(GPU, 500))
-    node.run("b", grant(GPU, 250))
+    node.run("a", gpu_share(GPU, 500))
+    node.run("b", gpu_share(GPU, 250))
     for _ in range(40):
         node.wants("a")
         node.plan(0.25)
@@ -209,8 +209,8 @@ def test_where_the_agent_hangs_all_go_over_to_the_windows_of_their_shares_togeth
 
 def test_until_the_plan_after_a_fallback_is_valid_the_fallback_stays(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.FAIR)
-    node.run("a", grant(GPU, 500))
-    node.run("b", grant(GPU, 250))
+    node.run("a", gpu_share(GPU, 500))
+    node.run("b", gpu_share(GPU, 250))
     for _ in range(16):
         node.wants("a")
         node.plan(0.25)
@@ -224,7 +224,7 @@ def test_until_the_plan_after_a_fallback_is_valid_the_fallback_stays(tmp_path: P
 
 def test_strict_plans_need_no_fallback(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.STRICT)
-    node.run("a", grant(GPU, 500))
+    node.run("a", gpu_share(GPU, 500))
     node.plan()
     assert node.preload.limits("a").fallback("GPU-1") == Window()
 
@@ -253,7 +253,7 @@ async def test_a_plan_that_does_not_end_is_known_for_stuck(tmp_path: Path, monke
 
 def test_where_there_is_no_plan_nobody_gets_a_window(tmp_path: Path) -> None:
     node = Node(tmp_path, Compute.STRICT)
-    node.run("a", grant(GPU, 500))
+    node.run("a", gpu_share(GPU, 500))
     give_own_windows(tmp_path / "gpu", node.now)
     assert node.preload.limits("a").windows("GPU-1") == (Window(), Window())
 
@@ -262,8 +262,8 @@ def test_a_file_that_does_not_take_the_plan_gets_it_as_soon_as_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = Node(tmp_path, Compute.STRICT)
-    node.run("a", grant(GPU, 500))
-    node.run("b", grant(GPU, 500))
+    node.run("a", gpu_share(GPU, 500))
+    node.run("b", gpu_share(GPU, 500))
     limits, refused = node.preload.limits, {"a"}
 
     def may_refuse(container: str) -> LimitsFile:

@@ -13,7 +13,7 @@ from appliance.gpu.telemetry import Telemetry
 from common.errors import UnavailableError
 from common.gpu.kinds import Enforcement
 from common.protocol import GpuDevice
-from tests.unit.appliance.agent.shares.test_share_manager import Node, grant
+from tests.unit.appliance.agent.shares.test_share_manager import Node, gpu_share
 from tests.unit.appliance.gpu.samples import GPU, SECOND, SIMULATED
 
 pytestmark = pytest.mark.anyio
@@ -48,8 +48,8 @@ def readings(shares: ShareManager, processes: Processes) -> GpuReadings:
 
 def two_sharers(tmp_path: Path, *more: GpuDevice) -> Node:
     node = Node(tmp_path, GPU, *more)
-    node.run("c1", grant(GPU, 250))
-    node.run("c2", grant(GPU, 500))
+    node.run("c1", gpu_share(GPU, 250))
+    node.run("c2", gpu_share(GPU, 500))
     return node
 
 
@@ -66,7 +66,7 @@ def test_a_container_without_processes_has_nothing_and_an_unreadable_gpu_is_left
     processes = Processes()
     processes.by_gpu["GPU-1"] = {}
     node = two_sharers(tmp_path, SECOND, SIMULATED)
-    node.run("c3", grant(SECOND, 500), grant(SIMULATED, 500))
+    node.run("c3", gpu_share(SECOND, 500), gpu_share(SIMULATED, 500))
     assert readings(node.shares, processes).memory() == {"c1": {"GPU-1": Reading()}, "c2": {"GPU-1": Reading()}}
 
 
@@ -144,7 +144,7 @@ async def test_a_raised_share_counts_at_once(tmp_path: Path) -> None:
     enforcer = MemoryEnforcer(node.shares, readings(node.shares, processes), 0, Ended())
     processes.by_gpu["GPU-1"] = {10: 4000 * MIB}
     await enforcer.check_once()
-    node.shares.set_grants("c1", [grant(GPU, 500)])
+    node.shares.set_shares("c1", [gpu_share(GPU, 500)])
     assert await enforcer.check_once()
     assert node.shares.holdings["c1"].warning == ""
 
@@ -159,6 +159,6 @@ async def test_shares_that_are_only_accounted_for_are_not_watched(tmp_path: Path
 
 async def test_a_whole_gpu_has_no_limit(tmp_path: Path) -> None:
     node, processes = Node(tmp_path, GPU), Processes()
-    node.run("c1", grant(GPU, 1000))
+    node.run("c1", gpu_share(GPU, 1000))
     processes.by_gpu["GPU-1"] = {10: 9000 * MIB}
     assert not await MemoryEnforcer(node.shares, readings(node.shares, processes), 0, Ended()).check_once()

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from appliance.agent.shares.share_manager import ShareManager
-from appliance.gpu.devices import Gpus, Needs, Share
+from appliance.gpu.devices import DeviceShare, Gpus, Needs
 from appliance.gpu.enforcement import Accounting, Probe
 from appliance.gpu.mig import Mig
 from appliance.gpu.mps import Mps
 from appliance.gpu.telemetry import Telemetry
 from common.errors import ConflictError, InputError, UnavailableError
 from common.gpu.kinds import Compute, Enforcement
-from common.protocol import ContainerState, ContainerStatus, GpuDevice, GpuGrant, NodeInfo
+from common.gpu.share import GpuShare
+from common.protocol import ContainerState, ContainerStatus, GpuDevice, NodeInfo
 from tests.unit.appliance.gpu.samples import GPU, SECOND, SIMULATED, SLICE
 
 ALL = tuple(Enforcement)
@@ -49,10 +50,10 @@ class Holder(Accounting):
     def probe(self, devices: Sequence[GpuDevice]) -> Probe:
         return Probe(self.available, "")
 
-    def needs(self, container: str, shares: Sequence[Share]) -> Needs:
+    def needs(self, container: str, shares: Sequence[DeviceShare]) -> Needs:
         return Needs(environment={f"BY_{self.kind}": ",".join(share.device.uuid for share in shares)})
 
-    def apply(self, container: str, shares: Sequence[Share], pid: int) -> None:
+    def apply(self, container: str, shares: Sequence[DeviceShare], pid: int) -> None:
         if self.refuses:
             raise UnavailableError("no")
         self.applied.append((container, [share.milli for share in shares]))
@@ -84,12 +85,12 @@ class Node:
         kinds = [Accelerated("nvidia"), Accelerated("simulated", [Enforcement.NONE])]
         self.shares = ShareManager(Gpus(list(devices)), kinds, enforcers, order, folder)
 
-    def run(self, identity: str, *grants: GpuGrant) -> ContainerState:
+    def run(self, identity: str, *gpu_shares: GpuShare) -> ContainerState:
         """Let a container run with these shares, and return its state as Docker's label tells it."""
-        self.shares.check(grants)
-        self.shares.prepare(identity, grants)
+        self.shares.check(gpu_shares)
+        self.shares.prepare(identity, gpu_shares)
         self.shares.attach(identity, f"engine-{identity}", 1)
-        return state(identity, *grants)
+        return state(identity, *gpu_shares)
 
     def leave_daemons(self, *devices: GpuDevice) -> None:
         """Let the daemons of devices run, as an agent before may have left them."""
@@ -108,14 +109,14 @@ def stops(*devices: GpuDevice) -> list[tuple[str, str]]:
     return [("stop", f"penstock-mps@{device.uuid}.service") for device in devices]
 
 
-def grant(device: GpuDevice, milli: int) -> GpuGrant:
-    return GpuGrant(uuid=device.uuid, index=device.index, milli=milli)
+def gpu_share(device: GpuDevice, milli: int) -> GpuShare:
+    return GpuShare(uuid=device.uuid, index=device.index, milli=milli)
 
 
 def state(
-    identity: str, *grants: GpuGrant, status: ContainerStatus = ContainerStatus.RUNNING, error: str = ""
+    identity: str, *gpu_shares: GpuShare, status: ContainerStatus = ContainerStatus.RUNNING, error: str = ""
 ) -> ContainerState:
-    return ContainerState(id=identity, session_id="s", status=status, gpus=list(grants), error=error)
+    return ContainerState(id=identity, session_id="s", status=status, gpus=list(gpu_shares), error=error)
 
 
 def test_each_device_says_how_its_shares_are_held_and_the_node_is_as_weak_as_its_weakest(tmp_path: Path) -> None:
@@ -129,9 +130,9 @@ def test_each_device_says_how_its_shares_are_held_and_the_node_is_as_weak_as_its
 def test_gpus_that_nothing_holds_are_given_whole_or_not_at_all(tmp_path: Path) -> None:
     shares = Node(tmp_path, GPU, SLICE, order=[Enforcement.DRIVER]).shares
     assert not shares.describe(BARE).fractions
-    shares.check([grant(GPU, 1000), grant(SLICE, 250)])
+    shares.check([gpu_share(GPU, 1000), gpu_share(SLICE, 250)])
     with pytest.raises(InputError, match="GPU-1 cannot be shared") as caught:
-        shares.check([grant(GPU, 500)])
+        shares.check([gpu_share(GPU, 500)])
     assert caught.value.problems[0].where == "gpus.0.milli"
 
 
@@ -140,7 +141,7 @@ def test_simulated_gpus_are_shared_whatever_the_order_says(tmp_path: Path) -> No
 
 
 def test_a_container_gets_what_its_accelerator_and_its_kind_need(tmp_path: Path) -> None:
-    part = Node(tmp_path, GPU, SLICE).shares.prepare("c1", [grant(GPU, 250), grant(SLICE, 250)])
+    part = Node(tmp_path, GPU, SLICE).shares.prepare("c1", [gpu_share(GPU, 250), gpu_share(SLICE, 250)])
     assert part.kind is Enforcement.SHIM
     assert part.needs == Needs(environment={"BY_shim": "GPU-1"}, nvidia=("GPU-1", "MIG-1"))
     assert Node(tmp_path, GPU).shares.prepare("c2", []).kind is None
@@ -148,50 +149,50 @@ def test_a_container_gets_what_its_accelerator_and_its_kind_need(tmp_path: Path)
 
 def test_a_container_with_slices_only_is_held_by_the_hardware(tmp_path: Path) -> None:
     node = Node(tmp_path, GPU, SLICE)
-    shown = node.shares.dress(node.run("c1", grant(SLICE, 250)))
+    shown = node.shares.dress(node.run("c1", gpu_share(SLICE, 250)))
     assert shown.enforcement is Enforcement.MIG
     assert node.shim.applied == []
 
 
 def test_other_shares_are_held_and_told_and_outlive_the_agent(tmp_path: Path) -> None:
     node = Node(tmp_path, GPU)
-    running = node.run("c1", grant(GPU, 250))
-    node.shares.check_change(running, [grant(GPU, 500)])
-    node.shares.set_grants("c1", [grant(GPU, 500)])
+    running = node.run("c1", gpu_share(GPU, 250))
+    node.shares.check_change(running, [gpu_share(GPU, 500)])
+    node.shares.set_shares("c1", [gpu_share(GPU, 500)])
     node.shares.change("c1", 1)
     assert node.shim.applied == [("c1", [250]), ("c1", [500])]
-    assert node.shares.dress(running).gpus == [grant(GPU, 500)]
+    assert node.shares.dress(running).gpus == [gpu_share(GPU, 500)]
     again = Node(tmp_path, GPU)
     again.shares.adopt("c1", Enforcement.SHIM, running.gpus)
     again.shares.attach("c1", "engine", 1)
-    assert again.shares.dress(running).gpus == [grant(GPU, 500)]
+    assert again.shares.dress(running).gpus == [gpu_share(GPU, 500)]
     assert again.shim.applied == [("c1", [500])]
 
 
 def test_a_change_that_cannot_be_held_is_not_written_down(tmp_path: Path) -> None:
     node = Node(tmp_path, GPU)
-    running = node.run("c1", grant(GPU, 250))
+    running = node.run("c1", gpu_share(GPU, 250))
     node.shim.refuses = True
-    node.shares.set_grants("c1", [grant(GPU, 500)])
+    node.shares.set_shares("c1", [gpu_share(GPU, 500)])
     with pytest.raises(UnavailableError):
         node.shares.change("c1", 1)
     again = Node(tmp_path, GPU)
     again.shares.adopt("c1", Enforcement.SHIM, running.gpus)
-    assert again.shares.dress(running).gpus == [grant(GPU, 250)]
+    assert again.shares.dress(running).gpus == [gpu_share(GPU, 250)]
 
 
 def test_a_change_names_the_same_gpus_and_no_slice(tmp_path: Path) -> None:
     node = Node(tmp_path, GPU, SECOND, SLICE)
-    running = node.run("c1", grant(GPU, 250), grant(SLICE, 250))
-    node.shares.check_change(running, [grant(SLICE, 250), grant(GPU, 250)])
-    gone = state("c2", grant(SIMULATED, 500))
+    running = node.run("c1", gpu_share(GPU, 250), gpu_share(SLICE, 250))
+    node.shares.check_change(running, [gpu_share(SLICE, 250), gpu_share(GPU, 250)])
+    gone = state("c2", gpu_share(SIMULATED, 500))
     with pytest.raises(InputError, match="has no GPU SIM-1 any more"):
-        node.shares.check_change(gone, [grant(SIMULATED, 250)])
+        node.shares.check_change(gone, [gpu_share(SIMULATED, 250)])
     for wanted, reason in (
-        ([grant(GPU, 500)], "not the GPUs that the container has"),
-        ([grant(GPU, 500), grant(GPU, 500)], "not the GPUs that the container has"),
-        ([grant(SECOND, 500), grant(SLICE, 250)], "not the GPUs that the container has"),
-        ([grant(GPU, 250), grant(SLICE, 500)], "which is given whole"),
+        ([gpu_share(GPU, 500)], "not the GPUs that the container has"),
+        ([gpu_share(GPU, 500), gpu_share(GPU, 500)], "not the GPUs that the container has"),
+        ([gpu_share(SECOND, 500), gpu_share(SLICE, 250)], "not the GPUs that the container has"),
+        ([gpu_share(GPU, 250), gpu_share(SLICE, 500)], "which is given whole"),
     ):
         with pytest.raises(InputError, match=reason):
             node.shares.check_change(running, wanted)
@@ -199,12 +200,12 @@ def test_a_change_names_the_same_gpus_and_no_slice(tmp_path: Path) -> None:
 
 def test_a_container_keeps_its_kind_and_the_node_goes_on_with_it_until_the_last_has_gone(tmp_path: Path) -> None:
     node = Node(tmp_path, GPU, SECOND)
-    node.shares.adopt("old", Enforcement.NONE, [grant(GPU, 500)])
+    node.shares.adopt("old", Enforcement.NONE, [gpu_share(GPU, 500)])
     assert node.shares.switch_kinds(["old"])
     found = node.shares.describe(BARE)
     assert found.enforcement is Enforcement.NONE
     assert found.enforcement_pending == "shim follows none when the last session that none holds has gone"
-    node.run("new", grant(SECOND, 500))
+    node.run("new", gpu_share(SECOND, 500))
     assert node.shares.holdings["new"].kind is Enforcement.NONE
     node.shares.release("old")
     assert not node.shares.switch_kinds(["new"])
@@ -224,7 +225,7 @@ def test_daemons_that_no_kind_in_use_needs_end_where_they_run(tmp_path: Path) ->
 def test_daemons_stay_until_the_last_container_that_they_hold_has_gone(tmp_path: Path) -> None:
     node = Node(tmp_path, GPU, SECOND)
     node.leave_daemons(GPU, SECOND)
-    node.shares.adopt("old", Enforcement.MPS, [grant(GPU, 500)])
+    node.shares.adopt("old", Enforcement.MPS, [gpu_share(GPU, 500)])
     node.shares.switch_kinds(["old"])
     node.shares.tidy()
     assert node.asked == []
@@ -236,7 +237,7 @@ def test_daemons_stay_until_the_last_container_that_they_hold_has_gone(tmp_path:
 
 def test_a_container_that_goes_on_without_its_limits_says_so_until_they_hold_again(tmp_path: Path) -> None:
     node = Node(tmp_path, GPU)
-    running = node.run("c1", grant(GPU, 250))
+    running = node.run("c1", gpu_share(GPU, 250))
     node.shares.worry("c1", "the limits cannot be read")
     assert node.shares.dress(running).warning == "the limits cannot be read"
     node.shares.attach("c1", "engine-c1", 1)
@@ -245,7 +246,7 @@ def test_a_container_that_goes_on_without_its_limits_says_so_until_they_hold_aga
 
 def test_slices_never_stand_in_the_way_of_another_kind(tmp_path: Path) -> None:
     node = Node(tmp_path, GPU, SLICE)
-    node.shares.adopt("c1", Enforcement.MIG, [grant(SLICE, 250)])
+    node.shares.adopt("c1", Enforcement.MIG, [gpu_share(SLICE, 250)])
     assert not node.shares.switch_kinds(["c1"])
 
 
@@ -262,7 +263,7 @@ def test_folders_go_with_their_containers_and_never_before(tmp_path: Path) -> No
 def test_shares_of_a_container_without_a_folder_are_dropped_too(tmp_path: Path) -> None:
     node = Node(tmp_path, GPU)
     for name in ("live", "gone"):
-        node.shares.adopt(name, Enforcement.SHIM, [grant(GPU, 250)])
+        node.shares.adopt(name, Enforcement.SHIM, [gpu_share(GPU, 250)])
     node.shares.sweep(lambda identity: identity == "live")
     assert list(node.shares.holdings) == ["live"]
     assert node.shim.removed == ["gone"]
@@ -280,11 +281,11 @@ def test_what_cannot_be_removed_holds_up_nothing_else(tmp_path: Path) -> None:
 
 def test_shares_of_a_container_that_has_ended_meanwhile_do_not_change(tmp_path: Path) -> None:
     node = Node(tmp_path, GPU)
-    running = node.run("c1", grant(GPU, 250))
+    running = node.run("c1", gpu_share(GPU, 250))
     node.shares.release("c1")
     for attempt in (
-        lambda: node.shares.check_change(running, [grant(GPU, 500)]),
-        lambda: node.shares.set_grants("c1", [grant(GPU, 500)]),
+        lambda: node.shares.check_change(running, [gpu_share(GPU, 500)]),
+        lambda: node.shares.set_shares("c1", [gpu_share(GPU, 500)]),
         lambda: node.shares.change("c1", 1),
     ):
         with pytest.raises(ConflictError, match="has ended"):
@@ -294,17 +295,17 @@ def test_shares_of_a_container_that_has_ended_meanwhile_do_not_change(tmp_path: 
 
 def test_a_container_that_was_ended_for_its_shares_has_failed_and_says_why(tmp_path: Path) -> None:
     node = Node(tmp_path, GPU)
-    running = node.run("c1", grant(GPU, 250))
+    running = node.run("c1", gpu_share(GPU, 250))
     node.shares.holdings["c1"].warning = "too much"
     assert node.shares.dress(running).warning == "too much"
     node.shares.set_end_reason("c1", "too much for too long")
-    ended = node.shares.dress(state("c1", grant(GPU, 250), status=ContainerStatus.EXITED))
+    ended = node.shares.dress(state("c1", gpu_share(GPU, 250), status=ContainerStatus.EXITED))
     assert (ended.status, ended.error, ended.warning) == (ContainerStatus.FAILED, "too much for too long", "")
 
 
 def test_a_gpu_that_has_gone_since_holds_nobody_up(tmp_path: Path) -> None:
     node = Node(tmp_path, GPU)
-    node.shares.adopt("c1", Enforcement.SHIM, [grant(SECOND, 500)])
+    node.shares.adopt("c1", Enforcement.SHIM, [gpu_share(SECOND, 500)])
     node.shares.attach("c1", "engine", 1)
     assert node.shares.shares_of("c1") == []
-    assert node.shares.dress(state("c1")).gpus == [grant(SECOND, 500)]
+    assert node.shares.dress(state("c1")).gpus == [gpu_share(SECOND, 500)]

@@ -1,11 +1,20 @@
-"""What people are told: why a workload waits, in numbers, with what would help; and the decision log."""
+"""Pending reasons: why a workload waits, in numbers, with what would help; and the decision log."""
 
 from __future__ import annotations
 
 import pytest
 
 from api.scheduler.decide import decide
-from api.scheduler.snapshot import Cause, NodeState, ProjectState, Rules, Running, Snapshot, Wait, Workload
+from api.scheduler.snapshot import (
+    Cause,
+    NodeState,
+    PendingReason,
+    ProjectState,
+    Running,
+    SchedulerSettings,
+    Snapshot,
+    Workload,
+)
 from tests.unit.api.scheduler.world import SECOND, node, on, project, runs, work
 
 NOW = 1000
@@ -16,8 +25,8 @@ def waits(
     projects: tuple[ProjectState, ...],
     queue: tuple[Workload, ...],
     running: tuple[Running, ...] = (),
-) -> dict[str, Wait]:
-    return dict(decide(Snapshot(NOW * SECOND, nodes, projects, running, queue, Rules())).waits)
+) -> dict[str, PendingReason]:
+    return dict(decide(Snapshot(NOW * SECOND, nodes, projects, running, queue, SchedulerSettings())).pending_reasons)
 
 
 two = (node("n", 2),)
@@ -146,7 +155,7 @@ def test_room_that_is_kept_names_whom_for() -> None:
     queue = (work("large", "a", 2, 0), work("small", "b", 1, NOW))
     running = (runs(work("r", "c", 1, preemptible=False), on("n", 1)),)
     found = waits(two, (project("a", 2), project("b", 2), project("c", 1)), queue, running)
-    assert found["small"] == Wait(
+    assert found["small"] == PendingReason(
         Cause.RESERVED, "the room that is free is kept for large of a, which is served first", 2
     )
 

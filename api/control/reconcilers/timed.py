@@ -1,4 +1,4 @@
-"""The leader's rules that the clock drives: lost nodes, deadlines, time limits, periods and drains, in that order."""
+"""Reconciler that the clock drives: lost nodes, deadlines, time limits, periods and drains, in that order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TIDY_S = 600.0
 """So often the samples of use and the denials that are too old are deleted."""
 
 
-class Rules:
+class TimedReconciler:
     """Looks for what is due, and opens a transaction only where there is something."""
 
     def __init__(self, database: Database, settings: Settings, clock: Clock) -> None:
@@ -45,15 +45,15 @@ class Rules:
         await self._forget_old(at)
         async with self._database.reading() as db:
             draining = await nodes.draining(db)
-            changes = [*await deadlines.due(db, self._settings, at), *await limits.due(db, self._settings, at)]
+            updates = [*await deadlines.due(db, self._settings, at), *await limits.due(db, self._settings, at)]
             if draining:
-                changes += await drains.due(db, draining, at)
+                updates += await drains.due(db, draining, at)
                 holding = await sessions.of_nodes(db, [node.id for node in draining], HOLDING)
                 used = {node.id for session in holding for node in session.nodes}
                 draining = [node for node in draining if node.id not in used]
-        if changes or draining:
+        if updates or draining:
             async with self._database.transaction() as db:
-                await change.write(db, changes)
+                await change.write(db, updates)
                 for node in draining:
                     log.info("drained", node=node.name)
                     await nodes.finish_drain(db, node.name)

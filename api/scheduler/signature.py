@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from api.scheduler.cluster import Cluster
+from api.scheduler.cluster import ClusterState
 from api.scheduler.snapshot import Workload
 
-Shape = tuple[object, ...]
+Signature = tuple[object, ...]
 KNOWN = 10_000
-"""So many verdicts are remembered."""
+"""What is known of so many signatures is remembered."""
 
 
-def shape(workload: Workload) -> Shape:
+def signature_of(workload: Workload) -> Signature:
     """Return the same for workloads that fit in the same places, whoever owns them."""
     return (
         workload.containers,
@@ -19,7 +19,7 @@ def shape(workload: Workload) -> Shape:
         workload.memory_mib,
         workload.groups,
         workload.grouped_only,
-        workload.models,
+        workload.gpu_models,
         workload.within,
         workload.within_required,
         workload.enforcement,
@@ -27,18 +27,18 @@ def shape(workload: Workload) -> Shape:
     )
 
 
-class Verdicts:
-    """What can never run on the nodes, remembered by shape for as long as the nodes stay the same."""
+class Feasibility:
+    """What can never run on the nodes, remembered by signature for as long as the nodes stay the same."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
-        self._known: dict[Shape, str] = {}
+        self._known: dict[Signature, str] = {}
 
     def never_fits(self, workload: Workload) -> str:
         """Return why the workload could not run even on the empty cluster, or nothing."""
-        kind = shape(workload)
-        if kind not in self._known:
+        signature = signature_of(workload)
+        if signature not in self._known:
             if len(self._known) >= KNOWN:
                 self._known.clear()
-            self._known[kind] = self._cluster.never_fits(workload)
-        return self._known[kind]
+            self._known[signature] = self._cluster.never_fits(workload)
+        return self._known[signature]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from api.scheduler.capacity import PLENTY, Flags, Free, Ints, Layout, bare_room, is_mixed
+from api.scheduler.capacity import PLENTY, Flags, Free, Ints, Layout, bare_fitting, is_mixed
 from api.scheduler.placement import Search
-from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, Within, Workload
+from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, Workload
 from api.scheduler.topology import allowed
 from common.gpu.kinds import ALONE, KINDS, Enforcement
 from common.gpu.share import MAX_GPUS, MILLI, format_gpus
+from common.topology import TopologyLevel
 
 
 def never_fits(layout: Layout, workload: Workload) -> str:
@@ -43,7 +44,7 @@ def largest_piece(layout: Layout, free: Free, workload: Workload) -> str:
     if not workload.gpu_milli:
         return _largest_bare(layout, free, nodes)
     held = layout.holds(workload) & nodes[:, None]
-    usable, slices = layout.usable(workload.models) & held, _slices(layout, workload) & held
+    usable, slices = layout.usable(workload.gpu_models) & held, _slices(layout, workload) & held
     if not (usable.any() or slices.any()):
         beside = " that can be had in part beside whole ones" if layout.any_alone and is_mixed(workload) else ""
         return f"no node with {_models(workload)}{held_by(workload)}{beside} is ready"
@@ -72,7 +73,11 @@ def gpus(milli: int) -> str:
 
 
 def _too_many(workload: Workload, most: int) -> str:
-    domains = {Within.ISLAND: "one NVLink island", Within.NODE: "one node", Within.SWITCH: "one leaf switch"}
+    domains = {
+        TopologyLevel.ISLAND: "one NVLink island",
+        TopologyLevel.NODE: "one node",
+        TopologyLevel.SWITCH: "one leaf switch",
+    }
     where = domains.get(workload.within, "") if workload.within_required else ""
     place = where or "the nodes that it may use together"
     return (
@@ -99,7 +104,7 @@ def _no_gpus(layout: Layout, workload: Workload, nodes: Flags) -> str:
     """Return what is missing of GPUs alone, or nothing."""
     if not workload.gpu_milli:
         return ""
-    usable, slices = layout.usable(workload.models) & nodes[:, None], _slices(layout, workload) & nodes[:, None]
+    usable, slices = layout.usable(workload.gpu_models) & nodes[:, None], _slices(layout, workload) & nodes[:, None]
     if not (usable.any() or slices.any()):
         return _no_model(layout, workload, nodes)
     held = layout.holds(workload)
@@ -108,7 +113,7 @@ def _no_gpus(layout: Layout, workload: Workload, nodes: Flags) -> str:
     usable, slices = usable & held, slices & held
     if workload.gpu_milli % MILLI and not layout.fractions[usable.any(axis=1)].any():
         return _no_shares(layout, workload, slices)
-    within_island = workload.within_required and workload.within is Within.ISLAND
+    within_island = workload.within_required and workload.within is TopologyLevel.ISLAND
     count = int((_by_island(layout, usable) if within_island else _together(layout, usable)).max())
     if workload.gpu_milli > count * MILLI:
         place = "island" if within_island else "machine" if layout.any_apart else "node"
@@ -156,7 +161,7 @@ def _slices(layout: Layout, workload: Workload) -> Flags:
     """Return the slices of its models that the workload may have, large enough or not."""
     if not layout.sliced or workload.gpu_milli >= MILLI:
         return np.zeros_like(layout.slices)
-    return layout.slices & layout.of_models(workload.models)
+    return layout.slices & layout.of_models(workload.gpu_models)
 
 
 def _no_amount(layout: Layout, workload: Workload, nodes: Flags) -> str:
@@ -164,7 +169,7 @@ def _no_amount(layout: Layout, workload: Workload, nodes: Flags) -> str:
     able = nodes
     if workload.gpu_milli:
         held = layout.holds(workload)
-        devices = (layout.usable(workload.models) | _slices(layout, workload)) & held
+        devices = (layout.usable(workload.gpu_models) | _slices(layout, workload)) & held
         able = nodes & ((devices.sum(axis=1) * MILLI) >= workload.gpu_milli)
     lacks: list[str] = []
     most_cpu, most_memory = int(layout.empty.cpu[able].max()), int(layout.empty.memory[able].max())
@@ -190,7 +195,7 @@ def _largest_bare(layout: Layout, free: Free, nodes: Flags) -> str:
 
 def _short_of(free: Free, workload: Workload, row: int) -> str:
     """Return what the node with the largest piece lacks beside GPUs, or nothing."""
-    if bare_room(free, workload)[row] > 0:
+    if bare_fitting(free, workload)[row] > 0:
         return ""
     if free.cpu[row] < workload.cpu_milli:
         return f"where {_cores(max(int(free.cpu[row]), 0))} of {_cores(workload.cpu_milli)} are free"
@@ -209,7 +214,7 @@ def _together(layout: Layout, usable: Flags) -> Ints:
 
 
 def _models(workload: Workload) -> str:
-    return f"a GPU of {' or '.join(workload.models)}" if workload.models else "a GPU"
+    return f"a GPU of {' or '.join(workload.gpu_models)}" if workload.gpu_models else "a GPU"
 
 
 def _cores(milli: int) -> str:

@@ -1,4 +1,4 @@
-"""Containers that no session wants: ghosts are removed, strangers are not."""
+"""Orphaned containers: those of known sessions are removed, those of unknown sessions are not."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ pytestmark = pytest.mark.anyio
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
-def stranger(number: int = 0, session_id: str = UNKNOWN) -> ContainerState:
-    return ContainerState(id=f"session-stranger-{number}", session_id=session_id, status=ContainerStatus.RUNNING)
+def unknown(number: int = 0, session_id: str = UNKNOWN) -> ContainerState:
+    return ContainerState(id=f"session-unknown-{number}", session_id=session_id, status=ContainerStatus.RUNNING)
 
 
 def removed(cluster: Cluster) -> set[str]:
@@ -58,14 +58,14 @@ async def test_containers_of_unknown_sessions_run_on_and_their_node_takes_nothin
     ready: Cluster, session_id: str
 ) -> None:
     """So it is after an old backup was restored."""
-    await ready.heartbeat(containers=[stranger(n, session_id) for n in range(5)])
+    await ready.heartbeat(containers=[unknown(n, session_id) for n in range(5)])
     await ready.settle()
     assert removed(ready) == set()
     node = await ok(ready.admin.get(f"{V1}/nodes/worker1"))
     assert (node["state"], node["unknown_containers"]) == ("ready", 5)
     assert node["message"] == (
         "it runs containers of sessions that the database does not know: "
-        "session-stranger-0, session-stranger-1, session-stranger-2 and 2 more"
+        "session-unknown-0, session-unknown-1, session-unknown-2 and 2 more"
     )
     await ready.submit("demo")
     await ready.settle()
@@ -73,10 +73,10 @@ async def test_containers_of_unknown_sessions_run_on_and_their_node_takes_nothin
 
 
 async def test_an_administrator_ends_them(ready: Cluster) -> None:
-    await ready.heartbeat(containers=[stranger()])
+    await ready.heartbeat(containers=[unknown()])
     await ready.settle()
     await ok(ready.admin.delete(f"{V1}/nodes/worker1/unknown-containers"))
-    assert removed(ready) == {"session-stranger-0"}
+    assert removed(ready) == {"session-unknown-0"}
     await ready.heartbeat(containers=[])
     await ready.settle()
     node = await ok(ready.admin.get(f"{V1}/nodes/worker1"))
@@ -86,6 +86,6 @@ async def test_an_administrator_ends_them(ready: Cluster) -> None:
 
 async def test_after_a_time_they_are_removed(database_url: str) -> None:
     async with running_cluster(database_url, unknown_containers_keep_s=0) as cluster:
-        await cluster.heartbeat(containers=[stranger()])
+        await cluster.heartbeat(containers=[unknown()])
         await cluster.settle()
-        assert removed(cluster) == {"session-stranger-0"}
+        assert removed(cluster) == {"session-unknown-0"}

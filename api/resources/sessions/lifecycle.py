@@ -1,4 +1,4 @@
-"""Queries and changes of sessions that reconcilers need, and no user."""
+"""Lifecycle of sessions: the queries and changes that reconcilers need, and no user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
 from api.resources.sessions import networks, repository, service
-from api.tables.sessions import HOLDING, Container, Grant, Session, State
+from api.tables.sessions import HOLDING, Container, GpuShareRow, Session, State
 from common.gpu.kinds import Enforcement
 from common.protocol import ContainerState
 
@@ -51,10 +51,10 @@ async def of_projects(db: AsyncSession, ids: Collection[UUID], states: Collectio
 
 async def used_by_gpu(db: AsyncSession, node_ids: Collection[UUID]) -> dict[tuple[UUID, str], int]:
     """Return the milli-GPU that sessions hold on some nodes, by node and GPU."""
-    query = select(Container.node_id, Grant.uuid, func.sum(Grant.milli)).join(Container.grants)
+    query = select(Container.node_id, GpuShareRow.uuid, func.sum(GpuShareRow.milli)).join(Container.gpu_shares)
     query = query.join(Session, Session.id == Container.session_id)
     query = query.where(Session.state.in_(HOLDING), among(Container.node_id, node_ids))
-    rows = await db.execute(query.group_by(Container.node_id, Grant.uuid))
+    rows = await db.execute(query.group_by(Container.node_id, GpuShareRow.uuid))
     return {(node_id, uuid): int(milli) for node_id, uuid, milli in rows}
 
 
@@ -75,7 +75,7 @@ async def adopt(
     db: AsyncSession, session: Session, node_id: UUID, found: Mapping[int, ContainerState], values: dict[str, Any]
 ) -> bool:
     """Give a waiting session the containers of its attempt before back, which still run on a node."""
-    held_milli = sum(grant.milli for state in found.values() for grant in state.gpus)
+    held_milli = sum(share.milli for state in found.values() for share in state.gpus)
     whole = any(state.enforcement is Enforcement.MIG for state in found.values())
     shares = {"held_milli": held_milli, "gpu_milli": session.gpu_milli if whole else held_milli // session.size}
     attempt = session.attempt - 1
@@ -98,8 +98,8 @@ def _container(session_id: UUID, rank: int, node_id: UUID, state: ContainerState
         ports={str(port): at for port, at in state.ports.items()},
         enforcement=state.enforcement,
         warning=state.warning,
-        grants=[
-            Grant(session_id=session_id, rank=rank, index=grant.index, uuid=grant.uuid, milli=grant.milli)
-            for grant in state.gpus
+        gpu_shares=[
+            GpuShareRow(session_id=session_id, rank=rank, index=share.index, uuid=share.uuid, milli=share.milli)
+            for share in state.gpus
         ],
     )

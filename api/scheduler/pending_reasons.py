@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from api.scheduler.cluster import Cluster
+from api.scheduler.cluster import ClusterState
+from api.scheduler.feasibility import gpus, held_by
 from api.scheduler.ledger import Ledger
-from api.scheduler.shape import Shape, shape
-from api.scheduler.snapshot import Cause, Placement, Running, Wait, Workload
+from api.scheduler.signature import Signature, signature_of
+from api.scheduler.snapshot import Cause, PendingReason, Placement, Running, Workload
 from api.scheduler.topology import allowed
-from api.scheduler.verdict import gpus, held_by
 
 NAMED = 3
 """So many are named in a sentence; the others are counted."""
 
 Places = Sequence[Placement]
-Kept = tuple[Workload, tuple[Placement, ...]]
+Reservation = tuple[Workload, tuple[Placement, ...]]
 
 
 @dataclass(frozen=True)
-class Waiting:
+class PendingWorkload:
     """A workload that was served and waits, with what was known then.
 
     `never` is why it can never run, `refusal` why its project may not have it now, `beyond` says more than its fair
-    share. `reserved` or `promised` are the places kept for it; `leaving` names those who still hold the latter.
+    share. `reserved` or `nominated` are the places that nobody else gets; `terminating` names those who still hold the
+    latter.
     """
 
     workload: Workload
@@ -32,54 +33,56 @@ class Waiting:
     refusal: str = ""
     beyond: str = ""
     reserved: Places = ()
-    promised: Places = ()
-    leaving: str = ""
+    nominated: Places = ()
+    terminating: str = ""
 
 
-def explain(cluster: Cluster, waiting: Sequence[Waiting], kept: Collection[Kept]) -> dict[str, Wait]:
+def explain(
+    cluster: ClusterState, waiting: Sequence[PendingWorkload], reservations: Collection[Reservation]
+) -> dict[str, PendingReason]:
     """Return why each of them waits, in the order in which they were served."""
-    rooms = _Rooms(cluster, kept)
-    found: dict[str, Wait] = {}
+    free = _FreePlaces(cluster, reservations)
+    found: dict[str, PendingReason] = {}
     for position, item in enumerate(waiting, start=1):
-        cause, reason = _cause(item, rooms)
-        found[item.workload.id] = Wait(cause, reason, position)
+        cause, reason = _cause(item, free)
+        found[item.workload.id] = PendingReason(cause, reason, position)
     return found
 
 
-def line(item: Waiting, explained: Mapping[str, Wait]) -> str:
+def line(item: PendingWorkload, explained: Mapping[str, PendingReason]) -> str:
     """Return the line of the log."""
     return f"waits: {title(item.workload)}: {explained[item.workload.id].reason}"
 
 
-def _cause(item: Waiting, rooms: _Rooms) -> tuple[Cause, str]:
+def _cause(item: PendingWorkload, free: _FreePlaces) -> tuple[Cause, str]:
     """Return the first cause that holds, from the one that never changes to the one that may pass any moment."""
     workload = item.workload
     if item.never:
         return Cause.NEVER_FITS, item.never
-    if item.promised:
-        return Cause.RECLAIMING, f"{item.leaving} still being stopped; {nodes(item.promised)} is kept for it"
+    if item.nominated:
+        return Cause.RECLAIMING, f"{item.terminating} still being stopped; {nodes(item.nominated)} is kept for it"
     if item.refusal:
         return Cause.QUOTA, item.refusal
-    return _no_room(item, rooms) if rooms.has_node(workload) else (Cause.NO_NODE, rooms.no_node(workload))
+    return _no_room(item, free) if free.has_node(workload) else (Cause.NO_NODE, free.no_node(workload))
 
 
-def _no_room(item: Waiting, rooms: _Rooms) -> tuple[Cause, str]:
-    missing = rooms.missing(item.workload)
+def _no_room(item: PendingWorkload, free: _FreePlaces) -> tuple[Cause, str]:
+    missing = free.missing(item.workload)
     if item.reserved:
         return Cause.NO_ROOM, f"{missing}; {nodes(item.reserved)} is kept for it until it is free"
-    holder = rooms.holder(item.workload)
+    holder = free.holder(item.workload)
     if holder:
         return Cause.RESERVED, f"the room that is free is kept for {holder}, which is served first"
     return (Cause.FAIR_SHARE, f"{missing}; {item.beyond}") if item.beyond else (Cause.NO_ROOM, missing)
 
 
-class _Rooms:
-    """What is free at the end of a decision; asked once for all workloads of one shape."""
+class _FreePlaces:
+    """What is free at the end of a decision; asked once for all workloads of one signature."""
 
-    def __init__(self, cluster: Cluster, kept: Collection[Kept]) -> None:
-        self._cluster, self._kept = cluster, kept
-        self._pieces: dict[Shape, str] = {}
-        self._holders: dict[Shape, str] = {}
+    def __init__(self, cluster: ClusterState, reservations: Collection[Reservation]) -> None:
+        self._cluster, self._reservations = cluster, reservations
+        self._pieces: dict[Signature, str] = {}
+        self._holders: dict[Signature, str] = {}
 
     def has_node(self, workload: Workload) -> bool:
         """Return whether any node that it may use is open."""
@@ -98,36 +101,37 @@ class _Rooms:
 
     def piece(self, workload: Workload) -> str:
         """Return the largest piece that is free."""
-        kind = shape(workload)
-        if kind not in self._pieces:
-            self._pieces[kind] = self._cluster.largest_piece(workload)
-        return self._pieces[kind]
+        signature = signature_of(workload)
+        if signature not in self._pieces:
+            self._pieces[signature] = self._cluster.largest_piece(workload)
+        return self._pieces[signature]
 
     def holder(self, workload: Workload) -> str:
-        """Return for whom the room is kept that the workload would have otherwise; nothing where there is none."""
-        kind = shape(workload)
-        if kind not in self._holders:
-            self._holders[kind] = self._holder(workload)
-        return self._holders[kind]
+        """Return for whom the room is reserved that the workload would have otherwise; nothing where there is none."""
+        signature = signature_of(workload)
+        if signature not in self._holders:
+            self._holders[signature] = self._holder(workload)
+        return self._holders[signature]
 
     def _holder(self, workload: Workload) -> str:
-        if not self._kept or not self._fits_without(workload, self._kept):
+        if not self._reservations or not self._fits_without(workload, self._reservations):
             return ""
-        alone = next((kept[0] for kept in list(self._kept)[:NAMED] if self._fits_without(workload, [kept])), None)
+        first = list(self._reservations)[:NAMED]
+        alone = next((each[0] for each in first if self._fits_without(workload, [each])), None)
         return title(alone) if alone else "others"
 
-    def _fits_without(self, workload: Workload, kept: Iterable[Kept]) -> bool:
+    def _fits_without(self, workload: Workload, reservations: Iterable[Reservation]) -> bool:
         with self._cluster.trial():
-            for holder, places in kept:
-                self._cluster.free(places, holder)
+            for holder, places in reservations:
+                self._cluster.release(places, holder)
             return self._cluster.find(workload) is not None
 
 
 def refusal(ledger: Ledger, workload: Workload) -> str:
     """Return why the project may not have the workload, and what would help; nothing where it may."""
-    if ledger.may_keep(workload):
+    if ledger.may_retain(workload):
         return ""
-    project, use = ledger.project(workload.project), ledger.use(workload.project)
+    project, own = ledger.project(workload.project), ledger.holdings_of(workload.project)
     quota, asked = gpus(project.quota_milli), gpus(workload.total_milli)
     if project.name not in ledger.projects:
         return f"the project {project.name} is not active; ask its manager or the administrator"
@@ -135,9 +139,10 @@ def refusal(ledger: Ledger, workload: Workload) -> str:
         kind = "" if not project.over_quota else " by work that cannot be taken back"
         return f"{project.name} may hold {quota}{kind}, and {asked} are asked for; ask for fewer or for a larger quota"
     if not ledger.may_be_fixed(workload):
-        held = f"{project.name} holds {gpus(use.fixed_kept)} of its quota of {quota} by work that cannot be taken back"
+        fixed = gpus(own.fixed_retained)
+        held = f"{project.name} holds {fixed} of its quota of {quota} by work that cannot be taken back"
         return f"{held}, and {asked} more are asked for; stop one of those, or submit it as preemptible"
-    held = f"{project.name} holds {gpus(use.kept)} of its {quota} and may not go beyond"
+    held = f"{project.name} holds {gpus(own.retained)} of its {quota} and may not go beyond"
     return f"{held}; stop one of its sessions, or ask for a larger quota"
 
 
@@ -148,17 +153,17 @@ def beyond(ledger: Ledger, workload: Workload) -> str:
     name = workload.project
     fair, quota = gpus(ledger.fair.get(name, 0)), gpus(ledger.project(name).quota_milli)
     return (
-        f"{name} holds {gpus(ledger.use(name).kept)}, its fair share is {fair} (quota {quota}),"
+        f"{name} holds {gpus(ledger.holdings_of(name).retained)}, its fair share is {fair} (quota {quota}),"
         " more only while others leave GPUs idle"
     )
 
 
 def holds(ledger: Ledger, name: str) -> str:
     """Return what a project holds of its quota."""
-    kept, quota = ledger.use(name).kept, ledger.project(name).quota_milli
-    if kept <= quota:
-        return f"{name} holds {gpus(kept)} of its quota of {gpus(quota)}"
-    return f"{name} holds {gpus(kept)}, {gpus(kept - quota)} of them beyond its quota"
+    retained, quota = ledger.holdings_of(name).retained, ledger.project(name).quota_milli
+    if retained <= quota:
+        return f"{name} holds {gpus(retained)} of its quota of {gpus(quota)}"
+    return f"{name} holds {gpus(retained)}, {gpus(retained - quota)} of them beyond its quota"
 
 
 def reclaimed(ledger: Ledger, victim: Workload, beneficiary: Workload) -> str:
@@ -171,10 +176,10 @@ def reclaimed(ledger: Ledger, victim: Workload, beneficiary: Workload) -> str:
     return f"{holds(ledger, victim.project)}, its fair share is {fair}; {title(beneficiary)} is within its own"
 
 
-def blockers(gone: Iterable[Running], places: Places) -> str:
-    """Return who is leaving the nodes of the places, as the beginning of a sentence."""
+def blockers(terminating: Iterable[Running], places: Places) -> str:
+    """Return who is terminating on the nodes of the places, as the beginning of a sentence."""
     wanted = {placement.node for placement in places}
-    there = [item for item in gone if any(placement.node in wanted for placement in item.placements)]
+    there = [item for item in terminating if any(placement.node in wanted for placement in item.placements)]
     return names(there) if there else "other sessions of its project are"
 
 

@@ -1,10 +1,10 @@
-"""Places kept for a large workload: those that become free soonest, as far as that can be told without run times."""
+"""Reservations: the places that a large workload gets soonest, as far as that can be told without run times."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from api.scheduler.cluster import Cluster
+from api.scheduler.cluster import ClusterState
 from api.scheduler.reclaim import cheapest
 from api.scheduler.residents import Residents
 from api.scheduler.snapshot import Placement, Workload
@@ -12,12 +12,13 @@ from api.scheduler.victims import Pool
 
 
 def places(
-    cluster: Cluster, residents: Residents, workload: Workload, taken: Collection[str]
+    cluster: ClusterState, residents: Residents, workload: Workload, taken: Collection[str]
 ) -> tuple[Placement, ...] | None:
     """Return where the workload would go with the fewest milli-GPU of others in its way; None where it never could.
 
     Those that cannot be taken back may stay for long, so places that they do not stand on go first. `taken` are
-    leaving anyway. While nobody else gets the places, what stands in the way only becomes less, so the choice settles.
+    terminating anyway. While nobody else gets the places, what stands in the way only becomes less, so the choice
+    settles.
     """
     free_now = cluster.find(workload)
     if free_now is not None:
@@ -28,6 +29,6 @@ def places(
         if in_the_way:
             with cluster.trial():
                 for running in in_the_way:
-                    cluster.free(running.placements, running.workload)
+                    cluster.release(running.placements, running.workload)
                 return cluster.find(workload)
     return None

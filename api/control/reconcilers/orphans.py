@@ -1,9 +1,9 @@
-"""Containers that a node reports and no session has there.
+"""Orphaned containers: a node reports them, and no session has them there.
 
-One of a session that the database knows is a ghost: the session has ended, moved, or started again, so the container is
-removed. One of a session that the database does not know is a stranger. A database that was restored from a backup, or
-is not the right one, knows less than the machines, and must not stop people's work: strangers are left alone and
-reported, and their node takes nothing new, until an administrator removes them or they have been there for long.
+One of a session that the database knows is removed: the session has ended, moved, or started again. One of a session
+that the database does not know is unknown. A database that was restored from a backup, or is not the right one, knows
+less than the machines, and must not stop people's work: unknown containers are left alone and reported, and their node
+takes nothing new, until an administrator removes them or they have been there for long.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.control.reconcilers import losses
 from api.engine.base import AgentAddress
-from api.resources.nodes.heartbeats import Report
+from api.resources.nodes.heartbeats import HeardHeartbeat
 from api.resources.sessions import service as sessions
 from api.resources.sessions.relay import agent_of
 from api.tables.nodes import Node
@@ -28,11 +28,11 @@ from common.protocol import ContainerState
 log = structlog.get_logger()
 
 SHOWN = 3
-"""So many strangers are named in a node's message."""
+"""So many unknown containers are named in a node's message."""
 
 
 @dataclass(frozen=True)
-class Ghost:
+class Orphan:
     """A container that runs somewhere and that no session wants."""
 
     target: AgentAddress
@@ -44,12 +44,12 @@ class Ghost:
 class Sorted:
     """What some nodes run beside what they should; `left_running` may be given back to their sessions, by rank."""
 
-    ghosts: list[Ghost] = field(default_factory=list)
+    orphans: list[Orphan] = field(default_factory=list)
     left_running: list[tuple[Session, Node, dict[int, ContainerState]]] = field(default_factory=list)
 
 
-class Strangers:
-    """Remembers since when each stranger is known; `keep_s` is for how long they are left alone."""
+class Orphans:
+    """Remembers since when each unknown container is there; `keep_s` is for how long they are left alone."""
 
     def __init__(self, keep_s: float) -> None:
         """Start with none."""
@@ -60,7 +60,7 @@ class Strangers:
         self,
         db: AsyncSession,
         known: Mapping[str, Node],
-        reports: Sequence[Report],
+        reports: Sequence[HeardHeartbeat],
         returned: Collection[str],
         watched: Iterable[Session],
     ) -> Sorted:
@@ -94,27 +94,27 @@ class Strangers:
                 if session and session.state is State.PENDING and (found := losses.left_running(session, containers)):
                     result.left_running.append((session, node, found))
                     kept |= {item.id for item in found.values()}
-        strangers = []
+        unknown = []
         for container in containers:
             id_ = _uuid(container.session_id)
             session = by_id.get(id_) if id_ else None
             if session is None:
-                strangers.append(container)
+                unknown.append(container)
             elif container.id not in kept and not _belongs(session, container.id, node):
-                result.ghosts.append(Ghost(agent_of(node), container.id, container.session_id))
-        result.ghosts += self._note_strangers(node, strangers)
+                result.orphans.append(Orphan(agent_of(node), container.id, container.session_id))
+        result.orphans += self._note_unknown(node, unknown)
 
-    def _note_strangers(self, node: Node, strangers: Sequence[ContainerState]) -> list[Ghost]:
-        """Say on the node what strangers it has; returns those that have been left alone for long enough."""
+    def _note_unknown(self, node: Node, unknown: Sequence[ContainerState]) -> list[Orphan]:
+        """Say on the node what unknown containers it has; returns those that have been left alone for long enough."""
         moment = time.monotonic()
-        known = {(node.name, container.id) for container in strangers}
+        known = {(node.name, container.id) for container in unknown}
         self._since = {key: since for key, since in self._since.items() if key[0] != node.name or key in known}
         for key in known - self._since.keys():
             log.warning("a container of a session that the database does not know", node=key[0], container=key[1])
             self._since[key] = moment
-        over = [item for item in strangers if self._since[node.name, item.id] + self._keep_s <= moment]
-        _say(node, [item.id for item in strangers if item not in over])
-        return [Ghost(agent_of(node), item.id, item.session_id) for item in over]
+        over = [item for item in unknown if self._since[node.name, item.id] + self._keep_s <= moment]
+        _say(node, [item.id for item in unknown if item not in over])
+        return [Orphan(agent_of(node), item.id, item.session_id) for item in over]
 
 
 def _say(node: Node, ids: Sequence[str]) -> None:

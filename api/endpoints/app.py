@@ -22,6 +22,7 @@ from api.endpoints import (
     groups,
     images,
     logins,
+    metrics,
     nodes,
     presets,
     projects,
@@ -30,7 +31,6 @@ from api.endpoints import (
     sessions,
     system,
     usage,
-    use,
     user_policies,
     users,
 )
@@ -122,7 +122,7 @@ def _include_routes(app: FastAPI) -> None:
         presets.router,
         sandboxes.router,
         sessions.router,
-        use.router,
+        metrics.router,
         denials.router,
         scheduler.router,
         apps.router,
@@ -130,5 +130,5 @@ def _include_routes(app: FastAPI) -> None:
         system.health,
     ):
         app.include_router(router, prefix=PREFIX)
-    for router in (system.health, nodes.agents, use.agents, denials.agents, docs.router):
+    for router in (system.health, nodes.agents, metrics.agents, denials.agents, docs.router):
         app.include_router(router)

@@ -20,13 +20,13 @@ import api.tables.domains
 import api.tables.groups
 import api.tables.images
 import api.tables.logins
+import api.tables.metrics
 import api.tables.nodes
 import api.tables.presets
 import api.tables.projects
 import api.tables.sandboxes
 import api.tables.sessions
 import api.tables.usage
-import api.tables.use
 import api.tables.user_policies
 import api.tables.users  # noqa: F401
 from api.database import Database

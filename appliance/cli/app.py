@@ -24,7 +24,7 @@ COMMANDS = {
     "bash": ("appliance.cli.session:bash", "Open a shell in a running session."),
     "extend": ("appliance.cli.session:extend", "Put off the end of a session with a time limit."),
     "resize": ("appliance.cli.session:resize", "Change the share of a GPU that a running session has."),
-    "use": ("appliance.cli.use:use", "Show what a session used of its GPUs."),
+    "metrics": ("appliance.cli.metrics:metrics", "Show what a session used of its GPUs."),
     "denials": ("appliance.cli.denials:denials", "Show which system calls a session's sandbox denied."),
     "priority": ("appliance.cli.session:priority", "Change which of your project's waiting sessions goes first."),
     "delete": ("appliance.cli.session:delete", "Delete sessions."),

@@ -18,7 +18,7 @@ from appliance.client.requests import (
     SessionRequest,
 )
 from appliance.client.transport import Query, Resource
-from appliance.client.views import Denials, Done, Preset, Sandbox, Session, Use
+from appliance.client.views import Denials, Done, Metrics, Preset, Sandbox, Session
 from appliance.client.words import State
 
 
@@ -72,7 +72,7 @@ class Sessions(Resource):
         query: Query = {"project": project, "follow": follow, "tail": tail}
         return self._api.stream("/sessions/{name}/logs", {"name": name}, query)
 
-    def use(
+    def metrics(
         self,
         name: str,
         *,
@@ -80,10 +80,10 @@ class Sessions(Resource):
         since: str | None = None,
         until: str | None = None,
         points: int | None = None,
-    ) -> Use:
+    ) -> Metrics:
         """Return what a session used of its GPUs, by default in its last hour; at most so many `points` a series."""
         query: Query = {"project": project, "since": since, "until": until, "points": points}
-        return self._api.call(Use, "GET", "/sessions/{name}/use", {"name": name}, query=query)
+        return self._api.call(Metrics, "GET", "/sessions/{name}/metrics", {"name": name}, query=query)
 
     def denials(self, name: str, *, project: str) -> Denials:
         """Return which system calls the sandbox of a session denied."""

@@ -208,6 +208,37 @@ class Login(TypedDict):
     current: bool
 
 
+class MetricsPoint(TypedDict):
+    """What a container used of a GPU in the time that begins `at`: the most memory and processes, the mean of the
+    rest.
+
+    `busy_permille` is the part of the GPU's time in which it worked for the container, null where nobody can tell.
+    """
+
+    at: str
+    memory_mib: int
+    busy_permille: int | None
+    processes: int
+
+
+class MetricsSeries(TypedDict):
+    """What the container `rank` of a session used of one GPU; times without a point had no sample."""
+
+    rank: int
+    uuid: str
+    points: list[MetricsPoint]
+
+
+class Metrics(TypedDict):
+    """What a session used of its GPUs; each point stands for `step_s` seconds."""
+
+    session_id: str
+    since: str
+    until: str
+    step_s: int
+    series: list[MetricsSeries]
+
+
 class NewApiKey(TypedDict):
     """A key as it is shown once, when it is made."""
 
@@ -461,37 +492,6 @@ class Usage(TypedDict):
     by: By
     rows: list[UsageRow]
     total: UsageRow
-
-
-class UsePoint(TypedDict):
-    """What a container used of a GPU in the time that begins `at`: the most memory and processes, the mean of the
-    rest.
-
-    `busy_permille` is the part of the GPU's time in which it worked for the container, null where nobody can tell.
-    """
-
-    at: str
-    memory_mib: int
-    busy_permille: int | None
-    processes: int
-
-
-class UseSeries(TypedDict):
-    """What the container `rank` of a session used of one GPU; times without a point had no sample."""
-
-    rank: int
-    uuid: str
-    points: list[UsePoint]
-
-
-class Use(TypedDict):
-    """What a session used of its GPUs; each point stands for `step_s` seconds."""
-
-    session_id: str
-    since: str
-    until: str
-    step_s: int
-    series: list[UseSeries]
 
 
 class User(TypedDict):

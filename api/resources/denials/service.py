@@ -13,7 +13,7 @@ from api.auth.policy import Action
 from api.clock import now
 from api.resources.denials import repository
 from api.resources.denials.schemas import DenialsView, DenialView
-from api.resources.use import service as use
+from api.resources.metrics import service as metrics
 from api.tables.denials import Denied
 from api.tables.sessions import Session
 from common.protocol import Denial, DenialReport
@@ -30,9 +30,9 @@ async def record(db: AsyncSession, report: DenialReport, keep_s: float) -> None:
     What is told of containers that no session has on that node is left out, and so is what is of a time that is not
     kept, or of none.
     """
-    places = await use.places_of(db, report.name, [denial.session_id for denial in report.denials])
+    places = await metrics.places_of(db, report.name, [denial.session_id for denial in report.denials])
     moment = now()
-    kept = moment - timedelta(seconds=keep_s), moment + use.EARLY
+    kept = moment - timedelta(seconds=keep_s), moment + metrics.EARLY
     taken = [
         (*place, denial)
         for denial in report.denials

@@ -50,7 +50,7 @@ class DeniedCallReporter:
         """Tell for ever."""
         async with api_client(self._settings) as client:
             while True:
-                await asyncio.sleep(self._settings.use_interval_s)
+                await asyncio.sleep(self._settings.metrics_interval_s)
                 try:
                     await self.send(client)
                 except Exception as error:

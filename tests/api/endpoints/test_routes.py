@@ -22,7 +22,7 @@ from api.endpoints.access import check_routes
 from api.resources.users import service as users
 from api.resources.users.schemas import UserRequest
 from common.errors import PenstockError
-from common.protocol import DENIALS_PATH, HEARTBEAT_PATH, USE_PATH
+from common.protocol import DENIALS_PATH, HEARTBEAT_PATH, METRICS_PATH
 from tests.api.cluster import V1, Cluster, ok, sign_in
 from tests.installed import PASSWORD
 
@@ -46,7 +46,7 @@ EXPECTED = {
     "GET /health": ALL,
     "GET /openapi.json": ALL,
     f"POST {HEARTBEAT_PATH}": NOBODY,
-    f"POST {USE_PATH}": NOBODY,
+    f"POST {METRICS_PATH}": NOBODY,
     f"POST {DENIALS_PATH}": NOBODY,
     f"GET {V1}/health": ALL,
     f"GET {V1}/settings": KNOWN,
@@ -114,7 +114,7 @@ EXPECTED = {
     f"GET {V1}/sessions/{{name}}": KNOWN,
     f"DELETE {V1}/sessions/{{name}}": WORKERS,
     f"GET {V1}/sessions/{{name}}/logs": KNOWN,
-    f"GET {V1}/sessions/{{name}}/use": KNOWN,
+    f"GET {V1}/sessions/{{name}}/metrics": KNOWN,
     f"GET {V1}/sessions/{{name}}/denials": READERS | {"manager"},
     f"WEBSOCKET {V1}/sessions/{{name}}/exec": WORKERS,
     f"POST {V1}/sessions/batch": WORKERS,

@@ -32,13 +32,13 @@ from appliance.gpu import tmpfs_quota
 from common.protocol import (
     DENIALS_PATH,
     HEARTBEAT_PATH,
-    USE_PATH,
+    METRICS_PATH,
     ContainerSpec,
     Denial,
     DenialReport,
-    GpuUse,
+    GpuMetrics,
     Heartbeat,
-    UseReport,
+    MetricsReport,
 )
 from tests.fakes import cuda
 
@@ -130,7 +130,7 @@ class FakeApi:
 
     port: int
     heartbeats: list[Heartbeat] = field(default_factory=list)
-    samples: list[GpuUse] = field(default_factory=list)
+    samples: list[GpuMetrics] = field(default_factory=list)
     denials: list[Denial] = field(default_factory=list)
     peers: set[str] = field(default_factory=set)
     interval_s: float = 0.5
@@ -153,7 +153,7 @@ def fake_api(authority: Authority) -> Iterator[FakeApi]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            assert self.path in (HEARTBEAT_PATH, USE_PATH, DENIALS_PATH)
+            assert self.path in (HEARTBEAT_PATH, METRICS_PATH, DENIALS_PATH)
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if api.status == 200:
                 assert isinstance(self.connection, ssl.SSLSocket)
@@ -163,7 +163,7 @@ def fake_api(authority: Authority) -> Iterator[FakeApi]:
                 elif self.path == DENIALS_PATH:
                     api.denials += DenialReport.model_validate_json(body).denials
                 else:
-                    api.samples += UseReport.model_validate_json(body).samples
+                    api.samples += MetricsReport.model_validate_json(body).samples
             answer = f'{{"interval_s": {api.interval_s}}}'.encode()
             self.send_response(api.status)
             self.send_header("Content-Length", str(len(answer)))

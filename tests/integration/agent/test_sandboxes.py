@@ -89,7 +89,7 @@ def agent(
     agent.environment |= {
         "PENSTOCK_AGENT_DOCKER_SOCKET": str(daemon / "docker.sock"),
         "PENSTOCK_AGENT_SANDBOX_SOCKET": str(daemon / "agent.sock"),
-        "PENSTOCK_AGENT_USE_INTERVAL_S": "0.2",
+        "PENSTOCK_AGENT_METRICS_INTERVAL_S": "0.2",
     }
     agent.start()
     yield agent

@@ -136,12 +136,12 @@ def test_what_a_site_does_not_say_is_left_to_the_services() -> None:
 def test_what_a_site_says_of_its_services_reaches_them() -> None:
     built = build(
         gpu={"fgpu_per_gpu": 4, "plugins": ["penstock-acme==2.1"], "accelerators": ["acme"]},
-        control_api={"use_keep_s": 3600, "gang_networks": "10.9.0.0/16", "ldap_ca": None},
+        control_api={"metrics_keep_s": 3600, "gang_networks": "10.9.0.0/16", "ldap_ca": None},
         node_agent={"pids_limit": 100, "port_range": "40000-40010"},
         package_index={"upload_limit_mib": 20},
     )
     api, agent = built["vars"]["site_control_api"], built["hosts"]["worker2"]["node_settings"]
-    assert (api["fgpu_per_gpu"], api["use_keep_s"], api["gang_networks"]) == (4, 3600, "10.9.0.0/16")
+    assert (api["fgpu_per_gpu"], api["metrics_keep_s"], api["gang_networks"]) == (4, 3600, "10.9.0.0/16")
     assert not {"ldap_ca", "steps_per_fgpu", "plugins", "enforcement"} & set(api)
     assert (agent["pids_limit"], agent["port_range"], agent["accelerators"]) == (100, [40000, 40010], ["acme"])
     assert not {"fgpu_per_gpu", "plugins"} & set(agent)

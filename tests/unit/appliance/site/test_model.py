@@ -167,7 +167,7 @@ def test_another_console_port_stands_in_its_url() -> None:
         ),
         (
             "name: north",
-            "name: north\ncontrol_api:\n  use_keep_s: 60\n  use_keep: 60",
+            "name: north\ncontrol_api:\n  metrics_keep_s: 60\n  metrics_keep: 60",
             "4: control_api.use_keep",
             "unknown key",
             "remove the key, or correct its spelling",

@@ -1,4 +1,4 @@
-"""Endpoints of use: where agents report it, and where who may see a session sees it."""
+"""Endpoints of metrics: where agents report them, and where who may see a session sees them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from fastapi import APIRouter, Query, Response
 from api.auth.policy import Action
 from api.endpoints.access import Agent, Caller, SettingsOf, action, check_speaks_for, for_agents
 from api.endpoints.transactions import Reading, Transaction
+from api.resources.metrics import service
+from api.resources.metrics.schemas import MetricsView
 from api.resources.schemas import Moment, NamePath, NameQuery
 from api.resources.sessions import service as sessions
-from api.resources.use import service
-from api.resources.use.schemas import UseView
-from common.protocol import USE_PATH, UseReport
+from common.protocol import METRICS_PATH, MetricsReport
 
 router = APIRouter(prefix="/sessions", tags=["sessions"])
 agents = APIRouter(tags=["agents"])
@@ -21,7 +21,7 @@ agents = APIRouter(tags=["agents"])
 
 @router.get("/{name}/use")
 @action(Action.SESSION_READ)
-async def session_use(
+async def session_metrics(
     *,
     name: NamePath,
     project: NameQuery,
@@ -30,7 +30,7 @@ async def session_use(
     since: Moment | None = None,
     until: Moment | None = None,
     points: Annotated[int, Query(ge=1, le=service.MAX_POINTS)] = service.POINTS,
-) -> UseView:
+) -> MetricsView:
     """Show what a session used of its GPUs, by default in its last hour.
 
     Each container and GPU has at most so many `points`, each of at least 15 s; of sessions with many GPUs fewer.
@@ -39,10 +39,10 @@ async def session_use(
     return await service.show(db, session, since, until, points)
 
 
-@agents.post(USE_PATH, status_code=204)
+@agents.post(METRICS_PATH, status_code=204)
 @for_agents
-async def report_use(message: UseReport, agent: Agent, db: Transaction, settings: SettingsOf) -> Response:
+async def report_metrics(message: MetricsReport, agent: Agent, db: Transaction, settings: SettingsOf) -> Response:
     """Take an agent's samples; the certificate must be that of the node it speaks of. A sample counts once."""
     check_speaks_for(agent, message.name)
-    await service.record(db, message, settings.use_keep_s)
+    await service.record(db, message, settings.metrics_keep_s)
     return Response(status_code=204)

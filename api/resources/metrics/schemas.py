@@ -1,4 +1,4 @@
-"""Bodies of answers about use."""
+"""Bodies of answers about metrics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uuid import UUID
 from api.resources.schemas import View
 
 
-class UsePoint(View):
+class MetricsPoint(View):
     """What a container used of a GPU in the time that begins `at`: the most memory and processes, the mean of the rest.
 
     `busy_permille` is the part of the GPU's time in which it worked for the container, null where nobody can tell.
@@ -20,19 +20,19 @@ class UsePoint(View):
     processes: int
 
 
-class UseSeries(View):
+class MetricsSeries(View):
     """What the container `rank` of a session used of one GPU; times without a point had no sample."""
 
     rank: int
     uuid: str
-    points: list[UsePoint]
+    points: list[MetricsPoint]
 
 
-class UseView(View):
+class MetricsView(View):
     """What a session used of its GPUs; each point stands for `step_s` seconds."""
 
     session_id: UUID
     since: datetime
     until: datetime
     step_s: int
-    series: list[UseSeries]
+    series: list[MetricsSeries]

@@ -1,4 +1,4 @@
-"""`penstock use`: what a session used of its GPUs, as lines of time."""
+"""`penstock metrics`: what a session used of its GPUs, as lines of time."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 import pytest
 
 from appliance.cli import output, parse
-from appliance.client.views import Use
+from appliance.client.views import Metrics
 from common.errors import InputError
 from tests.unit.appliance.cli.conftest import FakeApi, Run
 
-SHOWN: Use = {
+SHOWN: Metrics = {
     "session_id": "5c7b",
     "since": "2026-01-02T03:00:00Z",
     "until": "2026-01-02T04:00:00Z",
@@ -32,8 +32,8 @@ SHOWN: Use = {
 
 def test_lines_of_time(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "moment", lambda time: time)
-    logged_in.on("GET", "/sessions/first/use", SHOWN)
-    code, out, _ = run("use", "first")
+    logged_in.on("GET", "/sessions/first/metrics", SHOWN)
+    code, out, _ = run("metrics", "first")
     assert code == 0
     assert out == (
         "TIME                  CONTAINER  GPU    MEMORY     BUSY    PROCESSES\n"
@@ -42,13 +42,13 @@ def test_lines_of_time(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyP
         "Each line stands for 3m: most memory and processes, mean of busy time.\n"
     )
     assert logged_in.last.query == {"project": "team-a", "points": "20"}
-    assert json.loads(run("use", "first", "-o", "json")[1]) == SHOWN
+    assert json.loads(run("metrics", "first", "-o", "json")[1]) == SHOWN
 
 
 def test_a_time_is_chosen(logged_in: FakeApi, run: Run) -> None:
-    logged_in.on("GET", "/sessions/first/use", SHOWN)
+    logged_in.on("GET", "/sessions/first/metrics", SHOWN)
     since, until = "2026-01-02T03:00:00+00:00", "2026-01-02T04:00:00+00:00"
-    assert run("use", "first", "--since", since, "--until", until, "--points", "5")[0] == 0
+    assert run("metrics", "first", "--since", since, "--until", until, "--points", "5")[0] == 0
     query = logged_in.last.query
     assert [datetime.fromisoformat(query[name]) for name in ("since", "until")] == [
         datetime.fromisoformat(since),
@@ -57,9 +57,9 @@ def test_a_time_is_chosen(logged_in: FakeApi, run: Run) -> None:
     assert query["points"] == "5"
 
 
-def test_no_use_is_said(logged_in: FakeApi, run: Run) -> None:
-    logged_in.on("GET", "/sessions/first/use", {**SHOWN, "series": []})
-    assert run("use", "first")[1] == "No use is known of that time.\n"
+def test_a_time_without_metrics_is_said(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("GET", "/sessions/first/metrics", {**SHOWN, "series": []})
+    assert run("metrics", "first")[1] == "No metrics are known of that time.\n"
 
 
 def test_moments_of_the_past() -> None:

@@ -1,4 +1,4 @@
-"""Tables of use."""
+"""Tables of metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries of use."""
+"""Queries of metrics."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from sqlalchemy import Row, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from api.tables.metrics import GpuSample
 from api.tables.nodes import Node
 from api.tables.sessions import Container, Session
-from api.tables.use import GpuSample
 
 CHUNK = 2000
 """So many samples are written by one statement, which takes 65,535 values."""

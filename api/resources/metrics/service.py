@@ -1,4 +1,4 @@
-"""Rules of use: whose samples are taken, for how long they are kept, and how they are shown."""
+"""Rules of metrics: whose samples are taken, for how long they are kept, and how they are shown."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
-from api.resources.use import repository
-from api.resources.use.schemas import UsePoint, UseSeries, UseView
+from api.resources.metrics import repository
+from api.resources.metrics.schemas import MetricsPoint, MetricsSeries, MetricsView
 from api.tables.sessions import Session
 from common.errors import InputError
-from common.protocol import GpuUse, UseReport
+from common.protocol import GpuMetrics, MetricsReport
 
 DEFAULT = timedelta(hours=1)
 LONGEST = timedelta(days=366)
@@ -31,7 +31,7 @@ ALL_POINTS = 20_000
 """Points of one answer at most: a session of many GPUs gets fewer of each."""
 
 
-async def record(db: AsyncSession, report: UseReport, keep_s: float) -> int:
+async def record(db: AsyncSession, report: MetricsReport, keep_s: float) -> int:
     """Write an agent's samples; returns how many were taken.
 
     Those of containers that no session has on that node are left out, and so are those of a time that is not kept.
@@ -60,7 +60,7 @@ async def places_of(db: AsyncSession, node: str, sessions: Iterable[str]) -> dic
 
 async def show(
     db: AsyncSession, session: Session, since: datetime | None, until: datetime | None, points: int = POINTS
-) -> UseView:
+) -> MetricsView:
     """Return what a session used in a time, by default its last hour; raises InputError for a bad one."""
     until = until or session.finished_at or now()
     since = since or until - DEFAULT
@@ -74,10 +74,10 @@ async def show(
     step_s = max(STEP_S, -(-(until_s - since_s) // points))
     rows = await repository.points(db, session.id, since_s, until_s, step_s)
     found = [
-        UseSeries(rank=rank, uuid=uuid, points=[_point(row, since_s, step_s) for row in part])
+        MetricsSeries(rank=rank, uuid=uuid, points=[_point(row, since_s, step_s) for row in part])
         for (rank, uuid), part in groupby(rows, key=lambda row: (row.rank, row.uuid))
     ]
-    return UseView(session_id=session.id, since=since, until=until, step_s=step_s, series=found)
+    return MetricsView(session_id=session.id, since=since, until=until, step_s=step_s, series=found)
 
 
 async def forget(db: AsyncSession, at: datetime, keep_s: float) -> None:
@@ -90,7 +90,7 @@ async def any_old(db: AsyncSession, at: datetime, keep_s: float) -> bool:
     return await repository.any_before(db, _seconds(at - timedelta(seconds=keep_s)))
 
 
-def _row(session_id: UUID, rank: int, at_s: int, sample: GpuUse) -> dict[str, object]:
+def _row(session_id: UUID, rank: int, at_s: int, sample: GpuMetrics) -> dict[str, object]:
     return {
         "session_id": session_id,
         "rank": rank,
@@ -102,9 +102,9 @@ def _row(session_id: UUID, rank: int, at_s: int, sample: GpuUse) -> dict[str, ob
     }
 
 
-def _point(row: Row[Any], since_s: int, step_s: int) -> UsePoint:
+def _point(row: Row[Any], since_s: int, step_s: int) -> MetricsPoint:
     busy = row.busy_permille
-    return UsePoint(
+    return MetricsPoint(
         at=datetime.fromtimestamp(since_s + row.step * step_s, UTC),
         memory_mib=row.memory_mib,
         busy_permille=None if busy is None else round(busy),

@@ -1,4 +1,4 @@
-"""What sessions used of their GPUs."""
+"""Metrics: what a session used of its GPUs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from appliance.cli import config, output, parse
 from appliance.cli.options import ProjectOption
 from appliance.cli.output import Format, FormatOption
 from appliance.cli.session import NameArgument
-from appliance.client.views import Use
+from appliance.client.views import Metrics
 
 POINTS = 20
 """Lines of one GPU: what a terminal shows at once."""
 HEAD = ("TIME", "CONTAINER", "GPU", "MEMORY", "BUSY", "PROCESSES")
 
 
-def use(
+def metrics(
     name: NameArgument,
     *,
     project: ProjectOption = None,
@@ -34,7 +34,7 @@ def use(
 ) -> None:
     """Show what a session used of its GPUs, by default in its last hour."""
     remembered = config.load()
-    shown = remembered.client.sessions.use(
+    shown = remembered.client.sessions.metrics(
         name,
         project=remembered.project_or(project),
         since=None if since is None else parse.past(since, "--since"),
@@ -44,9 +44,9 @@ def use(
     output.show(shown, form, _table)
 
 
-def _table(shown: Use) -> None:
+def _table(shown: Metrics) -> None:
     if not shown["series"]:
-        print("No use is known of that time.")
+        print("No metrics are known of that time.")
         return
     rows = [
         (

@@ -12,24 +12,26 @@ from sqlalchemy import func, select
 from api.auth.policy import Role
 from api.clock import now
 from api.control.reconcilers.rules import TIDY_S
-from api.resources.use import service
-from api.tables.use import GpuSample
-from common.protocol import USE_PATH, GpuUse, UseReport
+from api.resources.metrics import service
+from api.tables.metrics import GpuSample
+from common.protocol import METRICS_PATH, GpuMetrics, MetricsReport
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.api.steps import pass_time
 
 pytestmark = pytest.mark.anyio
 
 
-async def report(cluster: Cluster, *samples: GpuUse, node: str = "worker1", agent: str = "worker1") -> httpx.Response:
-    body = UseReport(name=node, samples=list(samples)).model_dump(mode="json")
+async def report(
+    cluster: Cluster, *samples: GpuMetrics, node: str = "worker1", agent: str = "worker1"
+) -> httpx.Response:
+    body = MetricsReport(name=node, samples=list(samples)).model_dump(mode="json")
     async with cluster.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": agent}) as client:
-        return await client.post(USE_PATH, json=body)
+        return await client.post(METRICS_PATH, json=body)
 
 
-def sample(session: dict[str, Any], at: datetime, memory_mib: int = 100, **more: Any) -> GpuUse:
+def sample(session: dict[str, Any], at: datetime, memory_mib: int = 100, **more: Any) -> GpuMetrics:
     fields = {"container_id": f"session-{session['id']}-0-0", "session_id": session["id"], "uuid": "GPU-worker1-0"}
-    return GpuUse(**{**fields, "at": at, "memory_mib": memory_mib, "processes": 1, **more})
+    return GpuMetrics(**{**fields, "at": at, "memory_mib": memory_mib, "processes": 1, **more})
 
 
 async def count(cluster: Cluster) -> int:
@@ -37,8 +39,8 @@ async def count(cluster: Cluster) -> int:
         return (await db.scalar(select(func.count()).select_from(GpuSample))) or 0
 
 
-async def use(cluster: Cluster, **query: Any) -> dict[str, Any]:
-    return dict(await ok(cluster.admin.get(f"{V1}/sessions/a/use", params={"project": "team-a", **query})))
+async def metrics(cluster: Cluster, **query: Any) -> dict[str, Any]:
+    return dict(await ok(cluster.admin.get(f"{V1}/sessions/a/metrics", params={"project": "team-a", **query})))
 
 
 @pytest.fixture
@@ -56,7 +58,7 @@ async def test_samples_come_back_as_a_series(cluster: Cluster, session: dict[str
     moment = now().replace(microsecond=0)
     samples = [sample(session, moment - timedelta(seconds=15 * n), 100 + n, busy_permille=10 * n) for n in range(4)]
     assert (await report(cluster, *samples)).status_code == 204
-    shown = await use(cluster)
+    shown = await metrics(cluster)
     assert shown["session_id"] == session["id"]
     assert shown["step_s"] == 16, "an hour in 240 points"
     (series,) = shown["series"]
@@ -71,13 +73,13 @@ async def test_samples_come_back_as_a_series(cluster: Cluster, session: dict[str
 
 async def test_where_nobody_can_tell_how_busy_it_was(cluster: Cluster, session: dict[str, Any]) -> None:
     await report(cluster, sample(session, now()))
-    assert (await use(cluster))["series"][0]["points"][0]["busy_permille"] is None
+    assert (await metrics(cluster))["series"][0]["points"][0]["busy_permille"] is None
 
 
 async def test_many_samples_become_few_points(cluster: Cluster, session: dict[str, Any]) -> None:
     """The most of memory and processes, the mean of what was busy."""
     start = datetime(2026, 1, 1, tzinfo=UTC)
-    settings = cluster.settings.model_copy(update={"use_keep_s": 1e9})
+    settings = cluster.settings.model_copy(update={"metrics_keep_s": 1e9})
     cluster.app.state.settings = settings
     samples = [
         sample(session, start + timedelta(seconds=15 * n), n, busy_permille=n % 2 * 1000, processes=n % 3)
@@ -85,7 +87,7 @@ async def test_many_samples_become_few_points(cluster: Cluster, session: dict[st
     ]
     await report(cluster, *samples)
     until = start + timedelta(hours=1)
-    shown = await use(cluster, since=start.isoformat(), until=until.isoformat(), points=4)
+    shown = await metrics(cluster, since=start.isoformat(), until=until.isoformat(), points=4)
     (series,) = shown["series"]
     assert shown["step_s"] == 901
     assert [(point["memory_mib"], point["processes"]) for point in series["points"]] == [
@@ -141,21 +143,21 @@ async def test_an_agent_speaks_for_its_own_node_only(cluster: Cluster, session: 
     answer = await report(cluster, sample(session, now()), agent="worker2")
     assert answer.status_code == 403
     async with cluster.client() as guest:
-        body = UseReport(name="worker1", samples=[]).model_dump(mode="json")
-        assert (await guest.post(USE_PATH, json=body)).status_code == 401
+        body = MetricsReport(name="worker1", samples=[]).model_dump(mode="json")
+        assert (await guest.post(METRICS_PATH, json=body)).status_code == 401
 
 
-async def test_who_may_see_the_session_sees_its_use(cluster: Cluster, session: dict[str, Any]) -> None:
+async def test_who_may_see_the_session_sees_its_metrics(cluster: Cluster, session: dict[str, Any]) -> None:
     stranger, auditor = await cluster.user("eve"), await cluster.user("auditor", Role.AUDITOR)
     query = {"project": "team-a"}
-    await refused(stranger.get(f"{V1}/sessions/a/use", params=query), 404)
-    assert (await ok(auditor.get(f"{V1}/sessions/a/use", params=query)))["series"] == []
+    await refused(stranger.get(f"{V1}/sessions/a/metrics", params=query), 404)
+    assert (await ok(auditor.get(f"{V1}/sessions/a/metrics", params=query)))["series"] == []
 
 
 async def test_a_bad_time_is_refused(cluster: Cluster, session: dict[str, Any]) -> None:
     for since, until in (("2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"), ("2020-01-01T00:00:00Z", None)):
         query = {"project": "team-a", "since": since} | ({"until": until} if until else {})
-        error = await refused(cluster.admin.get(f"{V1}/sessions/a/use", params=query), 422)
+        error = await refused(cluster.admin.get(f"{V1}/sessions/a/metrics", params=query), 422)
         assert error["where"] == "until"
 
 
@@ -163,7 +165,7 @@ async def test_the_use_of_a_session_that_has_ended(cluster: Cluster, session: di
     await report(cluster, sample(session, now()))
     await ok(cluster.admin.delete(f"{V1}/sessions/a", params={"project": "team-a"}))
     await cluster.settle()
-    assert len((await use(cluster))["series"]) == 1
+    assert len((await metrics(cluster))["series"]) == 1
 
 
 async def test_sessions_of_many_gpus_get_fewer_points_of_each(
@@ -172,6 +174,6 @@ async def test_sessions_of_many_gpus_get_fewer_points_of_each(
     monkeypatch.setattr(service, "ALL_POINTS", 20)
     moment = now()
     await report(cluster, *(sample(session, moment, uuid=f"GPU-{n}") for n in range(10)))
-    shown = await use(cluster)
+    shown = await metrics(cluster)
     assert len(shown["series"]) == 10
     assert shown["step_s"] == 1801, "two points each for an hour"

@@ -25,7 +25,7 @@ SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "boo
 HEADS = {
     "words": "Words of the API that have a few values.",
     "requests": "Bodies that the API takes; times are ISO 8601 with a zone.",
-    "views": "What the API answers; times are ISO 8601.",
+    "views": "Answers of the API; times are ISO 8601.",
 }
 
 

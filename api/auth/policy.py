@@ -57,7 +57,7 @@ class Action(StrEnum):
     DOMAIN_MANAGE = "create and delete domains"
     POLICY_READ = "see user policies"
     POLICY_MANAGE = "create, change and delete user policies"
-    USAGE_READ = "see who used how much"
+    ACCOUNTING_READ = "see who used how much"
     PROJECT_READ = "see projects"
     PROJECT_CREATE = "create projects"
     PROJECT_MEMBERS = "change the members of projects"
@@ -122,7 +122,7 @@ TABLE: Mapping[Action, Row] = {
     Action.DOMAIN_MANAGE:    _row(_S,    None,         None,    None,    None),
     Action.POLICY_READ:      _row(_S,    _S,           _S,      None,    None),
     Action.POLICY_MANAGE:    _row(_S,    None,         None,    None,    None),
-    Action.USAGE_READ:       _row(_S,    _D,           _D,      _P,      _O),
+    Action.ACCOUNTING_READ:  _row(_S,    _D,           _D,      _P,      _O),
     Action.PROJECT_READ:     _row(_S,    _D,           _D,      _P,      _P),
     Action.PROJECT_CREATE:   _row(_S,    _D,           None,    None,    None),
     Action.PROJECT_MEMBERS:  _row(_S,    _D,           None,    _P,      None),

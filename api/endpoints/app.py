@@ -13,6 +13,7 @@ from api.clock import Clock
 from api.control.manager import Manager
 from api.database import Database
 from api.endpoints import (
+    accounting,
     api_keys,
     apps,
     denials,
@@ -30,7 +31,6 @@ from api.endpoints import (
     scheduler,
     sessions,
     system,
-    usage,
     user_policies,
     users,
 )
@@ -114,7 +114,7 @@ def _include_routes(app: FastAPI) -> None:
         users.router,
         user_policies.router,
         domains.router,
-        usage.router,
+        accounting.router,
         projects.router,
         nodes.router,
         groups.router,

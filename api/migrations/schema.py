@@ -13,6 +13,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
+import api.tables.accounting
+
 # Every table has to be known before Base.metadata is complete.
 import api.tables.api_keys
 import api.tables.denials
@@ -26,7 +28,6 @@ import api.tables.presets
 import api.tables.projects
 import api.tables.sandboxes
 import api.tables.sessions
-import api.tables.usage
 import api.tables.user_policies
 import api.tables.users  # noqa: F401
 from api.database import Database

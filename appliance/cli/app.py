@@ -38,7 +38,7 @@ COMMANDS = {
     "user": ("appliance.cli.user:app", "Users: list, create, update, disable, delete, passwords."),
     "policy": ("appliance.cli.policy:app", "What a user may have at once."),
     "domain": ("appliance.cli.domain:app", "Domains: users and projects with administrators of their own."),
-    "usage": ("appliance.cli.usage:usage", "Who used how much."),
+    "accounting": ("appliance.cli.accounting:accounting", "Who held how much, and for how long."),
     "scheduler": ("appliance.cli.scheduler:app", "The scheduler's cycles, for a look afterwards."),
     "completion": ("appliance.cli.completion:completion", "Print what makes a shell complete our commands."),
     "reservoir": ("appliance.cli.reservoir:app", "Bundles: lock, build, verify, import, publish."),

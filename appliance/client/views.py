@@ -1,4 +1,4 @@
-"""What the API answers; times are ISO 8601. Written by `python -m tools.client_types`."""
+"""Answers of the API; times are ISO 8601. Written by `python -m tools.client_types`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,28 @@ from appliance.client.words import (
     Status,
     Within,
 )
+
+
+class AccountingRow(TypedDict):
+    """What ran for one user, project or domain ("" for the site itself); `sessions` counts each session once.
+
+    `session_seconds` is how long they ran, `gpu_seconds` that time multiplied by the GPUs that they held.
+    """
+
+    name: str
+    sessions: int
+    session_seconds: float
+    gpu_seconds: float
+
+
+class Accounting(TypedDict):
+    """Accounting of a period: what ran before and after it does not count, what still runs counts up to now."""
+
+    starts_at: str
+    ends_at: str
+    by: By
+    rows: list[AccountingRow]
+    total: AccountingRow
 
 
 class ApiKey(TypedDict):
@@ -470,28 +492,6 @@ class SignedIn(TypedDict):
     disabled: bool
     must_change_password: bool
     created_at: str
-
-
-class UsageRow(TypedDict):
-    """What ran for one user, project or domain ("" for the site itself); `sessions` counts each session once.
-
-    `session_seconds` is how long they ran, `gpu_seconds` that time multiplied by the GPUs that they held.
-    """
-
-    name: str
-    sessions: int
-    session_seconds: float
-    gpu_seconds: float
-
-
-class Usage(TypedDict):
-    """Usage in a period: what ran before and after it does not count, what still runs counts up to now."""
-
-    starts_at: str
-    ends_at: str
-    by: By
-    rows: list[UsageRow]
-    total: UsageRow
 
 
 class User(TypedDict):

@@ -19,9 +19,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.clock import now
+from api.resources.accounting import service as accounting
 from api.resources.projects import service as projects
 from api.resources.sessions import repository, service
-from api.resources.usage import service as usage
 from api.resources.user_policies import service as user_policies
 from api.resources.user_policies.service import Extra
 from api.scheduler.snapshot import Placement
@@ -245,9 +245,9 @@ async def _keep(db: AsyncSession, session: Session, problem: Problem) -> None:
 
 
 async def _reshare(db: AsyncSession, session: Session, milli: int) -> None:
-    """Write what the containers hold, and what that means for the record of usage."""
+    """Write what the containers hold, and what that means for accounting."""
     await repository.set_parts(db, session.id, milli % MILLI)
-    await usage.reshare(db, session.id, now())
+    await accounting.reshare(db, session.id, now())
 
 
 def _differs(container: Container, gpus: list[GpuGrant]) -> bool:

@@ -79,7 +79,7 @@ EXPECTED = {
     f"POST {V1}/domains": SITE,
     f"PATCH {V1}/domains/{{name}}": SITE,
     f"DELETE {V1}/domains/{{name}}": SITE,
-    f"GET {V1}/usage": KNOWN,
+    f"GET {V1}/accounting": KNOWN,
     f"GET {V1}/projects": KNOWN,
     f"POST {V1}/projects": ADMINS,
     f"GET {V1}/projects/{{name}}": KNOWN,

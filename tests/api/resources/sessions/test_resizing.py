@@ -14,9 +14,9 @@ from api.control.loop import Loop
 from api.engine.base import UnreachableError
 from api.resources.sessions import resizing
 from api.resources.sessions import service as sessions
+from api.tables.accounting import Span
 from api.tables.nodes import Node, NodeState
 from api.tables.sessions import Session, State
-from api.tables.usage import Span
 from common.errors import ConflictError
 from common.protocol import GpuGrant
 from tests.api.cluster import V1, Cluster, ok, refused

@@ -1,4 +1,4 @@
-"""Tables of usage."""
+"""Tables of accounting."""
 
 from __future__ import annotations
 

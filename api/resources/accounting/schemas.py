@@ -1,4 +1,4 @@
-"""Bodies of the usage endpoints."""
+"""Bodies of the accounting endpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class By(StrEnum):
     DOMAIN = "domain"
 
 
-class UsageRow(View):
+class AccountingRow(View):
     """What ran for one user, project or domain ("" for the site itself); `sessions` counts each session once.
 
     `session_seconds` is how long they ran, `gpu_seconds` that time multiplied by the GPUs that they held.
@@ -28,11 +28,11 @@ class UsageRow(View):
     gpu_seconds: float
 
 
-class UsageView(View):
-    """Usage in a period: what ran before and after it does not count, what still runs counts up to now."""
+class AccountingView(View):
+    """Accounting of a period: what ran before and after it does not count, what still runs counts up to now."""
 
     starts_at: datetime
     ends_at: datetime
     by: By
-    rows: list[UsageRow]
-    total: UsageRow
+    rows: list[AccountingRow]
+    total: AccountingRow

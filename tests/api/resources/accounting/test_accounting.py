@@ -1,4 +1,4 @@
-"""Usage: what ran in a period, and what it held; the sums are those of the sessions."""
+"""Accounting: what ran in a period, and what it held; the sums are those of the sessions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from api.resources.usage import service
+from api.resources.accounting import service
 from api.tables.sessions import Session
 from tests.api.cluster import V1, Cluster, ok, refused
 
@@ -24,7 +24,7 @@ def at(hours: float) -> datetime:
 
 
 def session(user: str, project: str, milli: int, *, user_id: UUID | None = None, domain: str | None = None) -> Session:
-    """Return what usage asks of a session."""
+    """Return what accounting asks of a session."""
     place = SimpleNamespace(name=project, domain=domain)
     fields = {"name": "s", "user_id": user_id, "user_name": user, "project_id": PROJECTS[project], "project": place}
     return cast("Session", SimpleNamespace(id=uuid4(), total_milli=milli, **fields))
@@ -41,7 +41,7 @@ async def run(cluster: Cluster, who: Session, *spans: tuple[float, float | None]
 
 async def report(client: Any, by: str = "user", start: float = 0, end: float = 24) -> dict[str, Any]:
     params = {"starts_at": at(start).isoformat(), "ends_at": at(end).isoformat(), "by": by}
-    return dict(await ok(client.get(f"{V1}/usage", params=params)))
+    return dict(await ok(client.get(f"{V1}/accounting", params=params)))
 
 
 def figures(answer: dict[str, Any]) -> dict[str, tuple[int, float, float]]:
@@ -117,7 +117,7 @@ async def test_the_sums_are_those_of_the_sessions(cluster: Cluster) -> None:
     await cluster.settle()
     rows = [await cluster.session(name) for name in ("one", "two")]
     expected = sum(seconds(row) * milli / 1000 for row, milli in zip(rows, (500, 2000), strict=True))
-    [row] = (await ok(cluster.admin.get(f"{V1}/usage", params={"by": "project"})))["rows"]
+    [row] = (await ok(cluster.admin.get(f"{V1}/accounting", params={"by": "project"})))["rows"]
     assert (row["name"], row["sessions"]) == ("team-a", 2)
     assert row["session_seconds"] == pytest.approx(sum(map(seconds, rows)), abs=0.01)
     assert row["gpu_seconds"] == pytest.approx(expected, abs=0.01)
@@ -155,4 +155,4 @@ async def test_who_sees_whose_usage(cluster: Cluster) -> None:
     ],
 )
 async def test_a_bad_period_names_its_field(cluster: Cluster, params: dict[str, str], field: str) -> None:
-    assert (await refused(cluster.admin.get(f"{V1}/usage", params=params), 422))["where"] == field
+    assert (await refused(cluster.admin.get(f"{V1}/accounting", params=params), 422))["where"] == field

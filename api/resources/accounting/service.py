@@ -1,4 +1,4 @@
-"""Rules of usage: spans are written as sessions start and stop, and added up for reports."""
+"""Rules of accounting: spans are written as sessions start and stop, and added up for reports."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.clock import now
-from api.resources.usage import repository
-from api.resources.usage.schemas import By, UsageRow, UsageView
+from api.resources.accounting import repository
+from api.resources.accounting.schemas import AccountingRow, AccountingView, By
+from api.tables.accounting import Span
 from api.tables.sessions import ENDED, Session, State
-from api.tables.usage import Span
 from common.errors import InputError
 
 LONGEST = timedelta(days=366)
@@ -29,9 +29,9 @@ class _Sum:
     seconds: float = 0.0
     gpu_milli_seconds: float = 0.0
 
-    def row(self, name: str) -> UsageRow:
+    def row(self, name: str) -> AccountingRow:
         """Return the sum as a row of the report."""
-        return UsageRow(
+        return AccountingRow(
             name=name,
             sessions=len(self.sessions),
             session_seconds=round(self.seconds, 3),
@@ -90,13 +90,13 @@ async def end(db: AsyncSession, session_id: UUID, at: datetime | None = None) ->
     await repository.close(db, session_id, at or now())
 
 
-async def report(db: AsyncSession, caller: Identity, starts_at: datetime, ends_at: datetime, by: By) -> UsageView:
+async def report(db: AsyncSession, caller: Identity, starts_at: datetime, ends_at: datetime, by: By) -> AccountingView:
     """Return what ran in a period, of what the caller may see; raises InputError for a bad period."""
     if not starts_at < ends_at:
         raise InputError("the period ends before it starts", where="ends_at", hint="write a later end")
     if ends_at - starts_at > LONGEST:
         raise InputError("the period is longer than 366 days", where="ends_at", hint="ask for a shorter one")
-    spans = await repository.overlapping(db, starts_at, ends_at, caller.reach(Action.USAGE_READ), caller.id)
+    spans = await repository.overlapping(db, starts_at, ends_at, caller.reach(Action.ACCOUNTING_READ), caller.id)
     sums: defaultdict[str, _Sum] = defaultdict(_Sum)
     moment = min(now(), ends_at)
     for session_id, user, project, domain, gpu_milli, started_at, ended_at in spans:
@@ -108,7 +108,9 @@ async def report(db: AsyncSession, caller: Identity, starts_at: datetime, ends_a
         sums[name].seconds += seconds
         sums[name].gpu_milli_seconds += seconds * gpu_milli
     rows = [sums[name].row(name) for name in sorted(sums)]
-    return UsageView(starts_at=starts_at, ends_at=ends_at, by=by, rows=rows, total=_total(sums.values()).row("total"))
+    return AccountingView(
+        starts_at=starts_at, ends_at=ends_at, by=by, rows=rows, total=_total(sums.values()).row("total")
+    )
 
 
 def _total(sums: Iterable[_Sum]) -> _Sum:

@@ -1,4 +1,4 @@
-"""Queries of usage."""
+"""Queries of accounting."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sqlalchemy import Row, false, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Reach
+from api.tables.accounting import Span
 from api.tables.sessions import Session
-from api.tables.usage import Span
 
 
 def add(db: AsyncSession, span: Span) -> None:

@@ -23,8 +23,8 @@ HEARTBEAT_PATH = "/agent/v1/heartbeat"
 """POST Heartbeat → HeartbeatReply, or 204 where heartbeat and reply are as they were the last time."""
 METRICS_PATH = "/agent/v1/metrics"
 """POST MetricsReport → 204: what containers used of their GPUs; not in heartbeats, which mostly repeat themselves."""
-DENIALS_PATH = "/agent/v1/denials"
-"""POST DenialReport → 204: which system calls sandboxes denied. Counts only grow, so a report may come twice."""
+DENIED_CALLS_PATH = "/agent/v1/denied-calls"
+"""POST DeniedCallReport → 204: which system calls sandboxes denied. Counts only grow, so a report may come twice."""
 HEALTH_PATH = "/v1/health"
 INVENTORY_PATH = "/v1/inventory"
 IMAGES_PATH = "/v1/images"
@@ -290,7 +290,7 @@ class MetricsReport(Message):
     samples: list[GpuMetrics] = Field(max_length=10_000)
 
 
-class Denial(Message):
+class DeniedCall(Message):
     """System calls that a sandbox denied to processes of one name in one container, from `first_at` to `last_at`.
 
     `count` is how many since `first_at`, which tells one series from the next. `pid` is that of the last process, as
@@ -309,11 +309,11 @@ class Denial(Message):
     count: int = Field(ge=1)
 
 
-class DenialReport(Message):
+class DeniedCallReport(Message):
     """Denied system calls of a node; what was not taken is sent again."""
 
     name: str
-    denials: list[Denial] = Field(max_length=1000)
+    denied_calls: list[DeniedCall] = Field(max_length=1000)
 
 
 class HeartbeatReply(Message):

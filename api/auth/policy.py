@@ -86,7 +86,7 @@ class Action(StrEnum):
     PRESET_MANAGE = "create, change and delete presets"
     SANDBOX_READ = "see sandboxes"
     SANDBOX_MANAGE = "create, change and delete sandboxes, and say for whom they are"
-    DENIAL_READ = "see which system calls sandboxes denied"
+    DENIED_CALL_READ = "see which system calls sandboxes denied"
     SCHEDULER_READ = "see the scheduler's decisions"
     SETTINGS_READ = "see the site's settings"
 
@@ -151,7 +151,7 @@ TABLE: Mapping[Action, Row] = {
     Action.PRESET_MANAGE:    _row(_S,    None,         None,    None,    None),
     Action.SANDBOX_READ:     _row(_S,    _S,           _S,      _S,      _S),
     Action.SANDBOX_MANAGE:   _row(_S,    None,         None,    None,    None),
-    Action.DENIAL_READ:      _row(_S,    _D,           _D,      _P,      None),
+    Action.DENIED_CALL_READ: _row(_S,    _D,           _D,      _P,      None),
     Action.SCHEDULER_READ:   _row(_S,    None,         _S,      None,    None),
     Action.SETTINGS_READ:    _row(_S,    _S,           _S,      _S,      _S),
 }

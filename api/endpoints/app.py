@@ -16,7 +16,7 @@ from api.endpoints import (
     accounting,
     api_keys,
     apps,
-    denials,
+    denied_calls,
     docs,
     domains,
     errors,
@@ -123,12 +123,12 @@ def _include_routes(app: FastAPI) -> None:
         sandboxes.router,
         sessions.router,
         metrics.router,
-        denials.router,
+        denied_calls.router,
         scheduler.router,
         apps.router,
         system.router,
         system.health,
     ):
         app.include_router(router, prefix=PREFIX)
-    for router in (system.health, nodes.agents, metrics.agents, denials.agents, docs.router):
+    for router in (system.health, nodes.agents, metrics.agents, denied_calls.agents, docs.router):
         app.include_router(router)

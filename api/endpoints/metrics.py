@@ -19,7 +19,7 @@ router = APIRouter(prefix="/sessions", tags=["sessions"])
 agents = APIRouter(tags=["agents"])
 
 
-@router.get("/{name}/use")
+@router.get("/{name}/metrics")
 @action(Action.SESSION_READ)
 async def session_metrics(
     *,

@@ -13,11 +13,10 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
-import api.tables.accounting
-
 # Every table has to be known before Base.metadata is complete.
+import api.tables.accounting
 import api.tables.api_keys
-import api.tables.denials
+import api.tables.denied_calls
 import api.tables.domains
 import api.tables.groups
 import api.tables.images

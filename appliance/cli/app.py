@@ -25,7 +25,7 @@ COMMANDS = {
     "extend": ("appliance.cli.session:extend", "Put off the end of a session with a time limit."),
     "resize": ("appliance.cli.session:resize", "Change the share of a GPU that a running session has."),
     "metrics": ("appliance.cli.metrics:metrics", "Show what a session used of its GPUs."),
-    "denials": ("appliance.cli.denials:denials", "Show which system calls a session's sandbox denied."),
+    "denied-calls": ("appliance.cli.denied_calls:denied_calls", "Show which system calls a session's sandbox denied."),
     "priority": ("appliance.cli.session:priority", "Change which of your project's waiting sessions goes first."),
     "delete": ("appliance.cli.session:delete", "Delete sessions."),
     "queue": ("appliance.cli.queue:queue", "Show what waits, in its order, and why."),

@@ -193,7 +193,9 @@ def _nodes(session: Session) -> list[str]:
 def _sandbox(session: Session) -> str:
     if not session["denied"]:
         return session["sandbox"]
-    return f"{session['sandbox']}, which denied {session['denied']} system calls: penstock denials {session['name']}"
+    return (
+        f"{session['sandbox']}, which denied {session['denied']} system calls: penstock denied-calls {session['name']}"
+    )
 
 
 def _fields(session: Session) -> None:

@@ -18,7 +18,7 @@ from appliance.client.requests import (
     SessionRequest,
 )
 from appliance.client.transport import Query, Resource
-from appliance.client.views import Denials, Done, Metrics, Preset, Sandbox, Session
+from appliance.client.views import DeniedCalls, Done, Metrics, Preset, Sandbox, Session
 from appliance.client.words import State
 
 
@@ -85,9 +85,10 @@ class Sessions(Resource):
         query: Query = {"project": project, "since": since, "until": until, "points": points}
         return self._api.call(Metrics, "GET", "/sessions/{name}/metrics", {"name": name}, query=query)
 
-    def denials(self, name: str, *, project: str) -> Denials:
+    def denied_calls(self, name: str, *, project: str) -> DeniedCalls:
         """Return which system calls the sandbox of a session denied."""
-        return self._api.call(Denials, "GET", "/sessions/{name}/denials", {"name": name}, query={"project": project})
+        path, query = "/sessions/{name}/denied-calls", {"project": project}
+        return self._api.call(DeniedCalls, "GET", path, {"name": name}, query=query)
 
     def shell(self, name: str, command: builtins.list[str], *, project: str, tty: bool, rows: int, cols: int) -> str:
         """Return the address of the WebSocket that runs a command in a session; its frames are the agent's."""

@@ -89,7 +89,7 @@ class Csrf(TypedDict):
     csrf_token: str
 
 
-class Denial(TypedDict):
+class DeniedCall(TypedDict):
     """A system call that a sandbox denied `count` times, from `first_at` to `last_at`, to processes of one name.
 
     `rank` is the container, `pid` the last process as the container numbers them, `effect` the error that the call
@@ -106,13 +106,13 @@ class Denial(TypedDict):
     count: int
 
 
-class Denials(TypedDict):
+class DeniedCalls(TypedDict):
     """What the sandbox of a session denied: `denied` calls in all, and the newest series that are still kept."""
 
     session_id: str
     sandbox: str
     denied: int
-    series: list[Denial]
+    series: list[DeniedCall]
 
 
 class Domain(TypedDict):

@@ -22,7 +22,7 @@ from api.endpoints.access import check_routes
 from api.resources.users import service as users
 from api.resources.users.schemas import UserRequest
 from common.errors import PenstockError
-from common.protocol import DENIALS_PATH, HEARTBEAT_PATH, METRICS_PATH
+from common.protocol import DENIED_CALLS_PATH, HEARTBEAT_PATH, METRICS_PATH
 from tests.api.cluster import V1, Cluster, ok, sign_in
 from tests.installed import PASSWORD
 
@@ -47,7 +47,7 @@ EXPECTED = {
     "GET /openapi.json": ALL,
     f"POST {HEARTBEAT_PATH}": NOBODY,
     f"POST {METRICS_PATH}": NOBODY,
-    f"POST {DENIALS_PATH}": NOBODY,
+    f"POST {DENIED_CALLS_PATH}": NOBODY,
     f"GET {V1}/health": ALL,
     f"GET {V1}/settings": KNOWN,
     f"POST {V1}/auth/login": ALL,
@@ -115,7 +115,7 @@ EXPECTED = {
     f"DELETE {V1}/sessions/{{name}}": WORKERS,
     f"GET {V1}/sessions/{{name}}/logs": KNOWN,
     f"GET {V1}/sessions/{{name}}/metrics": KNOWN,
-    f"GET {V1}/sessions/{{name}}/denials": READERS | {"manager"},
+    f"GET {V1}/sessions/{{name}}/denied-calls": READERS | {"manager"},
     f"WEBSOCKET {V1}/sessions/{{name}}/exec": WORKERS,
     f"POST {V1}/sessions/batch": WORKERS,
     f"PATCH {V1}/sessions/{{name}}": WORKERS,

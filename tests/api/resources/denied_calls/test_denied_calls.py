@@ -10,8 +10,8 @@ import pytest
 
 from api.auth.policy import Role
 from api.clock import now
-from api.resources.denials import service
-from common.protocol import DENIALS_PATH, Denial, DenialReport
+from api.resources.denied_calls import service
+from common.protocol import DENIED_CALLS_PATH, DeniedCall, DeniedCallReport
 from tests.api.cluster import V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio
@@ -19,13 +19,15 @@ pytestmark = pytest.mark.anyio
 MOMENT = now().replace(microsecond=5)
 
 
-async def report(cluster: Cluster, *denials: Denial, node: str = "worker1", agent: str = "worker1") -> httpx.Response:
-    body = DenialReport(name=node, denials=list(denials)).model_dump(mode="json")
+async def report(
+    cluster: Cluster, *denied_calls: DeniedCall, node: str = "worker1", agent: str = "worker1"
+) -> httpx.Response:
+    body = DeniedCallReport(name=node, denied_calls=list(denied_calls)).model_dump(mode="json")
     async with cluster.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": agent}) as client:
-        return await client.post(DENIALS_PATH, json=body)
+        return await client.post(DENIED_CALLS_PATH, json=body)
 
 
-def denial(session: dict[str, Any], count: int = 1, at: datetime = MOMENT, **more: Any) -> Denial:
+def denied_call(session: dict[str, Any], count: int = 1, at: datetime = MOMENT, **more: Any) -> DeniedCall:
     fields = {
         "container_id": f"session-{session['id']}-0-0",
         "session_id": session["id"],
@@ -36,11 +38,11 @@ def denial(session: dict[str, Any], count: int = 1, at: datetime = MOMENT, **mor
         "first_at": at,
         "last_at": at,
     }
-    return Denial(**{**fields, "count": count, **more})
+    return DeniedCall(**{**fields, "count": count, **more})
 
 
 async def shown(cluster: Cluster) -> dict[str, Any]:
-    return dict(await ok(cluster.admin.get(f"{V1}/sessions/a/denials", params={"project": "team-a"})))
+    return dict(await ok(cluster.admin.get(f"{V1}/sessions/a/denied-calls", params={"project": "team-a"})))
 
 
 @pytest.fixture
@@ -58,8 +60,8 @@ async def session(cluster: Cluster) -> dict[str, Any]:
 
 async def test_denied_calls_are_described_and_counted_in_the_session(cluster: Cluster, session: dict[str, Any]) -> None:
     later = MOMENT + timedelta(seconds=1)
-    first = denial(session, 3)
-    second = denial(session, 2, later, call="unshare", process="python3", effect="killed")
+    first = denied_call(session, 3)
+    second = denied_call(session, 2, later, call="unshare", process="python3", effect="killed")
     assert (await report(cluster, first, second)).status_code == 204
     found = await shown(cluster)
     assert (found["sandbox"], found["denied"]) == ("strict", 5)
@@ -72,25 +74,25 @@ async def test_denied_calls_are_described_and_counted_in_the_session(cluster: Cl
 
 async def test_what_is_told_twice_counts_once_and_a_series_grows(cluster: Cluster, session: dict[str, Any]) -> None:
     for count, pid in ((3, 7), (3, 7), (10, 9), (4, 8)):
-        await report(cluster, denial(session, count, pid=pid))
+        await report(cluster, denied_call(session, count, pid=pid))
     [series] = (await shown(cluster))["series"]
     assert (series["count"], series["pid"]) == (10, 9)
     assert (await shown(cluster))["denied"] == 10
     # an agent that was started anew begins a series of its own
-    await report(cluster, denial(session, 2, MOMENT + timedelta(seconds=5)))
+    await report(cluster, denied_call(session, 2, MOMENT + timedelta(seconds=5)))
     assert (await shown(cluster))["denied"] == 12
 
 
 async def test_a_node_speaks_for_itself_and_for_containers_that_it_has(
     cluster: Cluster, session: dict[str, Any]
 ) -> None:
-    assert (await report(cluster, denial(session), agent="worker2")).status_code == 403
+    assert (await report(cluster, denied_call(session), agent="worker2")).status_code == 403
     await cluster.add_node("worker2")
-    await report(cluster, denial(session), node="worker2", agent="worker2")
-    await report(cluster, denial(session, container_id=f"session-{session['id']}-7-0"))
-    await report(cluster, denial({"id": "nonsense"}))
-    await report(cluster, denial(session, at=now() + timedelta(hours=1)))
-    await report(cluster, denial(session, at=now() - timedelta(days=60)))
+    await report(cluster, denied_call(session), node="worker2", agent="worker2")
+    await report(cluster, denied_call(session, container_id=f"session-{session['id']}-7-0"))
+    await report(cluster, denied_call({"id": "nonsense"}))
+    await report(cluster, denied_call(session, at=now() + timedelta(hours=1)))
+    await report(cluster, denied_call(session, at=now() - timedelta(days=60)))
     assert (await shown(cluster))["denied"] == 0
 
 
@@ -98,17 +100,17 @@ async def test_a_session_has_only_so_many_series_and_the_rest_is_not_kept(
     cluster: Cluster, session: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "MAX_SERIES", 3)
-    await report(cluster, *(denial(session, process=f"p{number}") for number in range(5)))
-    await report(cluster, denial(session, 4, process="p0"), denial(session, process="p9"))
+    await report(cluster, *(denied_call(session, process=f"p{number}") for number in range(5)))
+    await report(cluster, denied_call(session, 4, process="p0"), denied_call(session, process="p9"))
     assert len((await shown(cluster))["series"]) == 3
     assert (await shown(cluster))["denied"] == 6
 
 
-async def test_denials_outlive_the_session_and_go_after_a_while(cluster: Cluster, session: dict[str, Any]) -> None:
-    await report(cluster, denial(session))
+async def test_denied_calls_outlive_the_session_and_go_after_a_while(cluster: Cluster, session: dict[str, Any]) -> None:
+    await report(cluster, denied_call(session))
     await ok(cluster.admin.delete(f"{V1}/sessions/a", params={"project": "team-a"}))
     await cluster.settle()
-    await report(cluster, denial(session, 2))
+    await report(cluster, denied_call(session, 2))
     assert (await shown(cluster))["denied"] == 2
     async with cluster.database.transaction() as db:
         assert not await service.any_old(db, now(), 3600)
@@ -122,11 +124,11 @@ async def test_denials_outlive_the_session_and_go_after_a_while(cluster: Cluster
     }
 
 
-async def test_managers_and_auditors_see_denials_and_members_only_their_number(
+async def test_managers_and_auditors_see_denied_calls_and_members_only_their_number(
     cluster: Cluster, session: dict[str, Any]
 ) -> None:
-    await report(cluster, denial(session))
-    where, query = f"{V1}/sessions/a/denials", {"project": "team-a"}
+    await report(cluster, denied_call(session))
+    where, query = f"{V1}/sessions/a/denied-calls", {"project": "team-a"}
     olga, grace, ada = await cluster.user("olga", Role.AUDITOR), await cluster.user("grace"), await cluster.user("ada")
     await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"managers": ["grace"], "members": ["ada"]}))
     for caller in (olga, grace):

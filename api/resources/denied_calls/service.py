@@ -1,4 +1,4 @@
-"""Rules of denials: whose word is taken, how many series are kept and for how long."""
+"""Rules of denied calls: whose word is taken, how many series are kept and for how long."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.clock import now
-from api.resources.denials import repository
-from api.resources.denials.schemas import DenialsView, DenialView
+from api.resources.denied_calls import repository
+from api.resources.denied_calls.schemas import DeniedCallsView, DeniedCallView
 from api.resources.metrics import service as metrics
-from api.tables.denials import Denied
+from api.tables.denied_calls import DeniedSeries
 from api.tables.sessions import Session
-from common.protocol import Denial, DenialReport
+from common.protocol import DeniedCall, DeniedCallReport
 
 MAX_SERIES = 2000
 """Series of one session; calls beyond them are counted and not described."""
@@ -24,47 +24,47 @@ SHOWN = 500
 """Series of one answer."""
 
 
-async def record(db: AsyncSession, report: DenialReport, keep_s: float) -> None:
+async def record(db: AsyncSession, report: DeniedCallReport, keep_s: float) -> None:
     """Write what sandboxes of a node denied; what was told before counts once.
 
     What is told of containers that no session has on that node is left out, and so is what is of a time that is not
     kept, or of none.
     """
-    places = await metrics.places_of(db, report.name, [denial.session_id for denial in report.denials])
+    places = await metrics.places_of(db, report.name, [denied.session_id for denied in report.denied_calls])
     moment = now()
     kept = moment - timedelta(seconds=keep_s), moment + metrics.EARLY
     taken = [
-        (*place, denial)
-        for denial in report.denials
-        if (place := places.get(denial.container_id)) and kept[0] <= _aware(denial.first_at) <= _aware(denial.last_at)
-        if _aware(denial.last_at) < kept[1]
+        (*place, denied)
+        for denied in report.denied_calls
+        if (place := places.get(denied.container_id)) and kept[0] <= _aware(denied.first_at) <= _aware(denied.last_at)
+        if _aware(denied.last_at) < kept[1]
     ]
     if not taken:
         return
     sessions = {session_id for session_id, _, _ in taken}
-    since = min(_aware(denial.first_at) for _, _, denial in taken)
+    since = min(_aware(denied.first_at) for _, _, denied in taken)
     known = {_key_of(row): row for row in await repository.of_sessions(db, sessions, since)}
     sizes = await repository.sizes(db, sessions)
     more: Counter[UUID] = Counter()
-    for session_id, rank, denial in taken:
-        row = known.get(_key(session_id, rank, denial))
+    for session_id, rank, denied in taken:
+        row = known.get(_key(session_id, rank, denied))
         if row is None and sizes.get(session_id, 0) < MAX_SERIES:
-            row = known[_key(session_id, rank, denial)] = _row(session_id, rank, denial)
+            row = known[_key(session_id, rank, denied)] = _row(session_id, rank, denied)
             repository.add(db, row)
             sizes[session_id] = sizes.get(session_id, 0) + 1
-        if row is not None and denial.count > row.count:
-            more[session_id] += denial.count - row.count
-            row.count, row.last_at, row.pid = denial.count, _aware(denial.last_at), denial.pid
+        if row is not None and denied.count > row.count:
+            more[session_id] += denied.count - row.count
+            row.count, row.last_at, row.pid = denied.count, _aware(denied.last_at), denied.pid
     # in one order, so that two agents that tell of one session do not wait for each other
     for session_id in sorted(more):
         await repository.count(db, session_id, more[session_id])
 
 
-async def show(db: AsyncSession, session: Session, caller: Identity) -> DenialsView:
+async def show(db: AsyncSession, session: Session, caller: Identity) -> DeniedCallsView:
     """Return what the sandbox of a session denied; raises ForbiddenError for who may see no more than their number."""
-    caller.check(Action.DENIAL_READ, project=session.project)
-    series = [DenialView.model_validate(row) for row in await repository.newest(db, session.id, SHOWN)]
-    return DenialsView(session_id=session.id, sandbox=session.sandbox, denied=session.denied, series=series)
+    caller.check(Action.DENIED_CALL_READ, project=session.project)
+    series = [DeniedCallView.model_validate(row) for row in await repository.newest(db, session.id, SHOWN)]
+    return DeniedCallsView(session_id=session.id, sandbox=session.sandbox, denied=session.denied, series=series)
 
 
 async def forget(db: AsyncSession, at: datetime, keep_s: float) -> None:
@@ -80,24 +80,24 @@ async def any_old(db: AsyncSession, at: datetime, keep_s: float) -> bool:
 _Key = tuple[UUID, int, str, str, str, datetime]
 
 
-def _key(session_id: UUID, rank: int, denial: Denial) -> _Key:
-    return session_id, rank, denial.call, denial.process, denial.effect, _aware(denial.first_at)
+def _key(session_id: UUID, rank: int, denied: DeniedCall) -> _Key:
+    return session_id, rank, denied.call, denied.process, denied.effect, _aware(denied.first_at)
 
 
-def _key_of(row: Denied) -> _Key:
+def _key_of(row: DeniedSeries) -> _Key:
     return row.session_id, row.rank, row.call, row.process, row.effect, row.first_at
 
 
-def _row(session_id: UUID, rank: int, denial: Denial) -> Denied:
-    return Denied(
+def _row(session_id: UUID, rank: int, denied: DeniedCall) -> DeniedSeries:
+    return DeniedSeries(
         session_id=session_id,
         rank=rank,
-        call=denial.call,
-        process=denial.process,
-        effect=denial.effect,
-        first_at=_aware(denial.first_at),
-        last_at=_aware(denial.last_at),
-        pid=denial.pid,
+        call=denied.call,
+        process=denied.process,
+        effect=denied.effect,
+        first_at=_aware(denied.first_at),
+        last_at=_aware(denied.last_at),
+        pid=denied.pid,
         count=0,
     )
 

@@ -1,4 +1,4 @@
-"""What the sandbox of a session denied."""
+"""Denied calls: what the sandbox of a session denied."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from appliance.cli import config, output
 from appliance.cli.options import ProjectOption
 from appliance.cli.output import Format, FormatOption
 from appliance.cli.session import NameArgument
-from appliance.client.views import Denials
+from appliance.client.views import DeniedCalls
 
 HEAD = ("LAST", "CONTAINER", "PROCESS", "PID", "CALL", "EFFECT", "COUNT", "FIRST")
 
 
-def denials(name: NameArgument, *, project: ProjectOption = None, form: FormatOption = Format.TABLE) -> None:
+def denied_calls(name: NameArgument, *, project: ProjectOption = None, form: FormatOption = Format.TABLE) -> None:
     """Show which system calls a session's sandbox denied (administrators, auditors, managers of the project)."""
     remembered = config.load()
-    shown = remembered.client.sessions.denials(name, project=remembered.project_or(project))
+    shown = remembered.client.sessions.denied_calls(name, project=remembered.project_or(project))
     output.show(shown, form, _table)
 
 
-def _table(shown: Denials) -> None:
+def _table(shown: DeniedCalls) -> None:
     if not shown["sandbox"]:
         print("The session is in no sandbox.")
         return

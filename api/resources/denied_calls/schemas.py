@@ -1,4 +1,4 @@
-"""Bodies of answers about denials."""
+"""Bodies of answers about denied calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uuid import UUID
 from api.resources.schemas import View
 
 
-class DenialView(View):
+class DeniedCallView(View):
     """A system call that a sandbox denied `count` times, from `first_at` to `last_at`, to processes of one name.
 
     `rank` is the container, `pid` the last process as the container numbers them, `effect` the error that the call
@@ -25,10 +25,10 @@ class DenialView(View):
     count: int
 
 
-class DenialsView(View):
+class DeniedCallsView(View):
     """What the sandbox of a session denied: `denied` calls in all, and the newest series that are still kept."""
 
     session_id: UUID
     sandbox: str
     denied: int
-    series: list[DenialView]
+    series: list[DeniedCallView]

@@ -1,4 +1,4 @@
-"""Tables of denials."""
+"""Tables of denied calls."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sqlalchemy.orm import Mapped, mapped_column
 from api.tables.base import Base
 
 
-class Denied(Base):
+class DeniedSeries(Base):
     """A series of one denied system call, by processes of one name in one container of a session.
 
     `count` of them came from `first_at` to `last_at`; `pid` is that of the last process, as the container numbers them.
     """
 
-    __tablename__ = "denials"
+    __tablename__ = "denied_calls"
 
     session_id: Mapped[UUID] = mapped_column(ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True)
     rank: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)

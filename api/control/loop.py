@@ -165,7 +165,7 @@ class Loop:
             project=project.name,
             submitted_at=micros(max(row.created_at, row.starts_at or row.created_at)),
             name=row.name,
-            containers=row.size,
+            containers=row.replicas,
             gpu_milli=row.gpu_milli,
             cpu_milli=row.cpu_milli,
             memory_mib=row.memory_mib,

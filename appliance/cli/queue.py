@@ -32,7 +32,7 @@ def print_queue(waiting: Sequence[Session] | Sequence[Waiting]) -> None:
             session["name"],
             session["project"],
             session["user"],
-            format_gpus(session["gpu_milli"] * session["size"]),
+            format_gpus(session["gpu_milli"] * session["replicas"]),
             str(session["priority"]),
             output.age(session["created_at"]),
             session["reason"],

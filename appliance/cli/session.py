@@ -175,7 +175,7 @@ def _row(session: Session) -> tuple[str, ...]:
         session["kind"].capitalize(),
         session["project"],
         session["user"],
-        format_gpus(session["gpu_milli"] * session["size"]),
+        format_gpus(session["gpu_milli"] * session["replicas"]),
         "true" if session["created_by_cli"] else "false",
         output.listed(session["urls"]),
     )
@@ -252,7 +252,7 @@ def _share(session: Session) -> str:
 def _taken(session: Session) -> str:
     """Return what the session takes of GPUs where that is not what it asks for: a MIG device counts whole."""
     taken = session["held_milli"]
-    return "" if taken in (0, session["gpu_milli"] * session["size"]) else format_gpus(taken)
+    return "" if taken in (0, session["gpu_milli"] * session["replicas"]) else format_gpus(taken)
 
 
 def _enforcement(session: Session) -> str:
@@ -264,12 +264,11 @@ def _enforcement(session: Session) -> str:
 
 
 def _gang(session: Session) -> str:
-    if session["size"] == 1:
+    if session["replicas"] == 1:
         return ""
     where = "" if session["within"] == "anywhere" else f", within a {session['within']}"
-    return (
-        f"{session['size']}{where}{' where it can be' if where and not session['within_required'] else ''}, each with:"
-    )
+    wish = " where it can be" if where and not session["within_required"] else ""
+    return f"{session['replicas']}{where}{wish}, each with:"
 
 
 def _limit(session: Session) -> str:

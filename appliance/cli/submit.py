@@ -86,8 +86,8 @@ def submit(
     count: Annotated[
         int | None, typer.Option("--count", metavar="N", min=1, help="So many sessions: NAME-1, NAME-2 ...")
     ] = None,
-    containers: Annotated[
-        int | None, typer.Option("--containers", metavar="N", min=1, help="Containers that start and end together.")
+    replicas: Annotated[
+        int | None, typer.Option("--replicas", metavar="N", min=1, help="Containers that start and end together.")
     ] = None,
     models: Annotated[
         list[str] | None, typer.Option("--model", metavar="TEXT", help="Only on GPUs called so; may be repeated.")
@@ -139,7 +139,7 @@ def submit(
         volumes=None if pvc is None else [_volume(text) for text in pvc],
         host_mounts=None if volumes is None else [_host_mount(text) for text in volumes],
         local_image=local_image or None,
-        size=containers,
+        replicas=replicas,
         models=models,
         enforcement=enforcement,
         group=group,

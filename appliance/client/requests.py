@@ -29,7 +29,7 @@ class BatchRequest(TypedDict):
     memory_mib: NotRequired[int | None]
     shm_mib: NotRequired[int | None]
     large_shm: NotRequired[bool]
-    size: NotRequired[int]
+    replicas: NotRequired[int]
     models: NotRequired[list[str]]
     enforcement: NotRequired[Enforcement | None]
     group: NotRequired[str | None]
@@ -290,7 +290,7 @@ class SessionRequest(TypedDict):
 
     `kind` is training unless it is said; `interactive` is short for that kind. `gpu_milli` (milli-GPU; 0: none,
     then `cpu_milli` is needed), `cpu_milli` (thousandths of a core), `memory_mib` and `shm_mib` (`/dev/shm`)
-    are for one of the `size` containers; 0 CPU or memory is no limit. What is left out comes from the `preset`.
+    are for one of the `replicas`; 0 CPU or memory is no limit. What is left out comes from the `preset`.
     `large_shm` gives half of the memory, or the site's large size where memory has no limit. Only on GPUs of
     one of the `models` it runs, and only where shares are held by `enforcement` or a stronger kind; a `group`
     is a resource group that it keeps to. `within` is the part of the network that the containers share where
@@ -312,7 +312,7 @@ class SessionRequest(TypedDict):
     memory_mib: NotRequired[int | None]
     shm_mib: NotRequired[int | None]
     large_shm: NotRequired[bool]
-    size: NotRequired[int]
+    replicas: NotRequired[int]
     models: NotRequired[list[str]]
     enforcement: NotRequired[Enforcement | None]
     group: NotRequired[str | None]

@@ -406,7 +406,7 @@ class Service(TypedDict):
 
 
 class Session(TypedDict):
-    """A session; the sizes are for one of its `size` containers.
+    """A session; the amounts are for one of its `replicas`.
 
     `reason` says why it waits, or why it failed; for programs there is `cause` while it waits, and `position`, its
     place in the queue from 1. `node` and `gpus` are those of its first container. `attempt` counts how often it
@@ -427,7 +427,7 @@ class Session(TypedDict):
     kind: Kind
     priority: int
     preemptible: bool
-    size: int
+    replicas: int
     gpu_milli: int
     cpu_milli: int
     memory_mib: int
@@ -510,7 +510,7 @@ class User(TypedDict):
 
 
 class Waiting(TypedDict):
-    """A session that waits for the scheduler; `gpu_milli` is for one of its `size` containers."""
+    """A session that waits for the scheduler; `gpu_milli` is for one of its `replicas`."""
 
     id: str
     name: str
@@ -518,7 +518,7 @@ class Waiting(TypedDict):
     user: str
     kind: Kind
     priority: int
-    size: int
+    replicas: int
     gpu_milli: int
     position: int
     cause: str

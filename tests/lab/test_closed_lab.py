@@ -192,7 +192,7 @@ def test_containers_of_a_session_on_two_nodes_reach_each_other(journey: Journey)
     journey.clear()
     journey.project("16")
     try:
-        words = ("--containers", "2", "--command", "python3", "--args=-c", "--args", MEETING)
+        words = ("--replicas", "2", "--command", "python3", "--args=-c", "--args", MEETING)
         journey.penstock("submit", "pair", "-i", "python:3.11", "-g", "8", *words)
         journey.until(lambda: "pair" not in journey.states(), "the session ends")
         session = journey.json("get", "pair")

@@ -9,6 +9,9 @@ down_revision = "0008"
 branch_labels = None
 depends_on = None
 
+_COLUMNS = {
+    "sessions": {"size": "replicas"},
+}
 _CONSTRAINTS = {
     "pk_denials": "pk_denied_calls",
     "fk_denials_session_id_sessions": "fk_denied_calls_session_id_sessions",
@@ -17,6 +20,9 @@ _CONSTRAINTS = {
 
 def upgrade() -> None:
     """Go forward."""
+    for table, columns in _COLUMNS.items():
+        for old, new in columns.items():
+            op.alter_column(table, old, new_column_name=new)
     op.rename_table("denials", "denied_calls")
     for old, new in _CONSTRAINTS.items():
         op.execute(f"ALTER TABLE denied_calls RENAME CONSTRAINT {old} TO {new}")
@@ -29,3 +35,6 @@ def downgrade() -> None:
     for old, new in _CONSTRAINTS.items():
         op.execute(f"ALTER TABLE denied_calls RENAME CONSTRAINT {new} TO {old}")
     op.rename_table("denied_calls", "denials")
+    for table, columns in _COLUMNS.items():
+        for old, new in columns.items():
+            op.alter_column(table, new, new_column_name=old)

@@ -87,7 +87,7 @@ async def take_room(db: AsyncSession, kept: Kept) -> list[Session]:
         except PenstockError as error:
             await _keep(db, session, error.problems[0])
             continue
-        if await service.change(db, session, gpu_milli=wanted, held_milli=session.size * wanted):
+        if await service.change(db, session, gpu_milli=wanted, held_milli=session.replicas * wanted):
             await _reshare(db, session, wanted)
             raised.append(session)
     return raised
@@ -96,7 +96,7 @@ async def take_room(db: AsyncSession, kept: Kept) -> list[Session]:
 async def settle(db: AsyncSession, session: Session) -> bool:
     """Note that the agents hold a session to its new share; returns False where the session has changed meanwhile."""
     wanted = session.gpu_milli if session.resize_milli is None else session.resize_milli
-    values = {"gpu_milli": wanted, "held_milli": session.size * wanted, "resize_milli": None, "before_milli": None}
+    values = {"gpu_milli": wanted, "held_milli": session.replicas * wanted, "resize_milli": None, "before_milli": None}
     said = {"reason": "", "cause": ""} if session.cause == RESIZE and session.before_milli != wanted else {}
     if not await service.change(db, session, **values, **said):
         return False
@@ -179,7 +179,7 @@ def _away(session: Session) -> list[str]:
 async def _check_rights(db: AsyncSession, session: Session, wanted: int) -> None:
     projects.check_active(session.project, now())
     if session.user_id:
-        extra = Extra(sessions=0, gpu_milli=session.size * (wanted - session.gpu_milli))
+        extra = Extra(sessions=0, gpu_milli=session.replicas * (wanted - session.gpu_milli))
         await user_policies.check(db, session.user_id, extra)
 
 
@@ -197,7 +197,7 @@ async def _check_room(
 ) -> None:
     """Raise ConflictError where the quota, or a GPU beside what is `kept` of it, has no room for a larger share."""
     more = wanted - session.gpu_milli
-    project, extra = session.project, session.size * more
+    project, extra = session.project, session.replicas * more
     held, fixed = await repository.held_by_project(db, project.id)
     if not project.over_quota and held + extra > project.quota_milli:
         raise _no_quota(session, held, extra, "")

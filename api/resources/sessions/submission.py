@@ -100,7 +100,7 @@ async def _submit(
     allowed = await groups.allowed(db, caller.id, project, kind, request.group)
     await _check_fits(db, request, size, allowed, site.fleet)
     title, reference = await _image(db, request, project)
-    await user_policies.check(db, caller.id, _extra(len(names), request.size, size))
+    await user_policies.check(db, caller.id, _extra(len(names), request.replicas, size))
     await _check_unmoved(db, caller)
     sandbox, rules = await sandboxes.for_session(db, project.id, reference)
     mounted = mounts(request, site.settings)
@@ -119,7 +119,7 @@ async def _submit(
             kind=kind,
             priority=priority,
             preemptible=kind is Kind.TRAINING if request.preemptible is None else request.preemptible,
-            size=request.size,
+            replicas=request.replicas,
             gpu_milli=size.gpu_milli,
             cpu_milli=size.cpu_milli,
             memory_mib=size.memory_mib,
@@ -175,8 +175,8 @@ async def _size(db: AsyncSession, request: SessionRequest, settings: Settings) -
     return Size(gpu_milli, cpu_milli, memory_mib, shm_mib, enforcement if gpu_milli else Enforcement.NONE)
 
 
-def _extra(count: int, containers: int, size: Size) -> Extra:
-    every = count * containers
+def _extra(count: int, replicas: int, size: Size) -> Extra:
+    every = count * replicas
     return Extra(count, every * size.gpu_milli, every * size.cpu_milli, every * size.memory_mib)
 
 
@@ -187,7 +187,7 @@ async def _check_fits(db: AsyncSession, request: SessionRequest, size: Size, all
         id=request.name,
         project=request.project,
         submitted_at=0,
-        containers=request.size,
+        containers=request.replicas,
         gpu_milli=size.gpu_milli,
         cpu_milli=size.cpu_milli,
         memory_mib=size.memory_mib,

@@ -94,7 +94,7 @@ async def test_nothing_is_lost_by_the_upgrade(empty_database_url: str) -> None:
     finally:
         await database.close()
     runs, waits = sessions["runs"], sessions["waits"]
-    assert (runs.kind, runs.preemptible, runs.state, runs.size) == (Kind.INTERACTIVE, False, State.RUNNING, 1)
+    assert (runs.kind, runs.preemptible, runs.state, runs.replicas) == (Kind.INTERACTIVE, False, State.RUNNING, 1)
     assert [(item.rank, item.node.name, item.status) for item in runs.containers] == [
         (0, "worker1", ContainerStatus.RUNNING)
     ]

@@ -60,7 +60,7 @@ def session(**changes: Any) -> Session:
         "kind": "training",
         "priority": 50,
         "preemptible": True,
-        "size": 1,
+        "replicas": 1,
         "gpu_milli": 500,
         "cpu_milli": 0,
         "memory_mib": 0,
@@ -165,7 +165,7 @@ def image(**changes: Any) -> Image:
         "since": AGO,
         "error": "",
         "digest": "sha256:0",
-        "size": 1,
+        "replicas": 1,
         "created_by": "admin",
         "created_at": AGO,
     }

@@ -173,7 +173,7 @@ class Loop:
             priority=row.priority,
             groups=allowed,
             grouped_only=grouped_only,
-            models=self._fleet.models_of(row.models) if row.models else (),
+            models=self._fleet.models_of(row.gpu_models) if row.gpu_models else (),
             within=Within(row.within),
             within_required=row.within_required,
             enforcement=Enforcement(row.enforcement),

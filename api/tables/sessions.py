@@ -116,7 +116,7 @@ class Session(Base):
     network: Mapped[int | None]
     preset: Mapped[str] = mapped_column(String(64), default="", server_default=text("''"))
     group: Mapped[str] = mapped_column("resource_group", String(63), default="", server_default=text("''"))
-    models: Mapped[list[str]] = mapped_column(JSON, default=list)
+    gpu_models: Mapped[list[str]] = mapped_column(JSON, default=list)
     within: Mapped[str] = mapped_column(String(16), default="anywhere", server_default="anywhere")
     within_required: Mapped[bool] = mapped_column(default=False, server_default="0")
     command: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))

@@ -219,7 +219,7 @@ def _fields(session: Session) -> None:
             ("GPUs", _share(session)),
             ("Taken of GPUs", _taken(session)),
             ("Enforcement", _enforcement(session)),
-            ("GPU models", ", ".join(session["models"])),
+            ("GPU models", ", ".join(session["gpu_models"])),
             ("CPUs", f"{session['cpu_milli'] / MILLI:g}" if session["cpu_milli"] else ""),
             ("Memory", output.gib(session["memory_mib"]) if session["memory_mib"] else ""),
             ("Shared memory", f"{session['shm_mib']} MiB"),

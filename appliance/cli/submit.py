@@ -89,8 +89,8 @@ def submit(
     replicas: Annotated[
         int | None, typer.Option("--replicas", metavar="N", min=1, help="Containers that start and end together.")
     ] = None,
-    models: Annotated[
-        list[str] | None, typer.Option("--model", metavar="TEXT", help="Only on GPUs called so; may be repeated.")
+    gpu_models: Annotated[
+        list[str] | None, typer.Option("--gpu-model", metavar="TEXT", help="Only on GPUs called so; may be repeated.")
     ] = None,
     enforcement: Annotated[
         Enforcement | None, typer.Option("--enforcement", help="Only where shares are held so, or better.")
@@ -140,7 +140,7 @@ def submit(
         host_mounts=None if volumes is None else [_host_mount(text) for text in volumes],
         local_image=local_image or None,
         replicas=replicas,
-        models=models,
+        gpu_models=gpu_models,
         enforcement=enforcement,
         group=group,
         within=within,

@@ -30,7 +30,7 @@ class BatchRequest(TypedDict):
     shm_mib: NotRequired[int | None]
     large_shm: NotRequired[bool]
     replicas: NotRequired[int]
-    models: NotRequired[list[str]]
+    gpu_models: NotRequired[list[str]]
     enforcement: NotRequired[Enforcement | None]
     group: NotRequired[str | None]
     within: NotRequired[Within]
@@ -292,9 +292,9 @@ class SessionRequest(TypedDict):
     then `cpu_milli` is needed), `cpu_milli` (thousandths of a core), `memory_mib` and `shm_mib` (`/dev/shm`)
     are for one of the `replicas`; 0 CPU or memory is no limit. What is left out comes from the `preset`.
     `large_shm` gives half of the memory, or the site's large size where memory has no limit. Only on GPUs of
-    one of the `models` it runs, and only where shares are held by `enforcement` or a stronger kind; a `group`
-    is a resource group that it keeps to. `within` is the part of the network that the containers share where
-    they can, with `within_required` in any case. A higher `priority` goes first within the project. A
+    one of the `gpu_models` it runs, and only where shares are held by `enforcement` or a stronger kind; a
+    `group` is a resource group that it keeps to. `within` is the part of the network that the containers share
+    where they can, with `within_required` in any case. A higher `priority` goes first within the project. A
     `preemptible` session may use what other projects leave idle, and is put back into the queue when they ask
     for it. It waits at least until `starts_at`. `command` None means the image's own, and `args` follow it.
     Each of `ports` gets an address at the site's edge. `image` is one that the project may use, or with
@@ -313,7 +313,7 @@ class SessionRequest(TypedDict):
     shm_mib: NotRequired[int | None]
     large_shm: NotRequired[bool]
     replicas: NotRequired[int]
-    models: NotRequired[list[str]]
+    gpu_models: NotRequired[list[str]]
     enforcement: NotRequired[Enforcement | None]
     group: NotRequired[str | None]
     within: NotRequired[Within]

@@ -437,7 +437,7 @@ class Session(TypedDict):
     resize_milli: int | None
     preset: str
     group: str
-    models: list[str]
+    gpu_models: list[str]
     within: Within
     within_required: bool
     local_image: bool

@@ -10,7 +10,7 @@ branch_labels = None
 depends_on = None
 
 _COLUMNS = {
-    "sessions": {"size": "replicas"},
+    "sessions": {"size": "replicas", "models": "gpu_models"},
 }
 _CONSTRAINTS = {
     "pk_denials": "pk_denied_calls",

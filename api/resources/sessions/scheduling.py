@@ -38,7 +38,7 @@ _ASKED = (
     Session.cpu_milli,
     Session.memory_mib,
     Session.group,
-    Session.models,
+    Session.gpu_models,
     Session.within,
     Session.within_required,
     Session.enforcement,

@@ -66,8 +66,8 @@ class SessionRequest(Request):
 
     `kind` is training unless it is said; `interactive` is short for that kind. `gpu_milli` (milli-GPU; 0: none, then
     `cpu_milli` is needed), `cpu_milli` (thousandths of a core), `memory_mib` and `shm_mib` (`/dev/shm`) are for one of
-    the `replicas`; 0 CPU or memory is no limit. What is left out comes from the `preset`. `large_shm` gives half
-    of the memory, or the site's large size where memory has no limit. Only on GPUs of one of the `models` it runs, and
+    the `replicas`; 0 CPU or memory is no limit. What is left out comes from the `preset`. `large_shm` gives half of the
+    memory, or the site's large size where memory has no limit. Only on GPUs of one of the `gpu_models` it runs, and
     only where shares are held by `enforcement` or a stronger kind; a `group` is a resource group that it keeps to.
     `within` is the part of the network that the containers share where they can, with `within_required` in any case. A
     higher `priority` goes first within the project. A `preemptible` session may use what other projects leave idle, and
@@ -89,7 +89,7 @@ class SessionRequest(Request):
     shm_mib: ShmMib | None = None
     large_shm: bool = False
     replicas: int = Field(default=1, ge=1, le=MAX_CONTAINERS)
-    models: list[Model] = Field(default=[], max_length=32)
+    gpu_models: list[Model] = Field(default=[], max_length=32)
     enforcement: Enforcement | None = None
     group: Name | None = None
     within: Within = Within.ANYWHERE

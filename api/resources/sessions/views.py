@@ -101,7 +101,7 @@ class SessionView(View):
     resize_milli: int | None
     preset: str
     group: str
-    models: list[str]
+    gpu_models: list[str]
     within: Within
     within_required: bool
     local_image: bool

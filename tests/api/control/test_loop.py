@@ -43,7 +43,7 @@ def count_decisions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 async def test_the_snapshot_is_what_the_database_says(ready: Cluster) -> None:
     await run(ready, "first", gpu_milli=1500, preset="small", preemptible=False)
-    await ready.submit("second", gpu_milli=4000, replicas=1, models=["simulated"], priority=40)
+    await ready.submit("second", gpu_milli=4000, replicas=1, gpu_models=["simulated"], priority=40)
     await loop_of(ready).run()
     cycle = loop_of(ready).last
     assert cycle is not None

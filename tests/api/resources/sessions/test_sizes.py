@@ -97,7 +97,7 @@ async def test_at_most_twenty_containers(ready: Cluster) -> None:
 
 
 async def test_only_models_that_are_asked_for(ready: Cluster) -> None:
-    session = await run(ready, models=["simulated gpu"])
-    assert session["models"] == ["simulated gpu"]
-    error = await refused(ready.admin.post(f"{V1}/sessions", json=body("other", models=["V100"])), 422)
+    session = await run(ready, gpu_models=["simulated gpu"])
+    assert session["gpu_models"] == ["simulated gpu"]
+    error = await refused(ready.admin.post(f"{V1}/sessions", json=body("other", gpu_models=["V100"])), 422)
     assert "V100" in error["reason"]

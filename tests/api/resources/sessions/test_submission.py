@@ -89,7 +89,7 @@ async def test_what_the_agent_is_asked_for(ready: Cluster) -> None:
         ({"kind": "training", "interactive": True}, "interactive", "leave one of both out"),
         ({"kind": "game"}, "kind", "'interactive'"),
         ({"preset": "huge"}, "preset", "no preset huge"),
-        ({"models": ["H100"]}, "gpu_milli", "H100"),
+        ({"gpu_models": ["H100"]}, "gpu_milli", "H100"),
         ({"group": "nobody"}, "group", "no resource group nobody"),
         ({"within": "rack"}, "within", "'switch'"),
         ({"priority": 101}, "priority", "less than or equal to 100"),

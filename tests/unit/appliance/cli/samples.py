@@ -70,7 +70,7 @@ def session(**changes: Any) -> Session:
         "resize_milli": None,
         "preset": "",
         "group": "",
-        "models": [],
+        "gpu_models": [],
         "within": "anywhere",
         "within_required": False,
         "local_image": False,

@@ -34,7 +34,7 @@ class Settings(Split, ControlApiSettings, environment.ServiceSettings):
     `socket` takes the place of `host` and `port`. `tls_cert` and `tls_key` make a TCP port speak TLS and ask agents for
     their certificates. `trust_client_headers` says whether `X-Client-Verify` and `X-Client-Name` come from our own
     edge: that is so behind the unix socket, which only the edge's group may open, and nowhere else unless the
-    administrator says so. `host_mounts` are the folders of the nodes that sessions may mount beside their volumes;
+    administrator says so. `host_paths` are the folders of the nodes that sessions may mount beside their PVCs;
     `apps_url` is where the edge offers the ports of sessions, empty where it does not.
     """
 
@@ -51,8 +51,8 @@ class Settings(Split, ControlApiSettings, environment.ServiceSettings):
     agent_ca: Path | None = None
     agent_cert: Path | None = None
     agent_key: Path | None = None
-    volume_root: AbsolutePath | None = None
-    host_mounts: Annotated[tuple[AbsolutePath, ...], FOLDERS] = ()
+    pvc_root: AbsolutePath | None = None
+    host_paths: Annotated[tuple[AbsolutePath, ...], FOLDERS] = ()
     apps_url: str = Field(default="", pattern=r"^(https://[^/]+)?$")
 
     @property

@@ -16,7 +16,7 @@ from appliance.cli.output import Format, FormatOption
 from appliance.cli.session import status
 from appliance.cli.share import FgpuOption, GpusOption
 from appliance.client import Client
-from appliance.client.requests import HostMountRequest, VolumeRequest
+from appliance.client.requests import PvcRequest, VolumeRequest
 from appliance.client.views import Session
 from appliance.client.words import Enforcement, Kind
 from common.errors import InputError, Problem
@@ -76,7 +76,7 @@ def submit(
     ] = None,
     pvc: Annotated[
         list[str] | None,
-        typer.Option("--pvc", metavar="NAME:PATH[:ro]", help="A volume of the project; may be repeated."),
+        typer.Option("--pvc", metavar="NAME:PATH[:ro]", help="A PVC of the project; may be repeated."),
     ] = None,
     volumes: Annotated[
         list[str] | None,
@@ -136,8 +136,8 @@ def submit(
         args=args,
         environment=_environment(environment),
         ports=ports,
-        volumes=None if pvc is None else [_volume(text) for text in pvc],
-        host_mounts=None if volumes is None else [_host_mount(text) for text in volumes],
+        pvcs=None if pvc is None else [_pvc(text) for text in pvc],
+        volumes=None if volumes is None else [_volume(text) for text in volumes],
         local_image=local_image or None,
         replicas=replicas,
         gpu_models=gpu_models,
@@ -209,12 +209,12 @@ def _variable(text: str) -> tuple[str, str]:
     raise InputError(f"{text!r} is no variable", where="--env", hint="write it like EPOCHS=10")
 
 
-def _volume(text: str) -> VolumeRequest:
+def _pvc(text: str) -> PvcRequest:
     name, target, read_only = _mount(text, "--pvc", "data:/data, or data:/data:ro")
     return {"name": name, "target": target, "read_only": read_only}
 
 
-def _host_mount(text: str) -> HostMountRequest:
+def _volume(text: str) -> VolumeRequest:
     source, target, read_only = _mount(text, "-v", "/srv/data:/data, or /srv/data:/data:ro")
     return {"source": source, "target": target, "read_only": read_only}
 

@@ -43,8 +43,8 @@ class BatchRequest(TypedDict):
     args: NotRequired[list[str]]
     environment: NotRequired[dict[str, str]]
     ports: NotRequired[list[int]]
+    pvcs: NotRequired[list[PvcRequest]]
     volumes: NotRequired[list[VolumeRequest]]
-    host_mounts: NotRequired[list[HostMountRequest]]
     created_by_cli: NotRequired[bool]
     count: int
 
@@ -103,14 +103,6 @@ class GroupRequest(TypedDict):
     users: NotRequired[list[str]]
     projects: NotRequired[list[str]]
     domain: NotRequired[str | None]
-
-
-class HostMountRequest(TypedDict):
-    """A folder of the node that the administrator has opened to sessions, seen in the session at `target`."""
-
-    source: str
-    target: str
-    read_only: NotRequired[bool]
 
 
 class ImageRequest(TypedDict):
@@ -250,6 +242,14 @@ class ProjectRequest(TypedDict):
     domain: NotRequired[str | None]
 
 
+class PvcRequest(TypedDict):
+    """A folder of the project on the shared storage, seen in the session at `target`."""
+
+    name: str
+    target: str
+    read_only: NotRequired[bool]
+
+
 class SandboxChange(TypedDict):
     """What to change of a sandbox; what is left out stays, and lists replace those that are.
 
@@ -326,8 +326,8 @@ class SessionRequest(TypedDict):
     args: NotRequired[list[str]]
     environment: NotRequired[dict[str, str]]
     ports: NotRequired[list[int]]
+    pvcs: NotRequired[list[PvcRequest]]
     volumes: NotRequired[list[VolumeRequest]]
-    host_mounts: NotRequired[list[HostMountRequest]]
     created_by_cli: NotRequired[bool]
 
 
@@ -359,8 +359,8 @@ class UserRequest(TypedDict):
 
 
 class VolumeRequest(TypedDict):
-    """A folder of the project on the shared storage, seen in the session at `target`."""
+    """A folder of the node that the administrator has opened to sessions, seen in the session at `target`."""
 
-    name: str
+    source: str
     target: str
     read_only: NotRequired[bool]

@@ -165,7 +165,7 @@ def image(**changes: Any) -> Image:
         "since": AGO,
         "error": "",
         "digest": "sha256:0",
-        "replicas": 1,
+        "size": 1,
         "created_by": "admin",
         "created_at": AGO,
     }

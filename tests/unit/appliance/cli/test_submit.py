@@ -50,7 +50,7 @@ def test_what_was_asked_is_sent_and_the_state_is_shown(logged_in: FakeApi, run: 
         (
             "-g 1 --pvc test:/tmp/pvc1mount --pvc data:/data:ro",
             {
-                "volumes": [
+                "pvcs": [
                     {"name": "test", "target": "/tmp/pvc1mount", "read_only": False},
                     {"name": "data", "target": "/data", "read_only": True},
                 ]
@@ -59,7 +59,7 @@ def test_what_was_asked_is_sent_and_the_state_is_shown(logged_in: FakeApi, run: 
         (
             "-g 1 -v /mnt:/mnt -v /tmp:/data:ro",
             {
-                "host_mounts": [
+                "volumes": [
                     {"source": "/mnt", "target": "/mnt", "read_only": False},
                     {"source": "/tmp", "target": "/data", "read_only": True},
                 ]

@@ -48,7 +48,7 @@ def create_admin(
     ] = False,
 ) -> None:
     """Create an administrator; the password is read from standard input. An existing user is left as it is."""
-    from api.auth.policy import Role
+    from api.auth.policy import UserRole
     from api.resources.users import service
     from api.resources.users.schemas import UserRequest
 
@@ -60,7 +60,7 @@ def create_admin(
                 return False
         try:
             request = UserRequest(
-                name=name, password=password, role=Role.ADMIN, must_change_password=change_at_first_login
+                name=name, password=password, role=UserRole.ADMIN, must_change_password=change_at_first_login
             )
         except ValidationError as error:
             raise InputError.of(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 
-class Role(StrEnum):
+class UserRole(StrEnum):
     """What a user is everywhere: an admin changes, an auditor reads, a member does what the projects allow."""
 
     ADMIN = "admin"
@@ -163,10 +163,10 @@ def scope_of(action: Action, party: Party) -> Scope | None:
     return TABLE.get(action, {}).get(party)
 
 
-def parties_of(role: Role, *, domain: bool, manages: bool) -> tuple[Party, ...]:
+def parties_of(role: UserRole, *, domain: bool, manages: bool) -> tuple[Party, ...]:
     """Return the columns that hold for a user with a role, `domain`: of a domain, `manages`: a project or more."""
-    if role is Role.ADMIN:
+    if role is UserRole.ADMIN:
         return (Party.DOMAIN_ADMIN if domain else Party.ADMIN,)
-    if role is Role.AUDITOR:
+    if role is UserRole.AUDITOR:
         return (Party.AUDITOR,)
     return (Party.MANAGER, Party.MEMBER) if manages else (Party.MEMBER,)

@@ -34,7 +34,7 @@ from api.endpoints import (
     user_policies,
     users,
 )
-from api.endpoints.access import PREFIX, check_routes, guard, is_behind_edge
+from api.endpoints.access import PREFIX, authorize, check_routes, is_behind_edge
 from api.endpoints.repeats import Repeats
 from api.engine.base import Engine
 from api.lists.nodes import GroupsOfNodes
@@ -78,7 +78,7 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
         description=DESCRIPTION,
         version=system.VERSION,
         lifespan=lifespan,
-        dependencies=[Depends(guard)],
+        dependencies=[Depends(authorize)],
         responses=errors.RESPONSES,
         docs_url=None,
         redoc_url=None,

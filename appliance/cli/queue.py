@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from appliance.cli import config, output
 from appliance.cli.options import ProjectOption
 from appliance.cli.output import Format, FormatOption
-from appliance.client.views import Session, Waiting
+from appliance.client.views import QueueEntry, Session
 from common.gpu.units import format_gpus
 
 LAST = 10**9
@@ -24,7 +24,7 @@ def _place(session: Session) -> tuple[int, str]:
     return session["position"] or LAST, session["created_at"]
 
 
-def print_queue(waiting: Sequence[Session] | Sequence[Waiting]) -> None:
+def print_queue(waiting: Sequence[Session] | Sequence[QueueEntry]) -> None:
     """Print sessions that wait."""
     rows = [
         (

@@ -14,7 +14,7 @@ from appliance.client.people import Users
 from appliance.client.projects import Groups, Projects
 from appliance.client.scheduler import Scheduler
 from appliance.client.sessions import Presets, Sandboxes, Sessions
-from appliance.client.site import Site
+from appliance.client.system import System
 from appliance.client.transport import ANSWER_S, Transport
 
 __all__ = ["Client"]
@@ -44,4 +44,4 @@ class Client(Transport):
         self.presets = Presets(self)
         self.sandboxes = Sandboxes(self)
         self.scheduler = Scheduler(self)
-        self.site = Site(self)
+        self.system = System(self)

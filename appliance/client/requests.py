@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NotRequired, TypedDict
 
 from appliance.client.views import SandboxRule
-from appliance.client.words import Enforcement, Expiry, Kind, NodeMode, Role, Within
+from appliance.client.words import Enforcement, Expiry, Kind, NodeMode, UserRole, Within
 
 
 class ApiKeyRequest(TypedDict):
@@ -338,7 +338,7 @@ class UserChange(TypedDict):
     """
 
     password: NotRequired[str]
-    role: NotRequired[Role]
+    role: NotRequired[UserRole]
     disabled: NotRequired[bool]
     must_change_password: NotRequired[bool]
     domain: NotRequired[str | None]
@@ -351,7 +351,7 @@ class UserRequest(TypedDict):
 
     name: str
     password: str
-    role: NotRequired[Role]
+    role: NotRequired[UserRole]
     domain: NotRequired[str | None]
     policy: NotRequired[str | None]
     email: NotRequired[str | None]

@@ -12,11 +12,11 @@ from appliance.client.words import (
     Kind,
     NodeMode,
     NodeState,
-    Role,
-    Scope,
-    Source,
     State,
     Status,
+    UserRole,
+    UserSource,
+    Visibility,
     Within,
 )
 
@@ -207,7 +207,7 @@ class Image(TypedDict):
     tag: str
     reference: str
     description: str
-    scope: Scope
+    visibility: Visibility
     projects: list[str]
     status: Status
     since: str
@@ -373,6 +373,24 @@ class Project(TypedDict):
     created_at: str
 
 
+class QueueEntry(TypedDict):
+    """A session that waits for the scheduler; `gpu_milli` is for one of its `replicas`."""
+
+    id: str
+    name: str
+    project: str
+    user: str
+    kind: Kind
+    priority: int
+    replicas: int
+    gpu_milli: int
+    position: int
+    cause: str
+    reason: str
+    created_at: str
+    starts_at: str | None
+
+
 class SandboxRule(TypedDict):
     """System calls that a sandbox denies, with all arguments or only with those that pass every test of `when`.
 
@@ -484,8 +502,8 @@ class SignedIn(TypedDict):
     csrf_token: str
     id: str
     name: str
-    role: Role
-    source: Source
+    role: UserRole
+    source: UserSource
     domain: str | None
     policy: str | None
     email: str | None
@@ -499,29 +517,11 @@ class User(TypedDict):
 
     id: str
     name: str
-    role: Role
-    source: Source
+    role: UserRole
+    source: UserSource
     domain: str | None
     policy: str | None
     email: str | None
     disabled: bool
     must_change_password: bool
     created_at: str
-
-
-class Waiting(TypedDict):
-    """A session that waits for the scheduler; `gpu_milli` is for one of its `replicas`."""
-
-    id: str
-    name: str
-    project: str
-    user: str
-    kind: Kind
-    priority: int
-    replicas: int
-    gpu_milli: int
-    position: int
-    cause: str
-    reason: str
-    created_at: str
-    starts_at: str | None

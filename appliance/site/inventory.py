@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from appliance.site.model import ExternalStorage, NfsStorage, Node, Role, Site
-from common.gpu.share import Split
+from common.gpu.share import Granularity
 from common.settings.node_agent import GpuSettings, KubernetesSettings, LocationSettings, SimulatedGpuSettings
 
 STATE = "/var/lib/penstock/site"
@@ -108,7 +108,7 @@ def _host(site: Site, node: Node, state: str) -> Variables:
 
 def _control_api(site: Site) -> Variables:
     """Return the settings of the control API: what the site says, and what follows from it."""
-    settings = _said(site.gpu, *Split.model_fields) | _said(site.control_api)
+    settings = _said(site.gpu, *Granularity.model_fields) | _said(site.control_api)
     settings |= {"host_paths": list(site.session_host_paths), "apps_url": site.apps_url}
     if site.session_pvc_root:
         settings["pvc_root"] = site.session_pvc_root

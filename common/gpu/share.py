@@ -1,4 +1,4 @@
-"""GPU shares as integers: 1,000 milli-GPU are one GPU, and the administrator's split says what one fGPU is."""
+"""GPU shares as integers: 1,000 milli-GPU are one GPU, and the site's granularity says what one fGPU is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = [
     "MAX_DEVICES",
     "MAX_GPUS",
     "MILLI",
-    "Split",
+    "Granularity",
     "check_share",
     "divide",
     "format_gpus",
@@ -25,7 +25,7 @@ MAX_DEVICES = 8 * MAX_GPUS
 """Most devices of a node: each of its GPUs may be cut into up to seven MIG devices."""
 
 
-class Split(BaseModel):
+class Granularity(BaseModel):
     """How one GPU is divided: into `fgpu_per_gpu` fGPU, each in `steps_per_fgpu` steps.
 
     Both together must divide 1,000, so that every share is a whole number of milli-GPU and shares add up exactly.
@@ -55,9 +55,9 @@ class Split(BaseModel):
         return self.fgpu_milli // self.steps_per_fgpu
 
 
-def check_share(milli: int, split: Split, field: str = "gpu_milli") -> None:
-    """Refuse a share that is not above 0, above a container's limit, or finer than the split; raises InputError."""
-    step = split.step_milli
+def check_share(milli: int, granularity: Granularity, field: str = "gpu_milli") -> None:
+    """Refuse a share that is not above 0, above a container's limit, or too fine; raises InputError."""
+    step = granularity.step_milli
     if milli <= 0:
         raise InputError(
             f"a share of {format_gpus(milli)} GPU is not above 0",
@@ -74,7 +74,8 @@ def check_share(milli: int, split: Split, field: str = "gpu_milli") -> None:
         lower, upper = milli // step * step, (milli // step + 1) * step
         near = f"{format_gpus(lower)} or {format_gpus(upper)}" if lower else format_gpus(upper)
         raise InputError(
-            f"a share of {format_gpus(milli)} GPU is finer than the split allows (steps of {format_gpus(step)} GPU)",
+            f"a share of {format_gpus(milli)} GPU is finer than the granularity allows "
+            f"(steps of {format_gpus(step)} GPU)",
             where=field,
             hint=f"ask for {near} GPU",
         )

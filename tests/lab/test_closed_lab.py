@@ -222,7 +222,7 @@ def test_logs_follow_a_session_and_outlive_it(journey: Journey) -> None:
     [
         ("0", ("cpu_milli", "without GPUs", "such as 1000")),
         ("-1", ("gpu_milli", "not above 0", "at least 0.05")),
-        ("0.33", ("gpu_milli", "finer than the split", "0.3 or 0.35")),
+        ("0.33", ("gpu_milli", "finer than the granularity", "0.3 or 0.35")),
         ("9", ("gpu_milli", "8 GPU")),
         ("17", ("gpu_milli", "at most")),
     ],

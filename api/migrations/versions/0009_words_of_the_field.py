@@ -10,6 +10,8 @@ branch_labels = None
 depends_on = None
 
 _COLUMNS = {
+    "images": {"scope": "visibility"},
+    "memberships": {"part": "role"},
     "sessions": {"size": "replicas", "models": "gpu_models"},
 }
 _CONSTRAINTS = {

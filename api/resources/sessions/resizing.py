@@ -52,7 +52,7 @@ async def ask(
     """Ask for another share of the GPUs that a running session has a part of; returns the session's id.
 
     Raises ConflictError where it does not run, has no part of a GPU, or has no room on it or in its quota, and
-    InputError for a share that the split forbids or that needs other GPUs.
+    InputError for a share that the granularity forbids or that needs other GPUs.
     """
     session = await service.get_for(db, project, name, caller, Action.SESSION_RESIZE)
     for _ in range(service.TRIES):
@@ -140,7 +140,7 @@ async def _check(db: AsyncSession, session: Session, wanted: int, settings: Sett
         raise ConflictError(f"session {session.name} is {session.state}", where="name", hint="resize one that runs")
     if session.resize_milli is not None and wanted == session.before_milli:
         return
-    check_share(wanted, settings.split)
+    check_share(wanted, settings.granularity)
     whole, part = divmod(session.gpu_milli, MILLI)
     if not part:
         raise ConflictError(

@@ -49,7 +49,7 @@ _reference = TypeAdapter[str](Annotated[str, Field(pattern=REFERENCE, max_length
 
 
 @dataclass(frozen=True)
-class Site:
+class SubmissionContext:
     """What a submission is checked against beside the database."""
 
     settings: Settings
@@ -67,15 +67,17 @@ class Size:
     enforcement: Enforcement
 
 
-async def submit(db: AsyncSession, request: SessionRequest, caller: Identity, site: Site) -> UUID:
+async def submit(db: AsyncSession, request: SessionRequest, caller: Identity, context: SubmissionContext) -> UUID:
     """Put a session into the queue; returns its id.
 
     Raises InputError for what could never run, ConflictError for a name in use or a project outside its period.
     """
-    return (await _submit(db, request, [request.name], caller, site))[0]
+    return (await _submit(db, request, [request.name], caller, context))[0]
 
 
-async def submit_batch(db: AsyncSession, request: BatchRequest, caller: Identity, site: Site) -> list[UUID]:
+async def submit_batch(
+    db: AsyncSession, request: BatchRequest, caller: Identity, context: SubmissionContext
+) -> list[UUID]:
     """Put equal sessions into the queue, all or none; returns their ids."""
     names = [f"{request.name}-{number}" for number in range(1, request.count + 1)]
     try:
@@ -86,24 +88,24 @@ async def submit_batch(db: AsyncSession, request: BatchRequest, caller: Identity
             where="name",
             hint="choose a shorter one",
         ) from error
-    return await _submit(db, request, names, caller, site)
+    return await _submit(db, request, names, caller, context)
 
 
 async def _submit(
-    db: AsyncSession, request: SessionRequest, names: Sequence[str], caller: Identity, site: Site
+    db: AsyncSession, request: SessionRequest, names: Sequence[str], caller: Identity, context: SubmissionContext
 ) -> list[UUID]:
     project = await projects.get(db, request.project, caller)
     caller.check(Action.SESSION_SUBMIT, project=project)
     projects.check_active(project, max(now(), request.starts_at or now()))
     kind = request.kind_or_default
-    size = await _size(db, request, site.settings)
+    size = await _size(db, request, context.settings)
     allowed = await groups.allowed(db, caller.id, project, kind, request.group)
-    await _check_fits(db, request, size, allowed, site.fleet)
+    await _check_fits(db, request, size, allowed, context.fleet)
     title, reference = await _image(db, request, project)
     await user_policies.check(db, caller.id, _extra(len(names), request.replicas, size))
     await _check_unmoved(db, caller)
     sandbox, rules = await sandboxes.for_session(db, project.id, reference)
-    mounted = mounts(request, site.settings)
+    mounted = mounts(request, context.settings)
     priority = PRIORITY[kind] if request.priority is None else request.priority
     check_priority(priority, kind, caller, project)
     starts_at = request.starts_at if request.starts_at and request.starts_at > now() else None
@@ -154,7 +156,7 @@ async def _submit(
 
 
 async def _size(db: AsyncSession, request: SessionRequest, settings: Settings) -> Size:
-    """Complete what the request leaves out by its preset; raises InputError for what the split forbids."""
+    """Complete what the request leaves out by its preset; raises InputError for what the granularity forbids."""
     preset = await presets.wanted(db, request.preset) if request.preset else None
     gpu_milli = request.gpu_milli if request.gpu_milli is not None else preset.gpu_milli if preset else None
     cpu_milli = request.cpu_milli if request.cpu_milli is not None else preset.cpu_milli if preset else 0
@@ -162,7 +164,7 @@ async def _size(db: AsyncSession, request: SessionRequest, settings: Settings) -
     if gpu_milli is None:
         raise InputError("nothing says how many GPUs", where="gpu_milli", hint="write gpu_milli, or name a preset")
     if gpu_milli:
-        check_share(gpu_milli, settings.split)
+        check_share(gpu_milli, settings.granularity)
     elif not cpu_milli:
         raise InputError(
             "a session without GPUs has to say how many CPUs", where="cpu_milli", hint="write cpu_milli, such as 1000"

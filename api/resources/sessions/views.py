@@ -51,7 +51,7 @@ class ServiceView(View):
     url: str | None
 
 
-class WaitingView(View):
+class QueueEntryView(View):
     """A session that waits for the scheduler; `gpu_milli` is for one of its `replicas`."""
 
     id: UUID

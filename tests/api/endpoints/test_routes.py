@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.routing import Mount
 
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from api.endpoints.access import check_routes
 from api.resources.users import service as users
 from api.resources.users.schemas import UserRequest
@@ -157,14 +157,14 @@ async def everybody(cluster: Cluster) -> AsyncIterator[dict[str, httpx.AsyncClie
     await ok(cluster.admin.post(f"{V1}/domains", json={"name": "acme"}))
     async with AsyncExitStack() as stack:
         cast = {
-            "auditor": await cluster.user("audrey", Role.AUDITOR),
+            "auditor": await cluster.user("audrey", UserRole.AUDITOR),
             "manager": await cluster.user("mona"),
             "member": await cluster.user("mike"),
             "stranger": await cluster.user("sam"),
             "anonymous": cluster.client(),
         }
         async with cluster.database.transaction() as db:
-            await users.create(db, UserRequest(name="dora", password=PASSWORD, role=Role.ADMIN, domain="acme"))
+            await users.create(db, UserRequest(name="dora", password=PASSWORD, role=UserRole.ADMIN, domain="acme"))
         cast["domain-admin"] = cluster.client()
         await sign_in(cast["domain-admin"], "dora")
         key = (await ok(cast["domain-admin"].post(f"{V1}/api-keys", json={"name": "tests"})))["key"]

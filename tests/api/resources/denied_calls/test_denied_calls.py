@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from api.clock import now
 from api.resources.denied_calls import service
 from common.protocol import DENIED_CALLS_PATH, DeniedCall, DeniedCallReport
@@ -129,7 +129,11 @@ async def test_managers_and_auditors_see_denied_calls_and_members_only_their_num
 ) -> None:
     await report(cluster, denied_call(session))
     where, query = f"{V1}/sessions/a/denied-calls", {"project": "team-a"}
-    olga, grace, ada = await cluster.user("olga", Role.AUDITOR), await cluster.user("grace"), await cluster.user("ada")
+    olga, grace, ada = (
+        await cluster.user("olga", UserRole.AUDITOR),
+        await cluster.user("grace"),
+        await cluster.user("ada"),
+    )
     await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"managers": ["grace"], "members": ["ada"]}))
     for caller in (olga, grace):
         assert (await ok(caller.get(where, params=query)))["denied"] == 1

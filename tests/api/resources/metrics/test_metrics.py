@@ -9,7 +9,7 @@ import httpx
 import pytest
 from sqlalchemy import func, select
 
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from api.clock import now
 from api.control.reconcilers.rules import TIDY_S
 from api.resources.metrics import service
@@ -148,7 +148,7 @@ async def test_an_agent_speaks_for_its_own_node_only(cluster: Cluster, session: 
 
 
 async def test_who_may_see_the_session_sees_its_metrics(cluster: Cluster, session: dict[str, Any]) -> None:
-    stranger, auditor = await cluster.user("eve"), await cluster.user("auditor", Role.AUDITOR)
+    stranger, auditor = await cluster.user("eve"), await cluster.user("auditor", UserRole.AUDITOR)
     query = {"project": "team-a"}
     await refused(stranger.get(f"{V1}/sessions/a/metrics", params=query), 404)
     assert (await ok(auditor.get(f"{V1}/sessions/a/metrics", params=query)))["series"] == []

@@ -44,7 +44,7 @@ async def test_what_the_agent_is_asked_for(ready: Cluster) -> None:
     [
         ({"gpu_milli": 0}, "cpu_milli", "how many CPUs"),
         ({"gpu_milli": -500}, "gpu_milli", "not above 0"),
-        ({"gpu_milli": 25}, "gpu_milli", "finer than the split"),
+        ({"gpu_milli": 25}, "gpu_milli", "finer than the granularity"),
         ({"gpu_milli": 17000}, "gpu_milli", "more than a container may hold"),
         ({"gpu_milli": 10**30}, "gpu_milli", "more than a container may hold"),
         (

@@ -159,7 +159,7 @@ def image(**changes: Any) -> Image:
         "tag": "3.11",
         "reference": "reservoir:5000/penstock/python:3.11",
         "description": "",
-        "scope": "global",
+        "visibility": "global",
         "projects": [],
         "status": "ready",
         "since": AGO,

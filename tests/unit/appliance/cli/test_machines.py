@@ -113,7 +113,7 @@ def test_a_node_is_deleted(logged_in: FakeApi, run: Run) -> None:
 
 def test_images(logged_in: FakeApi, run: Run) -> None:
     failed = image(
-        tag="3.13", scope="projects", projects=["team-a"], status="failed", error="no such tag", reference="x"
+        tag="3.13", visibility="projects", projects=["team-a"], status="failed", error="no such tag", reference="x"
     )
     logged_in.on("GET", "/images", [image(), failed])
     assert run("image", "list", "-p", "team-a")[1] == (

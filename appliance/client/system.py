@@ -1,4 +1,4 @@
-"""What the site says of itself."""
+"""System: what the control API says of itself."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from appliance.client.transport import Resource
 from appliance.client.views import Health, Settings
 
 
-class Site(Resource):
+class System(Resource):
     """The control API itself."""
 
     def health(self) -> Health:

@@ -28,7 +28,7 @@ from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio
 
-CAST = ("admin", "domain-admin", "auditor", "manager", "member", "stranger", "anonymous")
+CAST = ("admin", "domain-admin", "auditor", "manager", "member", "outsider", "anonymous")
 
 ALL = frozenset(CAST)
 KNOWN = ALL - {"anonymous"}
@@ -160,7 +160,7 @@ async def everybody(cluster: Cluster) -> AsyncIterator[dict[str, httpx.AsyncClie
             "auditor": await cluster.user("audrey", UserRole.AUDITOR),
             "manager": await cluster.user("mona"),
             "member": await cluster.user("mike"),
-            "stranger": await cluster.user("sam"),
+            "outsider": await cluster.user("sam"),
             "anonymous": cluster.client(),
         }
         async with cluster.database.transaction() as db:

@@ -119,7 +119,7 @@ async def test_others_do_not_learn_that_there_is_an_app(cluster: Cluster, owner:
     assert (await ask(cluster.admin, "/web-8888/")).status_code == 200
 
 
-async def test_a_stranger_is_sent_to_the_login_and_back(cluster: Cluster, owner: httpx.AsyncClient) -> None:
+async def test_an_outsider_is_sent_to_the_login_and_back(cluster: Cluster, owner: httpx.AsyncClient) -> None:
     async with cluster.client() as guest:
         answer = await ask(guest, "/web-8888/a?b=c&d")
     assert answer.status_code == 401

@@ -55,10 +55,10 @@ async def attempt(guest: httpx.AsyncClient, password: str = "Wrong1horse!", name
 async def test_a_change_by_cookie_needs_the_logins_token(cluster: Cluster) -> None:
     async with cluster.client() as page, cluster.client() as other:
         login = await sign_in(page, "admin")
-        strangers = await sign_in(other, "admin")
+        other_login = await sign_in(other, "admin")
         token = page.headers.pop("X-CSRF-Token")
         body = {"name": "laptop"}
-        for wrong in ({}, {"X-CSRF-Token": ""}, {"X-CSRF-Token": "x"}, {"X-CSRF-Token": strangers["csrf_token"]}):
+        for wrong in ({}, {"X-CSRF-Token": ""}, {"X-CSRF-Token": "x"}, {"X-CSRF-Token": other_login["csrf_token"]}):
             error = await refused(page.post(f"{V1}/api-keys", json=body, headers=wrong), 403)
             assert error["where"] == "X-CSRF-Token"
         assert token == login["csrf_token"] == (await ok(page.get(f"{V1}/auth/csrf")))["csrf_token"]

@@ -148,9 +148,9 @@ async def test_an_agent_speaks_for_its_own_node_only(cluster: Cluster, session: 
 
 
 async def test_who_may_see_the_session_sees_its_metrics(cluster: Cluster, session: dict[str, Any]) -> None:
-    stranger, auditor = await cluster.user("eve"), await cluster.user("auditor", UserRole.AUDITOR)
+    outsider, auditor = await cluster.user("eve"), await cluster.user("auditor", UserRole.AUDITOR)
     query = {"project": "team-a"}
-    await refused(stranger.get(f"{V1}/sessions/a/metrics", params=query), 404)
+    await refused(outsider.get(f"{V1}/sessions/a/metrics", params=query), 404)
     assert (await ok(auditor.get(f"{V1}/sessions/a/metrics", params=query)))["series"] == []
 
 

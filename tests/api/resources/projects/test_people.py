@@ -1,4 +1,4 @@
-"""Managers and members of projects: what each may do, and that strangers see nothing. Rows E4 and E6."""
+"""Managers and members of projects: what each may do, and that outsiders see nothing. Rows E4 and E6."""
 
 from __future__ import annotations
 

@@ -168,9 +168,10 @@ def test_presets(logged_in: FakeApi, run: Run) -> None:
     assert run("preset", "delete", "small")[1] == "Deleted preset small.\n"
 
 
-def test_the_scheduler_s_queue_and_last_cycle(logged_in: FakeApi, run: Run, tmp_path: Path) -> None:
+def test_the_queue_of_the_site_and_the_last_cycle(logged_in: FakeApi, run: Run, tmp_path: Path) -> None:
     logged_in.on("GET", "/scheduler/queue", [waiting(reason="no node has 2 free GPUs")])
-    assert "no node has 2 free GPUs" in run("scheduler", "queue")[1]
+    assert "no node has 2 free GPUs" in run("queue", "--site")[1]
+    assert run("queue", "--site", "-p", "team-a")[0] == 2
     logged_in.on("GET", "/scheduler/cycle", b'{"sessions": []}')
     assert run("scheduler", "save", str(tmp_path / "cycle.json"))[0] == 0
     assert (tmp_path / "cycle.json").read_bytes() == b'{"sessions": []}'

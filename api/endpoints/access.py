@@ -1,4 +1,4 @@
-"""Who calls, and whether the endpoint is for the caller at all. What is marked with nothing is refused to everybody."""
+"""Access: who calls, and whether the endpoint is for the caller at all. What has no mark is refused."""
 
 from __future__ import annotations
 

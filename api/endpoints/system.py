@@ -1,4 +1,4 @@
-"""What the API says of itself: whether it is well, and the settings that clients need."""
+"""The API itself: whether it is well, and the settings that clients need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submit sessions."""
+"""Submission of sessions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def submit(
     fgpu: FgpuOption = None,
     preset: Annotated[
         str | None,
-        typer.Option("--preset", metavar="NAME", help="A size by its name.", autocompletion=complete_presets),
+        typer.Option("--preset", metavar="NAME", help="Amounts by a name.", autocompletion=complete_presets),
     ] = None,
     cpu: Annotated[str | None, typer.Option("--cpu", metavar="N", help="Cores, such as 4 or 0.5.")] = None,
     memory: Annotated[str | None, typer.Option("--memory", metavar="SIZE", help="Memory, such as 8G.")] = None,
@@ -179,7 +179,7 @@ def _tell(sessions: list[Session]) -> None:
 
 
 def _share(client: Client, gpus: str | None, fgpu: str | None, *, otherwise: bool) -> int | None:
-    """Return the milli-GPU that `-g` or `--fgpu` asks for; None where neither does and there is a size `otherwise`."""
+    """Return the milli-GPU that `-g` or `--fgpu` asks for; None where neither does, and a preset may."""
     if gpus is None and fgpu is None and otherwise:
         return None
     return share.milli(

@@ -1,4 +1,4 @@
-"""What the scheduler decided."""
+"""Decisions of the scheduler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions, and the sizes that they are offered in."""
+"""Sessions, and the presets and sandboxes for them."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Sessions(Resource):
 
 
 class Presets(Resource):
-    """Sizes of sessions by name."""
+    """Amounts for sessions by name."""
 
     def list(self) -> builtins.list[Preset]:
         """Return the presets, the smallest first."""

@@ -1,4 +1,4 @@
-"""How GPU shares are held. Pure; the order of the kinds is their strength, best first."""
+"""Kinds of enforcement: how GPU shares are held. Pure; the order of the kinds is their strength, best first."""
 
 from __future__ import annotations
 

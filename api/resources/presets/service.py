@@ -30,7 +30,7 @@ async def wanted(db: AsyncSession, name: str) -> Preset:
         raise InputError(
             f"there is no preset {name}",
             where="preset",
-            hint=f"choose one of {names}" if names else "ask an administrator for one, or write the sizes out",
+            hint=f"choose one of {names}" if names else "ask an administrator for one, or write the amounts out",
         )
     return preset
 

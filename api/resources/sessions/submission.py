@@ -57,7 +57,7 @@ class SubmissionContext:
 
 
 @dataclass(frozen=True)
-class Size:
+class Amounts:
     """What one container asks for; 0 is no limit, and no GPU. Shares are held by `enforcement` or a stronger kind."""
 
     gpu_milli: int
@@ -98,11 +98,11 @@ async def _submit(
     caller.check(Action.SESSION_SUBMIT, project=project)
     projects.check_active(project, max(now(), request.starts_at or now()))
     kind = request.kind_or_default
-    size = await _size(db, request, context.settings)
+    amounts = await _amounts(db, request, context.settings)
     allowed = await groups.allowed(db, caller.id, project, kind, request.group)
-    await _check_fits(db, request, size, allowed, context.fleet)
+    await _check_fits(db, request, amounts, allowed, context.fleet)
     title, reference = await _image(db, request, project)
-    await user_policies.check(db, caller.id, _extra(len(names), request.replicas, size))
+    await user_policies.check(db, caller.id, _extra(len(names), request.replicas, amounts))
     await _check_unmoved(db, caller)
     sandbox, rules = await sandboxes.for_session(db, project.id, reference)
     mounted = mounts(request, context.settings)
@@ -122,11 +122,11 @@ async def _submit(
             priority=priority,
             preemptible=kind is Kind.TRAINING if request.preemptible is None else request.preemptible,
             replicas=request.replicas,
-            gpu_milli=size.gpu_milli,
-            cpu_milli=size.cpu_milli,
-            memory_mib=size.memory_mib,
-            shm_mib=size.shm_mib,
-            enforcement=size.enforcement.value,
+            gpu_milli=amounts.gpu_milli,
+            cpu_milli=amounts.cpu_milli,
+            memory_mib=amounts.memory_mib,
+            shm_mib=amounts.shm_mib,
+            enforcement=amounts.enforcement.value,
             preset=request.preset or "",
             group=request.group or "",
             gpu_models=request.gpu_models,
@@ -155,7 +155,7 @@ async def _submit(
     return [session.id for session in made]
 
 
-async def _size(db: AsyncSession, request: SessionRequest, settings: Settings) -> Size:
+async def _amounts(db: AsyncSession, request: SessionRequest, settings: Settings) -> Amounts:
     """Complete what the request leaves out by its preset; raises InputError for what the granularity forbids."""
     preset = await presets.wanted(db, request.preset) if request.preset else None
     gpu_milli = request.gpu_milli if request.gpu_milli is not None else preset.gpu_milli if preset else None
@@ -174,15 +174,17 @@ async def _size(db: AsyncSession, request: SessionRequest, settings: Settings) -
     else:
         shm_mib = request.shm_mib or (preset.shm_mib if preset else SHM_MIB)
     enforcement = request.enforcement or (Enforcement(preset.enforcement) if preset else Enforcement.NONE)
-    return Size(gpu_milli, cpu_milli, memory_mib, shm_mib, enforcement if gpu_milli else Enforcement.NONE)
+    return Amounts(gpu_milli, cpu_milli, memory_mib, shm_mib, enforcement if gpu_milli else Enforcement.NONE)
 
 
-def _extra(count: int, replicas: int, size: Size) -> Extra:
+def _extra(count: int, replicas: int, amounts: Amounts) -> Extra:
     every = count * replicas
-    return Extra(count, every * size.gpu_milli, every * size.cpu_milli, every * size.memory_mib)
+    return Extra(count, every * amounts.gpu_milli, every * amounts.cpu_milli, every * amounts.memory_mib)
 
 
-async def _check_fits(db: AsyncSession, request: SessionRequest, size: Size, allowed: Groups, fleet: Fleet) -> None:
+async def _check_fits(
+    db: AsyncSession, request: SessionRequest, amounts: Amounts, allowed: Groups, fleet: Fleet
+) -> None:
     """Refuse what no node could hold even if nothing ran and every node were open."""
     await fleet.refresh(db)
     workload = Workload(
@@ -190,20 +192,20 @@ async def _check_fits(db: AsyncSession, request: SessionRequest, size: Size, all
         project=request.project,
         submitted_at=0,
         containers=request.replicas,
-        gpu_milli=size.gpu_milli,
-        cpu_milli=size.cpu_milli,
-        memory_mib=size.memory_mib,
+        gpu_milli=amounts.gpu_milli,
+        cpu_milli=amounts.cpu_milli,
+        memory_mib=amounts.memory_mib,
         groups=allowed[0],
         grouped_only=allowed[1],
         models=fleet.models_of(request.gpu_models) if request.gpu_models else (),
         within=request.within,
         within_required=request.within_required,
-        enforcement=size.enforcement,
+        enforcement=amounts.enforcement,
     )
     verdict = fleet.never_fits(workload)
     if verdict:
         reason, _, hint = verdict.partition("; ")
-        raise InputError(reason, where="gpu_milli" if size.gpu_milli else "cpu_milli", hint=hint or "ask for less")
+        raise InputError(reason, where="gpu_milli" if amounts.gpu_milli else "cpu_milli", hint=hint or "ask for less")
 
 
 async def _image(db: AsyncSession, request: SessionRequest, project: Project) -> tuple[str, str]:

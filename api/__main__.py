@@ -51,7 +51,7 @@ def create_admin(
     ] = False,
 ) -> None:
     """Create an administrator; the password is read from standard input. An existing user is left as it is."""
-    from api.auth.policy import Role
+    from api.auth.policy import UserRole
     from api.resources.users import service
     from api.resources.users.schemas import UserRequest
 
@@ -63,7 +63,7 @@ def create_admin(
                 return False
         try:
             request = UserRequest(
-                name=name, password=password, role=Role.ADMIN, must_change_password=change_at_first_login
+                name=name, password=password, role=UserRole.ADMIN, must_change_password=change_at_first_login
             )
         except ValidationError as error:
             raise InputError.of(
@@ -124,16 +124,16 @@ def list_nodes() -> None:
     """Print the nodes as the API lists them; whoever may read the database needs no password for it."""
     from api.endpoints.nodes import MAX_PAGE
     from api.lists import texts as lists
-    from api.lists.nodes import Filters, look, texts
+    from api.lists.nodes import Filters, page, texts
     from api.lists.texts import Texts
     from api.resources.groups import service as groups
 
     async def read(database: Database) -> str:
         async with database.reading() as db:
             by_node = await groups.by_node(db)
-            found = await look(db, Filters(), by_node, limit=MAX_PAGE)
-            page = await lists.answer(found, Texts(), lambda ids: texts(db, ids, by_node), None)
-            return bytes(page.body).decode()
+            found = await page(db, Filters(), by_node, limit=MAX_PAGE)
+            answer = await lists.answer(found, Texts(), lambda ids: texts(db, ids, by_node), None)
+            return bytes(answer.body).decode()
 
     typer.echo(_with_database(read))
 

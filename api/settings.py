@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from common.gpu.share import Split
+from common.gpu.share import Granularity
 from common.settings import environment
 from common.settings.control_api import ControlApiSettings
 from common.settings.options import FOLDERS, AbsolutePath, Port
@@ -28,13 +28,13 @@ def _octal(value: Any) -> Any:
         raise ValueError(f"{value!r} is not a file mode; write octal digits, such as 0660") from None
 
 
-class Settings(Split, ControlApiSettings, environment.ServiceSettings):
+class Settings(Granularity, ControlApiSettings, environment.ServiceSettings):
     """What the API is told: what a site chooses, and what follows from where it is installed.
 
     `socket` takes the place of `host` and `port`. `tls_cert` and `tls_key` make a TCP port speak TLS and ask agents for
     their certificates. `trust_client_headers` says whether `X-Client-Verify` and `X-Client-Name` come from our own
     edge: that is so behind the unix socket, which only the edge's group may open, and nowhere else unless the
-    administrator says so. `host_mounts` are the folders of the nodes that sessions may mount beside their volumes;
+    administrator says so. `host_paths` are the folders of the nodes that sessions may mount beside their PVCs;
     `apps_url` is where the edge offers the ports of sessions, empty where it does not.
     """
 
@@ -51,14 +51,14 @@ class Settings(Split, ControlApiSettings, environment.ServiceSettings):
     agent_ca: Path | None = None
     agent_cert: Path | None = None
     agent_key: Path | None = None
-    volume_root: AbsolutePath | None = None
-    host_mounts: Annotated[tuple[AbsolutePath, ...], FOLDERS] = ()
+    pvc_root: AbsolutePath | None = None
+    host_paths: Annotated[tuple[AbsolutePath, ...], FOLDERS] = ()
     apps_url: str = Field(default="", pattern=r"^(https://[^/]+)?$")
 
     @property
-    def split(self) -> Split:
+    def granularity(self) -> Granularity:
         """How the administrator divides a GPU."""
-        return Split(fgpu_per_gpu=self.fgpu_per_gpu, steps_per_fgpu=self.steps_per_fgpu)
+        return Granularity(fgpu_per_gpu=self.fgpu_per_gpu, steps_per_fgpu=self.steps_per_fgpu)
 
     @property
     def trusts_client_headers(self) -> bool:

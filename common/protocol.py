@@ -21,10 +21,10 @@ from common.sandbox import Sandbox
 
 HEARTBEAT_PATH = "/agent/v1/heartbeat"
 """POST Heartbeat → HeartbeatReply, or 204 where heartbeat and reply are as they were the last time."""
-USE_PATH = "/agent/v1/use"
-"""POST UseReport → 204: what containers used of their GPUs; not in heartbeats, which mostly repeat themselves."""
-DENIALS_PATH = "/agent/v1/denials"
-"""POST DenialReport → 204: which system calls sandboxes denied. Counts only grow, so a report may come twice."""
+METRICS_PATH = "/agent/v1/metrics"
+"""POST MetricsReport → 204: what containers used of their GPUs; not in heartbeats, which mostly repeat themselves."""
+DENIED_CALLS_PATH = "/agent/v1/denied-calls"
+"""POST DeniedCallReport → 204: which system calls sandboxes denied. Counts only grow, so a report may come twice."""
 HEALTH_PATH = "/v1/health"
 NODE_INFO_PATH = "/v1/node-info"
 IMAGES_PATH = "/v1/images"
@@ -261,7 +261,7 @@ class Heartbeat(Message):
     containers: list[ContainerState] = Field(default_factory=list)
 
 
-class GpuUse(Message):
+class GpuMetrics(Message):
     """What one container used of one GPU: `memory_mib` at the moment `at`, `busy_permille` of the GPU's time since the
     sample before (None where nobody can tell), and how many `processes` of it are on the GPU.
     """
@@ -275,14 +275,14 @@ class GpuUse(Message):
     processes: int = Field(default=0, ge=0)
 
 
-class UseReport(Message):
+class MetricsReport(Message):
     """Samples of a node since the report before; a report that was not taken is sent again with later samples."""
 
     name: str
-    samples: list[GpuUse] = Field(max_length=10_000)
+    samples: list[GpuMetrics] = Field(max_length=10_000)
 
 
-class Denial(Message):
+class DeniedCall(Message):
     """System calls that a sandbox denied to processes of one name in one container, from `first_at` to `last_at`.
 
     `count` is how many since `first_at`, which tells one series from the next. `pid` is that of the last process, as
@@ -301,11 +301,11 @@ class Denial(Message):
     count: int = Field(ge=1)
 
 
-class DenialReport(Message):
+class DeniedCallReport(Message):
     """Denied system calls of a node; what was not taken is sent again."""
 
     name: str
-    denials: list[Denial] = Field(max_length=1000)
+    denied_calls: list[DeniedCall] = Field(max_length=1000)
 
 
 class HeartbeatReply(Message):

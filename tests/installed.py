@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 
 from api.auth import passwords
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from api.database import Database
 from api.migrations import schema
 from api.resources.users import service as users
@@ -71,7 +71,7 @@ async def _install(url: str) -> None:
     database = Database(url)
     await schema.migrate(database)
     async with database.transaction() as db:
-        admin = await users.create(db, UserRequest(name="admin", password=PASSWORD, role=Role.ADMIN))
+        admin = await users.create(db, UserRequest(name="admin", password=PASSWORD, role=UserRole.ADMIN))
         fingerprint = passwords.fingerprint(ADMIN_KEY)
         db.add(ApiKey(user_id=admin.id, name="tests", prefix=ADMIN_KEY[:10], fingerprint=fingerprint))
     await database.close()

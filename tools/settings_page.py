@@ -26,8 +26,8 @@ What a site may set of its services, in `site.yml`. Each key, with type, range a
 What is not said has the default. Names that end in `_s` are seconds.
 
 The control API also reads `/etc/penstock/api.local.env` on the master, which deploys leave alone and which wins over
-`site.yml`. There a setting is a variable, `PENSTOCK_API_` and its name in capital letters (`PENSTOCK_API_USE_KEEP_S`);
-`systemctl restart penstock-api` takes it up.
+`site.yml`. There a setting is a variable, `PENSTOCK_API_` and its name in capital letters
+(`PENSTOCK_API_METRICS_KEEP_S`); `systemctl restart penstock-api` takes it up.
 """
 
 

@@ -14,7 +14,7 @@ from ldap3.core.results import RESULT_NO_SUCH_OBJECT, RESULT_SIZE_LIMIT_EXCEEDED
 from ldap3.utils.conv import escape_filter_chars
 from ldap3.utils.dn import escape_rdn
 
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from api.settings import Settings
 from common.errors import UnavailableError
 
@@ -26,7 +26,7 @@ _turns = asyncio.Semaphore(8)
 """Each question holds a thread: a directory that hangs must not take all of them."""
 
 
-async def role_of(settings: Settings, name: str, password: str) -> Role | None:
+async def role_of(settings: Settings, name: str, password: str) -> UserRole | None:
     """Return the role that the directory gives a person; None where name or password is wrong.
 
     Raises UnavailableError where the directory cannot be asked: people whom only this site knows sign in all the same.
@@ -45,7 +45,7 @@ async def role_of(settings: Settings, name: str, password: str) -> Role | None:
             ) from error
 
 
-def _ask(settings: Settings, name: str, password: str) -> Role | None:
+def _ask(settings: Settings, name: str, password: str) -> UserRole | None:
     dn = _dn_of(settings, name)
     if dn is None:
         return None
@@ -53,10 +53,11 @@ def _ask(settings: Settings, name: str, password: str) -> Role | None:
         if not connection.bind():
             _check_denied(connection)
             return None
-        for group, role in ((settings.ldap_admin_group, Role.ADMIN), (settings.ldap_auditor_group, Role.AUDITOR)):
+        admins, auditors = settings.ldap_admin_group, settings.ldap_auditor_group
+        for group, role in ((admins, UserRole.ADMIN), (auditors, UserRole.AUDITOR)):
             if group and _is_in(connection, group, dn):
                 return role
-    return Role.MEMBER
+    return UserRole.MEMBER
 
 
 def _dn_of(settings: Settings, name: str) -> str | None:

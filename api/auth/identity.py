@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import Protocol
 from uuid import UUID
 
-from api.auth.policy import Action, Party, Role, Scope, parties_of, scope_of
+from api.auth.policy import Action, Party, Scope, UserRole, parties_of, scope_of
 from common.errors import ForbiddenError
 
 
-class Within(Protocol):
+class ProjectRef(Protocol):
     """A project, as far as rights go."""
 
     @property
@@ -43,7 +43,7 @@ class Identity:
 
     id: UUID
     name: str
-    role: Role
+    role: UserRole
     domain: str | None = None
     manages: frozenset[UUID] = field(default=frozenset())
     member_of: frozenset[UUID] = field(default=frozenset())
@@ -51,7 +51,7 @@ class Identity:
     @property
     def is_admin(self) -> bool:
         """Whether the caller is an administrator of the whole site."""
-        return self.role is Role.ADMIN and self.domain is None
+        return self.role is UserRole.ADMIN and self.domain is None
 
     @cached_property
     def parties(self) -> tuple[Party, ...]:
@@ -63,7 +63,12 @@ class Identity:
         return any(scope_of(action, party) for party in self.parties)
 
     def may(
-        self, action: Action, *, project: Within | None = None, owner_id: UUID | None = None, domain: str | None = None
+        self,
+        action: Action,
+        *,
+        project: ProjectRef | None = None,
+        owner_id: UUID | None = None,
+        domain: str | None = None,
     ) -> bool:
         """Return whether the caller may do this to something of a project, an owner, a domain.
 
@@ -80,7 +85,12 @@ class Identity:
         )
 
     def check(
-        self, action: Action, *, project: Within | None = None, owner_id: UUID | None = None, domain: str | None = None
+        self,
+        action: Action,
+        *,
+        project: ProjectRef | None = None,
+        owner_id: UUID | None = None,
+        domain: str | None = None,
     ) -> None:
         """Raise ForbiddenError unless the caller may do this; the arguments are those of `may`."""
         if not self.may(action, project=project, owner_id=owner_id, domain=domain):

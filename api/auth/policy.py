@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 
-class Role(StrEnum):
+class UserRole(StrEnum):
     """What a user is everywhere: an admin changes, an auditor reads, a member does what the projects allow."""
 
     ADMIN = "admin"
@@ -57,7 +57,7 @@ class Action(StrEnum):
     DOMAIN_MANAGE = "create and delete domains"
     POLICY_READ = "see user policies"
     POLICY_MANAGE = "create, change and delete user policies"
-    USAGE_READ = "see who used how much"
+    ACCOUNTING_READ = "see who used how much"
     PROJECT_READ = "see projects"
     PROJECT_CREATE = "create projects"
     PROJECT_MEMBERS = "change the members of projects"
@@ -86,7 +86,7 @@ class Action(StrEnum):
     PRESET_MANAGE = "create, change and delete presets"
     SANDBOX_READ = "see sandboxes"
     SANDBOX_MANAGE = "create, change and delete sandboxes, and say for whom they are"
-    DENIAL_READ = "see which system calls sandboxes denied"
+    DENIED_CALL_READ = "see which system calls sandboxes denied"
     SCHEDULER_READ = "see the scheduler's decisions"
     SETTINGS_READ = "see the site's settings"
 
@@ -122,7 +122,7 @@ TABLE: Mapping[Action, Row] = {
     Action.DOMAIN_MANAGE:    _row(_S,    None,         None,    None,    None),
     Action.POLICY_READ:      _row(_S,    _S,           _S,      None,    None),
     Action.POLICY_MANAGE:    _row(_S,    None,         None,    None,    None),
-    Action.USAGE_READ:       _row(_S,    _D,           _D,      _P,      _O),
+    Action.ACCOUNTING_READ:  _row(_S,    _D,           _D,      _P,      _O),
     Action.PROJECT_READ:     _row(_S,    _D,           _D,      _P,      _P),
     Action.PROJECT_CREATE:   _row(_S,    _D,           None,    None,    None),
     Action.PROJECT_MEMBERS:  _row(_S,    _D,           None,    _P,      None),
@@ -151,7 +151,7 @@ TABLE: Mapping[Action, Row] = {
     Action.PRESET_MANAGE:    _row(_S,    None,         None,    None,    None),
     Action.SANDBOX_READ:     _row(_S,    _S,           _S,      _S,      _S),
     Action.SANDBOX_MANAGE:   _row(_S,    None,         None,    None,    None),
-    Action.DENIAL_READ:      _row(_S,    _D,           _D,      _P,      None),
+    Action.DENIED_CALL_READ: _row(_S,    _D,           _D,      _P,      None),
     Action.SCHEDULER_READ:   _row(_S,    None,         _S,      None,    None),
     Action.SETTINGS_READ:    _row(_S,    _S,           _S,      _S,      _S),
 }
@@ -163,10 +163,10 @@ def scope_of(action: Action, party: Party) -> Scope | None:
     return TABLE.get(action, {}).get(party)
 
 
-def parties_of(role: Role, *, domain: bool, manages: bool) -> tuple[Party, ...]:
+def parties_of(role: UserRole, *, domain: bool, manages: bool) -> tuple[Party, ...]:
     """Return the columns that hold for a user with a role, `domain`: of a domain, `manages`: a project or more."""
-    if role is Role.ADMIN:
+    if role is UserRole.ADMIN:
         return (Party.DOMAIN_ADMIN if domain else Party.ADMIN,)
-    if role is Role.AUDITOR:
+    if role is UserRole.AUDITOR:
         return (Party.AUDITOR,)
     return (Party.MANAGER, Party.MEMBER) if manages else (Party.MEMBER,)

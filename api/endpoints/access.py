@@ -1,4 +1,4 @@
-"""Who calls, and whether the endpoint is for the caller at all. What is marked with nothing is refused to everybody."""
+"""Access: who calls, and whether the endpoint is for the caller at all. What has no mark is refused."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def check_routes(app: FastAPI) -> None:
         )
 
 
-async def guard(connection: HTTPConnection) -> None:
+async def authorize(connection: HTTPConnection) -> None:
     """Let nobody pass who is not known, or for whom the policy has no rule; a dependency of the whole application."""
     endpoint = connection.scope.get("endpoint")
     if endpoint in _public:
@@ -110,18 +110,18 @@ async def settings_of(connection: HTTPConnection) -> Settings:
 
 
 async def known_of(connection: HTTPConnection) -> KnownCaller:
-    """Return what `guard` has found of the caller, with the login or key used."""
+    """Return what `authorize` has found of the caller, with the login or key used."""
     known: KnownCaller = connection.state.known
     return known
 
 
 async def caller_of(connection: HTTPConnection) -> Identity:
-    """Return the caller that `guard` has identified."""
+    """Return the caller that `authorize` has identified."""
     return (await known_of(connection)).identity
 
 
 async def agent_of(connection: HTTPConnection) -> str:
-    """Return the name of the node whose agent calls, as `guard` has found it."""
+    """Return the name of the node whose agent calls, as `authorize` has found it."""
     agent: str = connection.state.agent
     return agent
 

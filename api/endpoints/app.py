@@ -13,15 +13,17 @@ from api.clock import Clock
 from api.control.manager import Manager
 from api.database import Database
 from api.endpoints import (
+    accounting,
     api_keys,
     apps,
-    denials,
+    denied_calls,
     docs,
     domains,
     errors,
     groups,
     images,
     logins,
+    metrics,
     nodes,
     presets,
     projects,
@@ -29,12 +31,10 @@ from api.endpoints import (
     scheduler,
     sessions,
     system,
-    usage,
-    use,
     user_policies,
     users,
 )
-from api.endpoints.access import PREFIX, check_routes, guard, is_behind_edge
+from api.endpoints.access import PREFIX, authorize, check_routes, is_behind_edge
 from api.endpoints.repeats import Repeats
 from api.engine.base import Engine
 from api.lists.nodes import GroupsOfNodes
@@ -78,7 +78,7 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
         description=DESCRIPTION,
         version=system.VERSION,
         lifespan=lifespan,
-        dependencies=[Depends(guard)],
+        dependencies=[Depends(authorize)],
         responses=errors.RESPONSES,
         docs_url=None,
         redoc_url=None,
@@ -114,7 +114,7 @@ def _include_routes(app: FastAPI) -> None:
         users.router,
         user_policies.router,
         domains.router,
-        usage.router,
+        accounting.router,
         projects.router,
         nodes.router,
         groups.router,
@@ -122,13 +122,13 @@ def _include_routes(app: FastAPI) -> None:
         presets.router,
         sandboxes.router,
         sessions.router,
-        use.router,
-        denials.router,
+        metrics.router,
+        denied_calls.router,
         scheduler.router,
         apps.router,
         system.router,
         system.health,
     ):
         app.include_router(router, prefix=PREFIX)
-    for router in (system.health, nodes.agents, use.agents, denials.agents, docs.router):
+    for router in (system.health, nodes.agents, metrics.agents, denied_calls.agents, docs.router):
         app.include_router(router)

@@ -53,8 +53,8 @@ async def list_nodes(
     """
     filters = Filters(state, mode, group, await rights.within(db, caller))
     groups = await remembered.by_node(db)
-    look = await listing.look(db, filters, groups, limit=limit, after=after)
-    return await lists.answer(look, kept, lambda ids: listing.texts(db, ids, groups), if_none_match)
+    page = await listing.page(db, filters, groups, limit=limit, after=after)
+    return await lists.answer(page, kept, lambda ids: listing.texts(db, ids, groups), if_none_match)
 
 
 @router.get("/{name}")

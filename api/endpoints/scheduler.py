@@ -12,7 +12,7 @@ from api.control.loop import Loop
 from api.endpoints.access import action
 from api.endpoints.transactions import Reading
 from api.lists import overview
-from api.resources.sessions.views import WaitingView
+from api.resources.sessions.views import QueueEntryView
 from api.scheduler.record import save
 
 router = APIRouter(prefix="/scheduler", tags=["scheduler"])
@@ -26,9 +26,9 @@ async def loop_of(connection: HTTPConnection) -> Loop:
 
 @router.get("/queue")
 @action(Action.SCHEDULER_READ)
-async def list_queue(db: Reading) -> list[WaitingView]:
+async def list_queue(db: Reading) -> list[QueueEntryView]:
     """List the sessions that wait, in the order in which they were served last, with the reason of each."""
-    return await overview.waiting(db)
+    return await overview.queue(db)
 
 
 @router.get("/cycle", response_class=Response, responses={200: {"content": {"application/json": {}}}})

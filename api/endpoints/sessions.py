@@ -18,7 +18,7 @@ from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.control.manager import WakeAfterwards
 from api.database import Database
-from api.endpoints.access import Caller, SettingsOf, action, caller_of, guard
+from api.endpoints.access import Caller, SettingsOf, action, authorize, caller_of
 from api.endpoints.transactions import DatabaseOf, Reading, Transaction
 from api.engine.base import Engine
 from api.lists import overview
@@ -31,7 +31,7 @@ from api.resources.schemas import NamePath, NameQuery, Text
 from api.resources.sessions import relay, resizing, service, submission
 from api.resources.sessions.relay import LogStream
 from api.resources.sessions.schemas import BatchRequest, Extension, SessionChange, SessionRequest
-from api.resources.sessions.submission import Site
+from api.resources.sessions.submission import SubmissionContext
 from api.resources.sessions.views import SessionView
 from api.settings import Settings
 from api.tables.sessions import Session, State
@@ -49,31 +49,31 @@ DELETED: dict[int | str, dict[str, Any]] = {200: {"model": SessionView, "descrip
 _command = TypeAdapter(list[Text])
 
 
-async def site_of(connection: HTTPConnection) -> Site:
+async def submission_context(connection: HTTPConnection) -> SubmissionContext:
     """Return what submissions are checked against."""
-    return Site(connection.app.state.settings, connection.app.state.fleet)
+    return SubmissionContext(connection.app.state.settings, connection.app.state.fleet)
 
 
-SiteOf = Annotated[Site, Depends(site_of)]
+SubmissionContextOf = Annotated[SubmissionContext, Depends(submission_context)]
 
 
 @router.post("", status_code=201)
 @action(Action.SESSION_SUBMIT)
 async def submit_session(
-    request: SessionRequest, caller: Caller, db: Transaction, site: SiteOf, _wake: WakeAfterwards
+    request: SessionRequest, caller: Caller, db: Transaction, context: SubmissionContextOf, _wake: WakeAfterwards
 ) -> SessionView:
     """Put a session into the queue."""
-    return await _view(db, await submission.submit(db, request, caller, site), site.settings)
+    return await _view(db, await submission.submit(db, request, caller, context), context.settings)
 
 
 @router.post("/batch", status_code=201)
 @action(Action.SESSION_SUBMIT)
 async def submit_sessions(
-    request: BatchRequest, caller: Caller, db: Transaction, site: SiteOf, _wake: WakeAfterwards
+    request: BatchRequest, caller: Caller, db: Transaction, context: SubmissionContextOf, _wake: WakeAfterwards
 ) -> list[SessionView]:
     """Put several equal sessions into the queue, all or none: `count` 3 makes NAME-1, NAME-2 and NAME-3."""
-    ids = await submission.submit_batch(db, request, caller, site)
-    return await overview.views(db, ids, site.settings.apps_url)
+    ids = await submission.submit_batch(db, request, caller, context)
+    return await overview.views(db, ids, context.settings.apps_url)
 
 
 @router.get("", response_model=list[SessionView], responses=lists.RESPONSES)
@@ -101,11 +101,11 @@ async def list_sessions(
     """
     filters = Filters(project=project, user=user, node=node, states=state or (), ended=all_)
     apps_url = settings.apps_url
-    look = await pages.look(db, caller, filters, limit=limit, after=after, apps_url=apps_url)
-    if project is not None and not look.entries:
+    page = await pages.page(db, caller, filters, limit=limit, after=after, apps_url=apps_url)
+    if project is not None and not page.entries:
         # Who may see sessions of a project may see the project: only where there are none it is asked for.
         await projects.get(db, project, caller)
-    return await lists.answer(look, kept, lambda ids: overview.texts(db, ids, apps_url), if_none_match)
+    return await lists.answer(page, kept, lambda ids: overview.texts(db, ids, apps_url), if_none_match)
 
 
 @router.get("/{name}")
@@ -220,7 +220,7 @@ async def session_exec(
         agent = relay.running_on(session)
 
         async def may_stay() -> None:
-            await guard(websocket)
+            await authorize(websocket)
             await _enter(database, project, name, await caller_of(websocket))
 
         terminal = _engine(websocket).terminal(agent, session.container_id(0), words, tty=tty, rows=rows, cols=cols)

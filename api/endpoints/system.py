@@ -1,4 +1,4 @@
-"""What the API says of itself: whether it is well, and the settings that clients need."""
+"""The API itself: whether it is well, and the settings that clients need."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ async def show_health(db: Reading) -> HealthView:
 @router.get("/settings")
 @action(Action.SETTINGS_READ)
 async def show_settings(settings: SettingsOf) -> SettingsView:
-    """Show the administrator's split of a GPU, and the largest share that a container may ask for."""
-    split = settings.split
+    """Show the granularity of shares, and the largest share that a container may ask for."""
+    granularity = settings.granularity
     return SettingsView(
-        fgpu_per_gpu=split.fgpu_per_gpu,
-        steps_per_fgpu=split.steps_per_fgpu,
-        fgpu_milli=split.fgpu_milli,
-        step_milli=split.step_milli,
+        fgpu_per_gpu=granularity.fgpu_per_gpu,
+        steps_per_fgpu=granularity.steps_per_fgpu,
+        fgpu_milli=granularity.fgpu_milli,
+        step_milli=granularity.step_milli,
         largest_milli=MAX_GPUS * MILLI,
     )

@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.requests import HTTPConnection
 
 from api.database import among
-from api.lists.texts import Entry, Look, said, server, written
+from api.lists.texts import Entry, Page, said, server, written
 from api.resources.groups import service as groups
 from api.resources.nodes.schemas import GpuView, NodeView
 from api.resources.sessions import lifecycle
@@ -77,7 +77,7 @@ async def groups_of(connection: HTTPConnection) -> GroupsOfNodes:
 Remembered = Annotated[GroupsOfNodes, Depends(groups_of)]
 
 
-async def look(db: AsyncSession, filters: Filters, by_node: Groups, *, limit: int, after: str | None = None) -> Look:
+async def page(db: AsyncSession, filters: Filters, by_node: Groups, *, limit: int, after: str | None = None) -> Page:
     """Return which nodes a page has, by name."""
     asked = {"after": after, "state": filters.state, "mode": filters.mode, "names": _names(filters, by_node)}
     given = {name: value for name, value in asked.items() if value is not None}
@@ -87,7 +87,7 @@ async def look(db: AsyncSession, filters: Filters, by_node: Groups, *, limit: in
         Entry(id_, f"{mark}{by_node.get(name, ())}", b',"last_seen":%b}' % to_json(last_seen))
         for id_, name, last_seen, mark in rows[:limit]
     ]
-    return Look(entries, rows[limit - 1].name if len(rows) > limit else None, (limit,))
+    return Page(entries, rows[limit - 1].name if len(rows) > limit else None, (limit,))
 
 
 async def texts(db: AsyncSession, ids: Collection[UUID], by_node: Groups) -> dict[UUID, bytes]:

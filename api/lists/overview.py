@@ -12,7 +12,7 @@ from sqlalchemy import Row, and_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
-from api.resources.sessions.views import ContainerView, SessionView, WaitingView
+from api.resources.sessions.views import ContainerView, QueueEntryView, SessionView
 from api.tables.nodes import Gpu, Node
 from api.tables.projects import Project
 from api.tables.sessions import Container, GpuShareRow, Service, Session, State
@@ -39,14 +39,14 @@ async def views(db: AsyncSession, ids: Sequence[UUID], apps_url: str) -> list[Se
     return [found[id_] for id_ in ids]
 
 
-async def waiting(db: AsyncSession) -> list[WaitingView]:
+async def queue(db: AsyncSession) -> list[QueueEntryView]:
     """Return the sessions that wait, in the order of the queue; those that are in none come last."""
     made = {"project", "user"}
-    plain = [getattr(Session, name) for name in WaitingView.model_fields if name not in made]
+    plain = [getattr(Session, name) for name in QueueEntryView.model_fields if name not in made]
     query = select(*plain, Project.name.label("project"), Session.user_name.label("user"))
     query = query.join(Project, Project.id == Session.project_id).where(Session.state == State.PENDING)
     order = (Session.position == 0, Session.position, Session.created_at, Session.id)
-    return [WaitingView(**row._mapping) for row in await db.execute(query.order_by(*order))]
+    return [QueueEntryView(**row._mapping) for row in await db.execute(query.order_by(*order))]
 
 
 async def _shown(db: AsyncSession, ids: Collection[UUID], apps_url: str) -> list[Shown]:

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Identity, Reach
 from api.auth.policy import Action
-from api.lists.texts import Entry, Look, said, server, written, written_by
+from api.lists.texts import Entry, Page, said, server, written, written_by
 from api.tables.nodes import Gpu, Node
 from api.tables.projects import Project
 from api.tables.sessions import LISTED, Container, GpuShareRow, Service, Session, State
@@ -55,9 +55,9 @@ class Filters:
     ended: bool = False
 
 
-async def look(
+async def page(
     db: AsyncSession, caller: Identity, filters: Filters, *, limit: int, after: str | None, apps_url: str
-) -> Look:
+) -> Page:
     """Return which sessions a page has that a caller may see, oldest first; raises InputError for what is no cursor."""
     asked = _within(caller.reach(Action.SESSION_READ)) | _filtered(filters) | _position(after)
     listed = not (filters.states or filters.ended)
@@ -65,7 +65,7 @@ async def look(
     rows = (await db.execute(statement, asked | {"limit": limit + 1})).all()
     following = _cursor(rows[limit - 1]) if len(rows) > limit else None
     entries = [Entry(id_, mark) for id_, _, mark in rows[:limit]]
-    return Look(entries, following, (filters, limit, apps_url))
+    return Page(entries, following, (filters, limit, apps_url))
 
 
 @cache

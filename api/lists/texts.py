@@ -49,7 +49,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Look:
+class Page:
     """Which things a page has, in order; `following` is the cursor after which the next one begins, None on the last.
 
     `asked` is all that the texts of its things depend on beside the database, and what makes it another page.
@@ -63,8 +63,8 @@ class Look:
     def tag(self) -> str:
         """An ETag that is another one whenever the page is."""
         said = [(entry.id.hex, entry.mark, entry.end) for entry in self.entries]
-        page = repr((VERSION, self.asked, self.following, said))
-        return f'"{sha256(page.encode()).hexdigest()[:32]}"'
+        described = repr((VERSION, self.asked, self.following, said))
+        return f'"{sha256(described.encode()).hexdigest()[:32]}"'
 
 
 class Texts:
@@ -100,14 +100,14 @@ class Texts:
             self._bytes -= len(oldest)
 
 
-async def answer(look: Look, texts: Texts, render: Render, if_none_match: str | None) -> Response:
+async def answer(page: Page, texts: Texts, render: Render, if_none_match: str | None) -> Response:
     """Return the page as JSON, or that it is as it was for who has it already."""
     # what stands between may have packed the answer, and then says of the tag that it is a weak one
     held = {part.strip().removeprefix("W/") for part in (if_none_match or "").split(",")}
-    tag, body = look.tag, b""
+    tag, body = page.tag, b""
     if tag not in held:
-        body = b"[%b]" % b",".join(await texts.of(look.entries, render))
-    headers = {"ETag": tag, "Cache-Control": "no-cache"} | ({"X-Next": look.following} if look.following else {})
+        body = b"[%b]" % b",".join(await texts.of(page.entries, render))
+    headers = {"ETag": tag, "Cache-Control": "no-cache"} | ({"X-Next": page.following} if page.following else {})
     if tag in held:
         return Response(status_code=304, headers=headers)
     return Response(body, media_type="application/json", headers=headers)

@@ -14,19 +14,19 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
 # Every table has to be known before Base.metadata is complete.
+import api.tables.accounting
 import api.tables.api_keys
-import api.tables.denials
+import api.tables.denied_calls
 import api.tables.domains
 import api.tables.groups
 import api.tables.images
 import api.tables.logins
+import api.tables.metrics
 import api.tables.nodes
 import api.tables.presets
 import api.tables.projects
 import api.tables.sandboxes
 import api.tables.sessions
-import api.tables.usage
-import api.tables.use
 import api.tables.user_policies
 import api.tables.users  # noqa: F401
 from api.database import Database

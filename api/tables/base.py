@@ -1,4 +1,4 @@
-"""What every table shares: its base, the names of constraints, and moments in UTC."""
+"""Base of every table, the names of constraints, and moments in UTC."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from api.tables.base import Base
 from api.tables.projects import Project
 
 
-class Scope(StrEnum):
+class Visibility(StrEnum):
     """Who may use an image: every project, or those that it was registered for."""
 
     GLOBAL = "global"
@@ -39,7 +39,7 @@ image_projects = Table(
     Column("project_id", ForeignKey("projects.id", ondelete="CASCADE"), primary_key=True, index=True),
 )
 
-_global = text("scope = 'global'")
+_global = text("visibility = 'global'")
 
 
 class Image(Base):
@@ -60,10 +60,10 @@ class Image(Base):
     tag: Mapped[str] = mapped_column(String(128))
     reference: Mapped[str] = mapped_column(String(512))
     description: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
-    scope: Mapped[Scope] = mapped_column(
-        Enum(Scope, native_enum=False, length=16, values_callable=lambda scopes: [scope.value for scope in scopes]),
-        default=Scope.GLOBAL,
-        server_default=Scope.GLOBAL.value,
+    visibility: Mapped[Visibility] = mapped_column(
+        Enum(Visibility, native_enum=False, length=16, values_callable=lambda those: [each.value for each in those]),
+        default=Visibility.GLOBAL,
+        server_default=Visibility.GLOBAL.value,
     )
     status: Mapped[Status] = mapped_column(
         Enum(Status, native_enum=False, length=16, values_callable=lambda values: [value.value for value in values]),

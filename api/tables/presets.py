@@ -9,7 +9,7 @@ from api.tables.base import Base
 
 
 class Preset(Base):
-    """A size that sessions may name instead of writing it out; for one container, in the units of a session.
+    """Amounts that sessions may name instead of writing them out; for one container, in the units of a session.
 
     `enforcement` is the kind that has to hold its GPU share, or a stronger one.
     """

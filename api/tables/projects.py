@@ -14,7 +14,7 @@ from api.tables.base import Base
 from api.tables.users import User
 
 
-class Part(StrEnum):
+class ProjectRole(StrEnum):
     """What a user is in a project: a manager also decides who else is a member."""
 
     MANAGER = "manager"
@@ -35,10 +35,10 @@ class Membership(Base):
 
     project_id: Mapped[UUID] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), primary_key=True)
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True, index=True)
-    part: Mapped[Part] = mapped_column(
-        Enum(Part, native_enum=False, length=16, values_callable=lambda parts: [part.value for part in parts]),
-        default=Part.MEMBER,
-        server_default=Part.MEMBER.value,
+    role: Mapped[ProjectRole] = mapped_column(
+        Enum(ProjectRole, native_enum=False, length=16, values_callable=lambda roles: [role.value for role in roles]),
+        default=ProjectRole.MEMBER,
+        server_default=ProjectRole.MEMBER.value,
     )
 
     user: Mapped[User] = relationship(lazy="joined", innerjoin=True)
@@ -80,6 +80,6 @@ class Project(Base):
         lazy="raise", cascade="all, delete-orphan", passive_deletes=True
     )
 
-    def names(self, part: Part) -> list[str]:
+    def names(self, role: ProjectRole) -> list[str]:
         """Return the names of its managers, or of its other members, in order."""
-        return sorted(membership.user.name for membership in self.memberships if membership.part is part)
+        return sorted(membership.user.name for membership in self.memberships if membership.role is role)

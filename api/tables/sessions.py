@@ -67,7 +67,7 @@ LISTED = text("state <> 'TERMINATED'")
 
 
 class Session(Base):
-    """`size` equal containers that start and end together, each with a share of GPUs, cores and memory.
+    """`replicas` equal containers that start and end together, each with a share of GPUs, cores and memory.
 
     `gpu_milli`, `cpu_milli` (thousandths of a core, 0: no limit), `memory_mib` (0: no limit) and `shm_mib` are for one
     container. `revision` is the row's lock token: whoever changes the row names the revision it has read. `ending` is
@@ -104,7 +104,7 @@ class Session(Base):
     kind: Mapped[Kind] = mapped_column(_kind)
     priority: Mapped[int] = mapped_column(default=50, server_default="50")
     preemptible: Mapped[bool]
-    size: Mapped[int] = mapped_column(default=1, server_default="1")
+    replicas: Mapped[int] = mapped_column(default=1, server_default="1")
     gpu_milli: Mapped[int]
     cpu_milli: Mapped[int] = mapped_column(default=0, server_default="0")
     memory_mib: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -116,7 +116,7 @@ class Session(Base):
     network: Mapped[int | None]
     preset: Mapped[str] = mapped_column(String(64), default="", server_default=text("''"))
     group: Mapped[str] = mapped_column("resource_group", String(63), default="", server_default=text("''"))
-    models: Mapped[list[str]] = mapped_column(JSON, default=list)
+    gpu_models: Mapped[list[str]] = mapped_column(JSON, default=list)
     within: Mapped[str] = mapped_column(String(16), default="anywhere", server_default="anywhere")
     within_required: Mapped[bool] = mapped_column(default=False, server_default="0")
     command: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
@@ -157,7 +157,7 @@ class Session(Base):
     @property
     def total_milli(self) -> int:
         """What all its containers hold together, in milli-GPU; before they have their places, what they ask for."""
-        return max(self.held_milli, self.size * self.gpu_milli)
+        return max(self.held_milli, self.replicas * self.gpu_milli)
 
     @property
     def nodes(self) -> list[Node]:

@@ -9,12 +9,12 @@ from uuid import UUID, uuid4
 from sqlalchemy import Enum, ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from api.clock import now
 from api.tables.base import Base
 
 
-class Source(StrEnum):
+class UserSource(StrEnum):
     """Who knows a user's password: this site, or its directory (LDAP)."""
 
     LOCAL = "local"
@@ -33,13 +33,13 @@ class User(Base):
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
     name: Mapped[str] = mapped_column(String(20), unique=True)
-    role: Mapped[Role] = mapped_column(
-        Enum(Role, native_enum=False, length=16, values_callable=lambda roles: [role.value for role in roles])
+    role: Mapped[UserRole] = mapped_column(
+        Enum(UserRole, native_enum=False, length=16, values_callable=lambda roles: [role.value for role in roles])
     )
-    source: Mapped[Source] = mapped_column(
-        Enum(Source, native_enum=False, length=16, values_callable=lambda sources: [s.value for s in sources]),
-        default=Source.LOCAL,
-        server_default=Source.LOCAL.value,
+    source: Mapped[UserSource] = mapped_column(
+        Enum(UserSource, native_enum=False, length=16, values_callable=lambda sources: [s.value for s in sources]),
+        default=UserSource.LOCAL,
+        server_default=UserSource.LOCAL.value,
     )
     domain: Mapped[str | None] = mapped_column(ForeignKey("domains.name"), index=True)
     policy: Mapped[str | None] = mapped_column(ForeignKey("user_policies.name"), index=True)

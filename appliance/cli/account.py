@@ -1,4 +1,4 @@
-"""Log in and out."""
+"""Logins of the command line: in and out."""
 
 from __future__ import annotations
 

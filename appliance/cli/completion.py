@@ -1,4 +1,4 @@
-"""What makes a shell complete our commands: `source <(penstock completion bash)`."""
+"""Completion of our commands by a shell: `source <(penstock completion bash)`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line remembers of the user: which control API, the key for it, and the current project."""
+"""Memory of the command line: which control API, the key for it, and the current project."""
 
 from __future__ import annotations
 

@@ -82,4 +82,4 @@ def _table(images: list[Image]) -> None:
 
 
 def _scope(image: Image) -> str:
-    return "all projects" if image["scope"] == "global" else output.listed(image["projects"])
+    return "all projects" if image["visibility"] == "global" else output.listed(image["projects"])

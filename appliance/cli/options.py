@@ -1,4 +1,4 @@
-"""What the groups of commands share: how they are made, options, and the names that a shell completes."""
+"""Common parts of the groups of commands: how they are made, options, and the names that a shell completes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Presets: sizes of sessions by name."""
+"""Presets: amounts for sessions by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from appliance.client.views import Preset
 from appliance.client.words import Enforcement
 from common.gpu.units import MILLI, format_gpus, parse_gpus
 
-app = group("Presets: sizes of sessions by name.")
+app = group("Presets: amounts for sessions by name.")
 
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the preset.", autocompletion=complete_presets)

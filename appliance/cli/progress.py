@@ -1,4 +1,4 @@
-"""How long work shows on the terminal: a live table on a terminal, plain lines elsewhere; always on standard error."""
+"""Progress of long work: a live table on a terminal, plain lines elsewhere; always on standard error."""
 
 from __future__ import annotations
 

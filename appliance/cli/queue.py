@@ -1,22 +1,40 @@
-"""What waits, in its order, and why."""
+"""Queue: the sessions that wait, in its order, and why each does."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
+
+import typer
 
 from appliance.cli import config, output
 from appliance.cli.options import ProjectOption
 from appliance.cli.output import Format, FormatOption
-from appliance.client.views import Session, Waiting
+from appliance.client.views import QueueEntry, Session
+from common.errors import InputError
 from common.gpu.units import format_gpus
 
 LAST = 10**9
 
 
-def queue(*, project: ProjectOption = None, form: FormatOption = Format.TABLE) -> None:
+def queue(
+    *,
+    project: ProjectOption = None,
+    site: Annotated[
+        bool,
+        typer.Option("--site", help="All of the site, as the scheduler served it last (administrators, auditors)."),
+    ] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
     """Show the sessions that wait, in the order of the queue, and why each does; of all your projects by default."""
-    waiting = config.load().client.sessions.list(project, state=["PENDING"])
-    output.show(sorted(waiting, key=_place), form, print_queue)
+    if site and project is not None:
+        raise InputError("the site has all projects", where="--site", hint="leave out --project or --site")
+    client = config.load().client
+    if site:
+        output.show(client.scheduler.queue(), form, _table)
+        return
+    waiting = client.sessions.list(project, state=["PENDING"])
+    output.show(sorted(waiting, key=_place), form, _table)
 
 
 def _place(session: Session) -> tuple[int, str]:
@@ -24,15 +42,14 @@ def _place(session: Session) -> tuple[int, str]:
     return session["position"] or LAST, session["created_at"]
 
 
-def print_queue(waiting: Sequence[Session] | Sequence[Waiting]) -> None:
-    """Print sessions that wait."""
+def _table(waiting: Sequence[Session] | Sequence[QueueEntry]) -> None:
     rows = [
         (
             str(session["position"] or "-"),
             session["name"],
             session["project"],
             session["user"],
-            format_gpus(session["gpu_milli"] * session["size"]),
+            format_gpus(session["gpu_milli"] * session["replicas"]),
             str(session["priority"]),
             output.age(session["created_at"]),
             session["reason"],

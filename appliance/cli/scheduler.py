@@ -1,4 +1,4 @@
-"""The scheduler's cycles, for a look afterwards."""
+"""Cycles of the scheduler, kept for a look afterwards."""
 
 from __future__ import annotations
 
@@ -7,19 +7,11 @@ from typing import Annotated
 
 import typer
 
-from appliance.cli import config, output
+from appliance.cli import config
 from appliance.cli.options import group
-from appliance.cli.output import Format, FormatOption
-from appliance.cli.queue import print_queue
 from common import files
 
 app = group("The scheduler's decisions (administrators, auditors).")
-
-
-@app.command("queue")
-def queue(form: FormatOption = Format.TABLE) -> None:
-    """Show what waits on the whole site, in the order in which it was served last, and why."""
-    output.show(config.load().client.scheduler.queue(), form, print_queue)
 
 
 @app.command("save")

@@ -175,7 +175,7 @@ def _row(session: Session) -> tuple[str, ...]:
         session["kind"].capitalize(),
         session["project"],
         session["user"],
-        format_gpus(session["gpu_milli"] * session["size"]),
+        format_gpus(session["gpu_milli"] * session["replicas"]),
         "true" if session["created_by_cli"] else "false",
         output.listed(session["urls"]),
     )
@@ -193,7 +193,9 @@ def _nodes(session: Session) -> list[str]:
 def _sandbox(session: Session) -> str:
     if not session["denied"]:
         return session["sandbox"]
-    return f"{session['sandbox']}, which denied {session['denied']} system calls: penstock denials {session['name']}"
+    return (
+        f"{session['sandbox']}, which denied {session['denied']} system calls: penstock denied-calls {session['name']}"
+    )
 
 
 def _fields(session: Session) -> None:
@@ -217,7 +219,7 @@ def _fields(session: Session) -> None:
             ("GPUs", _share(session)),
             ("Taken of GPUs", _taken(session)),
             ("Enforcement", _enforcement(session)),
-            ("GPU models", ", ".join(session["models"])),
+            ("GPU models", ", ".join(session["gpu_models"])),
             ("CPUs", f"{session['cpu_milli'] / MILLI:g}" if session["cpu_milli"] else ""),
             ("Memory", output.gib(session["memory_mib"]) if session["memory_mib"] else ""),
             ("Shared memory", f"{session['shm_mib']} MiB"),
@@ -250,7 +252,7 @@ def _share(session: Session) -> str:
 def _taken(session: Session) -> str:
     """Return what the session takes of GPUs where that is not what it asks for: a MIG device counts whole."""
     taken = session["held_milli"]
-    return "" if taken in (0, session["gpu_milli"] * session["size"]) else format_gpus(taken)
+    return "" if taken in (0, session["gpu_milli"] * session["replicas"]) else format_gpus(taken)
 
 
 def _enforcement(session: Session) -> str:
@@ -262,12 +264,11 @@ def _enforcement(session: Session) -> str:
 
 
 def _gang(session: Session) -> str:
-    if session["size"] == 1:
+    if session["replicas"] == 1:
         return ""
     where = "" if session["within"] == "anywhere" else f", within a {session['within']}"
-    return (
-        f"{session['size']}{where}{' where it can be' if where and not session['within_required'] else ''}, each with:"
-    )
+    wish = " where it can be" if where and not session["within_required"] else ""
+    return f"{session['replicas']}{where}{wish}, each with:"
 
 
 def _limit(session: Session) -> str:

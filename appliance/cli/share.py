@@ -20,7 +20,7 @@ def milli(client: Client, gpus: str | None, fgpu: str | None, hint: str) -> int:
         raise InputError("the share is given twice" if gpus else "no share of GPUs is given", where="-g", hint=hint)
     if fgpu is None:
         return parse_gpus(gpus or "", "-g")
-    settings = client.site.settings()
+    settings = client.system.settings()
     found, rest = divmod(parse_gpus(fgpu, "--fgpu") * settings["fgpu_milli"], MILLI)
     if rest:
         step = format_gpus(settings["step_milli"])

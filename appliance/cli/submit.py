@@ -1,4 +1,4 @@
-"""Submit sessions."""
+"""Submission of sessions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from appliance.cli.output import Format, FormatOption
 from appliance.cli.session import status
 from appliance.cli.share import FgpuOption, GpusOption
 from appliance.client import Client
-from appliance.client.requests import HostMountRequest, VolumeRequest
+from appliance.client.requests import PvcRequest, VolumeRequest
 from appliance.client.views import Session
 from appliance.client.words import Enforcement, Kind
 from common.errors import InputError, Problem
@@ -44,7 +44,7 @@ def submit(
     fgpu: FgpuOption = None,
     preset: Annotated[
         str | None,
-        typer.Option("--preset", metavar="NAME", help="A size by its name.", autocompletion=complete_presets),
+        typer.Option("--preset", metavar="NAME", help="Amounts by a name.", autocompletion=complete_presets),
     ] = None,
     cpu: Annotated[str | None, typer.Option("--cpu", metavar="N", help="Cores, such as 4 or 0.5.")] = None,
     memory: Annotated[str | None, typer.Option("--memory", metavar="SIZE", help="Memory, such as 8G.")] = None,
@@ -69,7 +69,7 @@ def submit(
     ] = None,
     pvc: Annotated[
         list[str] | None,
-        typer.Option("--pvc", metavar="NAME:PATH[:ro]", help="A volume of the project; may be repeated."),
+        typer.Option("--pvc", metavar="NAME:PATH[:ro]", help="A PVC of the project; may be repeated."),
     ] = None,
     volumes: Annotated[
         list[str] | None,
@@ -79,11 +79,11 @@ def submit(
     count: Annotated[
         int | None, typer.Option("--count", metavar="N", min=1, help="So many sessions: NAME-1, NAME-2 ...")
     ] = None,
-    containers: Annotated[
-        int | None, typer.Option("--containers", metavar="N", min=1, help="Containers that start and end together.")
+    replicas: Annotated[
+        int | None, typer.Option("--replicas", metavar="N", min=1, help="Containers that start and end together.")
     ] = None,
-    models: Annotated[
-        list[str] | None, typer.Option("--model", metavar="TEXT", help="Only on GPUs called so; may be repeated.")
+    gpu_models: Annotated[
+        list[str] | None, typer.Option("--gpu-model", metavar="TEXT", help="Only on GPUs called so; may be repeated.")
     ] = None,
     enforcement: Annotated[
         Enforcement | None, typer.Option("--enforcement", help="Only where shares are held so, or better.")
@@ -130,11 +130,11 @@ def submit(
         args=args,
         environment=_environment(environment),
         ports=ports,
-        volumes=None if pvc is None else [_volume(text) for text in pvc],
-        host_mounts=None if volumes is None else [_host_mount(text) for text in volumes],
+        pvcs=None if pvc is None else [_pvc(text) for text in pvc],
+        volumes=None if volumes is None else [_volume(text) for text in volumes],
         local_image=local_image or None,
-        size=containers,
-        models=models,
+        replicas=replicas,
+        gpu_models=gpu_models,
         enforcement=enforcement,
         group=group,
         within=within,
@@ -173,7 +173,7 @@ def _tell(sessions: list[Session]) -> None:
 
 
 def _share(client: Client, gpus: str | None, fgpu: str | None, *, otherwise: bool) -> int | None:
-    """Return the milli-GPU that `-g` or `--fgpu` asks for; None where neither does and there is a size `otherwise`."""
+    """Return the milli-GPU that `-g` or `--fgpu` asks for; None where neither does, and a preset may."""
     if gpus is None and fgpu is None and otherwise:
         return None
     return share.milli(
@@ -203,12 +203,12 @@ def _variable(text: str) -> tuple[str, str]:
     raise InputError(f"{text!r} is no variable", where="--env", hint="write it like EPOCHS=10")
 
 
-def _volume(text: str) -> VolumeRequest:
+def _pvc(text: str) -> PvcRequest:
     name, target, read_only = _mount(text, "--pvc", "data:/data, or data:/data:ro")
     return {"name": name, "target": target, "read_only": read_only}
 
 
-def _host_mount(text: str) -> HostMountRequest:
+def _volume(text: str) -> VolumeRequest:
     source, target, read_only = _mount(text, "-v", "/srv/data:/data, or /srv/data:/data:ro")
     return {"source": source, "target": target, "read_only": read_only}
 

@@ -11,7 +11,7 @@ from appliance.cli.account import PasswordStdin, read_password
 from appliance.cli.options import complete_users, given, group
 from appliance.cli.output import Format, FormatOption
 from appliance.client.views import User
-from appliance.client.words import Role
+from appliance.client.words import UserRole
 
 app = group("Users: list, create, update, disable, delete, passwords.")
 
@@ -39,7 +39,7 @@ def get(name: NameArgument, form: FormatOption = Format.TABLE) -> None:
 def create(
     name: NameArgument,
     *,
-    role: Annotated[Role, typer.Option("--role", help="What the user may do.")] = "member",
+    role: Annotated[UserRole, typer.Option("--role", help="What the user may do.")] = "member",
     domain: DomainOption = None,
     policy: PolicyOption = None,
     email: EmailOption = None,
@@ -61,7 +61,7 @@ def create(
 def update(
     name: NameArgument,
     *,
-    role: Annotated[Role | None, typer.Option("--role", help="What the user may do.")] = None,
+    role: Annotated[UserRole | None, typer.Option("--role", help="What the user may do.")] = None,
     domain: DomainOption = None,
     policy: PolicyOption = None,
     email: EmailOption = None,

@@ -9,12 +9,12 @@ from __future__ import annotations
 from appliance.client.account import Account, ApiKeys
 from appliance.client.images import Images
 from appliance.client.nodes import Nodes
-from appliance.client.oversight import Domains, Policies, Reports
+from appliance.client.oversight import Accounting, Domains, Policies
 from appliance.client.people import Users
 from appliance.client.projects import Groups, Projects
 from appliance.client.scheduler import Scheduler
 from appliance.client.sessions import Presets, Sandboxes, Sessions
-from appliance.client.site import Site
+from appliance.client.system import System
 from appliance.client.transport import ANSWER_S, Transport
 
 __all__ = ["Client"]
@@ -35,7 +35,7 @@ class Client(Transport):
         self.users = Users(self)
         self.policies = Policies(self)
         self.domains = Domains(self)
-        self.usage = Reports(self)
+        self.accounting = Accounting(self)
         self.projects = Projects(self)
         self.groups = Groups(self)
         self.images = Images(self)
@@ -44,4 +44,4 @@ class Client(Transport):
         self.presets = Presets(self)
         self.sandboxes = Sandboxes(self)
         self.scheduler = Scheduler(self)
-        self.site = Site(self)
+        self.system = System(self)

@@ -1,4 +1,4 @@
-"""Who calls: logins and API keys."""
+"""The caller: logins and API keys."""
 
 from __future__ import annotations
 

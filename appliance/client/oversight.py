@@ -1,13 +1,14 @@
-"""What limits users, what they belong to, and what they used."""
+"""Limits of users, domains that they belong to, and accounting of what they held."""
 
 from __future__ import annotations
 
 import builtins
 from typing import Unpack
 
+from appliance.client import views
 from appliance.client.requests import DomainChange, DomainRequest, PolicyChange, PolicyRequest
 from appliance.client.transport import Resource
-from appliance.client.views import Domain, Done, Policy, Usage
+from appliance.client.views import Domain, Done, Policy
 from appliance.client.words import By
 
 
@@ -55,9 +56,10 @@ class Domains(Resource):
         return self._api.call(Done, "DELETE", "/domains/{name}", {"name": name})
 
 
-class Reports(Resource):
-    """What was used."""
+class Accounting(Resource):
+    """What was held, by whom, for how long."""
 
-    def report(self, *, starts_at: str | None = None, ends_at: str | None = None, by: By = "user") -> Usage:
+    def report(self, *, starts_at: str | None = None, ends_at: str | None = None, by: By = "user") -> views.Accounting:
         """Report what ran in a period, by default the last 30 days, and what it held of GPUs."""
-        return self._api.call(Usage, "GET", "/usage", query={"starts_at": starts_at, "ends_at": ends_at, "by": by})
+        query = {"starts_at": starts_at, "ends_at": ends_at, "by": by}
+        return self._api.call(views.Accounting, "GET", "/accounting", query=query)

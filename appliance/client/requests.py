@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NotRequired, TypedDict
 
 from appliance.client.views import SandboxRule
-from appliance.client.words import Enforcement, Expiry, Kind, NodeMode, Role, TopologyLevel
+from appliance.client.words import Enforcement, Expiry, Kind, NodeMode, TopologyLevel, UserRole
 
 
 class ApiKeyRequest(TypedDict):
@@ -29,8 +29,8 @@ class BatchRequest(TypedDict):
     memory_mib: NotRequired[int | None]
     shm_mib: NotRequired[int | None]
     large_shm: NotRequired[bool]
-    size: NotRequired[int]
-    models: NotRequired[list[str]]
+    replicas: NotRequired[int]
+    gpu_models: NotRequired[list[str]]
     enforcement: NotRequired[Enforcement | None]
     group: NotRequired[str | None]
     within: NotRequired[TopologyLevel]
@@ -43,8 +43,8 @@ class BatchRequest(TypedDict):
     args: NotRequired[list[str]]
     environment: NotRequired[dict[str, str]]
     ports: NotRequired[list[int]]
+    pvcs: NotRequired[list[PvcRequest]]
     volumes: NotRequired[list[VolumeRequest]]
-    host_mounts: NotRequired[list[HostMountRequest]]
     created_by_cli: NotRequired[bool]
     count: int
 
@@ -103,14 +103,6 @@ class GroupRequest(TypedDict):
     users: NotRequired[list[str]]
     projects: NotRequired[list[str]]
     domain: NotRequired[str | None]
-
-
-class HostMountRequest(TypedDict):
-    """A folder of the node that the administrator has opened to sessions, seen in the session at `target`."""
-
-    source: str
-    target: str
-    read_only: NotRequired[bool]
 
 
 class ImageRequest(TypedDict):
@@ -250,6 +242,14 @@ class ProjectRequest(TypedDict):
     domain: NotRequired[str | None]
 
 
+class PvcRequest(TypedDict):
+    """A folder of the project on the shared storage, seen in the session at `target`."""
+
+    name: str
+    target: str
+    read_only: NotRequired[bool]
+
+
 class SandboxChange(TypedDict):
     """What to change of a sandbox; what is left out stays, and lists replace those that are.
 
@@ -290,11 +290,11 @@ class SessionRequest(TypedDict):
 
     `kind` is training unless it is said; `interactive` is short for that kind. `gpu_milli` (milli-GPU; 0: none,
     then `cpu_milli` is needed), `cpu_milli` (thousandths of a core), `memory_mib` and `shm_mib` (`/dev/shm`)
-    are for one of the `size` containers; 0 CPU or memory is no limit. What is left out comes from the `preset`.
+    are for one of the `replicas`; 0 CPU or memory is no limit. What is left out comes from the `preset`.
     `large_shm` gives half of the memory, or the site's large size where memory has no limit. Only on GPUs of
-    one of the `models` it runs, and only where shares are held by `enforcement` or a stronger kind; a `group`
-    is a resource group that it keeps to. `within` is the part of the network that the containers share where
-    they can, with `within_required` in any case. A higher `priority` goes first within the project. A
+    one of the `gpu_models` it runs, and only where shares are held by `enforcement` or a stronger kind; a
+    `group` is a resource group that it keeps to. `within` is the part of the network that the containers share
+    where they can, with `within_required` in any case. A higher `priority` goes first within the project. A
     `preemptible` session may use what other projects leave idle, and is put back into the queue when they ask
     for it. It waits at least until `starts_at`. `command` None means the image's own, and `args` follow it.
     Each of `ports` gets an address at the site's edge. `image` is one that the project may use, or with
@@ -312,8 +312,8 @@ class SessionRequest(TypedDict):
     memory_mib: NotRequired[int | None]
     shm_mib: NotRequired[int | None]
     large_shm: NotRequired[bool]
-    size: NotRequired[int]
-    models: NotRequired[list[str]]
+    replicas: NotRequired[int]
+    gpu_models: NotRequired[list[str]]
     enforcement: NotRequired[Enforcement | None]
     group: NotRequired[str | None]
     within: NotRequired[TopologyLevel]
@@ -326,8 +326,8 @@ class SessionRequest(TypedDict):
     args: NotRequired[list[str]]
     environment: NotRequired[dict[str, str]]
     ports: NotRequired[list[int]]
+    pvcs: NotRequired[list[PvcRequest]]
     volumes: NotRequired[list[VolumeRequest]]
-    host_mounts: NotRequired[list[HostMountRequest]]
     created_by_cli: NotRequired[bool]
 
 
@@ -338,7 +338,7 @@ class UserChange(TypedDict):
     """
 
     password: NotRequired[str]
-    role: NotRequired[Role]
+    role: NotRequired[UserRole]
     disabled: NotRequired[bool]
     must_change_password: NotRequired[bool]
     domain: NotRequired[str | None]
@@ -351,7 +351,7 @@ class UserRequest(TypedDict):
 
     name: str
     password: str
-    role: NotRequired[Role]
+    role: NotRequired[UserRole]
     domain: NotRequired[str | None]
     policy: NotRequired[str | None]
     email: NotRequired[str | None]
@@ -359,8 +359,8 @@ class UserRequest(TypedDict):
 
 
 class VolumeRequest(TypedDict):
-    """A folder of the project on the shared storage, seen in the session at `target`."""
+    """A folder of the node that the administrator has opened to sessions, seen in the session at `target`."""
 
-    name: str
+    source: str
     target: str
     read_only: NotRequired[bool]

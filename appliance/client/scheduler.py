@@ -1,19 +1,19 @@
-"""What the scheduler decided."""
+"""Decisions of the scheduler."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from appliance.client.transport import NO_NAMES, Resource
-from appliance.client.views import Waiting
+from appliance.client.views import QueueEntry
 
 
 class Scheduler(Resource):
     """The scheduler's last decisions, for administrators and auditors."""
 
-    def queue(self) -> list[Waiting]:
+    def queue(self) -> list[QueueEntry]:
         """Return the sessions that wait, in the order in which they were served last, with the reason of each."""
-        return self._api.call(list[Waiting], "GET", "/scheduler/queue")
+        return self._api.call(list[QueueEntry], "GET", "/scheduler/queue")
 
     def cycle(self) -> Iterator[bytes]:
         """Yield the last cycle, what the scheduler saw and decided, as it is kept in a file."""

@@ -1,4 +1,4 @@
-"""Sessions, and the sizes that they are offered in."""
+"""Sessions, and the presets and sandboxes for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from appliance.client.requests import (
     SessionRequest,
 )
 from appliance.client.transport import Query, Resource
-from appliance.client.views import Denials, Done, Preset, Sandbox, Session, Use
+from appliance.client.views import DeniedCalls, Done, Metrics, Preset, Sandbox, Session
 from appliance.client.words import State
 
 
@@ -72,7 +72,7 @@ class Sessions(Resource):
         query: Query = {"project": project, "follow": follow, "tail": tail}
         return self._api.stream("/sessions/{name}/logs", {"name": name}, query)
 
-    def use(
+    def metrics(
         self,
         name: str,
         *,
@@ -80,14 +80,15 @@ class Sessions(Resource):
         since: str | None = None,
         until: str | None = None,
         points: int | None = None,
-    ) -> Use:
+    ) -> Metrics:
         """Return what a session used of its GPUs, by default in its last hour; at most so many `points` a series."""
         query: Query = {"project": project, "since": since, "until": until, "points": points}
-        return self._api.call(Use, "GET", "/sessions/{name}/use", {"name": name}, query=query)
+        return self._api.call(Metrics, "GET", "/sessions/{name}/metrics", {"name": name}, query=query)
 
-    def denials(self, name: str, *, project: str) -> Denials:
+    def denied_calls(self, name: str, *, project: str) -> DeniedCalls:
         """Return which system calls the sandbox of a session denied."""
-        return self._api.call(Denials, "GET", "/sessions/{name}/denials", {"name": name}, query={"project": project})
+        path, query = "/sessions/{name}/denied-calls", {"project": project}
+        return self._api.call(DeniedCalls, "GET", path, {"name": name}, query=query)
 
     def shell(self, name: str, command: builtins.list[str], *, project: str, tty: bool, rows: int, cols: int) -> str:
         """Return the address of the WebSocket that runs a command in a session; its frames are the agent's."""
@@ -96,7 +97,7 @@ class Sessions(Resource):
 
 
 class Presets(Resource):
-    """Sizes of sessions by name."""
+    """Amounts for sessions by name."""
 
     def list(self) -> builtins.list[Preset]:
         """Return the presets, the smallest first."""

@@ -12,13 +12,35 @@ from appliance.client.words import (
     Kind,
     NodeMode,
     NodeState,
-    Role,
-    Scope,
-    Source,
     State,
     Status,
     TopologyLevel,
+    UserRole,
+    UserSource,
+    Visibility,
 )
+
+
+class AccountingRow(TypedDict):
+    """What ran for one user, project or domain ("" for the site itself); `sessions` counts each session once.
+
+    `session_seconds` is how long they ran, `gpu_seconds` that time multiplied by the GPUs that they held.
+    """
+
+    name: str
+    sessions: int
+    session_seconds: float
+    gpu_seconds: float
+
+
+class Accounting(TypedDict):
+    """Accounting of a period: what ran before and after it does not count, what still runs counts up to now."""
+
+    starts_at: str
+    ends_at: str
+    by: By
+    rows: list[AccountingRow]
+    total: AccountingRow
 
 
 class ApiKey(TypedDict):
@@ -67,7 +89,7 @@ class Csrf(TypedDict):
     csrf_token: str
 
 
-class Denial(TypedDict):
+class DeniedCall(TypedDict):
     """A system call that a sandbox denied `count` times, from `first_at` to `last_at`, to processes of one name.
 
     `rank` is the container, `pid` the last process as the container numbers them, `effect` the error that the call
@@ -84,13 +106,13 @@ class Denial(TypedDict):
     count: int
 
 
-class Denials(TypedDict):
+class DeniedCalls(TypedDict):
     """What the sandbox of a session denied: `denied` calls in all, and the newest series that are still kept."""
 
     session_id: str
     sandbox: str
     denied: int
-    series: list[Denial]
+    series: list[DeniedCall]
 
 
 class Domain(TypedDict):
@@ -185,7 +207,7 @@ class Image(TypedDict):
     tag: str
     reference: str
     description: str
-    scope: Scope
+    visibility: Visibility
     projects: list[str]
     status: Status
     since: str
@@ -206,6 +228,37 @@ class Login(TypedDict):
     used_at: str | None
     expires_at: str
     current: bool
+
+
+class MetricsPoint(TypedDict):
+    """What a container used of a GPU in the time that begins `at`: the most memory and processes, the mean of the
+    rest.
+
+    `busy_permille` is the part of the GPU's time in which it worked for the container, null where nobody can tell.
+    """
+
+    at: str
+    memory_mib: int
+    busy_permille: int | None
+    processes: int
+
+
+class MetricsSeries(TypedDict):
+    """What the container `rank` of a session used of one GPU; times without a point had no sample."""
+
+    rank: int
+    uuid: str
+    points: list[MetricsPoint]
+
+
+class Metrics(TypedDict):
+    """What a session used of its GPUs; each point stands for `step_s` seconds."""
+
+    session_id: str
+    since: str
+    until: str
+    step_s: int
+    series: list[MetricsSeries]
 
 
 class NewApiKey(TypedDict):
@@ -320,6 +373,24 @@ class Project(TypedDict):
     created_at: str
 
 
+class QueueEntry(TypedDict):
+    """A session that waits for the scheduler; `gpu_milli` is for one of its `replicas`."""
+
+    id: str
+    name: str
+    project: str
+    user: str
+    kind: Kind
+    priority: int
+    replicas: int
+    gpu_milli: int
+    position: int
+    cause: str
+    reason: str
+    created_at: str
+    starts_at: str | None
+
+
 class SandboxRule(TypedDict):
     """System calls that a sandbox denies, with all arguments or only with those that pass every test of `when`.
 
@@ -353,7 +424,7 @@ class Service(TypedDict):
 
 
 class Session(TypedDict):
-    """A session; the sizes are for one of its `size` containers.
+    """A session; the amounts are for one of its `replicas`.
 
     `reason` says why it waits, or why it failed; for programs there is `cause` while it waits, and `position`, its
     place in the queue from 1. `node` and `gpus` are those of its first container. `attempt` counts how often it
@@ -374,7 +445,7 @@ class Session(TypedDict):
     kind: Kind
     priority: int
     preemptible: bool
-    size: int
+    replicas: int
     gpu_milli: int
     cpu_milli: int
     memory_mib: int
@@ -384,7 +455,7 @@ class Session(TypedDict):
     resize_milli: int | None
     preset: str
     group: str
-    models: list[str]
+    gpu_models: list[str]
     within: TopologyLevel
     within_required: bool
     local_image: bool
@@ -431,67 +502,14 @@ class SignedIn(TypedDict):
     csrf_token: str
     id: str
     name: str
-    role: Role
-    source: Source
+    role: UserRole
+    source: UserSource
     domain: str | None
     policy: str | None
     email: str | None
     disabled: bool
     must_change_password: bool
     created_at: str
-
-
-class UsageRow(TypedDict):
-    """What ran for one user, project or domain ("" for the site itself); `sessions` counts each session once.
-
-    `session_seconds` is how long they ran, `gpu_seconds` that time multiplied by the GPUs that they held.
-    """
-
-    name: str
-    sessions: int
-    session_seconds: float
-    gpu_seconds: float
-
-
-class Usage(TypedDict):
-    """Usage in a period: what ran before and after it does not count, what still runs counts up to now."""
-
-    starts_at: str
-    ends_at: str
-    by: By
-    rows: list[UsageRow]
-    total: UsageRow
-
-
-class UsePoint(TypedDict):
-    """What a container used of a GPU in the time that begins `at`: the most memory and processes, the mean of the
-    rest.
-
-    `busy_permille` is the part of the GPU's time in which it worked for the container, null where nobody can tell.
-    """
-
-    at: str
-    memory_mib: int
-    busy_permille: int | None
-    processes: int
-
-
-class UseSeries(TypedDict):
-    """What the container `rank` of a session used of one GPU; times without a point had no sample."""
-
-    rank: int
-    uuid: str
-    points: list[UsePoint]
-
-
-class Use(TypedDict):
-    """What a session used of its GPUs; each point stands for `step_s` seconds."""
-
-    session_id: str
-    since: str
-    until: str
-    step_s: int
-    series: list[UseSeries]
 
 
 class User(TypedDict):
@@ -499,29 +517,11 @@ class User(TypedDict):
 
     id: str
     name: str
-    role: Role
-    source: Source
+    role: UserRole
+    source: UserSource
     domain: str | None
     policy: str | None
     email: str | None
     disabled: bool
     must_change_password: bool
     created_at: str
-
-
-class Waiting(TypedDict):
-    """A session that waits for the scheduler; `gpu_milli` is for one of its `size` containers."""
-
-    id: str
-    name: str
-    project: str
-    user: str
-    kind: Kind
-    priority: int
-    size: int
-    gpu_milli: int
-    position: int
-    cause: str
-    reason: str
-    created_at: str
-    starts_at: str | None

@@ -29,15 +29,6 @@ NodeMode = Literal["active", "maintenance", "draining"]
 NodeState = Literal["new", "ready", "lost"]
 """Whether a node's agent reports: `new` has never done so, `lost` not for a while."""
 
-Role = Literal["admin", "auditor", "member"]
-"""What a user is everywhere: an admin changes, an auditor reads, a member does what the projects allow."""
-
-Scope = Literal["global", "projects"]
-"""Who may use an image: every project, or those that it was registered for."""
-
-Source = Literal["local", "ldap"]
-"""Who knows a user's password: this site, or its directory (LDAP)."""
-
 State = Literal["PENDING", "SCHEDULED", "PREPARING", "RUNNING", "TERMINATING", "TERMINATED", "FAILED"]
 """Where a session stands."""
 
@@ -46,3 +37,12 @@ Status = Literal["unchecked", "pulling", "ready", "failed"]
 
 TopologyLevel = Literal["anywhere", "switch", "node", "island"]
 """The smallest part of the network that the containers of one workload must, or should, share."""
+
+UserRole = Literal["admin", "auditor", "member"]
+"""What a user is everywhere: an admin changes, an auditor reads, a member does what the projects allow."""
+
+UserSource = Literal["local", "ldap"]
+"""Who knows a user's password: this site, or its directory (LDAP)."""
+
+Visibility = Literal["global", "projects"]
+"""Who may use an image: every project, or those that it was registered for."""

@@ -17,7 +17,7 @@ import structlog
 
 from appliance.gpu import cgroups
 from appliance.gpu.devices import DeviceShare, Needs
-from appliance.gpu.enforcement import Accounting, Probe
+from appliance.gpu.enforcement import AccountedOnly, Probe
 from appliance.gpu.preload import Preload
 from appliance.gpu.telemetry import Telemetry
 from common.errors import UnavailableError
@@ -30,7 +30,7 @@ OLDEST_DRIVER = 615
 """The first major version of the driver that has limits per cgroup."""
 
 
-class Driver(Accounting):
+class Driver(AccountedOnly):
     """Limits that the driver itself holds."""
 
     fences = True

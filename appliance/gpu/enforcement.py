@@ -63,7 +63,7 @@ class Enforcer(Protocol):
         """Drop what was made for a container that has gone."""
 
 
-class Accounting:
+class AccountedOnly:
     """A kind that leaves the limits to others: `none` to nobody, `mig` to the hardware. Base of the other kinds too."""
 
     fences = False

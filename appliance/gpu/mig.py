@@ -6,7 +6,7 @@ from typing import Any
 
 import pynvml
 
-from appliance.gpu.enforcement import Accounting
+from appliance.gpu.enforcement import AccountedOnly
 from common.gpu.kinds import Enforcement
 from common.gpu.share import MILLI
 from common.protocol import GpuDevice
@@ -15,7 +15,7 @@ _NAME = "MIG "
 """What stands before the profile in NVML's name of a MIG device: `NVIDIA A100-SXM4-40GB MIG 1g.5gb`."""
 
 
-class Mig(Accounting):
+class Mig(AccountedOnly):
     """Shares that are MIG devices: the hardware holds their limits, and nothing else is needed."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ import pynvml
 import structlog
 
 from appliance.gpu.devices import DeviceShare, Needs
-from appliance.gpu.enforcement import Accounting, Probe
+from appliance.gpu.enforcement import AccountedOnly, Probe
 from appliance.gpu.telemetry import Telemetry
 from common import process
 from common.errors import InputError
@@ -32,7 +32,7 @@ VOLTA = 7
 _START_S = 5.0
 
 
-class Mps(Accounting):
+class Mps(AccountedOnly):
     """Limits that the multi-process service holds."""
 
     def __init__(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from appliance.gpu import share_files, tmpfs_quota
 from appliance.gpu.devices import DeviceShare, Needs
-from appliance.gpu.enforcement import Accounting, Probe
+from appliance.gpu.enforcement import AccountedOnly, Probe
 from appliance.gpu.layout import Limit, Total
 from appliance.gpu.share_files import LimitsFile
 from common.gpu.kinds import Compute, Enforcement
@@ -26,7 +26,7 @@ ACCOUNT_TARGET = "/run/penstock/account/account"
 PRELOAD_TARGET = "/etc/ld.so.preload"
 
 
-class Preload(Accounting):
+class Preload(AccountedOnly):
     """Limits that the preload library holds."""
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from common.gpu.kinds import Enforcement
-from common.gpu.share import Split
+from common.gpu.share import Granularity
 from common.places import Path
 from common.settings.node_agent import GpuSettings
 from common.settings.options import keys_without
@@ -16,7 +16,7 @@ from common.settings.options import keys_without
 Package = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(==[A-Za-z0-9.+!_-]+)?$")]
 
 
-class SharedGpus(Split, GpuSettings):
+class SharedGpus(Granularity, GpuSettings):
     """How GPUs are divided, and how the parts are held.
 
     A node takes the first kind of `enforcement` that it can; an order without `none` at its end makes GPUs that none of

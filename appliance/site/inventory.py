@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from appliance.site.model import ExternalStorage, NfsStorage, Node, NodeRole, Site
-from common.gpu.share import Split
+from common.gpu.share import Granularity
 from common.settings.node_agent import GpuSettings, KubernetesSettings, LocationSettings, SimulatedGpuSettings
 
 STATE = "/var/lib/penstock/site"
@@ -108,10 +108,10 @@ def _host(site: Site, node: Node, state: str) -> Variables:
 
 def _control_api(site: Site) -> Variables:
     """Return the settings of the control API: what the site says, and what follows from it."""
-    settings = _said(site.gpu, *Split.model_fields) | _said(site.control_api)
-    settings |= {"host_mounts": list(site.session_host_mounts), "apps_url": site.apps_url}
-    if site.session_volume_root:
-        settings["volume_root"] = site.session_volume_root
+    settings = _said(site.gpu, *Granularity.model_fields) | _said(site.control_api)
+    settings |= {"host_paths": list(site.session_host_paths), "apps_url": site.apps_url}
+    if site.session_pvc_root:
+        settings["pvc_root"] = site.session_pvc_root
     return settings
 
 
@@ -126,7 +126,7 @@ def _node_agent(site: Site, node: Node) -> Variables:
         "api_url": f"https://{site.master.name}:{site.ports.api}",
         "allowed": [site.master.name],
     }
-    folders = [site.session_volume_root, *site.session_host_mounts]
+    folders = [site.session_pvc_root, *site.session_host_paths]
     if node.simulated_gpus:
         settings |= {"simulated_gpus": node.simulated_gpus.count}
         settings |= _said(node.simulated_gpus, *SimulatedGpuSettings.model_fields)

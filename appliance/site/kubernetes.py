@@ -15,7 +15,7 @@ from common.settings.options import PlainPath, keys_without
 class KubernetesCluster(KubernetesSettings):
     """A cluster that other people look after.
 
-    `claims` leads from folders that the site's workers have, such as the one of the sessions' volumes, to claims of the
+    `claims` leads from folders that the site's workers have, such as the one of the sessions' PVCs, to claims of the
     cluster's storage that hold the same.
     """
 

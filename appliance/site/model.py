@@ -111,7 +111,7 @@ class Ports(StrictModel):
 
 
 class ExternalStorage(StrictModel):
-    """A folder that the site has mounted already on every worker; `volumes` of sessions live below it."""
+    """A folder that the site has mounted already on every worker; PVCs of sessions live below it."""
 
     kind: Literal["external"]
     name: Name
@@ -143,7 +143,7 @@ class Time(StrictModel):
 class Site(StrictModel):
     """A whole site. Build it with `load`, which also runs the rules that span several nodes.
 
-    `session_host_mounts` are folders of the workers that sessions may mount beside their volumes. `control_api`,
+    `session_host_paths` are folders of the workers that sessions may mount beside their PVCs. `control_api`,
     `node_agent` and `package_index` are settings of these services; what is not said there is left to them.
     """
 
@@ -153,7 +153,7 @@ class Site(StrictModel):
     ports: Ports = Ports()
     storage: list[Storage] = Field(default_factory=list)
     session_storage: Name | None = None
-    session_host_mounts: list[PlainPath] = Field(default_factory=list)
+    session_host_paths: list[PlainPath] = Field(default_factory=list)
     gpu: SharedGpus = SharedGpus()
     control_api: ControlApiSettings = ControlApiSettings()
     node_agent: NodeAgentSettings = NodeAgentSettings()
@@ -195,8 +195,8 @@ class Site(StrictModel):
         return f"https://{self.master.address}:{self.ports.apps}"
 
     @property
-    def session_volume_root(self) -> str | None:
-        """The folder on every worker below which sessions' volumes live; None without shared storage."""
+    def session_pvc_root(self) -> str | None:
+        """The folder on every worker below which sessions' PVCs live; None without shared storage."""
         for storage in self.storage:
             if self.session_storage in (None, storage.name) and (path := worker_path(storage)):
                 return path
@@ -223,7 +223,7 @@ def load(document: YamlDocument) -> Site:
         _exports,
         _paths,
         _session_storage,
-        _host_mounts,
+        _host_paths,
         _workers,
     )
     problems = [document.problem(path, reason, hint) for rule in rules for path, reason, hint in rule(site)]
@@ -359,16 +359,14 @@ def _session_storage(site: Site) -> Iterator[Finding]:
         yield ("session_storage",), reason, "add worker to its `clients`, or name another storage"
 
 
-def _host_mounts(site: Site) -> Iterator[Finding]:
-    volumes = site.session_volume_root
-    for index, folder in enumerate(site.session_host_mounts):
-        path: Path = ("session_host_mounts", index)
+def _host_paths(site: Site) -> Iterator[Finding]:
+    pvcs = site.session_pvc_root
+    for index, folder in enumerate(site.session_host_paths):
+        path: Path = ("session_host_paths", index)
         if folder.split("/")[1] in SYSTEM_FOLDERS:
             yield path, f"{folder} belongs to the system", "name a folder such as /mnt/data"
-        if volumes and (f"{volumes}/".startswith(f"{folder}/") or f"{folder}/".startswith(f"{volumes}/")):
-            reason = (
-                f"{folder} and the sessions' volumes at {volumes} overlap: who mounts it has those of every project"
-            )
+        if pvcs and (f"{pvcs}/".startswith(f"{folder}/") or f"{folder}/".startswith(f"{pvcs}/")):
+            reason = f"{folder} and the sessions' PVCs at {pvcs} overlap: who mounts it has those of every project"
             yield path, reason, "open another folder"
 
 

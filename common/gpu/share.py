@@ -1,4 +1,4 @@
-"""GPU shares as integers: 1,000 milli-GPU are one GPU, and the administrator's split says what one fGPU is."""
+"""GPU shares as integers: 1,000 milli-GPU are one GPU, and the site's granularity says what one fGPU is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = [
     "MAX_GPUS",
     "MILLI",
     "GpuShare",
-    "Split",
+    "Granularity",
     "check_share",
     "divide",
     "format_gpus",
@@ -43,7 +43,7 @@ class GpuShare:
     milli: Annotated[int, Field(gt=0, le=MILLI)]
 
 
-class Split(BaseModel):
+class Granularity(BaseModel):
     """How one GPU is divided: into `fgpu_per_gpu` fGPU, each in `steps_per_fgpu` steps.
 
     Both together must divide 1,000, so that every share is a whole number of milli-GPU and shares add up exactly.
@@ -73,9 +73,9 @@ class Split(BaseModel):
         return self.fgpu_milli // self.steps_per_fgpu
 
 
-def check_share(milli: int, split: Split, field: str = "gpu_milli") -> None:
-    """Refuse a share that is not above 0, above a container's limit, or finer than the split; raises InputError."""
-    step = split.step_milli
+def check_share(milli: int, granularity: Granularity, field: str = "gpu_milli") -> None:
+    """Refuse a share that is not above 0, above a container's limit, or too fine; raises InputError."""
+    step = granularity.step_milli
     if milli <= 0:
         raise InputError(
             f"a share of {format_gpus(milli)} GPU is not above 0",
@@ -92,7 +92,8 @@ def check_share(milli: int, split: Split, field: str = "gpu_milli") -> None:
         lower, upper = milli // step * step, (milli // step + 1) * step
         near = f"{format_gpus(lower)} or {format_gpus(upper)}" if lower else format_gpus(upper)
         raise InputError(
-            f"a share of {format_gpus(milli)} GPU is finer than the split allows (steps of {format_gpus(step)} GPU)",
+            f"a share of {format_gpus(milli)} GPU is finer than the granularity allows "
+            f"(steps of {format_gpus(step)} GPU)",
             where=field,
             hint=f"ask for {near} GPU",
         )

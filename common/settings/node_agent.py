@@ -60,7 +60,7 @@ class NodeAgentSettings(StrictModel):
         default=(57000, 57999),
         description="ports behind which those of sessions are offered to the edge",
     )
-    use_interval_s: float = Field(
+    metrics_interval_s: float = Field(
         default=15, gt=0, le=3600, description="seconds between two samples of what sessions use"
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from api.clock import Clock
 from api.control.manager import Manager
 from api.database import Database
@@ -59,7 +59,7 @@ class Cluster:
         transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
         return httpx.AsyncClient(transport=transport, base_url="https://penstock", headers=headers)
 
-    async def user(self, name: str, role: Role = Role.MEMBER) -> httpx.AsyncClient:
+    async def user(self, name: str, role: UserRole = UserRole.MEMBER) -> httpx.AsyncClient:
         """Create a user and return a client with a key of that user."""
         async with self.database.transaction() as db:
             await users.create(db, UserRequest(name=name, password=PASSWORD, role=role))

@@ -27,7 +27,7 @@ def _cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def cluster(database_url: str) -> AsyncIterator[Cluster]:
-    async with running_cluster(database_url, volume_root="/srv/shared") as running:
+    async with running_cluster(database_url, pvc_root="/srv/shared") as running:
         yield running
 
 

@@ -51,7 +51,7 @@ class AppConnection:
 def cluster(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """An application with what the lines take for granted, and a command line that is logged in to it."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    settings = {"volume_root": "/srv/shared", "host_mounts": ("/mnt", "/tmp"), "apps_url": "https://10.255.174.13:8443"}
+    settings = {"pvc_root": "/srv/shared", "host_paths": ("/mnt", "/tmp"), "apps_url": "https://10.255.174.13:8443"}
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(running_cluster(database_url, **settings)) as running,

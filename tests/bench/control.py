@@ -221,7 +221,7 @@ def row(session_id: UUID, number: int, project: UUID) -> dict[str, Any]:
         "kind": Kind.TRAINING,
         "preemptible": True,
         "gpu_milli": 1000,
-        "models": [],
+        "gpu_models": [],
         "args": [],
         "environment": {},
         "mounts": [],

@@ -214,7 +214,7 @@ def test_containers_of_a_session_meet_and_their_network_outlives_the_api_and_end
     asks = "until nc -w 1 gang-1 $MASTER_PORT < /dev/null; do sleep 0.2; done; sleep 600"
     script = f"if [ $PENSTOCK_RANK = 1 ]; then {serves}; else {asks}; fi"
     body = {"name": "gang", "project": "team-a", "image": "busybox", "command": ["sh", "-c", script]}
-    site.call("POST", "/sessions", body | {"gpu_milli": 500, "size": 2})
+    site.call("POST", "/sessions", body | {"gpu_milli": 500, "replicas": 2})
     site.stop(signal.SIGKILL)
     site.start()
     site.until_state("gang", "RUNNING")

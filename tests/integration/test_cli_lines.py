@@ -51,8 +51,8 @@ class Site:
             "PENSTOCK_API_AGENT_CERT": str(certificate),
             "PENSTOCK_API_AGENT_KEY": str(key),
             "PENSTOCK_API_NODE_LOST_S": "3600",
-            "PENSTOCK_API_VOLUME_ROOT": "/srv/shared",
-            "PENSTOCK_API_HOST_MOUNTS": "/mnt:/tmp",
+            "PENSTOCK_API_PVC_ROOT": "/srv/shared",
+            "PENSTOCK_API_HOST_PATHS": "/mnt:/tmp",
             "PENSTOCK_API_APPS_URL": "https://10.255.174.13:8443",
         }
         self.environment = {

@@ -157,7 +157,7 @@ def test_a_container_for_which_no_machine_is_large_enough_is_refused_with_the_re
     refused = site.client.post("/api/v1/sessions", json=body)
     reason = "one container asks for 2 GPUs and the largest machine that it may use has 1 GPU"
     assert (refused.status_code, refused.json()["errors"][0]["detail"]) == (422, reason)
-    refused = site.client.post("/api/v1/sessions", json=body | {"gpu_milli": 1000, "size": 2})
+    refused = site.client.post("/api/v1/sessions", json=body | {"gpu_milli": 1000, "replicas": 2})
     assert "cannot meet on the nodes that it may use" in refused.json()["errors"][0]["detail"]
 
 

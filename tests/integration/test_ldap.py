@@ -16,7 +16,7 @@ from ldap3 import Connection, Server
 from ldap3.core.exceptions import LDAPException
 
 from api.auth import directory
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from api.resources.logins import throttle
 from api.settings import Settings
 from common.errors import UnavailableError
@@ -258,14 +258,14 @@ def searching(folder: Path) -> dict[str, Any]:
     }
 
 
-async def ask(slapd: Slapd, name: str, password: str = SECRET, **changes: Any) -> Role | None:
+async def ask(slapd: Slapd, name: str, password: str = SECRET, **changes: Any) -> UserRole | None:
     return await directory.role_of(Settings(**settings_of(slapd, **changes)), name, password)
 
 
 async def test_people_are_found_by_a_search(slapd: Slapd, tmp_path: Path) -> None:
     how = searching(tmp_path)
-    assert await ask(slapd, "carol", **how) is Role.MEMBER
-    assert await ask(slapd, "chief", **how) is Role.ADMIN
+    assert await ask(slapd, "carol", **how) is UserRole.MEMBER
+    assert await ask(slapd, "chief", **how) is UserRole.ADMIN
     assert await ask(slapd, "carol", "wrong", **how) is None
     assert await ask(slapd, "twice", **how) is None, "two people of one name"
     for hostile in ("*", "c*", "carol)(objectClass=*", "\0", "\\2a"):
@@ -291,7 +291,7 @@ async def test_a_name_cannot_lead_to_another_entry(slapd: Slapd, hostile: str) -
 
 async def test_start_tls(slapd: Slapd) -> None:
     url = f"ldap://127.0.0.1:{slapd.port}"
-    assert await ask(slapd, "carol", ldap_url=url) is Role.MEMBER
+    assert await ask(slapd, "carol", ldap_url=url) is UserRole.MEMBER
     assert await ask(slapd, "carol", "wrong", ldap_url=url) is None
 
 

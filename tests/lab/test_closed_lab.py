@@ -192,7 +192,7 @@ def test_containers_of_a_session_on_two_nodes_reach_each_other(journey: Journey)
     journey.clear()
     journey.project("16")
     try:
-        words = ("--containers", "2", "--command", "python3", "--args=-c", "--args", MEETING)
+        words = ("--replicas", "2", "--command", "python3", "--args=-c", "--args", MEETING)
         journey.penstock("submit", "pair", "-i", "python:3.11", "-g", "8", *words)
         journey.until(lambda: "pair" not in journey.states(), "the session ends")
         session = journey.json("get", "pair")
@@ -222,7 +222,7 @@ def test_logs_follow_a_session_and_outlive_it(journey: Journey) -> None:
     [
         ("0", ("cpu_milli", "without GPUs", "such as 1000")),
         ("-1", ("gpu_milli", "not above 0", "at least 0.05")),
-        ("0.33", ("gpu_milli", "finer than the split", "0.3 or 0.35")),
+        ("0.33", ("gpu_milli", "finer than the granularity", "0.3 or 0.35")),
         ("9", ("gpu_milli", "8 GPU")),
         ("17", ("gpu_milli", "at most")),
     ],

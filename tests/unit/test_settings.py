@@ -141,17 +141,17 @@ def test_the_site_embeds_whole_services() -> None:
 
 def test_the_file_of_a_role_says_what_the_site_says() -> None:
     chosen = {
-        "use_keep_s": 0.5,
+        "metrics_keep_s": 0.5,
         "gang_networks": "10.9.0.0/16",
         "ldap_url": "ldaps://directory",
         "ldap_search_base": 'ou="Ops \\ Söhne", $HOME `id`',
         "ldap_search_filter": "(&(uid={name})(cn=\\2a))",
     }
-    site = Site.model_validate(deepcopy(EXAMPLE) | {"control_api": chosen, "session_host_mounts": ["/mnt", "/data"]})
+    site = Site.model_validate(deepcopy(EXAMPLE) | {"control_api": chosen, "session_host_paths": ["/mnt", "/data"]})
     built = inventory.build(site, version="1.2.3")["all"]
     api = read(API, built["vars"]["site_control_api"])
     assert (api.ldap_search_base, api.ldap_search_filter) == (chosen["ldap_search_base"], chosen["ldap_search_filter"])
-    assert (api.host_mounts, api.volume_root, api.use_keep_s) == (("/mnt", "/data"), "/srv/shared", 0.5)
+    assert (api.host_paths, api.pvc_root, api.metrics_keep_s) == (("/mnt", "/data"), "/srv/shared", 0.5)
     assert (str(api.gang_networks), api.apps_url) == ("10.9.0.0/16", "https://10.71.8.10:9443")
     assert str(api.socket) == "/run/penstock-api/api.sock"
 

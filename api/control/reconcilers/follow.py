@@ -88,7 +88,7 @@ def _progress(session: Session, statuses: Mapping[int, ContainerStatus | None], 
 def _failure(session: Session, rank: int, container: ContainerState) -> dict[str, Any]:
     exited = container.status is ContainerStatus.EXITED
     reason = f"its command ended with exit code {container.exit_code}" if exited else "its container did not start"
-    which = f"container {rank} of {session.size}: " if session.size > 1 else ""
+    which = f"container {rank} of {session.replicas}: " if session.replicas > 1 else ""
     return {
         "state": State.TERMINATING,
         "ending": State.FAILED,

@@ -174,7 +174,7 @@ class Operator:
                 if tries < LOG_TRIES:
                     raise
                 continue
-            head = f"==> container {container.rank} <==\n".encode() if session.size > 1 and tail else b""
+            head = f"==> container {container.rank} <==\n".encode() if session.replicas > 1 and tail else b""
             parts.append(head + tail)
         return b"".join(parts)
 

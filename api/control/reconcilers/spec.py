@@ -55,7 +55,7 @@ def _network(session: Session, container: Container) -> GangNetwork | None:
         subnet=networks.subnet(number),
         address=networks.address(number, container.rank),
         name=_host(session, container.rank),
-        hosts={_host(session, rank): networks.address(number, rank) for rank in range(session.size)},
+        hosts={_host(session, rank): networks.address(number, rank) for rank in range(session.replicas)},
         peers=sorted(others),
     )
 
@@ -65,13 +65,13 @@ def _meeting(session: Session, container: Container) -> dict[str, str]:
     if session.network is None:
         return {}
     first = str(networks.address(session.network, 0))
-    size, rank = str(session.size), str(container.rank)
+    replicas, rank = str(session.replicas), str(container.rank)
     return {
         "MASTER_ADDR": first,
         "MASTER_PORT": MASTER_PORT,
-        "WORLD_SIZE": size,
+        "WORLD_SIZE": replicas,
         "RANK": rank,
-        "PET_NNODES": size,
+        "PET_NNODES": replicas,
         "PET_NODE_RANK": rank,
         "PET_MASTER_ADDR": first,
         "PET_MASTER_PORT": MASTER_PORT,
@@ -80,10 +80,10 @@ def _meeting(session: Session, container: Container) -> dict[str, str]:
 
 def _gang(session: Session, container: Container) -> dict[str, str]:
     """Return what the containers of one session need to know of each other."""
-    if session.size == 1:
+    if session.replicas == 1:
         return {}
-    hosts = ",".join(_host(session, rank) for rank in range(session.size))
-    return {"PENSTOCK_RANK": str(container.rank), "PENSTOCK_SIZE": str(session.size), "PENSTOCK_HOSTS": hosts}
+    hosts = ",".join(_host(session, rank) for rank in range(session.replicas))
+    return {"PENSTOCK_RANK": str(container.rank), "PENSTOCK_SIZE": str(session.replicas), "PENSTOCK_HOSTS": hosts}
 
 
 def _host(session: Session, rank: int) -> str:

@@ -9,10 +9,10 @@ import structlog
 from api.clock import Clock
 from api.control.reconcilers import change, deadlines, drains, limits, losses
 from api.database import Database
-from api.resources.denials import service as denials
+from api.resources.denied_calls import service as denied_calls
+from api.resources.metrics import service as metrics
 from api.resources.nodes import service as nodes
 from api.resources.sessions import service as sessions
-from api.resources.use import service as use
 from api.settings import Settings
 from api.tables.sessions import HOLDING
 
@@ -24,7 +24,7 @@ an agent reported was written in it."""
 SLACK_S = 10.0
 """So much longer than `node_lost_s` every agent has after a start or a stall to be heard again."""
 TIDY_S = 600.0
-"""So often the samples of use and the denials that are too old are deleted."""
+"""So often the samples of GPUs and the denied calls that are too old are deleted."""
 
 
 class TimedReconciler:
@@ -74,17 +74,17 @@ class TimedReconciler:
                     await losses.after_loss(db, node, self._settings.node_lost_s)
 
     async def _forget_old(self, at: datetime) -> None:
-        """Delete samples of use and denials that are no longer kept; one look in a while is enough."""
+        """Delete samples of GPUs and denied calls that are no longer kept; one look in a while is enough."""
         if self._tidied + TIDY_S > self._clock.monotonic():
             return
         self._tidied = self._clock.monotonic()
-        use_s, denials_s = self._settings.use_keep_s, self._settings.denial_keep_s
+        metrics_s, denied_calls_s = self._settings.metrics_keep_s, self._settings.denied_call_keep_s
         async with self._database.reading() as db:
-            old = await use.any_old(db, at, use_s) or await denials.any_old(db, at, denials_s)
+            old = await metrics.any_old(db, at, metrics_s) or await denied_calls.any_old(db, at, denied_calls_s)
         if old:
             async with self._database.transaction() as db:
-                await use.forget(db, at, use_s)
-                await denials.forget(db, at, denials_s)
+                await metrics.forget(db, at, metrics_s)
+                await denied_calls.forget(db, at, denied_calls_s)
 
     def _may_judge(self) -> bool:
         """Return whether silence means anything: after a start and after a stall every agent has time to be heard."""

@@ -10,19 +10,19 @@ from sqlalchemy import delete as deletion
 from sqlalchemy import or_, select, true, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.tables.images import UNSETTLED, Image, Scope, Status, image_projects
+from api.tables.images import UNSETTLED, Image, Status, Visibility, image_projects
 
 
 async def usable(db: AsyncSession, projects: Collection[UUID] | None) -> Sequence[Image]:
     """Return the global images and those of some projects (None: of all), by name, the newest first."""
     own = Image.id.in_(select(image_projects.c.image_id).where(image_projects.c.project_id.in_(projects or ())))
-    query = select(Image).where(true() if projects is None else or_(Image.scope == Scope.GLOBAL, own))
-    return (await db.scalars(query.order_by(Image.name, Image.created_at.desc(), Image.tag, Image.scope))).all()
+    query = select(Image).where(true() if projects is None else or_(Image.visibility == Visibility.GLOBAL, own))
+    return (await db.scalars(query.order_by(Image.name, Image.created_at.desc(), Image.tag, Image.visibility))).all()
 
 
 async def global_one(db: AsyncSession, name: str, tag: str) -> Image | None:
     """Return the global image of that name and tag."""
-    query = select(Image).where(Image.name == name, Image.tag == tag, Image.scope == Scope.GLOBAL)
+    query = select(Image).where(Image.name == name, Image.tag == tag, Image.visibility == Visibility.GLOBAL)
     return (await db.scalars(query)).one_or_none()
 
 

@@ -11,7 +11,7 @@ from fastapi import Path
 from pydantic import Field
 
 from api.resources.schemas import Name, Request, Text, View
-from api.tables.images import Image, Scope, Status
+from api.tables.images import Image, Status, Visibility
 
 NAME = r"^[a-z0-9]+([._-][a-z0-9]+)*$"
 TAG = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$"
@@ -46,7 +46,7 @@ class ImageView(View):
     tag: str
     reference: str
     description: str
-    scope: Scope
+    visibility: Visibility
     projects: list[str]
     status: Status
     since: datetime

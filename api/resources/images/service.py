@@ -17,7 +17,7 @@ from api.resources.images.references import means
 from api.resources.images.schemas import ImageRequest
 from api.resources.images.versions import newest
 from api.resources.projects import service as projects
-from api.tables.images import Image, Scope, Status
+from api.tables.images import Image, Status, Visibility
 from api.tables.projects import Project
 from common.errors import ConflictError, ForbiddenError, InputError, NotFoundError
 
@@ -46,8 +46,8 @@ async def resolve(db: AsyncSession, wanted: str, project_id: UUID | None = None)
     version; only the project's own images count where it has any of that name.
     """
     usable = await repository.usable(db, [project_id] if project_id else [])
-    for scope in (Scope.PROJECTS, Scope.GLOBAL):
-        images = [image for image in usable if image.scope is scope]
+    for visibility in (Visibility.PROJECTS, Visibility.GLOBAL):
+        images = [image for image in usable if image.visibility is visibility]
         exact = next((image for image in images if wanted in (image.title, image.reference)), None)
         tags = {image.tag: image for image in images if image.name == wanted}
         if exact or tags:
@@ -89,7 +89,7 @@ async def get(db: AsyncSession, name: str, tag: str, project: str | None, caller
 
 
 async def create(db: AsyncSession, request: ImageRequest, caller: Identity) -> Image:
-    """Register an image; raises ConflictError where name and tag are taken in its scope.
+    """Register an image; raises ConflictError where name and tag are taken among those of its visibility.
 
     Raises ForbiddenError for the image of a project that the caller does not see: who knows its reference has no right
     to it, and nothing else keeps what was made inside the site.
@@ -109,7 +109,7 @@ async def create(db: AsyncSession, request: ImageRequest, caller: Identity) -> I
         raise ConflictError(f"there is an image {title} already", where="tag", hint="delete it first")
     image = Image(
         **request.model_dump(exclude={"projects"}),
-        scope=Scope.PROJECTS if owners else Scope.GLOBAL,
+        visibility=Visibility.PROJECTS if owners else Visibility.GLOBAL,
         projects=owners,
         user_id=caller.id,
         user_name=caller.name,
@@ -142,7 +142,7 @@ async def register(db: AsyncSession, index: Any, registry: str, source: str) -> 
     for request in publication.requests(index, registry, source):
         image = await repository.global_one(db, request.name, request.tag)
         if image is None:
-            repository.add(db, Image(**request.model_dump(exclude={"projects"}), scope=Scope.GLOBAL))
+            repository.add(db, Image(**request.model_dump(exclude={"projects"}), visibility=Visibility.GLOBAL))
         elif image.reference != request.reference:
             image.reference = request.reference
             _renew(image)

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.auth.identity import Identity
 from api.tables.api_keys import ApiKey
 from api.tables.logins import Login
-from api.tables.projects import Membership, Part
+from api.tables.projects import Membership, ProjectRole
 from api.tables.users import User
 
 USED_EVERY = timedelta(minutes=1)
@@ -29,7 +29,8 @@ def _callers(table: FromClause) -> Select[*tuple[Any, ...]]:
     joined = table.join(_users, table.c.user_id == _users.c.id)
     joined = joined.outerjoin(_memberships, _memberships.c.user_id == _users.c.id)
     caller = (_users.c.id, _users.c.name, _users.c.role, _users.c.domain, _users.c.must_change_password)
-    columns = (*caller, table.c.id, table.c.used_at, _memberships.c.project_id, _memberships.c.part)
+    membership = (_memberships.c.project_id, _memberships.c.role.label("project_role"))
+    columns = (*caller, table.c.id, table.c.used_at, *membership)
     found = table.c.fingerprint == bindparam("fingerprint")
     return select(*columns).select_from(joined).where(found, _users.c.disabled.is_(False))
 
@@ -77,13 +78,13 @@ async def note_use(db: AsyncSession, known: KnownCaller, at: datetime) -> None:
 
 def _read(rows: Sequence[Row[*tuple[Any, ...]]], table: type[ApiKey] | type[Login]) -> KnownCaller:
     user_id, name, role, domain, must_change, row_id, used_at, *_ = rows[0]
-    projects = {project_id: part for *_, project_id, part in rows if project_id is not None}
+    projects = {id_: project_role for *_, id_, project_role in rows if id_ is not None}
     identity = Identity(
         user_id,
         name,
         role,
         domain,
-        manages=frozenset(project_id for project_id, part in projects.items() if part is Part.MANAGER),
+        manages=frozenset(id_ for id_, project_role in projects.items() if project_role is ProjectRole.MANAGER),
         member_of=frozenset(projects),
     )
     return KnownCaller(identity, must_change, table, row_id, used_at)

@@ -7,7 +7,7 @@ from api.database import Database
 from api.resources.schemas import is_user_name
 from api.resources.users import service as users
 from api.settings import Settings
-from api.tables.users import Source, User
+from api.tables.users import User, UserSource
 
 
 async def check(database: Database, settings: Settings, name: str, password: str) -> User:
@@ -18,7 +18,7 @@ async def check(database: Database, settings: Settings, name: str, password: str
     async with database.reading() as db:
         known = await users.find(db, name)
     asks_directory = settings.ldap_url is not None and is_user_name(name)
-    if (known is None and asks_directory) or (known is not None and known.source is Source.LDAP):
+    if (known is None and asks_directory) or (known is not None and known.source is UserSource.LDAP):
         return await _check_in_directory(database, settings, name, password)
     return await users.check_password(known, password)
 

@@ -1,1 +1,1 @@
-"""Presets: sizes of sessions by name."""
+"""Presets: amounts for sessions by name."""

@@ -30,13 +30,13 @@ async def wanted(db: AsyncSession, name: str) -> Preset:
         raise InputError(
             f"there is no preset {name}",
             where="preset",
-            hint=f"choose one of {names}" if names else "ask an administrator for one, or write the sizes out",
+            hint=f"choose one of {names}" if names else "ask an administrator for one, or write the amounts out",
         )
     return preset
 
 
 async def create(db: AsyncSession, request: PresetRequest, settings: Settings) -> Preset:
-    """Create a preset; raises ConflictError where the name is taken, InputError for a share that the split forbids."""
+    """Create a preset; raises ConflictError for a name that is taken, InputError for what the granularity forbids."""
     if await repository.by_name(db, request.name):
         raise ConflictError(f"there is a preset {request.name} already", where="name", hint="choose another name")
     preset = Preset(**request.model_dump())
@@ -63,6 +63,6 @@ async def delete(db: AsyncSession, name: str) -> None:
 
 def _check(preset: Preset, settings: Settings) -> None:
     if preset.gpu_milli:
-        check_share(preset.gpu_milli, settings.split)
+        check_share(preset.gpu_milli, settings.granularity)
     elif not preset.cpu_milli:
         raise InputError("a preset without GPUs says how many CPUs", where="cpu_milli", hint="write cpu_milli")

@@ -1,4 +1,4 @@
-"""Capacity: what projects may claim together of the cluster's GPUs, over time. Pure: moments and milli-GPU."""
+"""Capacity: what quotas of projects may come to of the cluster's GPUs, over time. Pure: moments and milli-GPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 
 @dataclass(frozen=True)
-class Claim:
+class QuotaPeriod:
     """`milli` GPUs for the period [`starts_at`, `ends_at`), without end where that is None."""
 
     milli: int
@@ -17,13 +17,13 @@ class Claim:
     ends_at: datetime | None = None
 
     def at(self, moment: datetime) -> int:
-        """Return what is claimed at a moment."""
+        """Return what it comes to at a moment."""
         return self.milli if covers(self.starts_at, self.ends_at, moment) else 0
 
 
 @dataclass(frozen=True)
 class Step:
-    """From `since` up to `until` (None: for ever) the claims come to `milli`."""
+    """From `since` up to `until` (None: for ever) the quotas come to `milli`."""
 
     since: datetime
     until: datetime | None
@@ -35,26 +35,28 @@ def covers(starts_at: datetime, ends_at: datetime | None, moment: datetime) -> b
     return starts_at <= moment and (ends_at is None or moment < ends_at)
 
 
-def steps(claims: Iterable[Claim], now: datetime) -> list[Step]:
-    """Return what claims come to from now on, step by step; what is over does not count."""
+def steps(quotas: Iterable[QuotaPeriod], now: datetime) -> list[Step]:
+    """Return what quotas come to from now on, step by step; what is over does not count."""
     changes: dict[datetime, int] = {now: 0}
-    for claim in claims:
-        if claim.ends_at is not None and claim.ends_at <= max(now, claim.starts_at):
+    for quota in quotas:
+        if quota.ends_at is not None and quota.ends_at <= max(now, quota.starts_at):
             continue
-        starts_at = max(now, claim.starts_at)
-        changes[starts_at] = changes.get(starts_at, 0) + claim.milli
-        if claim.ends_at is not None:
-            changes[claim.ends_at] = changes.get(claim.ends_at, 0) - claim.milli
+        starts_at = max(now, quota.starts_at)
+        changes[starts_at] = changes.get(starts_at, 0) + quota.milli
+        if quota.ends_at is not None:
+            changes[quota.ends_at] = changes.get(quota.ends_at, 0) - quota.milli
     return list(_sums(sorted(changes.items())))
 
 
-def excess(others: Iterable[Claim], old: Claim | None, new: Claim, *, capacity: int, now: datetime) -> Step | None:
-    """Return the first step at which the claims pass the capacity and `new` asks for more than `old` did, if any.
+def excess(
+    others: Iterable[QuotaPeriod], old: QuotaPeriod | None, new: QuotaPeriod, *, capacity: int, now: datetime
+) -> Step | None:
+    """Return the first step at which the quotas pass the capacity and `new` asks for more than `old` did, if any.
 
-    What is too much already, as after a node was taken away, does not keep a claim from being made smaller or shorter.
+    What is too much already, as after a node was taken away, does not keep a quota from being made smaller or shorter.
     """
-    # The old claim takes part with nothing, so that its ends are steps, too.
-    edges = [Claim(0, old.starts_at, old.ends_at)] if old else []
+    # The old quota takes part with nothing, so that its ends are steps, too.
+    edges = [QuotaPeriod(0, old.starts_at, old.ends_at)] if old else []
     for step in steps([*others, new, *edges], now):
         asked, had = new.at(step.since), old.at(step.since) if old else 0
         if step.milli > capacity and asked > had:
@@ -62,11 +64,11 @@ def excess(others: Iterable[Claim], old: Claim | None, new: Claim, *, capacity: 
     return None
 
 
-def overfull(course: Sequence[Step], claim: Claim, capacity: int) -> Step | None:
-    """Return the first step within a claim's period that passes the capacity, if any."""
+def overfull(course: Sequence[Step], quota: QuotaPeriod, capacity: int) -> Step | None:
+    """Return the first step within a quota's period that passes the capacity, if any."""
     for step in course:
-        begins_before_its_end = claim.ends_at is None or step.since < claim.ends_at
-        ends_after_its_start = step.until is None or step.until > claim.starts_at
+        begins_before_its_end = quota.ends_at is None or step.since < quota.ends_at
+        ends_after_its_start = step.until is None or step.until > quota.starts_at
         if step.milli > capacity and begins_before_its_end and ends_after_its_start:
             return step
     return None

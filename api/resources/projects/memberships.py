@@ -8,7 +8,7 @@ import structlog
 from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.tables.projects import Membership, Part, Project
+from api.tables.projects import Membership, Project, ProjectRole
 from api.tables.users import User
 
 log = structlog.get_logger()
@@ -16,9 +16,9 @@ log = structlog.get_logger()
 
 async def of_user(db: AsyncSession, user_id: UUID) -> tuple[frozenset[UUID], frozenset[UUID]]:
     """Return the ids of the projects that a user manages, and of all that the user belongs to."""
-    query = select(Membership.project_id, Membership.part).where(Membership.user_id == user_id)
-    parts = (await db.execute(query)).all()
-    return frozenset(id_ for id_, part in parts if part is Part.MANAGER), frozenset(id_ for id_, _ in parts)
+    query = select(Membership.project_id, Membership.role).where(Membership.user_id == user_id)
+    roles = (await db.execute(query)).all()
+    return frozenset(id_ for id_, role in roles if role is ProjectRole.MANAGER), frozenset(id_ for id_, _ in roles)
 
 
 async def leave_other_domains(db: AsyncSession, user: User) -> None:

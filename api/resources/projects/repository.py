@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
 from api.auth.identity import Reach
-from api.resources.projects.capacity import Claim
+from api.resources.projects.capacity import QuotaPeriod
 from api.tables.domains import Domain
 from api.tables.groups import ResourceGroup, group_projects
 from api.tables.nodes import Gpu, Node
@@ -77,10 +77,10 @@ async def quota_of_domain(db: AsyncSession, name: str) -> int | None:
     return await db.scalar(select(Domain.quota_milli).where(Domain.name == name))
 
 
-async def claims(
+async def quota_periods(
     db: AsyncSession, *, hard_only: bool, but: UUID | None = None, domain: str | None = None
-) -> list[Claim]:
-    """Return what the projects claim: all or only those with a hard cap, or of a domain, without one of them."""
+) -> list[QuotaPeriod]:
+    """Return the quotas of projects: all or only those with a hard cap, or of a domain, without one of them."""
     query = select(Project.quota_milli, Project.starts_at, Project.ends_at)
     if hard_only:
         query = query.where(Project.over_quota.is_(False))
@@ -88,7 +88,7 @@ async def claims(
         query = query.where(Project.id != but)
     if domain is not None:
         query = query.where(Project.domain == domain)
-    return [Claim(*row) for row in await db.execute(query)]
+    return [QuotaPeriod(*row) for row in await db.execute(query)]
 
 
 async def known_milli(db: AsyncSession) -> int | None:

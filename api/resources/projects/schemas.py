@@ -10,7 +10,7 @@ from uuid import UUID
 from pydantic import Field, field_validator, model_validator
 
 from api.resources.schemas import Moment, Name, Request, Text, UserName, View
-from api.tables.projects import Expiry, Part, Project
+from api.tables.projects import Expiry, Project, ProjectRole
 
 MAX_QUOTA_MILLI = 32_000_000
 """2,000 nodes of 16 GPUs, the most that one manager looks after."""
@@ -143,7 +143,7 @@ class ProjectView(View):
             used_milli=used_milli,
             period=PeriodView.model_validate(project),
             active=active,
-            managers=project.names(Part.MANAGER),
-            members=project.names(Part.MEMBER),
+            managers=project.names(ProjectRole.MANAGER),
+            members=project.names(ProjectRole.MEMBER),
             warnings=list(warnings),
         )

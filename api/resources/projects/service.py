@@ -12,10 +12,10 @@ from api.auth.policy import Action
 from api.clock import now
 from api.database import CAPACITY_LOCK, exclusively
 from api.resources.projects import capacity, repository
-from api.resources.projects.capacity import Claim
+from api.resources.projects.capacity import QuotaPeriod
 from api.resources.projects.schemas import Period, ProjectChange, ProjectRequest
 from api.resources.users import service as users
-from api.tables.projects import Membership, Part, Project
+from api.tables.projects import Membership, Project, ProjectRole
 from api.tables.users import User
 from common.errors import ConflictError, InputError, NotFoundError, Problem
 from common.gpu.share import format_gpus
@@ -114,7 +114,7 @@ async def change(db: AsyncSession, name: str, request: ProjectChange, caller: Id
     await exclusively(db, CAPACITY_LOCK)
     project = await get(db, name, caller, "name", people=True)
     caller.check(Action.PROJECT_MEMBERS if given <= {"members"} else Action.PROJECT_CHANGE, project=project)
-    before, hard_before, kept_to = _claim(project), _hard_claim(project), _groups_of(project)
+    before, hard_before, kept_to = _quota(project), _hard_quota(project), _groups_of(project)
     for field in given - {"period", "managers", "members"}:
         setattr(project, field, getattr(request, field))
     await _check_groups(db, project, caller, kept_to.values())
@@ -139,12 +139,12 @@ async def warnings(db: AsyncSession, projects: Sequence[Project], at: datetime) 
     milli = await repository.known_milli(db)
     if milli is None:
         return [[NO_NODE] for _ in projects]
-    course = capacity.steps(await repository.claims(db, hard_only=False), at)
+    course = capacity.steps(await repository.quota_periods(db, hard_only=False), at)
     return [_warnings(course, project, milli) for project in projects]
 
 
 def _warnings(course: Sequence[capacity.Step], project: Project, milli: int) -> list[str]:
-    step = capacity.overfull(course, _claim(project), milli)
+    step = capacity.overfull(course, _quota(project), milli)
     if step is None:
         return []
     total, there = format_gpus(step.milli), format_gpus(milli)
@@ -167,15 +167,15 @@ async def _set_people(
     db: AsyncSession, project: Project, managers: Sequence[str] | None, members: Sequence[str] | None
 ) -> None:
     """Set the people; None keeps a list as it is. Who is in both is a manager."""
-    wanted = dict.fromkeys(project.names(Part.MEMBER) if members is None else members, Part.MEMBER)
-    wanted |= dict.fromkeys(project.names(Part.MANAGER) if managers is None else managers, Part.MANAGER)
+    wanted = dict.fromkeys(project.names(ProjectRole.MEMBER) if members is None else members, ProjectRole.MEMBER)
+    wanted |= dict.fromkeys(project.names(ProjectRole.MANAGER) if managers is None else managers, ProjectRole.MANAGER)
     people = {membership.user.name: membership for membership in project.memberships}
-    for field, part in (("managers", Part.MANAGER), ("members", Part.MEMBER)):
-        new = await users.members(db, [name for name in wanted if wanted[name] is part and name not in people], field)
+    for field, role in (("managers", ProjectRole.MANAGER), ("members", ProjectRole.MEMBER)):
+        new = await users.members(db, [name for name in wanted if wanted[name] is role and name not in people], field)
         _refuse_strangers(project, new, field)
         people |= {user.name: Membership(user=user) for user in new}
-    for name, part in wanted.items():
-        people[name].part = part
+    for name, role in wanted.items():
+        people[name].role = role
     project.memberships = [people[name] for name in sorted(wanted)]
 
 
@@ -214,13 +214,13 @@ async def _check_groups(db: AsyncSession, project: Project, caller: Identity, be
         raise InputError.of(problems)
 
 
-async def _check_domain(db: AsyncSession, project: Project, before: Claim | None, field: str) -> None:
+async def _check_domain(db: AsyncSession, project: Project, before: QuotaPeriod | None, field: str) -> None:
     """Refuse a quota that the domain may not have over the whole period beside those of its other projects."""
     limit = await repository.quota_of_domain(db, project.domain) if project.domain else None
     if limit is None:
         return
-    others = await repository.claims(db, hard_only=False, but=project.id, domain=project.domain)
-    step = capacity.excess(others, before, _claim(project), capacity=limit, now=now())
+    others = await repository.quota_periods(db, hard_only=False, but=project.id, domain=project.domain)
+    step = capacity.excess(others, before, _quota(project), capacity=limit, now=now())
     if step:
         raise ConflictError(
             f"from {_moment(step.since)} the quotas of {project.domain} would come to {format_gpus(step.milli)} GPUs, "
@@ -230,14 +230,14 @@ async def _check_domain(db: AsyncSession, project: Project, before: Claim | None
         )
 
 
-async def _check_room(db: AsyncSession, project: Project, before: Claim | None, field: str) -> None:
+async def _check_room(db: AsyncSession, project: Project, before: QuotaPeriod | None, field: str) -> None:
     """Refuse a hard cap that the cluster cannot hold over the whole period beside those of the others."""
     milli = await repository.known_milli(db)
-    claim = _hard_claim(project)
-    if claim is None or milli is None:
+    quota = _hard_quota(project)
+    if quota is None or milli is None:
         return
-    others = await repository.claims(db, hard_only=True, but=project.id)
-    step = capacity.excess(others, before, claim, capacity=milli, now=now())
+    others = await repository.quota_periods(db, hard_only=True, but=project.id)
+    step = capacity.excess(others, before, quota, capacity=milli, now=now())
     if step:
         raise ConflictError(
             f"from {_moment(step.since)} the hard quotas would come to {format_gpus(step.milli)} GPUs, "
@@ -247,12 +247,12 @@ async def _check_room(db: AsyncSession, project: Project, before: Claim | None, 
         )
 
 
-def _claim(project: Project) -> Claim:
-    return Claim(project.quota_milli, project.starts_at, project.ends_at)
+def _quota(project: Project) -> QuotaPeriod:
+    return QuotaPeriod(project.quota_milli, project.starts_at, project.ends_at)
 
 
-def _hard_claim(project: Project) -> Claim | None:
-    return None if project.over_quota else _claim(project)
+def _hard_quota(project: Project) -> QuotaPeriod | None:
+    return None if project.over_quota else _quota(project)
 
 
 def _moment(moment: datetime) -> str:

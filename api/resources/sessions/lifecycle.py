@@ -77,7 +77,7 @@ async def adopt(
     """Give a waiting session the containers of its attempt before back, which still run on a node."""
     held_milli = sum(share.milli for state in found.values() for share in state.gpus)
     whole = any(state.enforcement is Enforcement.MIG for state in found.values())
-    shares = {"held_milli": held_milli, "gpu_milli": session.gpu_milli if whole else held_milli // session.size}
+    shares = {"held_milli": held_milli, "gpu_milli": session.gpu_milli if whole else held_milli // session.replicas}
     attempt = session.attempt - 1
     network = await networks.number_of(db, session.id, attempt)
     changed = await service.change(db, session, **values, **shares, attempt=attempt, network=network, position=0)

@@ -6,25 +6,24 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from api.resources.sessions.schemas import HostMountRequest, SessionRequest
+from api.resources.sessions.schemas import SessionRequest, VolumeRequest
 from api.settings import Settings
 from common.errors import InputError
 
 
 def mounts(request: SessionRequest, settings: Settings) -> list[dict[str, Any]]:
     """Return what to mount; raises InputError for folders that this site does not offer to sessions."""
-    if request.volumes and settings.volume_root is None:
+    if request.pvcs and settings.pvc_root is None:
         raise InputError(
-            "this site has no shared storage for sessions", where="volumes", hint="submit the session without volumes"
+            "this site has no shared storage for sessions", where="pvcs", hint="submit the session without PVCs"
         )
-    volumes = [
-        _mount(f"{settings.volume_root}/{request.project}/{volume.name}", volume.target, volume.read_only)
-        for volume in request.volumes
+    pvcs = [
+        _mount(f"{settings.pvc_root}/{request.project}/{pvc.name}", pvc.target, pvc.read_only) for pvc in request.pvcs
     ]
-    return volumes + [_host_mount(mount, settings.host_mounts) for mount in request.host_mounts]
+    return pvcs + [_volume(volume, settings.host_paths) for volume in request.volumes]
 
 
-def _host_mount(wanted: HostMountRequest, opened: Sequence[str]) -> dict[str, Any]:
+def _volume(wanted: VolumeRequest, opened: Sequence[str]) -> dict[str, Any]:
     """Return the mount of a folder that is opened; one opened with `:ro` is for reading only.
 
     What lies in it cannot be mounted by itself: whoever writes there could put a link in its place that leads out.
@@ -36,8 +35,8 @@ def _host_mount(wanted: HostMountRequest, opened: Sequence[str]) -> dict[str, An
     folders = ", ".join(entry.removesuffix(":ro") for entry in opened)
     raise InputError(
         f"{wanted.source} of the nodes is not open to sessions",
-        where="host_mounts",
-        hint=f"mount one of {folders}" if folders else "use a volume of the project instead",
+        where="volumes",
+        hint=f"mount one of {folders}" if folders else "use a PVC of the project instead",
     )
 
 

@@ -19,9 +19,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.clock import now
+from api.resources.accounting import service as accounting
 from api.resources.projects import service as projects
 from api.resources.sessions import repository, service
-from api.resources.usage import service as usage
 from api.resources.user_policies import service as user_policies
 from api.resources.user_policies.service import Extra
 from api.scheduler.snapshot import Placement
@@ -52,7 +52,7 @@ async def ask(
     """Ask for another share of the GPUs that a running session has a part of; returns the session's id.
 
     Raises ConflictError where it does not run, has no part of a GPU, or has no room on it or in its quota, and
-    InputError for a share that the split forbids or that needs other GPUs.
+    InputError for a share that the granularity forbids or that needs other GPUs.
     """
     session = await service.get_for(db, project, name, caller, Action.SESSION_RESIZE)
     for _ in range(service.TRIES):
@@ -87,7 +87,7 @@ async def take_space(db: AsyncSession, reservations: Reservations) -> list[Sessi
         except PenstockError as error:
             await _leave_as_it_is(db, session, error.problems[0])
             continue
-        if await service.change(db, session, gpu_milli=wanted, held_milli=session.size * wanted):
+        if await service.change(db, session, gpu_milli=wanted, held_milli=session.replicas * wanted):
             await _reshare(db, session, wanted)
             raised.append(session)
     return raised
@@ -96,7 +96,7 @@ async def take_space(db: AsyncSession, reservations: Reservations) -> list[Sessi
 async def finish(db: AsyncSession, session: Session) -> bool:
     """Note that the agents hold a session to its new share; returns False where the session has changed meanwhile."""
     wanted = session.gpu_milli if session.resize_milli is None else session.resize_milli
-    values = {"gpu_milli": wanted, "held_milli": session.size * wanted, "resize_milli": None, "before_milli": None}
+    values = {"gpu_milli": wanted, "held_milli": session.replicas * wanted, "resize_milli": None, "before_milli": None}
     said = {"reason": "", "cause": ""} if session.cause == RESIZE and session.before_milli != wanted else {}
     if not await service.change(db, session, **values, **said):
         return False
@@ -140,7 +140,7 @@ async def _check(db: AsyncSession, session: Session, wanted: int, settings: Sett
         raise ConflictError(f"session {session.name} is {session.state}", where="name", hint="resize one that runs")
     if session.resize_milli is not None and wanted == session.before_milli:
         return
-    check_share(wanted, settings.split)
+    check_share(wanted, settings.granularity)
     whole, part = divmod(session.gpu_milli, MILLI)
     if not part:
         raise ConflictError(
@@ -179,7 +179,7 @@ def _away(session: Session) -> list[str]:
 async def _check_rights(db: AsyncSession, session: Session, wanted: int) -> None:
     projects.check_active(session.project, now())
     if session.user_id:
-        extra = Extra(sessions=0, gpu_milli=session.size * (wanted - session.gpu_milli))
+        extra = Extra(sessions=0, gpu_milli=session.replicas * (wanted - session.gpu_milli))
         await user_policies.check(db, session.user_id, extra)
 
 
@@ -198,7 +198,7 @@ async def _check_space(
 ) -> None:
     """Raise ConflictError where the quota, or a GPU beside what is `reserved` of it, has no room for a larger share."""
     more = wanted - session.gpu_milli
-    project, extra = session.project, session.size * more
+    project, extra = session.project, session.replicas * more
     held, fixed = await repository.held_by_project(db, project.id)
     if not project.over_quota and held + extra > project.quota_milli:
         raise _no_quota(session, held, extra, "")
@@ -246,9 +246,9 @@ async def _leave_as_it_is(db: AsyncSession, session: Session, problem: Problem) 
 
 
 async def _reshare(db: AsyncSession, session: Session, milli: int) -> None:
-    """Write what the containers hold, and what that means for the record of usage."""
+    """Write what the containers hold, and what that means for accounting."""
     await repository.set_parts(db, session.id, milli % MILLI)
-    await usage.reshare(db, session.id, now())
+    await accounting.reshare(db, session.id, now())
 
 
 def _differs(container: Container, gpus: list[GpuShare]) -> bool:

@@ -34,12 +34,12 @@ _ASKED = (
     Session.state,
     Session.priority,
     Session.preemptible,
-    Session.size,
+    Session.replicas,
     Session.gpu_milli,
     Session.cpu_milli,
     Session.memory_mib,
     Session.group,
-    Session.models,
+    Session.gpu_models,
     Session.within,
     Session.within_required,
     Session.enforcement,
@@ -153,7 +153,7 @@ async def start(
         query = update(Session).where(as_read, Session.state == State.PENDING)
         query = query.returning(Session.id, Session.held_milli)
         values = {"state": State.SCHEDULED, "since": moment, "scheduled_at": moment, "reason": "", "cause": ""}
-        query = query.values(**values, held_milli=Session.gpu_milli * Session.size)
+        query = query.values(**values, held_milli=Session.gpu_milli * Session.replicas)
         query = query.values(position=0, revision=Session.revision + 1)
         for id_, asked_milli in await db.execute(query, execution_options={"synchronize_session": False}):
             started.append(id_)

@@ -37,7 +37,7 @@ def _not_of_the_system(value: str) -> str:
     return _no_dots(value)
 
 
-class VolumeRequest(Request):
+class PvcRequest(Request):
     """A folder of the project on the shared storage, seen in the session at `target`."""
 
     name: Name
@@ -47,7 +47,7 @@ class VolumeRequest(Request):
     _target = field_validator("target")(_not_of_the_system)
 
 
-class HostMountRequest(Request):
+class VolumeRequest(Request):
     """A folder of the node that the administrator has opened to sessions, seen in the session at `target`."""
 
     source: Folder
@@ -58,7 +58,7 @@ class HostMountRequest(Request):
     _target = field_validator("target")(_not_of_the_system)
 
 
-Mounted = VolumeRequest | HostMountRequest
+Mounted = PvcRequest | VolumeRequest
 
 
 class SessionRequest(Request):
@@ -66,8 +66,8 @@ class SessionRequest(Request):
 
     `kind` is training unless it is said; `interactive` is short for that kind. `gpu_milli` (milli-GPU; 0: none, then
     `cpu_milli` is needed), `cpu_milli` (thousandths of a core), `memory_mib` and `shm_mib` (`/dev/shm`) are for one of
-    the `size` containers; 0 CPU or memory is no limit. What is left out comes from the `preset`. `large_shm` gives half
-    of the memory, or the site's large size where memory has no limit. Only on GPUs of one of the `models` it runs, and
+    the `replicas`; 0 CPU or memory is no limit. What is left out comes from the `preset`. `large_shm` gives half of the
+    memory, or the site's large size where memory has no limit. Only on GPUs of one of the `gpu_models` it runs, and
     only where shares are held by `enforcement` or a stronger kind; a `group` is a resource group that it keeps to.
     `within` is the part of the network that the containers share where they can, with `within_required` in any case. A
     higher `priority` goes first within the project. A `preemptible` session may use what other projects leave idle, and
@@ -88,8 +88,8 @@ class SessionRequest(Request):
     memory_mib: MemoryMib | None = None
     shm_mib: ShmMib | None = None
     large_shm: bool = False
-    size: int = Field(default=1, ge=1, le=MAX_CONTAINERS)
-    models: list[Model] = Field(default=[], max_length=32)
+    replicas: int = Field(default=1, ge=1, le=MAX_CONTAINERS)
+    gpu_models: list[Model] = Field(default=[], max_length=32)
     enforcement: Enforcement | None = None
     group: Name | None = None
     within: TopologyLevel = TopologyLevel.ANYWHERE
@@ -102,8 +102,8 @@ class SessionRequest(Request):
     args: list[Word] = Field(default=[], max_length=256)
     environment: dict[VariableName, Word] = Field(default={}, max_length=256)
     ports: list[Port] = Field(default=[], max_length=16)
+    pvcs: list[PvcRequest] = Field(default=[], max_length=32)
     volumes: list[VolumeRequest] = Field(default=[], max_length=32)
-    host_mounts: list[HostMountRequest] = Field(default=[], max_length=32)
     created_by_cli: bool = False
 
     @property
@@ -139,12 +139,12 @@ class SessionRequest(Request):
             raise ValueError("a port is named twice")
         return value
 
-    @field_validator("volumes", "host_mounts")
+    @field_validator("pvcs", "volumes")
     @classmethod
     def _targets_differ(cls, value: list[Mounted], info: ValidationInfo) -> list[Mounted]:
-        targets = [mount.target for mount in (*info.data.get("volumes", ()), *value)]
+        targets = [mount.target for mount in (*info.data.get("pvcs", ()), *value)]
         if len(set(targets)) < len(targets):
-            raise ValueError("two volumes have one target; choose another")
+            raise ValueError("two mounts have one target; choose another")
         return value
 
 

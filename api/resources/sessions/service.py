@@ -12,9 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.clock import now
+from api.resources.accounting import service as accounting
 from api.resources.projects import service as projects
 from api.resources.sessions import repository
-from api.resources.usage import service as usage
 from api.tables.projects import Project
 from api.tables.sessions import Kind, Session, State
 from api.tables.users import User
@@ -131,7 +131,7 @@ async def change(db: AsyncSession, session: Versioned, **values: Any) -> bool:
     if not await repository.update_guarded(db, session.id, session.revision, values):
         return False
     if "state" in values:
-        await usage.follow(db, session.id, values)
+        await accounting.follow(db, session.id, values)
     return True
 
 

@@ -49,7 +49,7 @@ _reference = TypeAdapter[str](Annotated[str, Field(pattern=REFERENCE, max_length
 
 
 @dataclass(frozen=True)
-class Site:
+class SubmissionContext:
     """What a submission is checked against beside the database."""
 
     settings: Settings
@@ -57,7 +57,7 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Size:
+class Amounts:
     """What one container asks for; 0 is no limit, and no GPU. Shares are held by `enforcement` or a stronger kind."""
 
     gpu_milli: int
@@ -67,15 +67,17 @@ class Size:
     enforcement: Enforcement
 
 
-async def submit(db: AsyncSession, request: SessionRequest, caller: Identity, site: Site) -> UUID:
+async def submit(db: AsyncSession, request: SessionRequest, caller: Identity, context: SubmissionContext) -> UUID:
     """Put a session into the queue; returns its id.
 
     Raises InputError for what could never run, ConflictError for a name in use or a project outside its period.
     """
-    return (await _submit(db, request, [request.name], caller, site))[0]
+    return (await _submit(db, request, [request.name], caller, context))[0]
 
 
-async def submit_batch(db: AsyncSession, request: BatchRequest, caller: Identity, site: Site) -> list[UUID]:
+async def submit_batch(
+    db: AsyncSession, request: BatchRequest, caller: Identity, context: SubmissionContext
+) -> list[UUID]:
     """Put equal sessions into the queue, all or none; returns their ids."""
     names = [f"{request.name}-{number}" for number in range(1, request.count + 1)]
     try:
@@ -86,24 +88,24 @@ async def submit_batch(db: AsyncSession, request: BatchRequest, caller: Identity
             where="name",
             hint="choose a shorter one",
         ) from error
-    return await _submit(db, request, names, caller, site)
+    return await _submit(db, request, names, caller, context)
 
 
 async def _submit(
-    db: AsyncSession, request: SessionRequest, names: Sequence[str], caller: Identity, site: Site
+    db: AsyncSession, request: SessionRequest, names: Sequence[str], caller: Identity, context: SubmissionContext
 ) -> list[UUID]:
     project = await projects.get(db, request.project, caller)
     caller.check(Action.SESSION_SUBMIT, project=project)
     projects.check_active(project, max(now(), request.starts_at or now()))
     kind = request.kind_or_default
-    size = await _size(db, request, site.settings)
+    amounts = await _amounts(db, request, context.settings)
     allowed = await groups.allowed(db, caller.id, project, kind, request.group)
-    await _check_fits(db, request, size, allowed, site.fleet)
+    await _check_fits(db, request, amounts, allowed, context.fleet)
     title, reference = await _image(db, request, project)
-    await user_policies.check(db, caller.id, _extra(len(names), request.size, size))
+    await user_policies.check(db, caller.id, _extra(len(names), request.replicas, amounts))
     await _check_unmoved(db, caller)
     sandbox, rules = await sandboxes.for_session(db, project.id, reference)
-    mounted = mounts(request, site.settings)
+    mounted = mounts(request, context.settings)
     priority = PRIORITY[kind] if request.priority is None else request.priority
     check_priority(priority, kind, caller, project)
     starts_at = request.starts_at if request.starts_at and request.starts_at > now() else None
@@ -119,15 +121,15 @@ async def _submit(
             kind=kind,
             priority=priority,
             preemptible=kind is Kind.TRAINING if request.preemptible is None else request.preemptible,
-            size=request.size,
-            gpu_milli=size.gpu_milli,
-            cpu_milli=size.cpu_milli,
-            memory_mib=size.memory_mib,
-            shm_mib=size.shm_mib,
-            enforcement=size.enforcement.value,
+            replicas=request.replicas,
+            gpu_milli=amounts.gpu_milli,
+            cpu_milli=amounts.cpu_milli,
+            memory_mib=amounts.memory_mib,
+            shm_mib=amounts.shm_mib,
+            enforcement=amounts.enforcement.value,
             preset=request.preset or "",
             group=request.group or "",
-            models=request.models,
+            gpu_models=request.gpu_models,
             within=request.within.value,
             within_required=request.within_required,
             command=request.command,
@@ -153,8 +155,8 @@ async def _submit(
     return [session.id for session in made]
 
 
-async def _size(db: AsyncSession, request: SessionRequest, settings: Settings) -> Size:
-    """Complete what the request leaves out by its preset; raises InputError for what the split forbids."""
+async def _amounts(db: AsyncSession, request: SessionRequest, settings: Settings) -> Amounts:
+    """Complete what the request leaves out by its preset; raises InputError for what the granularity forbids."""
     preset = await presets.wanted(db, request.preset) if request.preset else None
     gpu_milli = request.gpu_milli if request.gpu_milli is not None else preset.gpu_milli if preset else None
     cpu_milli = request.cpu_milli if request.cpu_milli is not None else preset.cpu_milli if preset else 0
@@ -162,7 +164,7 @@ async def _size(db: AsyncSession, request: SessionRequest, settings: Settings) -
     if gpu_milli is None:
         raise InputError("nothing says how many GPUs", where="gpu_milli", hint="write gpu_milli, or name a preset")
     if gpu_milli:
-        check_share(gpu_milli, settings.split)
+        check_share(gpu_milli, settings.granularity)
     elif not cpu_milli:
         raise InputError(
             "a session without GPUs has to say how many CPUs", where="cpu_milli", hint="write cpu_milli, such as 1000"
@@ -172,36 +174,38 @@ async def _size(db: AsyncSession, request: SessionRequest, settings: Settings) -
     else:
         shm_mib = request.shm_mib or (preset.shm_mib if preset else SHM_MIB)
     enforcement = request.enforcement or (Enforcement(preset.enforcement) if preset else Enforcement.NONE)
-    return Size(gpu_milli, cpu_milli, memory_mib, shm_mib, enforcement if gpu_milli else Enforcement.NONE)
+    return Amounts(gpu_milli, cpu_milli, memory_mib, shm_mib, enforcement if gpu_milli else Enforcement.NONE)
 
 
-def _extra(count: int, containers: int, size: Size) -> Extra:
-    every = count * containers
-    return Extra(count, every * size.gpu_milli, every * size.cpu_milli, every * size.memory_mib)
+def _extra(count: int, replicas: int, amounts: Amounts) -> Extra:
+    every = count * replicas
+    return Extra(count, every * amounts.gpu_milli, every * amounts.cpu_milli, every * amounts.memory_mib)
 
 
-async def _check_fits(db: AsyncSession, request: SessionRequest, size: Size, allowed: Groups, fleet: Fleet) -> None:
+async def _check_fits(
+    db: AsyncSession, request: SessionRequest, amounts: Amounts, allowed: Groups, fleet: Fleet
+) -> None:
     """Refuse what no node could hold even if nothing ran and every node were open."""
     await fleet.refresh(db)
     workload = Workload(
         id=request.name,
         project=request.project,
         submitted_at=0,
-        containers=request.size,
-        gpu_milli=size.gpu_milli,
-        cpu_milli=size.cpu_milli,
-        memory_mib=size.memory_mib,
+        containers=request.replicas,
+        gpu_milli=amounts.gpu_milli,
+        cpu_milli=amounts.cpu_milli,
+        memory_mib=amounts.memory_mib,
         groups=allowed[0],
         grouped_only=allowed[1],
-        gpu_models=fleet.models_of(request.models) if request.models else (),
+        gpu_models=fleet.models_of(request.gpu_models) if request.gpu_models else (),
         within=request.within,
         within_required=request.within_required,
-        enforcement=size.enforcement,
+        enforcement=amounts.enforcement,
     )
     verdict = fleet.never_fits(workload)
     if verdict:
         reason, _, hint = verdict.partition("; ")
-        raise InputError(reason, where="gpu_milli" if size.gpu_milli else "cpu_milli", hint=hint or "ask for less")
+        raise InputError(reason, where="gpu_milli" if amounts.gpu_milli else "cpu_milli", hint=hint or "ask for less")
 
 
 async def _image(db: AsyncSession, request: SessionRequest, project: Project) -> tuple[str, str]:

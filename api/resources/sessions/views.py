@@ -51,8 +51,8 @@ class ServiceView(View):
     url: str | None
 
 
-class WaitingView(View):
-    """A session that waits for the scheduler; `gpu_milli` is for one of its `size` containers."""
+class QueueEntryView(View):
+    """A session that waits for the scheduler; `gpu_milli` is for one of its `replicas`."""
 
     id: UUID
     name: str
@@ -60,7 +60,7 @@ class WaitingView(View):
     user: str
     kind: Kind
     priority: int
-    size: int
+    replicas: int
     gpu_milli: int
     position: int
     cause: str
@@ -70,7 +70,7 @@ class WaitingView(View):
 
 
 class SessionView(View):
-    """A session; the sizes are for one of its `size` containers.
+    """A session; the amounts are for one of its `replicas`.
 
     `reason` says why it waits, or why it failed; for programs there is `cause` while it waits, and `position`, its
     place in the queue from 1. `node` and `gpus` are those of its first container. `attempt` counts how often it was
@@ -91,7 +91,7 @@ class SessionView(View):
     kind: Kind
     priority: int
     preemptible: bool
-    size: int
+    replicas: int
     gpu_milli: int
     cpu_milli: int
     memory_mib: int
@@ -101,7 +101,7 @@ class SessionView(View):
     resize_milli: int | None
     preset: str
     group: str
-    models: list[str]
+    gpu_models: list[str]
     within: TopologyLevel
     within_required: bool
     local_image: bool

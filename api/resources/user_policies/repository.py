@@ -40,12 +40,12 @@ async def count_users(db: AsyncSession, name: str) -> int:
 
 async def held_by(db: AsyncSession, user_id: UUID) -> tuple[int, int, int, int]:
     """Return how many live sessions a user has, and their milli-GPU, milli-CPU and MiB together."""
-    asked = Session.gpu_milli * Session.size
+    asked = Session.gpu_milli * Session.replicas
     query = select(
         func.count(),
         func.sum(case((Session.held_milli > asked, Session.held_milli), else_=asked)),
-        func.sum(Session.cpu_milli * Session.size),
-        func.sum(Session.memory_mib * Session.size),
+        func.sum(Session.cpu_milli * Session.replicas),
+        func.sum(Session.memory_mib * Session.replicas),
     ).where(Session.user_id == user_id, Session.state.not_in(ENDED))
     sessions, gpu_milli, cpu_milli, memory_mib = (await db.execute(query)).one()
     return sessions, int(gpu_milli or 0), int(cpu_milli or 0), int(memory_mib or 0)

@@ -9,12 +9,12 @@ from sqlalchemy import and_, false, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Reach
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from api.tables.domains import Domain
 from api.tables.user_policies import UserPolicy
 from api.tables.users import User
 
-_ADMINS = and_(User.role == Role.ADMIN, User.domain.is_(None), User.disabled.is_(False))
+_ADMINS = and_(User.role == UserRole.ADMIN, User.domain.is_(None), User.disabled.is_(False))
 """Who can administer the site, if able to sign in."""
 
 

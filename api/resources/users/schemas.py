@@ -8,9 +8,9 @@ from uuid import UUID
 
 from pydantic import Field
 
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from api.resources.schemas import Name, Password, Request, Text, UserName, View
-from api.tables.users import Source
+from api.tables.users import UserSource
 
 Email = Annotated[Text, Field(max_length=254, pattern=r"^[^@\s]+@[^@\s]+$")]
 
@@ -20,7 +20,7 @@ class UserRequest(Request):
 
     name: UserName
     password: Password
-    role: Role = Role.MEMBER
+    role: UserRole = UserRole.MEMBER
     domain: Name | None = None
     policy: Name | None = None
     email: Email | None = None
@@ -34,7 +34,7 @@ class UserChange(Request):
     """
 
     password: Password = Field(default="")
-    role: Role = Role.MEMBER
+    role: UserRole = UserRole.MEMBER
     disabled: bool = False
     must_change_password: bool = False
     domain: Name | None = None
@@ -53,8 +53,8 @@ class UserView(View):
 
     id: UUID
     name: str
-    role: Role
-    source: Source
+    role: UserRole
+    source: UserSource
     domain: str | None
     policy: str | None
     email: str | None

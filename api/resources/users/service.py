@@ -10,10 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth import passwords
 from api.auth.identity import Identity
-from api.auth.policy import Action, Role
+from api.auth.policy import Action, UserRole
 from api.resources.users import repository
 from api.resources.users.schemas import UserChange, UserRequest
-from api.tables.users import Source, User
+from api.tables.users import User, UserSource
 from common.errors import ConflictError, ForbiddenError, InputError, NotFoundError, Problem, UnauthenticatedError
 
 OWN_STAYS = ("role", "disabled", "domain")
@@ -80,18 +80,18 @@ async def create(db: AsyncSession, request: UserRequest, caller: Identity | None
     return user
 
 
-async def create_from_directory(db: AsyncSession, name: str, role: Role) -> User:
+async def create_from_directory(db: AsyncSession, name: str, role: UserRole) -> User:
     """Create the user of a person whom the directory has let in for the first time."""
-    user = User(name=name, role=role, source=Source.LDAP)
+    user = User(name=name, role=role, source=UserSource.LDAP)
     repository.add(db, user)
     await db.flush()
     _audit("user created", user, None, role=role.value)
     return user
 
 
-async def follow_directory(db: AsyncSession, user: User, role: Role) -> None:
+async def follow_directory(db: AsyncSession, user: User, role: UserRole) -> None:
     """Give a user the role that the directory's groups say; the last administrator stays one."""
-    if user.role is role or (role is not Role.ADMIN and await _is_last_admin(db, user)):
+    if user.role is role or (role is not UserRole.ADMIN and await _is_last_admin(db, user)):
         return
     user.role = role
     _audit("user changed", user, None, role=role.value)
@@ -110,7 +110,7 @@ async def change(db: AsyncSession, user: User, request: UserChange, caller: Iden
     if "domain" in changed and not caller.is_admin:
         raise ForbiddenError("only the site's administrators move users", where="domain", hint="ask one of them")
     await _check_references(db, {name: given[name] for name in ("domain", "policy") if name in changed})
-    stays = given.get("role", user.role) is Role.ADMIN and not given.get("disabled") and not given.get("domain")
+    stays = given.get("role", user.role) is UserRole.ADMIN and not given.get("disabled") and not given.get("domain")
     if not stays and await _is_last_admin(db, user):
         raise _last(user)
     for name in changed:
@@ -134,7 +134,7 @@ async def delete(db: AsyncSession, user: User, caller: Identity) -> None:
 
 async def set_password(user: User, password: str, caller: Identity | None) -> None:
     """Give a user a new password; raises ConflictError for one whose password the directory knows."""
-    if user.source is Source.LDAP:
+    if user.source is UserSource.LDAP:
         raise ConflictError(
             f"the password of {user.name} is in the directory", where="password", hint="change it in the directory"
         )

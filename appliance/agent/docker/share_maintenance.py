@@ -17,7 +17,7 @@ from appliance.gpu import tmpfs_quota
 from appliance.gpu.accelerators import Accelerator
 from appliance.gpu.devices import Gpus
 from appliance.gpu.driver import Driver
-from appliance.gpu.enforcement import Accounting, Enforcer
+from appliance.gpu.enforcement import AccountedOnly, Enforcer
 from appliance.gpu.mig import Mig
 from appliance.gpu.mps import Mps
 from appliance.gpu.preload import Preload
@@ -63,7 +63,7 @@ def build(settings: Settings, gpus: Gpus, accelerators: Sequence[Accelerator], c
         Enforcement.MIG: Mig(),
         Enforcement.SHIM: preload,
         Enforcement.MPS: Mps(telemetry, settings.mps_folder, settings.gpu_compute),
-        Enforcement.NONE: Accounting(),
+        Enforcement.NONE: AccountedOnly(),
     }
     shares = ShareManager(gpus, accelerators, enforcers, settings.enforcement, settings.gpu_folder)
     arbiter = Arbiter(shares, preload, settings.gpu_compute, settings.gpu_period_ms)

@@ -246,7 +246,7 @@ def _mounts(spec: ContainerSpec, pod_settings: PodSettings) -> Iterable[Problem]
             yield Problem(
                 f"mounts.{position}.source",
                 f"{mount.source} is a folder of the workers that the cluster does not have (it has {claims})",
-                "use a volume of the site, or let the administrator map it to a claim of the cluster",
+                "use a PVC, or let the administrator map it to a claim of the cluster",
             )
         yield from admission.hidden_system(position, mount)
 

@@ -10,7 +10,7 @@ import structlog
 from appliance.agent.sandbox.seccomp_listener import SeccompListener
 from appliance.agent.settings import Settings
 from appliance.agent.tls import api_client
-from common.protocol import DENIALS_PATH, DenialReport
+from common.protocol import DENIED_CALLS_PATH, DeniedCallReport
 
 log = structlog.get_logger()
 
@@ -28,14 +28,14 @@ class DeniedCallReporter:
 
     async def send(self, client: httpx.AsyncClient) -> None:
         """Tell what has not been told."""
-        while denials := self._listener.take():
-            report = DenialReport(name=self._settings.name, denials=denials)
+        while denied_calls := self._listener.take():
+            report = DeniedCallReport(name=self._settings.name, denied_calls=denied_calls)
             try:
                 answer = await client.post(
-                    DENIALS_PATH, content=report.model_dump_json(), headers={"Content-Type": "application/json"}
+                    DENIED_CALLS_PATH, content=report.model_dump_json(), headers={"Content-Type": "application/json"}
                 )
                 if answer.status_code in _REFUSED:
-                    log.warning("the control API refuses denied system calls; they stay here", denials=len(denials))
+                    log.warning("the control API refuses denied system calls; they stay here", count=len(denied_calls))
                 else:
                     answer.raise_for_status()
             except httpx.HTTPError as error:
@@ -44,13 +44,13 @@ class DeniedCallReporter:
                 self._failing = True
                 return
             self._failing = False
-            self._listener.tell(denials)
+            self._listener.tell(denied_calls)
 
     async def run(self) -> None:
         """Tell for ever."""
         async with api_client(self._settings) as client:
             while True:
-                await asyncio.sleep(self._settings.use_interval_s)
+                await asyncio.sleep(self._settings.metrics_interval_s)
                 try:
                     await self.send(client)
                 except Exception as error:

@@ -20,7 +20,7 @@ from appliance.gpu.layout import Total
 from appliance.gpu.preload import Preload
 from common.errors import PenstockError
 from common.gpu.kinds import Compute
-from common.protocol import USE_PATH, GpuUse, UseReport
+from common.protocol import METRICS_PATH, GpuMetrics, MetricsReport
 
 log = structlog.get_logger()
 
@@ -41,7 +41,7 @@ class Sampler:
         self._taken_ns = time.monotonic_ns()
         self._taken_us = time.time_ns() // 1000
 
-    def take(self, sessions: dict[str, str]) -> list[GpuUse]:
+    def take(self, sessions: dict[str, str]) -> list[GpuMetrics]:
         """Return a sample for each container and GPU; `sessions` leads from running containers to their sessions.
 
         It may block.
@@ -70,7 +70,7 @@ class Sampler:
                 # without NVML what the container was charged is the best that is known
                 used = reading or Reading(total.used_bytes if total else 0)
                 samples.append(
-                    GpuUse(
+                    GpuMetrics(
                         container_id=identity,
                         session_id=session,
                         uuid=uuid,
@@ -103,22 +103,22 @@ class Outbox:
     def __init__(self, settings: Settings) -> None:
         """Start empty."""
         self._settings = settings
-        self._samples: deque[GpuUse] = deque(maxlen=MAX_SAMPLES)
+        self._samples: deque[GpuMetrics] = deque(maxlen=MAX_SAMPLES)
         self._failing = False
 
     def __len__(self) -> int:
         """Return how many samples wait."""
         return len(self._samples)
 
-    async def send(self, client: httpx.AsyncClient, samples: list[GpuUse]) -> None:
+    async def send(self, client: httpx.AsyncClient, samples: list[GpuMetrics]) -> None:
         """Post new samples and those that wait; what the API does not take now waits for the next time."""
         self._samples.extend(samples)
         if not self._samples:
             return
-        report = UseReport(name=self._settings.name, samples=list(self._samples))
+        report = MetricsReport(name=self._settings.name, samples=list(self._samples))
         try:
             answer = await client.post(
-                USE_PATH, content=report.model_dump_json(), headers={"Content-Type": "application/json"}
+                METRICS_PATH, content=report.model_dump_json(), headers={"Content-Type": "application/json"}
             )
             if answer.status_code in _REFUSED:
                 log.warning("the control API refuses samples; they are dropped", status=answer.status_code)
@@ -136,7 +136,7 @@ class Outbox:
         """Take and send samples for ever; `sessions` leads from the containers that run now to their sessions."""
         async with api_client(self._settings) as client:
             while True:
-                await asyncio.sleep(self._settings.use_interval_s)
+                await asyncio.sleep(self._settings.metrics_interval_s)
                 try:
                     await self.send(client, await to_thread.run_sync(sampler.take, sessions()))
                 except Exception as error:

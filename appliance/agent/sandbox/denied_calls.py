@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from common.protocol import Denial
+from common.protocol import DeniedCall
 
 MAX_SERIES = 64
 """Series of one container; what comes on top is put together."""
@@ -60,17 +60,17 @@ class DeniedCalls:
         self._series[attempt.key] = _Series(attempt, attempt)
         self._sizes[attempt.container_id] = self._sizes.get(attempt.container_id, 0) + 1
 
-    def untold(self) -> list[Denial]:
+    def untold(self) -> list[DeniedCall]:
         """Return the series that have grown since they were told, at most as many as one report takes."""
         grown = (series for series in self._series.values() if series.count > series.told)
-        return [_denial(series) for _, series in zip(range(MAX_REPORT), grown, strict=False)]
+        return [_denied_call(series) for _, series in zip(range(MAX_REPORT), grown, strict=False)]
 
-    def tell(self, denials: Iterable[Denial]) -> None:
+    def tell(self, denied_calls: Iterable[DeniedCall]) -> None:
         """Note that the control API has these."""
-        for denial in denials:
-            key = denial.container_id, denial.call, denial.process, denial.effect
-            if (series := self._series.get(key)) and series.first.at == denial.first_at:
-                series.told = max(series.told, denial.count)
+        for denied in denied_calls:
+            key = denied.container_id, denied.call, denied.process, denied.effect
+            if (series := self._series.get(key)) and series.first.at == denied.first_at:
+                series.told = max(series.told, denied.count)
 
     def forget_all_but(self, containers: Collection[str]) -> None:
         """Forget the series of other containers that have been told."""
@@ -84,9 +84,9 @@ class DeniedCalls:
                 del self._sizes[key[0]]
 
 
-def _denial(series: _Series) -> Denial:
+def _denied_call(series: _Series) -> DeniedCall:
     last = series.last
-    return Denial(
+    return DeniedCall(
         container_id=last.container_id,
         session_id=last.session_id,
         call=last.call,

@@ -29,7 +29,7 @@ from appliance.agent.sandbox.confinement import Confinement, rule_for
 from appliance.agent.sandbox.denied_calls import Attempt, DeniedCalls
 from appliance.agent.sandbox.seccomp_notify import Call
 from common import syscalls
-from common.protocol import Denial
+from common.protocol import DeniedCall
 
 log = structlog.get_logger()
 
@@ -91,15 +91,15 @@ class SeccompListener:
         os.close(self._ending)
         os.close(self._end)
 
-    def take(self) -> list[Denial]:
+    def take(self) -> list[DeniedCall]:
         """Return what the control API has not been told."""
         with self._lock:
             return self._denied.untold()
 
-    def tell(self, denials: Sequence[Denial]) -> None:
+    def tell(self, denied_calls: Sequence[DeniedCall]) -> None:
         """Note that the control API has these, and forget what it needs no more of containers that have ended."""
         with self._lock:
-            self._denied.tell(denials)
+            self._denied.tell(denied_calls)
             self._denied.forget_all_but({source.confinement.id for source in self._filters.values()})
 
     def _run(self) -> None:

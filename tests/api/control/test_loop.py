@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from api.clock import now
 from api.control.loop import Loop, micros
 from api.resources.sessions import scheduling, service
@@ -43,7 +43,7 @@ def count_decisions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 async def test_the_snapshot_is_what_the_database_says(ready: Cluster) -> None:
     await run(ready, "first", gpu_milli=1500, preset="small", preemptible=False)
-    await ready.submit("second", gpu_milli=4000, size=1, models=["simulated"], priority=40)
+    await ready.submit("second", gpu_milli=4000, replicas=1, gpu_models=["simulated"], priority=40)
     await loop_of(ready).run()
     cycle = loop_of(ready).last
     assert cycle is not None
@@ -182,7 +182,7 @@ async def test_remarks_leave_alone_what_has_changed(ready: Cluster) -> None:
 
 async def test_the_queue_and_the_last_cycle_can_be_looked_at(ready: Cluster) -> None:
     await ok(ready.admin.post(f"{V1}/sessions/batch", json=body("job", count=6, gpu_milli=1000)))
-    async with await ready.user("eve", Role.AUDITOR) as auditor, await ready.user("alice") as alice:
+    async with await ready.user("eve", UserRole.AUDITOR) as auditor, await ready.user("alice") as alice:
         before = load((await auditor.get(f"{V1}/scheduler/cycle")).text)
         assert len(before[1].placements) == 4, "a process that has run none tells what it would decide"
         assert set((await ready.states()).values()) == {"PENDING"}

@@ -31,15 +31,15 @@ def routes(cluster: Cluster) -> list[tuple[str, str]]:
     return found
 
 
-async def test_every_route_refuses_a_stranger(cluster: Cluster) -> None:
+async def test_every_route_refuses_an_outsider(cluster: Cluster) -> None:
     found = routes(cluster)
     assert len(found) > 25
     assert {path for _, path in found} >= {*PUBLIC, HEARTBEAT_PATH, f"{V1}/sessions/{{name}}/exec"}
-    async with cluster.client() as stranger:
+    async with cluster.client() as outsider:
         for method, path in found:
             if path in PUBLIC or method == "WEBSOCKET" or path.startswith("/static"):
                 continue
-            response = await stranger.request(method, re.sub(r"{\w+}", UUID[:8], path))
+            response = await outsider.request(method, re.sub(r"{\w+}", UUID[:8], path))
             assert response.status_code == 401, f"{method} {path}: {response.status_code}"
 
 

@@ -163,7 +163,7 @@ values = st.recursive(
     max_leaves=5,
 )
 fields = st.sampled_from(
-    ["name", "project", "image", "gpu_milli", "interactive", "command", "args", "environment", "volumes", "quota_milli"]
+    ["name", "project", "image", "gpu_milli", "interactive", "command", "args", "environment", "pvcs", "quota_milli"]
 )
 
 

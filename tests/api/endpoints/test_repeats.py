@@ -48,7 +48,7 @@ async def test_what_differs_is_looked_at(cluster: Cluster) -> None:
 async def test_nobody_repeats_for_another_node(cluster: Cluster) -> None:
     await post(cluster, beat(1).model_dump_json())
     assert (await post(cluster, beat(2).model_dump_json(), name="worker2")).status_code == 403
-    async with cluster.client() as stranger:
-        response = await stranger.post(HEARTBEAT_PATH, content=beat(2).model_dump_json())
+    async with cluster.client() as outsider:
+        response = await outsider.post(HEARTBEAT_PATH, content=beat(2).model_dump_json())
     assert response.status_code == 401
     assert latest(cluster) == 1

@@ -17,18 +17,18 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.routing import Mount
 
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from api.endpoints.access import check_routes
 from api.resources.users import service as users
 from api.resources.users.schemas import UserRequest
 from common.errors import PenstockError
-from common.protocol import DENIALS_PATH, HEARTBEAT_PATH, USE_PATH
+from common.protocol import DENIED_CALLS_PATH, HEARTBEAT_PATH, METRICS_PATH
 from tests.api.cluster import V1, Cluster, ok, sign_in
 from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio
 
-CAST = ("admin", "domain-admin", "auditor", "manager", "member", "stranger", "anonymous")
+CAST = ("admin", "domain-admin", "auditor", "manager", "member", "outsider", "anonymous")
 
 ALL = frozenset(CAST)
 KNOWN = ALL - {"anonymous"}
@@ -46,8 +46,8 @@ EXPECTED = {
     "GET /health": ALL,
     "GET /openapi.json": ALL,
     f"POST {HEARTBEAT_PATH}": NOBODY,
-    f"POST {USE_PATH}": NOBODY,
-    f"POST {DENIALS_PATH}": NOBODY,
+    f"POST {METRICS_PATH}": NOBODY,
+    f"POST {DENIED_CALLS_PATH}": NOBODY,
     f"GET {V1}/health": ALL,
     f"GET {V1}/settings": KNOWN,
     f"POST {V1}/auth/login": ALL,
@@ -79,7 +79,7 @@ EXPECTED = {
     f"POST {V1}/domains": SITE,
     f"PATCH {V1}/domains/{{name}}": SITE,
     f"DELETE {V1}/domains/{{name}}": SITE,
-    f"GET {V1}/usage": KNOWN,
+    f"GET {V1}/accounting": KNOWN,
     f"GET {V1}/projects": KNOWN,
     f"POST {V1}/projects": ADMINS,
     f"GET {V1}/projects/{{name}}": KNOWN,
@@ -114,8 +114,8 @@ EXPECTED = {
     f"GET {V1}/sessions/{{name}}": KNOWN,
     f"DELETE {V1}/sessions/{{name}}": WORKERS,
     f"GET {V1}/sessions/{{name}}/logs": KNOWN,
-    f"GET {V1}/sessions/{{name}}/use": KNOWN,
-    f"GET {V1}/sessions/{{name}}/denials": READERS | {"manager"},
+    f"GET {V1}/sessions/{{name}}/metrics": KNOWN,
+    f"GET {V1}/sessions/{{name}}/denied-calls": READERS | {"manager"},
     f"WEBSOCKET {V1}/sessions/{{name}}/exec": WORKERS,
     f"POST {V1}/sessions/batch": WORKERS,
     f"PATCH {V1}/sessions/{{name}}": WORKERS,
@@ -157,14 +157,14 @@ async def everybody(cluster: Cluster) -> AsyncIterator[dict[str, httpx.AsyncClie
     await ok(cluster.admin.post(f"{V1}/domains", json={"name": "acme"}))
     async with AsyncExitStack() as stack:
         cast = {
-            "auditor": await cluster.user("audrey", Role.AUDITOR),
+            "auditor": await cluster.user("audrey", UserRole.AUDITOR),
             "manager": await cluster.user("mona"),
             "member": await cluster.user("mike"),
-            "stranger": await cluster.user("sam"),
+            "outsider": await cluster.user("sam"),
             "anonymous": cluster.client(),
         }
         async with cluster.database.transaction() as db:
-            await users.create(db, UserRequest(name="dora", password=PASSWORD, role=Role.ADMIN, domain="acme"))
+            await users.create(db, UserRequest(name="dora", password=PASSWORD, role=UserRole.ADMIN, domain="acme"))
         cast["domain-admin"] = cluster.client()
         await sign_in(cast["domain-admin"], "dora")
         key = (await ok(cast["domain-admin"].post(f"{V1}/api-keys", json={"name": "tests"})))["key"]

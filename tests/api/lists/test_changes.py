@@ -86,7 +86,7 @@ async def test_a_list_of_sessions_follows_every_change(cluster: Cluster) -> None
     session = f"{V1}/sessions/one?project=team-a"
     changes: list[Change] = [
         lambda: ok(cluster.admin.post(f"{V1}/sessions", json=body("one", gpu_milli=500, ports=[80]))),
-        lambda: ok(cluster.admin.post(f"{V1}/sessions", json=body("two", gpu_milli=500, size=2))),
+        lambda: ok(cluster.admin.post(f"{V1}/sessions", json=body("two", gpu_milli=500, replicas=2))),
         cluster.settle,
         lambda: written(cluster, Container, warning="GPU memory over the limit"),
         lambda: cluster.add_node("worker1", 3),
@@ -102,7 +102,7 @@ async def test_what_two_early_transactions_write_last_is_seen(cluster: Cluster) 
     await cluster.add_node("worker1", 2)
     await cluster.add_image()
     await cluster.add_project("team-a", 4000)
-    await ok(cluster.admin.post(f"{V1}/sessions", json=body("one", gpu_milli=500, size=2)))
+    await ok(cluster.admin.post(f"{V1}/sessions", json=body("one", gpu_milli=500, replicas=2)))
     await cluster.settle()
     async with AsyncExitStack() as stack:
         begun = [await stack.enter_async_context(cluster.database.engine.connect()) for _ in range(4)]

@@ -15,7 +15,7 @@ async def names(client: object, **query: object) -> list[str]:
 
 
 async def test_a_list_shows_what_one_session_shows(ready: Cluster) -> None:
-    await run(ready, "gang", size=2, ports=[80])
+    await run(ready, "gang", replicas=2, ports=[80])
     (listed,) = await ok(ready.admin.get(f"{V1}/sessions"))
     assert listed == await ready.session("gang")
 

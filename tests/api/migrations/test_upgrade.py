@@ -12,7 +12,7 @@ from sqlalchemy import Connection, MetaData, Table, select
 
 from api.database import Database
 from api.migrations import schema
-from api.tables.projects import Membership, Part
+from api.tables.projects import Membership, ProjectRole
 from api.tables.sessions import Kind, Session, SessionLog, State
 from api.tables.users import User
 from common.protocol import ContainerStatus
@@ -87,14 +87,14 @@ async def test_nothing_is_lost_by_the_upgrade(empty_database_url: str) -> None:
         assert await schema.migrate(database)
         async with database.reading() as db:
             ada = (await db.scalars(select(User))).one()
-            found = (await db.execute(select(Membership.user_id, Membership.part))).all()
-            assert found == [(ada.id, Part.MEMBER)]
+            found = (await db.execute(select(Membership.user_id, Membership.role))).all()
+            assert found == [(ada.id, ProjectRole.MEMBER)]
             sessions = {session.name: session for session in await db.scalars(select(Session))}
             tail = await db.scalar(select(SessionLog.tail))
     finally:
         await database.close()
     runs, waits = sessions["runs"], sessions["waits"]
-    assert (runs.kind, runs.preemptible, runs.state, runs.size) == (Kind.INTERACTIVE, False, State.RUNNING, 1)
+    assert (runs.kind, runs.preemptible, runs.state, runs.replicas) == (Kind.INTERACTIVE, False, State.RUNNING, 1)
     assert [(item.rank, item.node.name, item.status) for item in runs.containers] == [
         (0, "worker1", ContainerStatus.RUNNING)
     ]

@@ -30,15 +30,15 @@ from cryptography.x509.oid import NameOID
 
 from appliance.gpu import tmpfs_quota
 from common.protocol import (
-    DENIALS_PATH,
+    DENIED_CALLS_PATH,
     HEARTBEAT_PATH,
-    USE_PATH,
+    METRICS_PATH,
     ContainerSpec,
-    Denial,
-    DenialReport,
-    GpuUse,
+    DeniedCall,
+    DeniedCallReport,
+    GpuMetrics,
     Heartbeat,
-    UseReport,
+    MetricsReport,
 )
 from tests.fakes import cuda
 
@@ -130,8 +130,8 @@ class FakeApi:
 
     port: int
     heartbeats: list[Heartbeat] = field(default_factory=list)
-    samples: list[GpuUse] = field(default_factory=list)
-    denials: list[Denial] = field(default_factory=list)
+    samples: list[GpuMetrics] = field(default_factory=list)
+    denied_calls: list[DeniedCall] = field(default_factory=list)
     peers: set[str] = field(default_factory=set)
     interval_s: float = 0.5
     status: int = 200
@@ -153,17 +153,17 @@ def fake_api(authority: Authority) -> Iterator[FakeApi]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            assert self.path in (HEARTBEAT_PATH, USE_PATH, DENIALS_PATH)
+            assert self.path in (HEARTBEAT_PATH, METRICS_PATH, DENIED_CALLS_PATH)
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if api.status == 200:
                 assert isinstance(self.connection, ssl.SSLSocket)
                 api.peers.add(dict(part[0] for part in (self.connection.getpeercert() or {})["subject"])["commonName"])  # type: ignore[misc]
                 if self.path == HEARTBEAT_PATH:
                     api.heartbeats.append(Heartbeat.model_validate_json(body))
-                elif self.path == DENIALS_PATH:
-                    api.denials += DenialReport.model_validate_json(body).denials
+                elif self.path == DENIED_CALLS_PATH:
+                    api.denied_calls += DeniedCallReport.model_validate_json(body).denied_calls
                 else:
-                    api.samples += UseReport.model_validate_json(body).samples
+                    api.samples += MetricsReport.model_validate_json(body).samples
             answer = f'{{"interval_s": {api.interval_s}}}'.encode()
             self.send_response(api.status)
             self.send_header("Content-Length", str(len(answer)))

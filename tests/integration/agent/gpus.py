@@ -68,7 +68,7 @@ def equip(agent: Agent, parts: Parts, folder: Path, gpus: int = 2) -> Machine:
         "PENSTOCK_AGENT_SIMULATED_GPUS": "0",
         "PENSTOCK_AGENT_ACCELERATORS": accelerator.NAME,
         "PENSTOCK_AGENT_GPU_LIBRARY": str(parts.shim),
-        "PENSTOCK_AGENT_USE_INTERVAL_S": "0.5",
+        "PENSTOCK_AGENT_METRICS_INTERVAL_S": "0.5",
         "PYTHONPATH": str(folder / "plugins"),
         "LD_LIBRARY_PATH": str(parts.libraries),
         "FAKE_ACCELERATOR_NVML": "1",

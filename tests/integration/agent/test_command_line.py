@@ -225,7 +225,7 @@ def test_shell_in_a_session_that_does_not_run_says_so(admin: User) -> None:
     [
         (["-g", "0"], ["cpu_milli", "without GPUs"]),
         (["-g", "-1"], ["gpu_milli", "not above 0"]),
-        (["-g", "0.33"], ["gpu_milli", "finer than the split"]),
+        (["-g", "0.33"], ["gpu_milli", "finer than the granularity"]),
         (["-g", "half"], ["-g", "not a number"]),
         (["-g", "3"], ["gpu_milli", "2"]),
         (["--fgpu", "0.0001"], ["--fgpu"]),

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from appliance.agent.sandbox.seccomp_listener import BURST, RATE_PER_S
-from common.protocol import ContainerSpec, ContainerStatus, Denial, Mount
+from common.protocol import ContainerSpec, ContainerStatus, DeniedCall, Mount
 from tests.integration.agent.calls import launch, log_of
 from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_agent
 
@@ -89,7 +89,7 @@ def agent(
     agent.environment |= {
         "PENSTOCK_AGENT_DOCKER_SOCKET": str(daemon / "docker.sock"),
         "PENSTOCK_AGENT_SANDBOX_SOCKET": str(daemon / "agent.sock"),
-        "PENSTOCK_AGENT_USE_INTERVAL_S": "0.2",
+        "PENSTOCK_AGENT_METRICS_INTERVAL_S": "0.2",
     }
     agent.start()
     yield agent
@@ -102,17 +102,17 @@ def sandbox(*rules: dict[str, Any]) -> dict[str, Any]:
     return {"name": "strict", "rules": list(rules)}
 
 
-def of(api: FakeApi, container: str) -> list[Denial]:
-    return [each for each in api.denials if each.container_id == container]
+def of(api: FakeApi, container: str) -> list[DeniedCall]:
+    return [each for each in api.denied_calls if each.container_id == container]
 
 
-def told(api: FakeApi, container: str) -> dict[tuple[str, str], Denial]:
+def told(api: FakeApi, container: str) -> dict[tuple[str, str], DeniedCall]:
     """Return the last word on each series of a container, by process and call."""
     return {(each.process, each.call): each for each in of(api, container)}
 
 
 def counts(api: FakeApi, container: str) -> dict[tuple[str, str], int]:
-    return {key: denial.count for key, denial in told(api, container).items()}
+    return {key: denied.count for key, denied in told(api, container).items()}
 
 
 def until(condition: Callable[[], bool], timeout_s: float = 10) -> None:
@@ -160,9 +160,9 @@ def test_a_denied_call_fails_and_is_told_and_others_do_not(agent: Agent, spec: M
     assert sum("Read-only file system" in line for line in lines) == 3
     assert lines[-2:] == ["written", "strict"]
     until(lambda: counts(fake_api, wanted.id) == {("mkdir", "mkdir"): 3})
-    [denial] = told(fake_api, wanted.id).values()
-    assert (denial.session_id, denial.effect) == (wanted.session_id, "EROFS")
-    assert 1 < denial.pid < 100, "as the container numbers it"
+    [denied] = told(fake_api, wanted.id).values()
+    assert (denied.session_id, denied.effect) == (wanted.session_id, "EROFS")
+    assert 1 < denied.pid < 100, "as the container numbers it"
 
 
 def test_arguments_decide_and_the_first_rule_says_what_happens(
@@ -259,7 +259,7 @@ def test_calls_stay_denied_without_the_agent_and_are_told_again_by_the_next_one(
     assert b"0\n" not in container.logs()
     agent.start()
     # what began before is denied as before, and nobody is told; what is begun now is
-    fake_api.denials.clear()
+    fake_api.denied_calls.clear()
     assert container.exec_run(["/tools/call", "1", str(UNSHARE), "0"]).output == b"EACCES\n"
     until(lambda: counts(fake_api, wanted.id) == {("call", "unshare"): 1})
     assert container.logs(tail=1) == b"ENOSYS\n"
@@ -270,7 +270,7 @@ def test_what_the_api_does_not_take_is_told_later(agent: Agent, spec: Make, tool
     with agent.client() as client:
         identity, _ = run(client, spec, tools, f"/tools/call 5 {UNSHARE} 0", {"calls": ["unshare"]})
     time.sleep(0.5)
-    assert not fake_api.denials
+    assert not fake_api.denied_calls
     fake_api.status = 200
     until(lambda: counts(fake_api, identity) == {("call", "unshare"): 5})
 

@@ -15,10 +15,10 @@ def kill_in(site: FaultySite, name: str, *states: str) -> None:
     site.start()
 
 
-@pytest.mark.parametrize(("pull_s", "size"), [(0.0, 1), (1.5, 2)])
-def test_while_it_is_launched(site: FaultySite, pull_s: float, size: int) -> None:
+@pytest.mark.parametrize(("pull_s", "replicas"), [(0.0, 1), (1.5, 2)])
+def test_while_it_is_launched(site: FaultySite, pull_s: float, replicas: int) -> None:
     site.fleet.fleet.behaviour.pull_s, site.fleet.fleet.behaviour.start_s = pull_s, 1.5
-    site.submit("launched", gpu_milli=3000, size=size)
+    site.submit("launched", gpu_milli=3000, replicas=replicas)
     kill_in(site, "launched", "SCHEDULED", "PREPARING")
     session = site.reaches("launched", "RUNNING")
     assert session["attempt"] == 0
@@ -52,7 +52,7 @@ def test_while_it_runs_and_while_it_ends_by_itself(site: FaultySite) -> None:
 
 def test_while_it_is_deleted(site: FaultySite) -> None:
     site.fleet.fleet.behaviour.remove_s = 1.0
-    site.submit("victim", gpu_milli=2000, size=2)
+    site.submit("victim", gpu_milli=2000, replicas=2)
     site.reaches("victim", "RUNNING")
     site.delete("victim")
     kill_in(site, "victim", "TERMINATING")

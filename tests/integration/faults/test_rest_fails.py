@@ -37,7 +37,7 @@ def test_messages_that_come_twice_and_late(site: FaultySite) -> None:
 
 
 def test_an_agent_restarts_with_running_sessions(site: FaultySite) -> None:
-    site.submit("steady", gpu_milli=2000, size=2, interactive=True)
+    site.submit("steady", gpu_milli=2000, replicas=2, interactive=True)
     before = site.reaches("steady", "RUNNING")
     for name in ("worker1", "worker2"):
         site.fleet.restart(name)

@@ -17,7 +17,7 @@ from common.errors import InputError
         ({"PORT": "x"}, "PENSTOCK_API_PORT"),
         ({"DATABASE": "x"}, "PENSTOCK_API_DATABASE"),
         ({"SOCKET_MODE": "rw"}, "PENSTOCK_API_SOCKET_MODE"),
-        ({"VOLUME_ROOT": "srv"}, "PENSTOCK_API_VOLUME_ROOT"),
+        ({"PVC_ROOT": "srv"}, "PENSTOCK_API_PVC_ROOT"),
         ({"TLS_CERT": "/x"}, "PENSTOCK_API_*"),
         ({"AGENT_CA": "/x"}, "PENSTOCK_API_*"),
         ({"FGPU_PER_GPU": "7"}, "PENSTOCK_API_STEPS_PER_FGPU"),
@@ -34,11 +34,11 @@ def test_good_settings() -> None:
         {
             "PENSTOCK_API_SOCKET": "/run/x",
             "PENSTOCK_API_SOCKET_MODE": "0666",
-            "PENSTOCK_API_VOLUME_ROOT": "",
+            "PENSTOCK_API_PVC_ROOT": "",
             "HOME": "/",
         }
     )
-    assert (loaded.socket, loaded.socket_mode, loaded.volume_root) == (Path("/run/x"), 0o666, None)
+    assert (loaded.socket, loaded.socket_mode, loaded.pvc_root) == (Path("/run/x"), 0o666, None)
     assert loaded.trusts_client_headers
     assert not settings.load({}).trusts_client_headers
     assert settings.load({"PENSTOCK_API_TRUST_CLIENT_HEADERS": "1"}).trusts_client_headers

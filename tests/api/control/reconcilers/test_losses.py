@@ -95,7 +95,7 @@ async def test_a_gang_on_two_nodes_loses_both_when_it_loses_one(cluster: Cluster
     await cluster.add_node("worker2", 2)
     await cluster.add_image()
     await cluster.add_project("team-a", 4000)
-    await run(cluster, gpu_milli=2000, size=2)
+    await run(cluster, gpu_milli=2000, replicas=2)
     await lose(cluster, "worker1")
     session = await cluster.session("demo")
     assert (session["state"], session["attempt"]) == ("PENDING", 1), "it needs both nodes"

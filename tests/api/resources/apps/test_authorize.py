@@ -9,7 +9,7 @@ import httpx
 import pytest
 from sqlalchemy import update
 
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from api.resources.apps import service
 from api.tables.sessions import Container, Service
 from tests.api.cluster import V1, Cluster, ok, sign_in
@@ -112,14 +112,14 @@ async def test_where_nothing_is_nothing_is_found(owner: httpx.AsyncClient) -> No
 
 
 async def test_others_do_not_learn_that_there_is_an_app(cluster: Cluster, owner: httpx.AsyncClient) -> None:
-    async with await cluster.user("bob") as bob, await cluster.user("eve", Role.AUDITOR) as eve:
+    async with await cluster.user("bob") as bob, await cluster.user("eve", UserRole.AUDITOR) as eve:
         await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"members": ["alice", "bob"]}))
         assert meant(await ask(bob, "/web-8888/")) == meant(await ask(bob, "/nothing/")) == 404
         assert meant(await ask(eve, "/web-8888/")) in (403, 404)
     assert (await ask(cluster.admin, "/web-8888/")).status_code == 200
 
 
-async def test_a_stranger_is_sent_to_the_login_and_back(cluster: Cluster, owner: httpx.AsyncClient) -> None:
+async def test_an_outsider_is_sent_to_the_login_and_back(cluster: Cluster, owner: httpx.AsyncClient) -> None:
     async with cluster.client() as guest:
         answer = await ask(guest, "/web-8888/a?b=c&d")
     assert answer.status_code == 401

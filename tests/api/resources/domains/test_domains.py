@@ -5,14 +5,14 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from tests.api.cluster import V1, Cluster, ok, refused, sign_in
 from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio
 
 
-async def person(cluster: Cluster, name: str, domain: str, role: Role = Role.ADMIN) -> httpx.AsyncClient:
+async def person(cluster: Cluster, name: str, domain: str, role: UserRole = UserRole.ADMIN) -> httpx.AsyncClient:
     body = {"name": name, "password": PASSWORD, "role": role, "domain": domain}
     await ok(cluster.admin.post(f"{V1}/users", json=body))
     page = cluster.client()
@@ -92,7 +92,7 @@ async def test_who_is_moved_leaves_what_the_domain_before_has(cluster: Cluster) 
 
 async def test_who_has_sessions_in_the_domain_stays_in_it(cluster: Cluster) -> None:
     dora, _gil = await two_companies(cluster)
-    alice = await person(cluster, "alice", "acme", Role.MEMBER)
+    alice = await person(cluster, "alice", "acme", UserRole.MEMBER)
     await cluster.add_image()
     body = {"name": "rockets", "quota_milli": 1000, "period": {"ends_at": None}, "members": ["alice"]}
     await ok(dora.post(f"{V1}/projects", json=body))

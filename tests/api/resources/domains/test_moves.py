@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from api.resources.groups import service as groups
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.api.resources.domains.test_domains import person, two_companies
@@ -21,7 +21,7 @@ async def test_who_is_moved_while_submitting_leaves_no_session_behind(
 ) -> None:
     """The move comes after the rights of the submission were looked at, and before its session is written."""
     await two_companies(cluster)
-    alice = await person(cluster, "alice", "acme", Role.MEMBER)
+    alice = await person(cluster, "alice", "acme", UserRole.MEMBER)
     project = {"name": "rockets", "quota_milli": 1000, "period": {"ends_at": None}, "domain": "acme"}
     await ok(cluster.admin.post(f"{V1}/projects", json={**project, "members": ["alice"]}))
     await cluster.add_image()

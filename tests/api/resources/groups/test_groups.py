@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import update
 
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from api.resources.groups import service
 from api.resources.projects import service as projects
 from api.resources.users import service as users
@@ -140,7 +140,7 @@ async def test_a_session_waits_for_the_group_that_its_project_keeps_to(cluster: 
 
 
 async def test_members_see_only_the_groups_that_they_may_use(cluster: Cluster) -> None:
-    async with await cluster.user("alice") as alice, await cluster.user("bob", Role.AUDITOR) as auditor:
+    async with await cluster.user("alice") as alice, await cluster.user("bob", UserRole.AUDITOR) as auditor:
         await cluster.add_project("team-a", 1000, "alice")
         await cluster.add_project("team-b", 1000)
         await create(cluster, "a", projects=["team-a", "team-b"], users=["bob"])

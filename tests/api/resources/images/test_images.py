@@ -66,7 +66,7 @@ async def titles(client: httpx.AsyncClient, **params: str) -> list[str]:
 async def test_a_member_registers_an_image_for_a_project(site: Site) -> None:
     """Row G1: users may do it too."""
     made = await ok(site.alice.post(IMAGES, json=image(description="Ours", projects=["team-a"])))
-    assert (made["scope"], made["projects"], made["created_by"]) == ("projects", ["team-a"], "alice")
+    assert (made["visibility"], made["projects"], made["created_by"]) == ("projects", ["team-a"], "alice")
     assert (made["description"], made["status"], made["error"], made["size"]) == ("Ours", "unchecked", "", 0)
     assert await ok(site.alice.get(IMAGES)) == [made]
 

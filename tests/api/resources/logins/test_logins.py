@@ -11,11 +11,11 @@ import pytest
 from sqlalchemy import select, update
 
 from api.auth import directory
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from api.clock import now
 from api.resources.logins import callers, throttle
 from api.tables.logins import Login, LoginTries
-from api.tables.users import Source, User
+from api.tables.users import User, UserSource
 from common.errors import ThrottledError, UnavailableError
 from tests.api.cluster import V1, Cluster, ok, problems, refused, sign_in
 from tests.api.endpoints.test_routes import open_websocket
@@ -55,10 +55,10 @@ async def attempt(guest: httpx.AsyncClient, password: str = "Wrong1horse!", name
 async def test_a_change_by_cookie_needs_the_logins_token(cluster: Cluster) -> None:
     async with cluster.client() as page, cluster.client() as other:
         login = await sign_in(page, "admin")
-        strangers = await sign_in(other, "admin")
+        other_login = await sign_in(other, "admin")
         token = page.headers.pop("X-CSRF-Token")
         body = {"name": "laptop"}
-        for wrong in ({}, {"X-CSRF-Token": ""}, {"X-CSRF-Token": "x"}, {"X-CSRF-Token": strangers["csrf_token"]}):
+        for wrong in ({}, {"X-CSRF-Token": ""}, {"X-CSRF-Token": "x"}, {"X-CSRF-Token": other_login["csrf_token"]}):
             error = await refused(page.post(f"{V1}/api-keys", json=body, headers=wrong), 403)
             assert error["where"] == "X-CSRF-Token"
         assert token == login["csrf_token"] == (await ok(page.get(f"{V1}/auth/csrf")))["csrf_token"]
@@ -287,15 +287,15 @@ async def test_a_directory_that_is_away_counts_for_nobody(
 ) -> None:
     """The password may well be right: as soon as the directory is back, it lets in."""
 
-    async def away(*_: Any) -> Role:
+    async def away(*_: Any) -> UserRole:
         raise UnavailableError("the directory does not answer", hint="try again")
 
-    async def back(*_: Any) -> Role:
-        return Role.MEMBER
+    async def back(*_: Any) -> UserRole:
+        return UserRole.MEMBER
 
     await cluster.user("alice")
     async with cluster.database.transaction() as db:
-        await db.execute(update(User).where(User.name == "alice").values(source=Source.LDAP))
+        await db.execute(update(User).where(User.name == "alice").values(source=UserSource.LDAP))
     for _ in range(throttle.FREE):
         await fail_from(cluster, clock, "127.0.0.1", "alice")
     clock.forward(seconds=1)

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from sqlalchemy import update
 
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from api.tables.users import User
 from tests.api.cluster import V1, Cluster, ok, refused
 
@@ -15,7 +15,9 @@ pytestmark = pytest.mark.anyio
 PROJECTS, GROUPS, IMAGES = f"{V1}/projects", f"{V1}/resource-groups", f"{V1}/images"
 
 
-async def person(cluster: Cluster, name: str, domain: str | None, role: Role = Role.MEMBER) -> httpx.AsyncClient:
+async def person(
+    cluster: Cluster, name: str, domain: str | None, role: UserRole = UserRole.MEMBER
+) -> httpx.AsyncClient:
     client = await cluster.user(name, role)
     async with cluster.database.transaction() as db:
         await db.execute(update(User).where(User.name == name).values(domain=domain))
@@ -27,7 +29,7 @@ async def dora(cluster: Cluster) -> httpx.AsyncClient:
     """The administrator of the domain acme, which there is beside another one."""
     for name in ("acme", "other"):
         await ok(cluster.admin.post(f"{V1}/domains", json={"name": name}))
-    return await person(cluster, "dora", "acme", Role.ADMIN)
+    return await person(cluster, "dora", "acme", UserRole.ADMIN)
 
 
 def project(name: str, **more: object) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Managers and members of projects: what each may do, and that strangers see nothing. Rows E4 and E6."""
+"""Managers and members of projects: what each may do, and that outsiders see nothing. Rows E4 and E6."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from tests.api.cluster import V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio
@@ -64,7 +64,7 @@ async def test_who_is_no_manager_changes_nobody(cluster: Cluster) -> None:
 
 
 async def test_an_auditor_sees_all_and_changes_nothing(cluster: Cluster) -> None:
-    async with await cluster.user("eve", Role.AUDITOR) as auditor:
+    async with await cluster.user("eve", UserRole.AUDITOR) as auditor:
         await cluster.add_project()
         assert [row["name"] for row in await ok(auditor.get(f"{V1}/projects"))] == ["team-a"]
         await refused(auditor.patch(TEAM, json={"members": []}), 403)

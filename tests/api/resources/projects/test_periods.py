@@ -1,4 +1,4 @@
-"""Periods of projects and what they may claim together of the cluster: rows E1 to E3, M2 and M4."""
+"""Periods of projects and what their quotas may come to: rows E1 to E3, M2 and M4."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from tests.api.cluster import V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio
@@ -151,6 +151,6 @@ async def test_members_see_what_is_denied_and_only_their_projects_and_change_not
     assert seen["projects"] == ["team-c"]
     assert seen["rules"][0]["errno"] == "EROFS"
     await refused(ada.delete(f"{V1}/sandboxes/strict"), 403)
-    auditor = await cluster.user("olga", Role.AUDITOR)
+    auditor = await cluster.user("olga", UserRole.AUDITOR)
     assert (await ok(auditor.get(f"{V1}/sandboxes/strict")))["projects"] == ["team-a", "team-c"]
     await refused(auditor.patch(f"{V1}/sandboxes/strict", json={"description": "x"}), 403)

@@ -28,7 +28,7 @@ SESSIONS = 12
 
 def specs(cluster: Cluster, session: dict[str, Any]) -> list[ContainerSpec]:
     """Return what agents were asked for, for the last attempt of a session, in the order of ranks."""
-    ids = [f"session-{session['id']}-{session['attempt']}-{rank}" for rank in range(session["size"])]
+    ids = [f"session-{session['id']}-{session['attempt']}-{rank}" for rank in range(session["replicas"])]
     return [cluster.engine.specs[id_] for id_ in ids]
 
 
@@ -39,7 +39,7 @@ async def taken(cluster: Cluster) -> list[int]:
 
 async def spread(cluster: Cluster, name: str = "gang", **more: Any) -> dict[str, Any]:
     """Run a session of two containers on the nodes worker1 and worker2, which have four GPUs each."""
-    session = await run(cluster, name, size=2, gpu_milli=3000, **more)
+    session = await run(cluster, name, replicas=2, gpu_milli=3000, **more)
     assert {each["node"] for each in session["containers"]} == {"worker1", "worker2"}
     return session
 
@@ -63,7 +63,7 @@ async def narrow(database_url: str) -> AsyncIterator[Cluster]:
 
 
 async def test_the_containers_of_a_session_have_addresses_on_a_network_of_it_alone(ready: Cluster) -> None:
-    first, second = await run(ready, "first", size=3), await run(ready, "second", size=2)
+    first, second = await run(ready, "first", replicas=3), await run(ready, "second", replicas=2)
     given = [spec.network for spec in specs(ready, first)]
     assert [str(each.address) for each in given if each] == ["100.96.0.2", "100.96.0.3", "100.96.0.4"]
     assert {str(each.subnet) for each in given if each} == {"100.96.0.0/27"}
@@ -91,7 +91,7 @@ async def test_containers_on_several_nodes_know_the_other_nodes(pair: Cluster) -
 
 
 async def test_programs_find_each_other_by_their_environment(ready: Cluster) -> None:
-    session = await run(ready, "gang", size=2, environment={"MASTER_PORT": "12345", "PENSTOCK_RANK": "7"})
+    session = await run(ready, "gang", replicas=2, environment={"MASTER_PORT": "12345", "PENSTOCK_RANK": "7"})
     _, second = specs(ready, session)
     expected = {
         "PENSTOCK_RANK": "1",
@@ -124,7 +124,7 @@ async def test_a_number_is_free_when_the_containers_are_gone_and_not_before(pair
 
 async def test_a_repeated_launch_asks_for_the_same_network(ready: Cluster) -> None:
     ready.engine.failure = UnreachableError("no answer", delivered=True)
-    await ready.submit("gang", size=2)
+    await ready.submit("gang", replicas=2)
     await ready.settle()
     before = await taken(ready)
     ready.engine.failure = None
@@ -136,7 +136,7 @@ async def test_a_repeated_launch_asks_for_the_same_network(ready: Cluster) -> No
 
 
 async def test_a_session_that_is_taken_back_gets_another_network_with_its_next_places(ready: Cluster) -> None:
-    await run(ready, "gang", size=2)
+    await run(ready, "gang", replicas=2)
     async with ready.database.transaction() as db:
         [row] = await service.in_states(db, [State.RUNNING])
         assert await service.reclaim(db, row.id, row.revision, "taken back")
@@ -168,7 +168,7 @@ async def test_a_lost_node_keeps_the_number_until_it_says_that_nothing_is_left(p
 
 
 async def test_a_session_that_comes_back_with_its_node_has_its_network_again(ready: Cluster) -> None:
-    session = await run(ready, "gang", size=2)
+    session = await run(ready, "gang", replicas=2)
     [number] = await taken(ready)
     await lose(ready)
     assert (await ready.session("gang"))["state"] == "PENDING"
@@ -198,8 +198,8 @@ async def test_a_node_that_is_deleted_keeps_no_number(pair: Cluster) -> None:
 
 async def test_without_a_free_network_a_session_says_so_and_starts_as_soon_as_there_is_one(narrow: Cluster) -> None:
     for name in ("first", "second"):
-        await run(narrow, name, size=2)
-    await narrow.submit("third", size=2)
+        await run(narrow, name, replicas=2)
+    await narrow.submit("third", replicas=2)
     await narrow.submit("single")
     await narrow.settle()
     third = await narrow.session("third")
@@ -224,7 +224,7 @@ async def test_no_network_lies_where_a_node_is(ready: Cluster) -> None:
 
 async def place(small: Cluster, session: Session, node: Node) -> None:
     """Give a session its places in a transaction of its own, as a leader that was just deposed may still do."""
-    places = Placed(session.revision, [Placement(node.name, ())] * session.size)
+    places = Placed(session.revision, [Placement(node.name, ())] * session.replicas)
     async with small.database.transaction() as db:
         [number] = await networks.free(db, 1, small.settings.gang_networks)
         # long enough for every other transaction to look for a number, too
@@ -234,7 +234,7 @@ async def place(small: Cluster, session: Session, node: Node) -> None:
 
 async def test_sessions_that_are_placed_at_once_never_get_one_number(small: Cluster) -> None:
     for number in range(SESSIONS):
-        await small.submit(f"gang-{number}", size=2)
+        await small.submit(f"gang-{number}", replicas=2)
     async with small.database.reading() as db:
         waiting = await service.in_states(db, [State.PENDING])
         node = (await db.scalars(select(Node))).one()

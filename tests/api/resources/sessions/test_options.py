@@ -21,7 +21,7 @@ TEAM_A = {"project": "team-a"}
 @pytest.fixture
 async def edged(database_url: str) -> AsyncIterator[Cluster]:
     """A ready cluster whose edge offers apps and whose nodes open /mnt, and /data for reading."""
-    options = {"apps_url": "https://edge:8443", "host_mounts": ("/mnt", "/data:ro")}
+    options = {"apps_url": "https://edge:8443", "host_paths": ("/mnt", "/data:ro")}
     async with running_cluster(database_url, **options) as cluster:
         await cluster.add_node()
         await cluster.add_image()
@@ -121,14 +121,14 @@ async def test_ports_get_addresses_until_the_session_ends(edged: Cluster) -> Non
 
 async def test_folders_that_the_nodes_open(edged: Cluster) -> None:
     mounts = [{"source": "/mnt", "target": "/a"}, {"source": "/data", "target": "/data"}]
-    session = await run(edged, host_mounts=mounts)
+    session = await run(edged, volumes=mounts)
     spec = edged.engine.specs[edged.container(session)[1]]
     assert [(mount.source, mount.target, mount.read_only) for mount in spec.mounts] == [
         ("/mnt", "/a", False),
         ("/data", "/data", True),
     ]
     for source in ("/mntx", "/etc", "/mnt/a"):
-        wrong = body("wrong", host_mounts=[{"source": source, "target": "/x"}])
+        wrong = body("wrong", volumes=[{"source": source, "target": "/x"}])
         error = await refused(edged.admin.post(f"{V1}/sessions", json=wrong), 422)
         assert error["hint"] == "mount one of /mnt, /data"
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from api.clock import now
 from api.control.loop import Loop
 from api.engine.base import UnreachableError
 from api.resources.sessions import resizing
 from api.resources.sessions import service as sessions
+from api.tables.accounting import Span
 from api.tables.nodes import Node, NodeState
 from api.tables.sessions import Session, State
-from api.tables.usage import Span
 from common.errors import ConflictError
 from common.gpu.share import GpuShare
 from tests.api.cluster import V1, Cluster, ok, refused
@@ -239,7 +239,7 @@ async def _spans(db: Any, session_id: Any) -> list[tuple[int, Any]]:
 
 
 REFUSED = {
-    "finer than the split": (330, 422, "a share of 0.33 GPU is finer than the split allows (steps of 0.05 GPU)"),
+    "too fine": (330, 422, "a share of 0.33 GPU is finer than the granularity allows (steps of 0.05 GPU)"),
     "a whole GPU": (1000, 422, "1 GPU would need other GPUs than those that the session has"),
     "more than one": (1500, 422, "1.5 GPU would need other GPUs than those that the session has"),
     "nothing": (0, 422, "a share of 0 GPU is not above 0"),
@@ -348,7 +348,7 @@ async def test_a_request_names_one_change(cluster: Cluster) -> None:
 
 async def test_members_resize_their_own_sessions_only(cluster: Cluster) -> None:
     ada, bob = await cluster.user("ada"), await cluster.user("bob")
-    auditor = await cluster.user("auditor", Role.AUDITOR)
+    auditor = await cluster.user("auditor", UserRole.AUDITOR)
     await cluster.add_node("worker1", 1)
     await cluster.add_image()
     await cluster.add_project("team-a", 4000, "ada", "bob")

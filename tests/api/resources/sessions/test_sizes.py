@@ -78,26 +78,26 @@ async def test_sixteen_gpus_in_one_container(cluster: Cluster) -> None:
 
 
 async def test_several_containers_start_together_or_not_at_all(ready: Cluster) -> None:
-    session = await run(ready, "gang", size=4, gpu_milli=1000)
+    session = await run(ready, "gang", replicas=4, gpu_milli=1000)
     assert [(each["rank"], each["status"]) for each in session["containers"]] == [
         (rank, "running") for rank in range(4)
     ]
     assert len({each["gpus"][0]["uuid"] for each in session["containers"]}) == 4
-    await ready.submit("second", size=2, gpu_milli=500)
+    await ready.submit("second", replicas=2, gpu_milli=500)
     await ready.settle()
     second = await ready.session("second")
     assert (second["state"], second["containers"]) == ("PENDING", [])
 
 
 async def test_at_most_twenty_containers(ready: Cluster) -> None:
-    session = await run(ready, "gang", size=20, gpu_milli=100)
+    session = await run(ready, "gang", replicas=20, gpu_milli=100)
     assert len(session["containers"]) == 20
-    error = await refused(ready.admin.post(f"{V1}/sessions", json=body("more", size=21)), 422)
-    assert error["where"] == "size"
+    error = await refused(ready.admin.post(f"{V1}/sessions", json=body("more", replicas=21)), 422)
+    assert error["where"] == "replicas"
 
 
 async def test_only_models_that_are_asked_for(ready: Cluster) -> None:
-    session = await run(ready, models=["simulated gpu"])
-    assert session["models"] == ["simulated gpu"]
-    error = await refused(ready.admin.post(f"{V1}/sessions", json=body("other", models=["V100"])), 422)
+    session = await run(ready, gpu_models=["simulated gpu"])
+    assert session["gpu_models"] == ["simulated gpu"]
+    error = await refused(ready.admin.post(f"{V1}/sessions", json=body("other", gpu_models=["V100"])), 422)
     assert "V100" in error["reason"]

@@ -20,7 +20,7 @@ async def test_what_the_agent_is_asked_for(ready: Cluster) -> None:
         command=["bash", "-c"],
         args=["echo $A"],
         environment={"A": "1"},
-        volumes=[{"name": "data", "target": "/data"}],
+        pvcs=[{"name": "data", "target": "/data"}],
     )
     spec = ready.engine.specs[f"session-{session['id']}-0-0"]
     assert [(gpu.uuid, gpu.milli) for gpu in spec.gpus] == [
@@ -44,7 +44,7 @@ async def test_what_the_agent_is_asked_for(ready: Cluster) -> None:
     [
         ({"gpu_milli": 0}, "cpu_milli", "how many CPUs"),
         ({"gpu_milli": -500}, "gpu_milli", "not above 0"),
-        ({"gpu_milli": 25}, "gpu_milli", "finer than the split"),
+        ({"gpu_milli": 25}, "gpu_milli", "finer than the granularity"),
         ({"gpu_milli": 17000}, "gpu_milli", "more than a container may hold"),
         ({"gpu_milli": 10**30}, "gpu_milli", "more than a container may hold"),
         (
@@ -64,23 +64,23 @@ async def test_what_the_agent_is_asked_for(ready: Cluster) -> None:
         ({"args": ["a\0"]}, "args[0]", "NUL"),
         ({"environment": {"1A": "x"}}, "environment.1A", "pattern"),
         ({"environment": {"A": 1}}, "environment.A", "string"),
-        ({"volumes": [{"name": "data", "target": "data"}]}, "volumes[0].target", "pattern"),
-        ({"volumes": [{"name": "..", "target": "/data"}]}, "volumes[0].name", "lower-case"),
-        ({"volumes": [{"name": "data", "target": "/a/../b"}]}, "volumes[0].target", "folders"),
-        ({"volumes": [{"name": "a", "target": "/x"}, {"name": "b", "target": "/x"}]}, "volumes", "one target"),
-        ({"volumes": [{"name": "a", "target": "/proc/x"}]}, "volumes[0].target", "belong to the container's system"),
+        ({"pvcs": [{"name": "data", "target": "data"}]}, "pvcs[0].target", "pattern"),
+        ({"pvcs": [{"name": "..", "target": "/data"}]}, "pvcs[0].name", "lower-case"),
+        ({"pvcs": [{"name": "data", "target": "/a/../b"}]}, "pvcs[0].target", "folders"),
+        ({"pvcs": [{"name": "a", "target": "/x"}, {"name": "b", "target": "/x"}]}, "pvcs", "one target"),
+        ({"pvcs": [{"name": "a", "target": "/proc/x"}]}, "pvcs[0].target", "belong to the container's system"),
         (
-            {"volumes": [{"name": "a", "target": "/var/run/penstock/limits"}]},
-            "volumes[0].target",
+            {"pvcs": [{"name": "a", "target": "/var/run/penstock/limits"}]},
+            "pvcs[0].target",
             "belong to the container's system",
         ),
-        ({"volumes": [{"name": "a", "target": "/run"}]}, "volumes[0].target", "belong to the container's system"),
-        ({"host_mounts": [{"source": "/mnt", "target": "/dev"}]}, "host_mounts[0].target", "system"),
-        ({"host_mounts": [{"source": "/mnt", "target": "/mnt"}]}, "host_mounts", "not open to sessions"),
-        ({"host_mounts": [{"source": "/tmp/../etc", "target": "/a"}]}, "host_mounts[0].source", "folders"),
-        ({"size": 21}, "size", "less than or equal to 20"),
-        ({"size": 0}, "size", "greater than or equal to 1"),
-        ({"size": 20, "gpu_milli": 1000}, "gpu_milli", "20 containers are asked for"),
+        ({"pvcs": [{"name": "a", "target": "/run"}]}, "pvcs[0].target", "belong to the container's system"),
+        ({"volumes": [{"source": "/mnt", "target": "/dev"}]}, "volumes[0].target", "system"),
+        ({"volumes": [{"source": "/mnt", "target": "/mnt"}]}, "volumes", "not open to sessions"),
+        ({"volumes": [{"source": "/tmp/../etc", "target": "/a"}]}, "volumes[0].source", "folders"),
+        ({"replicas": 21}, "replicas", "less than or equal to 20"),
+        ({"replicas": 0}, "replicas", "greater than or equal to 1"),
+        ({"replicas": 20, "gpu_milli": 1000}, "gpu_milli", "20 containers are asked for"),
         ({"cpu_milli": 9000}, "gpu_milli", "9 CPUs"),
         ({"cpu_milli": -1}, "cpu_milli", "greater than or equal to 0"),
         ({"memory_mib": 10**30}, "memory_mib", "less than or equal"),
@@ -89,7 +89,7 @@ async def test_what_the_agent_is_asked_for(ready: Cluster) -> None:
         ({"kind": "training", "interactive": True}, "interactive", "leave one of both out"),
         ({"kind": "game"}, "kind", "'interactive'"),
         ({"preset": "huge"}, "preset", "no preset huge"),
-        ({"models": ["H100"]}, "gpu_milli", "H100"),
+        ({"gpu_models": ["H100"]}, "gpu_milli", "H100"),
         ({"group": "nobody"}, "group", "no resource group nobody"),
         ({"within": "rack"}, "within", "'switch'"),
         ({"priority": 101}, "priority", "less than or equal to 100"),
@@ -130,8 +130,8 @@ async def test_volumes_need_shared_storage(database_url: str) -> None:
         await cluster.add_image()
         await cluster.add_project()
         body = {"name": "demo", "project": "team-a", "image": "python", "gpu_milli": 500}
-        body |= {"volumes": [{"name": "data", "target": "/data"}]}
-        assert (await refused(cluster.admin.post(f"{V1}/sessions", json=body), 422))["where"] == "volumes"
+        body |= {"pvcs": [{"name": "data", "target": "/data"}]}
+        assert (await refused(cluster.admin.post(f"{V1}/sessions", json=body), 422))["where"] == "pvcs"
 
 
 async def test_names_are_unique_while_a_session_lives(ready: Cluster) -> None:

@@ -145,9 +145,9 @@ async def test_who_loses_the_right_loses_the_terminal(cluster: Cluster, monkeypa
     assert sent[-1]["type"] == "websocket.close"
 
 
-async def test_a_stranger_is_refused_before_the_terminal_opens(cluster: Cluster) -> None:
-    async with cluster.client() as stranger:
-        sent = await talk(cluster, [], client=stranger)
+async def test_an_outsider_is_refused_before_the_terminal_opens(cluster: Cluster) -> None:
+    async with cluster.client() as outsider:
+        sent = await talk(cluster, [], client=outsider)
     assert (sent[0]["type"], sent[0]["status"]) == ("websocket.http.response.start", 401)
 
 

@@ -31,7 +31,7 @@ async def add_sessions(cluster: Cluster, count: int, state: State = State.RUNNIN
         alice = await users.get(db, "alice")
         project = Project.__table__
         project_id = (await db.execute(project.select().with_only_columns(project.c.id))).scalar_one()
-        values = {"gpu_milli": 500, "cpu_milli": 1000, "memory_mib": 1024, "size": 1} | fields
+        values = {"gpu_milli": 500, "cpu_milli": 1000, "memory_mib": 1024, "replicas": 1} | fields
         for number in range(count):
             session = Session(
                 name=f"s-{state.lower()}-{number}",
@@ -81,7 +81,7 @@ async def test_the_sums_count_every_container(
     cluster: Cluster, limit: dict[str, int], extra: dict[str, int], text: str
 ) -> None:
     await limited(cluster, **limit)
-    await add_sessions(cluster, 2, size=3)
+    await add_sessions(cluster, 2, replicas=3)
     with pytest.raises(ConflictError, match=text):
         await check(cluster, **extra)
     await check(cluster, **dict.fromkeys(extra, 0))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import structlog
 
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from tests.api.cluster import V1, Cluster, ok, refused, sign_in
 from tests.installed import PASSWORD
 
@@ -86,14 +86,14 @@ async def test_somebody_stays_who_can_administer_the_site(cluster: Cluster, chan
     await ok(cluster.admin.post(f"{V1}/domains", json={"name": "acme"}))
     error = await refused(cluster.admin.patch(f"{V1}/users/admin", json=change), 409)
     assert "yourself" in error["reason"]
-    async with await cluster.user("second", Role.ADMIN) as second:
+    async with await cluster.user("second", UserRole.ADMIN) as second:
         await ok(second.patch(f"{V1}/users/admin", json=change))
         await ok(second.get(f"{V1}/users"))
         assert (await refused(second.delete(f"{V1}/users/second"), 409))["where"] == "name"
 
 
 async def test_two_administrators_who_delete_each_other_leave_one(cluster: Cluster) -> None:
-    async with await cluster.user("second", Role.ADMIN) as second:
+    async with await cluster.user("second", UserRole.ADMIN) as second:
         answers = await asyncio.gather(cluster.admin.delete(f"{V1}/users/second"), second.delete(f"{V1}/users/admin"))
         statuses = sorted(answer.status_code for answer in answers)
         assert statuses[0] == 200

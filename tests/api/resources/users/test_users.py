@@ -9,7 +9,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import QueuePool
 
 from api.auth import passwords
-from api.auth.policy import Role
+from api.auth.policy import UserRole
 from api.tables.users import User
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.installed import PASSWORD
@@ -98,7 +98,7 @@ async def test_a_deleted_user_is_gone(cluster: Cluster) -> None:
 
 async def test_administrators_cannot_lock_themselves_out(cluster: Cluster) -> None:
     await refused(cluster.admin.delete(f"{V1}/users/admin"), 409)
-    async with await cluster.user("second", Role.ADMIN) as second:
+    async with await cluster.user("second", UserRole.ADMIN) as second:
         await ok(second.delete(f"{V1}/users/admin"))
         await refused(second.delete(f"{V1}/users/second"), 409)
 
@@ -134,5 +134,5 @@ async def test_a_crowd_that_signs_in_holds_no_connection_to_the_database(
 async def test_errors_of_the_database_do_not_quote_secrets(cluster: Cluster) -> None:
     with pytest.raises(IntegrityError) as caught:
         async with cluster.database.transaction() as db:
-            db.add(User(name="admin", role=Role.ADMIN, password_hash="hash-of-a-secret"))
+            db.add(User(name="admin", role=UserRole.ADMIN, password_hash="hash-of-a-secret"))
     assert "hash-of-a-secret" not in str(caught.value)

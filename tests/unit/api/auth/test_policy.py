@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from api.auth.identity import Identity
-from api.auth.policy import TABLE, Action, Party, Role, Scope, parties_of, scope_of
+from api.auth.policy import TABLE, Action, Party, Scope, UserRole, parties_of, scope_of
 from common.errors import ForbiddenError
 
 ME, OTHER = uuid4(), uuid4()
@@ -23,11 +23,11 @@ class Place:
 MINE, FOREIGN = Place(uuid4(), None), Place(uuid4(), None)
 ACME, GLOBEX = Place(uuid4(), "acme"), Place(uuid4(), "globex")
 
-ADMIN = Identity(ME, "admin", Role.ADMIN)
-DOMAIN_ADMIN = Identity(ME, "dora", Role.ADMIN, "acme")
-AUDITOR = Identity(ME, "audrey", Role.AUDITOR)
-MANAGER = Identity(ME, "mona", Role.MEMBER, None, frozenset({MINE.id}), frozenset({MINE.id}))
-MEMBER = Identity(ME, "mike", Role.MEMBER, None, frozenset(), frozenset({MINE.id}))
+ADMIN = Identity(ME, "admin", UserRole.ADMIN)
+DOMAIN_ADMIN = Identity(ME, "dora", UserRole.ADMIN, "acme")
+AUDITOR = Identity(ME, "audrey", UserRole.AUDITOR)
+MANAGER = Identity(ME, "mona", UserRole.MEMBER, None, frozenset({MINE.id}), frozenset({MINE.id}))
+MEMBER = Identity(ME, "mike", UserRole.MEMBER, None, frozenset(), frozenset({MINE.id}))
 
 
 def test_every_action_has_a_row() -> None:
@@ -102,9 +102,9 @@ def test_how_far_a_right_reaches(
 
 
 def test_a_role_of_the_site_leaves_none_of_a_project_beside_it() -> None:
-    assert parties_of(Role.AUDITOR, domain=False, manages=True) == (Party.AUDITOR,)
-    assert parties_of(Role.ADMIN, domain=True, manages=True) == (Party.DOMAIN_ADMIN,)
-    assert parties_of(Role.MEMBER, domain=True, manages=True) == (Party.MANAGER, Party.MEMBER)
+    assert parties_of(UserRole.AUDITOR, domain=False, manages=True) == (Party.AUDITOR,)
+    assert parties_of(UserRole.ADMIN, domain=True, manages=True) == (Party.DOMAIN_ADMIN,)
+    assert parties_of(UserRole.MEMBER, domain=True, manages=True) == (Party.MANAGER, Party.MEMBER)
 
 
 def test_what_a_caller_may_list() -> None:

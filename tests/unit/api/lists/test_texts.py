@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from api.lists.texts import Entry, Look, Texts, answer
+from api.lists.texts import Entry, Page, Texts, answer
 
 pytestmark = pytest.mark.anyio
 
@@ -26,8 +26,8 @@ class Table:
         return {id_: self.rows[id_] for id_ in ids if id_ in self.rows}
 
 
-def page(one: str = "a", two: str = "b", end: bytes = b"}", following: str | None = None) -> Look:
-    return Look([Entry(ONE, one, end), Entry(TWO, two, end)], following)
+def page(one: str = "a", two: str = "b", end: bytes = b"}", following: str | None = None) -> Page:
+    return Page([Entry(ONE, one, end), Entry(TWO, two, end)], following)
 
 
 async def test_only_what_has_another_mark_is_rendered_again() -> None:
@@ -72,7 +72,7 @@ async def test_a_tag_that_was_made_weak_on_the_way_or_is_one_of_several_is_known
 
 @pytest.mark.parametrize(
     "other",
-    [page(two="c"), page(end=b"]"), page(following="5"), Look(page().entries, None, ("another",)), Look([], None)],
+    [page(two="c"), page(end=b"]"), page(following="5"), Page(page().entries, None, ("another",)), Page([], None)],
 )
-async def test_another_page_has_another_tag(other: Look) -> None:
+async def test_another_page_has_another_tag(other: Page) -> None:
     assert page().tag != other.tag

@@ -29,7 +29,7 @@ def sessions() -> list[Session]:
             image="base-notebook:7",
             urls=[NOTEBOOK],
         ),
-        session(name="gang", size=2, gpu_milli=2000, containers=[container(), container(rank=1, node="worker2")]),
+        session(name="gang", replicas=2, gpu_milli=2000, containers=[container(), container(rank=1, node="worker2")]),
         waiting(reason=REASON, created_by_cli=False),
     ]
 

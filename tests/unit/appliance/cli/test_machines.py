@@ -113,7 +113,7 @@ def test_a_node_is_deleted(logged_in: FakeApi, run: Run) -> None:
 
 def test_images(logged_in: FakeApi, run: Run) -> None:
     failed = image(
-        tag="3.13", scope="projects", projects=["team-a"], status="failed", error="no such tag", reference="x"
+        tag="3.13", visibility="projects", projects=["team-a"], status="failed", error="no such tag", reference="x"
     )
     logged_in.on("GET", "/images", [image(), failed])
     assert run("image", "list", "-p", "team-a")[1] == (
@@ -168,9 +168,10 @@ def test_presets(logged_in: FakeApi, run: Run) -> None:
     assert run("preset", "delete", "small")[1] == "Deleted preset small.\n"
 
 
-def test_the_scheduler_s_queue_and_last_cycle(logged_in: FakeApi, run: Run, tmp_path: Path) -> None:
+def test_the_queue_of_the_site_and_the_last_cycle(logged_in: FakeApi, run: Run, tmp_path: Path) -> None:
     logged_in.on("GET", "/scheduler/queue", [waiting(reason="no node has 2 free GPUs")])
-    assert "no node has 2 free GPUs" in run("scheduler", "queue")[1]
+    assert "no node has 2 free GPUs" in run("queue", "--site")[1]
+    assert run("queue", "--site", "-p", "team-a")[0] == 2
     logged_in.on("GET", "/scheduler/cycle", b'{"sessions": []}')
     assert run("scheduler", "save", str(tmp_path / "cycle.json"))[0] == 0
     assert (tmp_path / "cycle.json").read_bytes() == b'{"sessions": []}'

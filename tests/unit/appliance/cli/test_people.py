@@ -1,4 +1,4 @@
-"""The commands of users, policies, domains, API keys and usage."""
+"""The commands of users, policies, domains, API keys and accounting."""
 
 from __future__ import annotations
 
@@ -134,9 +134,9 @@ def test_usage(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) ->
         "rows": [row],
         "total": {**row, "name": ""},
     }
-    logged_in.on("GET", "/usage", report)
+    logged_in.on("GET", "/accounting", report)
     options = ("--by", "project", "--from", "2026-01-01", "--until", "2026-01-31")
-    assert run("usage", *options)[1] == (
+    assert run("accounting", *options)[1] == (
         "PROJECT       SESSIONS  HOURS  GPU HOURS\n"
         "team-a        3         1.5    3.0\n"
         "all together  3         1.5    3.0\n"
@@ -147,4 +147,4 @@ def test_usage(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) ->
         "ends_at": "2026-02-01T00:00:00+00:00",
         "by": "project",
     }
-    assert json.loads(run("usage", "-o", "json")[1]) == report
+    assert json.loads(run("accounting", "-o", "json")[1]) == report

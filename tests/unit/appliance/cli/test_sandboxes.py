@@ -1,4 +1,4 @@
-"""`penstock sandbox` and `penstock denials`: rules in one line each, and what came of them."""
+"""`penstock sandbox` and `penstock denied-calls`: rules in one line each, and what came of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from appliance.cli import output
 from appliance.cli.sandbox import format_rule, parse_rule
-from appliance.client.views import Denials, Sandbox
+from appliance.client.views import DeniedCalls, Sandbox
 from common.errors import InputError
 from tests.unit.appliance.cli.conftest import FakeApi, Run
 from tests.unit.appliance.cli.samples import session
@@ -27,7 +27,7 @@ STRICT: Sandbox = {
     "images": ["python:3.11"],
     "created_at": "2026-01-02T03:00:00Z",
 }
-SHOWN: Denials = {
+SHOWN: DeniedCalls = {
     "session_id": "5c7b",
     "sandbox": "strict",
     "denied": 12,
@@ -124,22 +124,22 @@ def test_a_sandbox_is_deleted(logged_in: FakeApi, run: Run) -> None:
     assert run("sandbox", "delete", "strict")[1] == "Deleted sandbox strict.\n"
 
 
-def test_denials_are_lines_of_series(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_denied_calls_are_lines_of_series(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "moment", lambda time: time)
-    logged_in.on("GET", "/sessions/first/denials", SHOWN)
-    assert run("denials", "first")[1] == (
+    logged_in.on("GET", "/sessions/first/denied-calls", SHOWN)
+    assert run("denied-calls", "first")[1] == (
         "LAST                  CONTAINER  PROCESS  PID  CALL   EFFECT  COUNT  FIRST\n"
         "2026-01-02T03:03:00Z  0          python3  17   mkdir  EROFS   12     2026-01-02T03:00:00Z\n"
         "The sandbox strict denied 12 system calls.\n"
     )
-    assert json.loads(run("denials", "first", "-o", "json")[1]) == SHOWN
+    assert json.loads(run("denied-calls", "first", "-o", "json")[1]) == SHOWN
 
 
 def test_a_session_outside_of_sandboxes_says_so(logged_in: FakeApi, run: Run) -> None:
-    logged_in.on("GET", "/sessions/first/denials", {**SHOWN, "sandbox": "", "denied": 0, "series": []})
-    assert run("denials", "first")[1] == "The session is in no sandbox.\n"
+    logged_in.on("GET", "/sessions/first/denied-calls", {**SHOWN, "sandbox": "", "denied": 0, "series": []})
+    assert run("denied-calls", "first")[1] == "The session is in no sandbox.\n"
 
 
 def test_get_says_in_which_sandbox_a_session_is_and_what_that_denied(logged_in: FakeApi, run: Run) -> None:
     logged_in.on("GET", "/sessions/first", session(sandbox="strict", denied=3))
-    assert "strict, which denied 3 system calls: penstock denials first" in run("get", "first")[1]
+    assert "strict, which denied 3 system calls: penstock denied-calls first" in run("get", "first")[1]

@@ -24,7 +24,7 @@ def test_get_golden(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatc
         cpu_milli=2500,
         memory_mib=6144,
         kind="interactive",
-        size=2,
+        replicas=2,
         held_milli=1000,
         within="switch",
         containers=[container(), container(rank=1, node="worker2", status="failed", error="no GPU", exit_code=1)],

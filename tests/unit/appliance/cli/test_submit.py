@@ -50,7 +50,7 @@ def test_what_was_asked_is_sent_and_the_state_is_shown(logged_in: FakeApi, run: 
         (
             "-g 1 --pvc test:/tmp/pvc1mount --pvc data:/data:ro",
             {
-                "volumes": [
+                "pvcs": [
                     {"name": "test", "target": "/tmp/pvc1mount", "read_only": False},
                     {"name": "data", "target": "/data", "read_only": True},
                 ]
@@ -59,7 +59,7 @@ def test_what_was_asked_is_sent_and_the_state_is_shown(logged_in: FakeApi, run: 
         (
             "-g 1 -v /mnt:/mnt -v /tmp:/data:ro",
             {
-                "host_mounts": [
+                "volumes": [
                     {"source": "/mnt", "target": "/mnt", "read_only": False},
                     {"source": "/tmp", "target": "/data", "read_only": True},
                 ]
@@ -69,8 +69,8 @@ def test_what_was_asked_is_sent_and_the_state_is_shown(logged_in: FakeApi, run: 
         ("--preset medium-gpu", {"preset": "medium-gpu"}),
         ("--preset small --cpu 4 --memory 8G --shm 1G", {"cpu_milli": 4000, "memory_mib": 8192, "shm_mib": 1024}),
         ("--cpu 0.5", {"cpu_milli": 500, "gpu_milli": 0}),
-        ("-g 1 --containers 4 --within switch --within-required", {"size": 4, "within": "switch"}),
-        ("-g 1 --model V100 --model P100 --group fast", {"models": ["V100", "P100"], "group": "fast"}),
+        ("-g 1 --replicas 4 --within switch --within-required", {"replicas": 4, "within": "switch"}),
+        ("-g 1 --gpu-model V100 --gpu-model P100 --group fast", {"gpu_models": ["V100", "P100"], "group": "fast"}),
         ("-g 1 --priority 80 --no-preemptible", {"priority": 80, "preemptible": False}),
         ("-g 1 --start-at 2027-01-31T22:00+09:00", {"starts_at": "2027-01-31T13:00:00+00:00"}),
     ],

@@ -37,8 +37,8 @@ from tools.client_types import document
 NOT_FOR_CLIENTS = {
     ("get", "/health"): "beside the API, for the edge",
     ("post", "/agent/v1/heartbeat"): "for node agents, by their certificates",
-    ("post", "/agent/v1/use"): "for node agents, by their certificates",
-    ("post", "/agent/v1/denials"): "for node agents, by their certificates",
+    ("post", "/agent/v1/metrics"): "for node agents, by their certificates",
+    ("post", "/agent/v1/denied-calls"): "for node agents, by their certificates",
 }
 JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 KINDS = (

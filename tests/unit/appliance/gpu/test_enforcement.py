@@ -13,7 +13,7 @@ from appliance.gpu import enforcement
 from appliance.gpu.cgroups import container_in, container_of, folder_of, is_unified
 from appliance.gpu.devices import DeviceShare, Needs
 from appliance.gpu.driver import Driver
-from appliance.gpu.enforcement import Accounting, Choice, Probe
+from appliance.gpu.enforcement import AccountedOnly, Choice, Probe
 from appliance.gpu.layout import Limit, Total
 from appliance.gpu.mps import Mps
 from appliance.gpu.preload import Preload
@@ -29,7 +29,7 @@ CONTAINER = "0123456789abcdef" * 4
 INNER = "fedcba9876543210" * 4
 
 
-class Found(Accounting):
+class Found(AccountedOnly):
     """A kind that is available or not, as a test says."""
 
     def __init__(self, kind: Enforcement, available: bool) -> None:

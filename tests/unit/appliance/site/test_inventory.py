@@ -68,7 +68,7 @@ def test_services_are_named_beside_their_nodes() -> None:
         "aliases": ["penstock", "reservoir"],
     }
     assert variables["site_version"] == "1.2.3"
-    assert variables["site_control_api"]["volume_root"] == "/srv/shared"
+    assert variables["site_control_api"]["pvc_root"] == "/srv/shared"
 
 
 def test_gpus_and_ports_reach_the_agents_of_workers_alone() -> None:
@@ -102,11 +102,11 @@ def test_where_a_worker_stands_and_what_its_sessions_may_mount() -> None:
             "switch": "leaf7",
         },
     ]
-    built = build(nodes=nodes, storage=[], session_storage=None, session_host_mounts=["/mnt"])
+    built = build(nodes=nodes, storage=[], session_storage=None, session_host_paths=["/mnt"])
     worker = built["hosts"]["w1"]["node_settings"]
     assert (worker["region"], worker["switch"], worker["mount_roots"]) == ("hall-2", "leaf7", ["/mnt"])
     api = built["vars"]["site_control_api"]
-    assert (api["host_mounts"], api["apps_url"]) == (["/mnt"], "https://10.0.0.2:9443")
+    assert (api["host_paths"], api["apps_url"]) == (["/mnt"], "https://10.0.0.2:9443")
 
 
 def test_a_worker_goes_by_the_order_of_the_site_or_by_its_own() -> None:
@@ -126,7 +126,7 @@ def test_what_a_site_does_not_say_is_left_to_the_services() -> None:
         {"name": "w1", "address": "10.0.0.3", "roles": ["worker"], "agent_port": 6001},
     ]
     built = build(nodes=nodes, storage=[], session_storage=None, gpu={}, control_api={}, node_agent={})
-    assert set(built["vars"]["site_control_api"]) == {"apps_url", "host_mounts"}
+    assert set(built["vars"]["site_control_api"]) == {"apps_url", "host_paths"}
     computed = {"name", "address", "port", "api_url", "allowed", "mount_roots"}
     assert set(built["hosts"]["w1"]["node_settings"]) == computed
     # nobody but the role tells the server of uploads
@@ -136,12 +136,12 @@ def test_what_a_site_does_not_say_is_left_to_the_services() -> None:
 def test_what_a_site_says_of_its_services_reaches_them() -> None:
     built = build(
         gpu={"fgpu_per_gpu": 4, "plugins": ["penstock-acme==2.1"], "accelerators": ["acme"]},
-        control_api={"use_keep_s": 3600, "gang_networks": "10.9.0.0/16", "ldap_ca": None},
+        control_api={"metrics_keep_s": 3600, "gang_networks": "10.9.0.0/16", "ldap_ca": None},
         node_agent={"pids_limit": 100, "port_range": "40000-40010"},
         package_index={"upload_limit_mib": 20},
     )
     api, agent = built["vars"]["site_control_api"], built["hosts"]["worker2"]["node_settings"]
-    assert (api["fgpu_per_gpu"], api["use_keep_s"], api["gang_networks"]) == (4, 3600, "10.9.0.0/16")
+    assert (api["fgpu_per_gpu"], api["metrics_keep_s"], api["gang_networks"]) == (4, 3600, "10.9.0.0/16")
     assert not {"ldap_ca", "steps_per_fgpu", "plugins", "enforcement"} & set(api)
     assert (agent["pids_limit"], agent["port_range"], agent["accelerators"]) == (100, [40000, 40010], ["acme"])
     assert not {"fgpu_per_gpu", "plugins"} & set(agent)
@@ -163,7 +163,7 @@ def test_nfs_is_exported_by_its_node_and_mounted_by_its_clients() -> None:
 def test_no_storage_means_no_storage_clients() -> None:
     built = build(storage=[], session_storage=None)
     assert members(built, "storage_client") == []
-    assert "volume_root" not in built["vars"]["site_control_api"]
+    assert "pvc_root" not in built["vars"]["site_control_api"]
 
 
 def test_a_storage_node_runs_the_server_that_its_storage_names() -> None:

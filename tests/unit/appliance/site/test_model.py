@@ -40,15 +40,15 @@ def test_the_example_is_valid() -> None:
     assert [node.name for node in example.nodes] == ["master1", "worker1", "worker2", "storage1"]
     assert example.reservoir.name == example.master.name == "master1"
     assert [node.name for node in example.with_role(NodeRole.WORKER)] == ["worker1", "worker2"]
-    assert example.session_volume_root == "/srv/shared"
+    assert example.session_pvc_root == "/srv/shared"
     assert (example.console_url, example.api_url) == ("https://10.71.8.10", "https://10.71.8.10:56789")
 
 
 def test_a_minimal_site_takes_the_defaults() -> None:
     minimal = site("name: one\nnodes: [{name: m1, address: 10.0.0.2, roles: [reservoir, master]}]\n")
     assert (minimal.ports.console, minimal.ports.api, minimal.gpu.step_milli) == (443, 56789, 50)
-    assert minimal.session_volume_root is None
-    assert (minimal.apps_url, minimal.session_host_mounts) == ("https://10.0.0.2:9443", [])
+    assert minimal.session_pvc_root is None
+    assert (minimal.apps_url, minimal.session_host_paths) == ("https://10.0.0.2:9443", [])
 
 
 def test_shares_are_held_by_the_best_kind_that_a_node_can_unless_the_site_says_otherwise() -> None:
@@ -167,8 +167,8 @@ def test_another_console_port_stands_in_its_url() -> None:
         ),
         (
             "name: north",
-            "name: north\ncontrol_api:\n  use_keep_s: 60\n  use_keep: 60",
-            "4: control_api.use_keep",
+            "name: north\ncontrol_api:\n  metrics_keep_s: 60\n  metrics_keep: 60",
+            "4: control_api.metrics_keep",
             "unknown key",
             "remove the key, or correct its spelling",
         ),
@@ -361,8 +361,8 @@ def test_another_console_port_stands_in_its_url() -> None:
         ),
         (
             "name: north",
-            "name: north\nsession_host_mounts: [/mnt/data, /etc/ssl]",
-            "2: session_host_mounts[1]",
+            "name: north\nsession_host_paths: [/mnt/data, /etc/ssl]",
+            "2: session_host_paths[1]",
             "/etc/ssl belongs to the system",
             "name a folder such as /mnt/data",
         ),
@@ -420,7 +420,7 @@ def test_sessions_use_the_first_storage_that_workers_have() -> None:
     )
     found = site(text)
     assert [worker_path(storage) for storage in found.storage] == [None, "/mnt/penstock"]
-    assert found.session_volume_root == "/mnt/penstock"
+    assert found.session_pvc_root == "/mnt/penstock"
 
 
 def test_a_storage_server_exports_each_folder_once() -> None:
@@ -447,6 +447,6 @@ def test_a_storage_is_no_folder_of_the_system(old: str, new: str, where: str) ->
 
 @pytest.mark.parametrize("opened", ["/srv", "/srv/shared", "/srv/shared/team-a"])
 def test_no_opened_folder_overlaps_the_volumes_of_all_projects(opened: str) -> None:
-    ((where, reason, _),) = problems(f"{EXAMPLE}\nsession_host_mounts: [{opened}]\n")
-    assert where.endswith("session_host_mounts[0]")
+    ((where, reason, _),) = problems(f"{EXAMPLE}\nsession_host_paths: [{opened}]\n")
+    assert where.endswith("session_host_paths[0]")
     assert "overlap: who mounts it has those of every project" in reason

@@ -1,4 +1,4 @@
-"""GPU shares: text, integers, the administrator's split."""
+"""GPU shares: text, integers, the site's granularity."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from common.errors import InputError
-from common.gpu.share import MAX_GPUS, MILLI, GpuShare, Split, check_share, divide, memory_limit
+from common.gpu.share import MAX_GPUS, MILLI, GpuShare, Granularity, check_share, divide, memory_limit
 from common.gpu.units import format_gpus, parse_gpus
 from common.protocol import GpuShares
 
@@ -42,16 +42,16 @@ def test_gpus_are_written_without_needless_zeros(milli: int, text: str) -> None:
 
 
 def test_the_reference_s_splits() -> None:
-    fifths = Split(fgpu_per_gpu=5, steps_per_fgpu=1)
+    fifths = Granularity(fgpu_per_gpu=5, steps_per_fgpu=1)
     assert (fifths.fgpu_milli, fifths.step_milli) == (200, 200)
-    halves = Split(fgpu_per_gpu=2, steps_per_fgpu=10)
+    halves = Granularity(fgpu_per_gpu=2, steps_per_fgpu=10)
     assert (halves.fgpu_milli, halves.step_milli) == (500, 50)
 
 
 @pytest.mark.parametrize(("per_gpu", "steps"), [(3, 1), (2, 7), (7, 7)])
 def test_a_split_that_leaves_a_rest_is_refused(per_gpu: int, steps: int) -> None:
     with pytest.raises(ValidationError, match="do not divide 1000 milli-GPU"):
-        Split(fgpu_per_gpu=per_gpu, steps_per_fgpu=steps)
+        Granularity(fgpu_per_gpu=per_gpu, steps_per_fgpu=steps)
 
 
 @pytest.mark.parametrize(
@@ -59,14 +59,14 @@ def test_a_split_that_leaves_a_rest_is_refused(per_gpu: int, steps: int) -> None
     [
         (0, "not above 0", "at least 0.05 GPU"),
         (-500, "not above 0", "at least 0.05 GPU"),
-        (330, "finer than the split", "0.3 or 0.35 GPU"),
-        (20, "finer than the split", "0.05 GPU"),
+        (330, "finer than the granularity", "0.3 or 0.35 GPU"),
+        (20, "finer than the granularity", "0.05 GPU"),
         ((MAX_GPUS + 1) * MILLI, "more than a container may hold", "at most 16"),
     ],
 )
 def test_shares_that_cannot_be(milli: int, reason: str, hint: str) -> None:
     with pytest.raises(InputError) as caught:
-        check_share(milli, Split())
+        check_share(milli, Granularity())
     [problem] = caught.value.problems
     assert problem.where == "gpu_milli"
     assert reason in problem.reason
@@ -75,7 +75,7 @@ def test_shares_that_cannot_be(milli: int, reason: str, hint: str) -> None:
 
 @pytest.mark.parametrize("milli", [50, 500, 1000, 2500, MAX_GPUS * MILLI])
 def test_shares_that_can_be(milli: int) -> None:
-    check_share(milli, Split())
+    check_share(milli, Granularity())
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from appliance.agent.reports.gpu_metrics import MAX_SAMPLES, Outbox, Sampler
 from appliance.agent.shares.gpu_readings import GpuReadings
 from appliance.gpu import layout
 from common.gpu.kinds import Compute
-from common.protocol import USE_PATH, GpuUse, UseReport
+from common.protocol import METRICS_PATH, GpuMetrics, MetricsReport
 from tests.unit.appliance.agent.docker.test_node_info import settings
 from tests.unit.appliance.agent.shares.test_arbiter import Node
 from tests.unit.appliance.agent.shares.test_memory_enforcer import Processes, readings
@@ -100,10 +100,10 @@ def test_where_the_shim_does_not_share_time_nvml_tells_it(tmp_path: Path, monkey
     assert node.take() == {("c1", "GPU-1"): (5, 42, 1)}
 
 
-def samples(count: int, first: int = 0) -> list[GpuUse]:
+def samples(count: int, first: int = 0) -> list[GpuMetrics]:
     at = datetime.now(UTC)
     return [
-        GpuUse(container_id=f"c{first + number}", session_id="s", uuid="GPU-1", at=at, memory_mib=1)
+        GpuMetrics(container_id=f"c{first + number}", session_id="s", uuid="GPU-1", at=at, memory_mib=1)
         for number in range(count)
     ]
 
@@ -116,11 +116,11 @@ class Api:
         self.taken: list[str] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
-        assert request.url.path == USE_PATH
+        assert request.url.path == METRICS_PATH
         if isinstance(self.answer, Exception):
             raise self.answer
         if self.answer == 204:
-            self.taken += [sample.container_id for sample in UseReport.model_validate_json(request.content).samples]
+            self.taken += [sample.container_id for sample in MetricsReport.model_validate_json(request.content).samples]
         return httpx.Response(self.answer)
 
     def client(self) -> httpx.AsyncClient:

@@ -9,7 +9,7 @@ import pytest
 
 from appliance.agent.shares.share_manager import ShareManager
 from appliance.gpu.devices import DeviceShare, Gpus, Needs
-from appliance.gpu.enforcement import Accounting, Probe
+from appliance.gpu.enforcement import AccountedOnly, Probe
 from appliance.gpu.mig import Mig
 from appliance.gpu.mps import Mps
 from appliance.gpu.telemetry import Telemetry
@@ -37,7 +37,7 @@ class Accelerated:
         return Needs(nvidia=tuple(device.uuid for device in devices))
 
 
-class Holder(Accounting):
+class Holder(AccountedOnly):
     """A kind that writes down what it is told."""
 
     def __init__(self, kind: Enforcement, available: bool = True) -> None:
@@ -80,7 +80,7 @@ class Node:
             Enforcement.MIG: Mig(),
             Enforcement.SHIM: self.shim,
             Enforcement.MPS: service,
-            Enforcement.NONE: Accounting(),
+            Enforcement.NONE: AccountedOnly(),
         }
         kinds = [Accelerated("nvidia"), Accelerated("simulated", [Enforcement.NONE])]
         self.shares = ShareManager(Gpus(list(devices)), kinds, enforcers, order, folder)

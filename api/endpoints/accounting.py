@@ -1,0 +1,33 @@
+"""Accounting, and who sees it: all for administrators, a project for its managers, one's own for everybody."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from fastapi import APIRouter
+
+from api.auth.policy import Action
+from api.clock import now
+from api.endpoints.access import Caller, action
+from api.endpoints.transactions import Reading
+from api.resources.accounting import service
+from api.resources.accounting.schemas import AccountingView, By
+from api.resources.schemas import Moment
+
+router = APIRouter(prefix="/accounting", tags=["accounting"])
+
+DEFAULT = timedelta(days=30)
+
+
+@router.get("")
+@action(Action.ACCOUNTING_READ)
+async def report_accounting(
+    caller: Caller,
+    db: Reading,
+    starts_at: Moment | None = None,
+    ends_at: Moment | None = None,
+    by: By = By.USER,
+) -> AccountingView:
+    """Report what ran in a period, by default the last 30 days, and what it held of GPUs."""
+    end = ends_at or now()
+    return await service.report(db, caller, starts_at or end - DEFAULT, end, by)

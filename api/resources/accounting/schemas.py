@@ -1,0 +1,38 @@
+"""Bodies of the accounting endpoint."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+from api.resources.schemas import View
+
+
+class By(StrEnum):
+    """What a report adds up by."""
+
+    USER = "user"
+    PROJECT = "project"
+    DOMAIN = "domain"
+
+
+class AccountingRow(View):
+    """What ran for one user, project or domain ("" for the site itself); `sessions` counts each session once.
+
+    `session_seconds` is how long they ran, `gpu_seconds` that time multiplied by the GPUs that they held.
+    """
+
+    name: str
+    sessions: int
+    session_seconds: float
+    gpu_seconds: float
+
+
+class AccountingView(View):
+    """Accounting of a period: what ran before and after it does not count, what still runs counts up to now."""
+
+    starts_at: datetime
+    ends_at: datetime
+    by: By
+    rows: list[AccountingRow]
+    total: AccountingRow

@@ -1,0 +1,122 @@
+"""Rules of accounting: spans are written as sessions start and stop, and added up for reports."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.auth.identity import Identity
+from api.auth.policy import Action
+from api.clock import now
+from api.resources.accounting import repository
+from api.resources.accounting.schemas import AccountingRow, AccountingView, By
+from api.tables.accounting import Span
+from api.tables.sessions import ENDED, Session, State
+from common.errors import InputError
+
+LONGEST = timedelta(days=366)
+
+
+@dataclass
+class _Sum:
+    sessions: set[UUID] = field(default_factory=set)
+    seconds: float = 0.0
+    gpu_milli_seconds: float = 0.0
+
+    def row(self, name: str) -> AccountingRow:
+        """Return the sum as a row of the report."""
+        return AccountingRow(
+            name=name,
+            sessions=len(self.sessions),
+            session_seconds=round(self.seconds, 3),
+            gpu_seconds=round(self.gpu_milli_seconds / 1000, 3),
+        )
+
+
+async def follow(db: AsyncSession, session_id: UUID, values: Mapping[str, Any]) -> None:
+    """Note what a change of a session, by its new values, means for its spans: it runs, or it holds nothing any more.
+
+    A session that came and went between two looks at it ends with the moment when it started among the values.
+    """
+    state, started_at = values.get("state"), values.get("started_at")
+    if state is State.RUNNING or (state in ENDED and started_at):
+        session = await repository.session_of(db, session_id)
+        if session:
+            await begin(db, session, started_at)
+    if state is State.PENDING or state in ENDED:
+        await end(db, session_id, values.get("finished_at"))
+
+
+async def begin(db: AsyncSession, session: Session, at: datetime | None = None) -> None:
+    """Note that a session runs from a moment on (now). One that has a span already keeps it.
+
+    Where it runs again, because a lost node came back with it, no time counts twice.
+    """
+    ends = await repository.ends_of(db, session.id)
+    if None in ends:
+        return
+    span = Span(
+        session_id=session.id,
+        session_name=session.name,
+        user_id=session.user_id,
+        user_name=session.user_name,
+        project_id=session.project_id,
+        project_name=session.project.name,
+        domain=session.project.domain,
+        gpu_milli=session.total_milli,
+        started_at=max([at or now(), *(end for end in ends if end)]),
+    )
+    repository.add(db, span)
+    await db.flush()
+
+
+async def reshare(db: AsyncSession, session_id: UUID, at: datetime) -> None:
+    """Note that a running session holds another share from a moment on; the session has it already."""
+    if None in await repository.ends_of(db, session_id):
+        await repository.close(db, session_id, at)
+        session = await repository.session_of(db, session_id)
+        if session:
+            await begin(db, session, at)
+
+
+async def end(db: AsyncSession, session_id: UUID, at: datetime | None = None) -> None:
+    """Note that a session holds nothing from a moment on (now); for one that never ran it does nothing."""
+    await repository.close(db, session_id, at or now())
+
+
+async def report(db: AsyncSession, caller: Identity, starts_at: datetime, ends_at: datetime, by: By) -> AccountingView:
+    """Return what ran in a period, of what the caller may see; raises InputError for a bad period."""
+    if not starts_at < ends_at:
+        raise InputError("the period ends before it starts", where="ends_at", hint="write a later end")
+    if ends_at - starts_at > LONGEST:
+        raise InputError("the period is longer than 366 days", where="ends_at", hint="ask for a shorter one")
+    spans = await repository.overlapping(db, starts_at, ends_at, caller.reach(Action.ACCOUNTING_READ), caller.id)
+    sums: defaultdict[str, _Sum] = defaultdict(_Sum)
+    moment = min(now(), ends_at)
+    for session_id, user, project, domain, gpu_milli, started_at, ended_at in spans:
+        name = {By.USER: user, By.PROJECT: project, By.DOMAIN: domain or ""}[by]
+        seconds = (min(ended_at or moment, moment) - max(started_at, starts_at)).total_seconds()
+        if seconds <= 0:
+            continue
+        sums[name].sessions.add(session_id)
+        sums[name].seconds += seconds
+        sums[name].gpu_milli_seconds += seconds * gpu_milli
+    rows = [sums[name].row(name) for name in sorted(sums)]
+    return AccountingView(
+        starts_at=starts_at, ends_at=ends_at, by=by, rows=rows, total=_total(sums.values()).row("total")
+    )
+
+
+def _total(sums: Iterable[_Sum]) -> _Sum:
+    total = _Sum()
+    for one in sums:
+        total.sessions |= one.sessions
+        total.seconds += one.seconds
+        total.gpu_milli_seconds += one.gpu_milli_seconds
+    return total

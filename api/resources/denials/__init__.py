@@ -1,1 +1,0 @@
-"""Denials: the system calls that sandboxes denied to sessions."""

@@ -1,0 +1,1 @@
+"""Denied calls: the system calls that sandboxes denied to sessions."""

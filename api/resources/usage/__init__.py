@@ -1,1 +1,0 @@
-"""Usage: how long sessions ran and what they held, by user, project and domain."""

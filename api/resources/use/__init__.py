@@ -1,1 +1,0 @@
-"""Use of GPUs: what the containers of sessions used of them, as time series."""

@@ -1,0 +1,39 @@
+"""Tables of accounting."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from sqlalchemy import BigInteger, Index, String, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from api.tables.base import Base
+
+_open = text("ended_at IS NULL")
+
+
+class Span(Base):
+    """A stretch of time in which a session ran and held its share; a session that was requeued has several.
+
+    It outlives session, user and project, hence their names; the ids say to whom it may be shown. `gpu_milli` is what
+    all containers held together. A session has at most one span that has not ended.
+    """
+
+    __tablename__ = "spans"
+    __table_args__ = (
+        Index("uq_spans_open", "session_id", unique=True, postgresql_where=_open),
+        Index("ix_spans_started_at", "started_at"),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    session_id: Mapped[UUID] = mapped_column(index=True)
+    session_name: Mapped[str] = mapped_column(String(20))
+    user_id: Mapped[UUID | None] = mapped_column(index=True)
+    user_name: Mapped[str] = mapped_column(String(20))
+    project_id: Mapped[UUID] = mapped_column(index=True)
+    project_name: Mapped[str] = mapped_column(String(20))
+    domain: Mapped[str | None] = mapped_column(String(20))
+    gpu_milli: Mapped[int] = mapped_column(BigInteger)
+    started_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]

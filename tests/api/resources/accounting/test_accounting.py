@@ -1,0 +1,158 @@
+"""Accounting: what ran in a period, and what it held; the sums are those of the sessions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID, uuid4
+
+import pytest
+
+from api.resources.accounting import service
+from api.tables.sessions import Session
+from tests.api.cluster import V1, Cluster, ok, refused
+
+pytestmark = pytest.mark.anyio
+
+DAY = datetime(2026, 3, 1, tzinfo=UTC)
+PROJECTS = {"team-a": uuid4(), "team-b": uuid4()}
+
+
+def at(hours: float) -> datetime:
+    return DAY + timedelta(hours=hours)
+
+
+def session(user: str, project: str, milli: int, *, user_id: UUID | None = None, domain: str | None = None) -> Session:
+    """Return what accounting asks of a session."""
+    place = SimpleNamespace(name=project, domain=domain)
+    fields = {"name": "s", "user_id": user_id, "user_name": user, "project_id": PROJECTS[project], "project": place}
+    return cast("Session", SimpleNamespace(id=uuid4(), total_milli=milli, **fields))
+
+
+async def run(cluster: Cluster, who: Session, *spans: tuple[float, float | None]) -> None:
+    for start, end in spans:
+        async with cluster.database.transaction() as db:
+            await service.begin(db, who, at(start))
+        if end is not None:
+            async with cluster.database.transaction() as db:
+                await service.end(db, who.id, at(end))
+
+
+async def report(client: Any, by: str = "user", start: float = 0, end: float = 24) -> dict[str, Any]:
+    params = {"starts_at": at(start).isoformat(), "ends_at": at(end).isoformat(), "by": by}
+    return dict(await ok(client.get(f"{V1}/accounting", params=params)))
+
+
+def figures(answer: dict[str, Any]) -> dict[str, tuple[int, float, float]]:
+    return {row["name"]: (row["sessions"], row["session_seconds"], row["gpu_seconds"]) for row in answer["rows"]}
+
+
+async def test_seconds_times_gpus_of_each_user_project_and_domain(cluster: Cluster) -> None:
+    await run(cluster, session("alice", "team-a", 500), (1, 3))
+    await run(cluster, session("alice", "team-b", 4000, domain="acme"), (2, 2.5))
+    await run(cluster, session("bobby", "team-a", 0), (0, 10))
+    hour = 3600.0
+    assert figures(await report(cluster.admin)) == {
+        "alice": (2, 2.5 * hour, 0.5 * 2 * hour + 4 * 0.5 * hour),
+        "bobby": (1, 10 * hour, 0.0),
+    }
+    assert figures(await report(cluster.admin, "project")) == {
+        "team-a": (2, 12 * hour, 1 * hour),
+        "team-b": (1, 0.5 * hour, 2 * hour),
+    }
+    assert figures(await report(cluster.admin, "domain")) == {
+        "": (2, 12 * hour, 1 * hour),
+        "acme": (1, 0.5 * hour, 2 * hour),
+    }
+    total = (await report(cluster.admin))["total"]
+    assert (total["sessions"], total["session_seconds"], total["gpu_seconds"]) == (3, 12.5 * hour, 3 * hour)
+
+
+async def test_a_requeued_session_counts_once_and_only_while_it_ran(cluster: Cluster) -> None:
+    await run(cluster, session("alice", "team-a", 1000), (1, 2), (5, 7))
+    assert figures(await report(cluster.admin)) == {"alice": (1, 3 * 3600.0, 3 * 3600.0)}
+
+
+async def test_only_the_part_within_the_period_counts(cluster: Cluster) -> None:
+    await run(cluster, session("alice", "team-a", 1000), (-5, 1))
+    await run(cluster, session("alice", "team-a", 1000), (23, 30))
+    await run(cluster, session("alice", "team-a", 1000), (40, 41))
+    assert figures(await report(cluster.admin)) == {"alice": (2, 2 * 3600.0, 2 * 3600.0)}
+
+
+async def test_what_still_runs_counts_up_to_now(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    await run(cluster, session("alice", "team-a", 1000), (1, None))
+    monkeypatch.setattr(service, "now", lambda: at(2))
+    assert figures(await report(cluster.admin)) == {"alice": (1, 3600.0, 3600.0)}
+
+
+async def test_a_beginning_or_an_end_that_comes_twice_counts_once(cluster: Cluster) -> None:
+    who = session("alice", "team-a", 1000)
+    await run(cluster, who, (1, None), (2, 3))
+    async with cluster.database.transaction() as db:
+        await service.end(db, who.id, at(9))
+    assert figures(await report(cluster.admin)) == {"alice": (1, 2 * 3600.0, 2 * 3600.0)}
+
+
+async def test_no_time_counts_twice_where_a_lost_session_comes_back(cluster: Cluster) -> None:
+    await run(cluster, session("alice", "team-a", 1000), (1, 5), (3, 7))
+    assert figures(await report(cluster.admin)) == {"alice": (1, 6 * 3600.0, 6 * 3600.0)}
+
+
+async def test_the_sums_are_those_of_the_sessions(cluster: Cluster) -> None:
+    await cluster.add_node()
+    await cluster.add_image()
+    await cluster.add_project("team-a", 4000)
+    for name, milli in (("one", 500), ("two", 2000)):
+        await cluster.submit(name, milli)
+    await cluster.settle()
+    await cluster.heartbeat()
+    await cluster.settle()
+    rows = [await cluster.session(name) for name in ("one", "two")]
+    assert [row["state"] for row in rows] == ["RUNNING", "RUNNING"]
+    for row in rows:
+        cluster.exit_container(row, 0)
+    await cluster.heartbeat()
+    await cluster.settle()
+    rows = [await cluster.session(name) for name in ("one", "two")]
+    expected = sum(seconds(row) * milli / 1000 for row, milli in zip(rows, (500, 2000), strict=True))
+    [row] = (await ok(cluster.admin.get(f"{V1}/accounting", params={"by": "project"})))["rows"]
+    assert (row["name"], row["sessions"]) == ("team-a", 2)
+    assert row["session_seconds"] == pytest.approx(sum(map(seconds, rows)), abs=0.01)
+    assert row["gpu_seconds"] == pytest.approx(expected, abs=0.01)
+
+
+def seconds(row: dict[str, Any]) -> float:
+    """Return how long a session ran, as the session says."""
+    return (datetime.fromisoformat(row["finished_at"]) - datetime.fromisoformat(row["started_at"])).total_seconds()
+
+
+async def test_who_sees_whose_usage(cluster: Cluster) -> None:
+    await cluster.add_project("team-a")
+    async with await cluster.user("alice") as alice, await cluster.user("mona") as mona:
+        await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"managers": ["mona"], "members": ["alice"]}))
+        project = await ok(cluster.admin.get(f"{V1}/projects/team-a"))
+        PROJECTS["team-a"] = UUID(project["id"])
+        alice_id = UUID((await ok(alice.get(f"{V1}/auth/me")))["id"])
+        await run(cluster, session("alice", "team-a", 1000, user_id=alice_id), (1, 2))
+        await run(cluster, session("bobby", "team-a", 1000), (1, 2))
+        await run(cluster, session("carol", "team-b", 1000), (1, 2))
+        assert set(figures(await report(alice))) == {"alice"}
+        assert set(figures(await report(mona))) == {"alice", "bobby"}
+        assert set(figures(await report(cluster.admin))) == {"alice", "bobby", "carol"}
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        ({"starts_at": "2026-03-02T00:00:00Z", "ends_at": "2026-03-01T00:00:00Z"}, "ends_at"),
+        ({"starts_at": "2020-03-02T00:00:00Z", "ends_at": "2026-03-01T00:00:00Z"}, "ends_at"),
+        ({"starts_at": "2026-03-02T00:00:00"}, "starts_at"),
+        ({"ends_at": "9999-12-31T23:59:59-12:00"}, "ends_at"),
+        ({"ends_at": "0001-01-01T00:00:00+12:00"}, "ends_at"),
+        ({"by": "node"}, "by"),
+    ],
+)
+async def test_a_bad_period_names_its_field(cluster: Cluster, params: dict[str, str], field: str) -> None:
+    assert (await refused(cluster.admin.get(f"{V1}/accounting", params=params), 422))["where"] == field

@@ -1,0 +1,179 @@
+"""What agents say that sessions used of their GPUs is kept for a while, and shown to who may see the session."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import func, select
+
+from api.auth.policy import UserRole
+from api.clock import now
+from api.control.reconcilers.timed import TIDY_S
+from api.resources.metrics import service
+from api.tables.metrics import GpuSample
+from common.protocol import METRICS_PATH, GpuMetrics, MetricsReport
+from tests.api.cluster import V1, Cluster, ok, refused
+from tests.api.steps import pass_time
+
+pytestmark = pytest.mark.anyio
+
+
+async def report(
+    cluster: Cluster, *samples: GpuMetrics, node: str = "worker1", agent: str = "worker1"
+) -> httpx.Response:
+    body = MetricsReport(name=node, samples=list(samples)).model_dump(mode="json")
+    async with cluster.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": agent}) as client:
+        return await client.post(METRICS_PATH, json=body)
+
+
+def sample(session: dict[str, Any], at: datetime, memory_mib: int = 100, **more: Any) -> GpuMetrics:
+    fields = {"container_id": f"session-{session['id']}-0-0", "session_id": session["id"], "uuid": "GPU-worker1-0"}
+    return GpuMetrics(**{**fields, "at": at, "memory_mib": memory_mib, "processes": 1, **more})
+
+
+async def count(cluster: Cluster) -> int:
+    async with cluster.database.reading() as db:
+        return (await db.scalar(select(func.count()).select_from(GpuSample))) or 0
+
+
+async def metrics(cluster: Cluster, **query: Any) -> dict[str, Any]:
+    return dict(await ok(cluster.admin.get(f"{V1}/sessions/a/metrics", params={"project": "team-a", **query})))
+
+
+@pytest.fixture
+async def session(cluster: Cluster) -> dict[str, Any]:
+    """A session that runs."""
+    await cluster.add_node()
+    await cluster.add_image()
+    await cluster.add_project("team-a", 4000)
+    await cluster.submit("a", 500)
+    await cluster.settle()
+    return await cluster.session("a")
+
+
+async def test_samples_come_back_as_a_series(cluster: Cluster, session: dict[str, Any]) -> None:
+    moment = now().replace(microsecond=0)
+    samples = [sample(session, moment - timedelta(seconds=15 * n), 100 + n, busy_permille=10 * n) for n in range(4)]
+    assert (await report(cluster, *samples)).status_code == 204
+    shown = await metrics(cluster)
+    assert shown["session_id"] == session["id"]
+    assert shown["step_s"] == 16, "an hour in 240 points"
+    (series,) = shown["series"]
+    assert (series["rank"], series["uuid"]) == (0, "GPU-worker1-0")
+    assert [(point["memory_mib"], point["busy_permille"]) for point in series["points"]] == [
+        (103, 30),
+        (102, 20),
+        (101, 10),
+        (100, 0),
+    ]
+
+
+async def test_where_nobody_can_tell_how_busy_it_was(cluster: Cluster, session: dict[str, Any]) -> None:
+    await report(cluster, sample(session, now()))
+    assert (await metrics(cluster))["series"][0]["points"][0]["busy_permille"] is None
+
+
+async def test_many_samples_become_few_points(cluster: Cluster, session: dict[str, Any]) -> None:
+    """The most of memory and processes, the mean of what was busy."""
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    settings = cluster.settings.model_copy(update={"metrics_keep_s": 1e9})
+    cluster.app.state.settings = settings
+    samples = [
+        sample(session, start + timedelta(seconds=15 * n), n, busy_permille=n % 2 * 1000, processes=n % 3)
+        for n in range(240)
+    ]
+    await report(cluster, *samples)
+    until = start + timedelta(hours=1)
+    shown = await metrics(cluster, since=start.isoformat(), until=until.isoformat(), points=4)
+    (series,) = shown["series"]
+    assert shown["step_s"] == 901
+    assert [(point["memory_mib"], point["processes"]) for point in series["points"]] == [
+        (60, 2),
+        (120, 2),
+        (180, 2),
+        (239, 2),
+    ]
+    assert all(abs(point["busy_permille"] - 500) < 10 for point in series["points"])
+    assert series["points"][1]["at"] == "2026-01-01T00:15:01Z"
+
+
+async def test_a_sample_counts_once(cluster: Cluster, session: dict[str, Any]) -> None:
+    """A report that was not answered is sent again."""
+    samples = [sample(session, now() - timedelta(seconds=15 * n)) for n in range(3)]
+    await report(cluster, *samples, samples[0])
+    await report(cluster, *samples)
+    assert await count(cluster) == 3
+
+
+async def test_samples_of_containers_that_no_session_has_there(cluster: Cluster, session: dict[str, Any]) -> None:
+    await cluster.add_node("worker2")
+    moment = now()
+    strange = [
+        sample(session, moment, container_id="session-1-0-0"),
+        sample(session, moment, container_id=f"session-{session['id']}-1-0"),
+        sample(session, moment, session_id="not-an-id"),
+        sample(session, moment, session_id="00000000-0000-0000-0000-000000000001"),
+    ]
+    assert (await report(cluster, *strange)).status_code == 204
+    await report(cluster, sample(session, moment), node="worker2", agent="worker2")
+    assert await count(cluster) == 0
+
+
+@pytest.mark.parametrize("away", [timedelta(days=-8), timedelta(hours=1)])
+async def test_samples_of_a_time_that_is_not_kept(cluster: Cluster, session: dict[str, Any], away: timedelta) -> None:
+    await report(cluster, sample(session, now() + away), sample(session, now()))
+    assert await count(cluster) == 1
+
+
+async def test_old_samples_are_forgotten(cluster: Cluster, session: dict[str, Any]) -> None:
+    await report(cluster, *(sample(session, now() - timedelta(days=days)) for days in (0, 3, 6)))
+    pass_time(cluster, timedelta(days=2).total_seconds())
+    cluster.clock.passed += TIDY_S
+    await cluster.settle()
+    assert await count(cluster) == 2
+    pass_time(cluster, timedelta(days=20).total_seconds())
+    await cluster.settle()
+    assert await count(cluster) == 2, "it is not looked for all the time"
+
+
+async def test_an_agent_speaks_for_its_own_node_only(cluster: Cluster, session: dict[str, Any]) -> None:
+    answer = await report(cluster, sample(session, now()), agent="worker2")
+    assert answer.status_code == 403
+    async with cluster.client() as guest:
+        body = MetricsReport(name="worker1", samples=[]).model_dump(mode="json")
+        assert (await guest.post(METRICS_PATH, json=body)).status_code == 401
+
+
+async def test_who_may_see_the_session_sees_its_metrics(cluster: Cluster, session: dict[str, Any]) -> None:
+    outsider, auditor = await cluster.user("eve"), await cluster.user("auditor", UserRole.AUDITOR)
+    query = {"project": "team-a"}
+    await refused(outsider.get(f"{V1}/sessions/a/metrics", params=query), 404)
+    assert (await ok(auditor.get(f"{V1}/sessions/a/metrics", params=query)))["series"] == []
+
+
+async def test_a_bad_time_is_refused(cluster: Cluster, session: dict[str, Any]) -> None:
+    for since, until in (("2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"), ("2020-01-01T00:00:00Z", None)):
+        query = {"project": "team-a", "since": since} | ({"until": until} if until else {})
+        error = await refused(cluster.admin.get(f"{V1}/sessions/a/metrics", params=query), 422)
+        assert error["where"] == "until"
+
+
+async def test_the_use_of_a_session_that_has_ended(cluster: Cluster, session: dict[str, Any]) -> None:
+    await report(cluster, sample(session, now()))
+    await ok(cluster.admin.delete(f"{V1}/sessions/a", params={"project": "team-a"}))
+    await cluster.settle()
+    assert len((await metrics(cluster))["series"]) == 1
+
+
+async def test_sessions_of_many_gpus_get_fewer_points_of_each(
+    cluster: Cluster, session: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "ALL_POINTS", 20)
+    moment = now()
+    await report(cluster, *(sample(session, moment, uuid=f"GPU-{n}") for n in range(10)))
+    shown = await metrics(cluster)
+    assert len(shown["series"]) == 10
+    assert shown["step_s"] == 1801, "two points each for an hour"

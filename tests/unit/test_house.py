@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ast
-import os
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 from importlinter.cli import lint_imports
 
-ROOT = Path(__file__).parents[2]
+from tests.tree import ROOT, files
+
 PACKAGES = ("common", "reservoir", "appliance", "api")
 # no modules: the installer runs by itself where nothing is installed yet, the hook where the library's wheel is built
 MODULES = sorted(
@@ -25,9 +24,6 @@ CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["import
 TEXT_SUFFIXES = {".py", ".sh", ".yml", ".yaml", ".md", ".j2", ".toml", ".cfg", ".json", ".html", ".js", ".css", ".c"}
 
 
-NOT_OURS = {".git", ".venv", "build", "dist", "node_modules", "vendor"}
-
-
 def name(path: Path) -> str:
     """Path of a file below the root."""
     return path.relative_to(ROOT).as_posix()
@@ -37,13 +33,6 @@ def name(path: Path) -> str:
 def nodes(path: Path) -> tuple[ast.AST, ...]:
     """All nodes of a module's syntax tree."""
     return tuple(ast.walk(ast.parse(path.read_text())))
-
-
-def text_files() -> Iterator[Path]:
-    """The files of the project that people read."""
-    for folder, folders, files in os.walk(ROOT):
-        folders[:] = [each for each in folders if each not in NOT_OURS]
-        yield from (Path(folder, each) for each in files if Path(each).suffix in TEXT_SUFFIXES)
 
 
 def test_the_import_contracts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +76,8 @@ def test_no_host_name_of_a_package_registry_stands_in_the_project() -> None:
     domains = [words.replace(" ", ".") for words in registries]
     found = [
         f"{name(path)}: {domain}"
-        for path in text_files()
+        for path in files()
+        if path.suffix in TEXT_SUFFIXES
         for domain in domains
         if domain in path.read_text(errors="replace")
     ]

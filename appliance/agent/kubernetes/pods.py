@@ -38,7 +38,7 @@ LABEL_NODE = "io.penstock.node"
 """Which Penstock node a pod belongs to: several may stand for parts of one cluster."""
 CONTAINER = "session"
 """Name of the only container of a pod."""
-_HOPELESS = {
+_NEVER_STARTS = {
     "InvalidImageName": "the name of its image is not valid",
     "ErrImageNeverPull": "its image is not on the machine, and it was asked not to pull it",
     "ImagePullBackOff": "its image cannot be pulled",
@@ -204,8 +204,8 @@ def _progress(pod: Object, status: Object, detail: Object) -> dict[str, Any]:
         return found
     waiting = detail.get("waiting", {})
     reason, message = waiting.get("reason", ""), waiting.get("message", "")
-    if reason in _HOPELESS:
-        return {"status": ContainerStatus.FAILED, "error": f"{_HOPELESS[reason]}: {message or reason}"}
+    if reason in _NEVER_STARTS:
+        return {"status": ContainerStatus.FAILED, "error": f"{_NEVER_STARTS[reason]}: {message or reason}"}
     # a machine does not tell pulling from creating; what may take long gets the time that pulling may take
     pulls = is_placed(pod) and _pulls(pod)
     return {"status": ContainerStatus.PULLING if pulls else ContainerStatus.CREATING, "warning": message}

@@ -178,7 +178,7 @@ async def wait_for_long(cluster: Cluster, name: str) -> None:
     await cluster.settle()
 
 
-async def test_a_raise_does_not_take_what_is_kept_for_who_waits(cluster: Cluster) -> None:
+async def test_a_raise_does_not_take_what_is_reserved_for_who_waits(cluster: Cluster) -> None:
     """`large` waits for the whole GPU: until it runs, what is free of that is for nobody else."""
     await prepare(cluster, 250)
     await cluster.submit("large", 1000)

@@ -1,0 +1,17 @@
+"""Files of the project, as tests read them that hold rules for all of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+NOT_OURS = {"build", "dist", "node_modules", "vendor"}
+
+
+def files() -> Iterator[Path]:
+    """Every file of ours; folders whose name begins with a dot belong to tools."""
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = sorted(each for each in folders if each not in NOT_OURS and not each.startswith("."))
+        yield from (Path(folder, each) for each in sorted(names))

@@ -158,7 +158,8 @@ def test_a_denied_call_fails_and_is_told_and_others_do_not(agent: Agent, spec: M
         launch(client, wanted)
         lines = log_of(client, wanted.id).splitlines()
     assert sum("Read-only file system" in line for line in lines) == 3
-    assert lines[-2:] == ["written", "strict"]
+    # the engine keeps the order within each of the two streams alone
+    assert [line for line in lines if "Read-only file system" not in line] == ["written", "strict"]
     until(lambda: counts(fake_api, wanted.id) == {("mkdir", "mkdir"): 3})
     [denied] = told(fake_api, wanted.id).values()
     assert (denied.session_id, denied.effect) == (wanted.session_id, "EROFS")

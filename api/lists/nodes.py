@@ -1,7 +1,7 @@
 """Nodes as people see them: plain columns of a few queries, for lists are long and asked for often.
 
-A node is seen every few seconds, and nothing else of it changes for hours: `last_seen` is in no mark and in no text
-that is kept, it comes with the marks.
+A node is seen every few seconds, and nothing else of it changes for hours: `last_seen` is in no version and in no text
+that is kept, it comes with the versions.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ async def page(db: AsyncSession, filters: Filters, by_node: Groups, *, limit: in
     statement = _statement(frozenset(given))
     rows = (await db.execute(statement, given | {"limit": limit + 1})).all()
     entries = [
-        Entry(id_, f"{mark}{by_node.get(name, ())}", b',"last_seen":%b}' % to_json(last_seen))
-        for id_, name, last_seen, mark in rows[:limit]
+        Entry(id_, f"{version}{by_node.get(name, ())}", b',"last_seen":%b}' % to_json(last_seen))
+        for id_, name, last_seen, version in rows[:limit]
     ]
     return Page(entries, rows[limit - 1].name if len(rows) > limit else None, (limit,))
 
@@ -118,10 +118,10 @@ def _statement(asked: frozenset[str]) -> Select[Any]:
     described = func.row(*(column for column in _COLUMNS if column is not Node.last_seen))
     columns = (Node.id, Node.name, Node.last_seen, func.md5(cast(described, Text)).label("described"))
     query = select(*columns).where(*(condition for name, condition in conditions.items() if name in asked))
-    return _with_marks(query.order_by(Node.name).limit(bindparam("limit", type_=Integer)))
+    return _with_versions(query.order_by(Node.name).limit(bindparam("limit", type_=Integer)))
 
 
-def _with_marks(query: Select[Any]) -> Select[Any]:
+def _with_versions(query: Select[Any]) -> Select[Any]:
     """Give each node a text that is another one whenever it is shown another way, but for its groups."""
     page = query.cte("page")
     within = select(page.c.id)
@@ -134,8 +134,8 @@ def _with_marks(query: Select[Any]) -> Select[Any]:
     of_places = places.group_by(Container.node_id).subquery("of_places")
     joined = page.outerjoin(of_gpus, of_gpus.c.node_id == page.c.id)
     joined = joined.outerjoin(of_places, of_places.c.node_id == page.c.id)
-    mark = said(server(), page.c.described, of_gpus.c.said, of_places.c.said).label("mark")
-    return select(page.c.id, page.c.name, page.c.last_seen, mark).select_from(joined).order_by(page.c.name)
+    version = said(server(), page.c.described, of_gpus.c.said, of_places.c.said).label("version")
+    return select(page.c.id, page.c.name, page.c.last_seen, version).select_from(joined).order_by(page.c.name)
 
 
 def _names(filters: Filters, by_node: Mapping[str, Collection[str]]) -> list[str] | None:

@@ -1,4 +1,4 @@
-"""Pages of sessions, and a mark of each session: a text that is another one whenever it is shown another way.
+"""Pages of sessions, and a version of each session: a text that is another one whenever it is shown another way.
 
 Every console asks for this all the time. The statements are of tables and not of classes, and each is made once:
 building one takes longer than the database does.
@@ -64,7 +64,7 @@ async def page(
     statement = _statement(frozenset(asked), listed=listed)
     rows = (await db.execute(statement, asked | {"limit": limit + 1})).all()
     following = _cursor(rows[limit - 1]) if len(rows) > limit else None
-    entries = [Entry(id_, mark) for id_, _, mark in rows[:limit]]
+    entries = [Entry(id_, version) for id_, _, version in rows[:limit]]
     return Page(entries, following, (filters, limit, apps_url))
 
 
@@ -81,10 +81,10 @@ def _statement(asked: frozenset[str], *, listed: bool) -> Select[Any]:
     query = query.where(LISTED) if listed else query
     if within := [condition for name, condition in _WITHIN.items() if name in asked]:
         query = query.where(or_(*within))
-    return _with_marks(query.order_by(_sessions.created_at, _sessions.id).limit(bindparam("limit", type_=Integer)))
+    return _with_versions(query.order_by(_sessions.created_at, _sessions.id).limit(bindparam("limit", type_=Integer)))
 
 
-def _with_marks(query: Select[Any]) -> Select[Any]:
+def _with_versions(query: Select[Any]) -> Select[Any]:
     page = query.cte("page")
     held = and_(_shares.session_id == _containers.session_id, _shares.rank == _containers.rank)
     places = select(said(*written(Container), *written(GpuShareRow), *written(Gpu))).select_from(
@@ -93,13 +93,13 @@ def _with_marks(query: Select[Any]) -> Select[Any]:
         )
     )
     services = select(said(*written(Service))).select_from(Service.__table__)
-    mark = said(
+    version = said(
         server(),
         page.c.written,
         places.where(_containers.session_id == page.c.id).scalar_subquery(),
         services.where(_services.session_id == page.c.id).scalar_subquery(),
     )
-    return select(page.c.id, page.c.created_at, mark.label("mark")).order_by(page.c.created_at, page.c.id)
+    return select(page.c.id, page.c.created_at, version.label("version")).order_by(page.c.created_at, page.c.id)
 
 
 def _within(reach: Reach) -> dict[str, Any]:

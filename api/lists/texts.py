@@ -1,8 +1,8 @@
 """Long lists that are asked for often: only what has changed is read and written as JSON again.
 
-A statement first says which things a page has, and gives each a mark that is another text whenever the thing is another
-one. The JSON text of a thing is kept with its mark; a page whose marks are those of the last time is not even put
-together. Because the marks are read first, a text may be newer than its mark, never older: then the next mark is
+A statement first says which things a page has, and gives each a version: a text that is another one whenever the thing
+is. The JSON text of a thing is kept with its version; a page whose versions are those of the last time is not even put
+together. Because versions are read first, a text may be newer than its version, never older: then the next version is
 another one, and the thing is read again.
 """
 
@@ -41,10 +41,10 @@ Render = Callable[[Collection[UUID]], Awaitable[Mapping[UUID, bytes]]]
 
 @dataclass(frozen=True)
 class Entry:
-    """A thing of a page, and its mark; `end` is put behind its text."""
+    """A thing of a page, and its version; `end` is put behind its text."""
 
     id: UUID
-    mark: str
+    version: str
     end: bytes = b""
 
 
@@ -62,7 +62,7 @@ class Page:
     @property
     def tag(self) -> str:
         """An ETag that is another one whenever the page is."""
-        said = [(entry.id.hex, entry.mark, entry.end) for entry in self.entries]
+        said = [(entry.id.hex, entry.version, entry.end) for entry in self.entries]
         described = repr((VERSION, self.asked, self.following, said))
         return f'"{sha256(described.encode()).hexdigest()[:32]}"'
 
@@ -80,20 +80,20 @@ class Texts:
         """Return the texts of things in order, without those that are gone; `render` makes those that are not known."""
         found: dict[UUID, bytes] = {}
         for entry in entries:
-            mark, text = self._kept.get(entry.id, (None, b""))
-            if entry.mark == mark:
+            version, text = self._kept.get(entry.id, (None, b""))
+            if entry.version == version:
                 found[entry.id] = text
         if len(found) < len(entries):
             made = await render([entry.id for entry in entries if entry.id not in found])
-            marks = {entry.id: entry.mark for entry in entries}
+            versions = {entry.id: entry.version for entry in entries}
             for id_, text in made.items():
-                self._keep(id_, marks[id_], text)
+                self._keep(id_, versions[id_], text)
             found |= made
         return [found[entry.id] + entry.end for entry in entries if entry.id in found]
 
-    def _keep(self, id_: UUID, mark: str, text: bytes) -> None:
+    def _keep(self, id_: UUID, version: str, text: bytes) -> None:
         _, before = self._kept.pop(id_, ("", b""))
-        self._kept[id_] = mark, text
+        self._kept[id_] = version, text
         self._bytes += len(text) - len(before)
         while self._bytes > self._max_bytes:
             _, oldest = self._kept.pop(next(iter(self._kept)))

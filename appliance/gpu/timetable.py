@@ -12,7 +12,7 @@ from common.gpu.kinds import Compute
 from common.gpu.share import MILLI
 
 IDLE_PERIODS = 3
-"""Periods after its last launch, or its last wait for one, after which a tenant counts as idle."""
+"""Periods after its last launch, or its last wait for one, after which a sharer counts as idle."""
 GRACE_NS = 3_000_000_000
 """How long a plan that gives windows away goes on where nobody renews it; then all have the window of their share."""
 LEAD = 10
@@ -21,7 +21,7 @@ LEAD = 10
 
 @dataclass(frozen=True)
 class Window:
-    """When a tenant may launch: from `from_ns` on, in each period that begins at `epoch_ns` or a multiple of
+    """When a sharer may launch: from `from_ns` on, in each period that begins at `epoch_ns` or a multiple of
     `period_ns` later, for `length_ns` after its first `offset_ns`.
     """
 
@@ -37,7 +37,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Tenant:
+class Sharer:
     """A container on a GPU that it shares, with `milli` of its time; `active` where it has something to launch."""
 
     container: str
@@ -46,7 +46,7 @@ class Tenant:
 
 
 def is_active(wanted_ns: int, now_ns: int, period_ns: int) -> bool:
-    """Return whether a tenant has something to launch, by when it last launched or waited to; 0: never."""
+    """Return whether a sharer has something to launch, by when it last launched or waited to; 0: never."""
     return bool(wanted_ns) and now_ns - wanted_ns < IDLE_PERIODS * period_ns
 
 
@@ -55,25 +55,25 @@ def boundary(now_ns: int, period_ns: int, lead_ns: int) -> int:
     return -(-(now_ns + lead_ns) // period_ns) * period_ns
 
 
-def plan(tenants: Iterable[Tenant], mode: Compute, period_ns: int, from_ns: int) -> dict[str, Window]:
-    """Return the window of each tenant of one GPU, by container; they never overlap.
+def plan(sharers: Iterable[Sharer], mode: Compute, period_ns: int, from_ns: int) -> dict[str, Window]:
+    """Return the window of each sharer of one GPU, by container; they never overlap.
 
     Strict: each gets its part of the period, and what nobody was given stays idle. Fair: the period is divided among
     those that are active, in the ratio of their shares; where nobody is, among all.
     """
-    everyone = sorted(tenants, key=lambda tenant: tenant.container)
-    total = sum(tenant.milli for tenant in everyone)
+    everyone = sorted(sharers, key=lambda sharer: sharer.container)
+    total = sum(sharer.milli for sharer in everyone)
     if mode is Compute.STRICT:
         # more than a whole GPU is never granted; should it be, nobody's window may overlap
         return _lay(everyone, max(MILLI, total), period_ns, from_ns)
-    if any(tenant.active for tenant in everyone):
-        everyone = [tenant if tenant.active else Tenant(tenant.container, 0, active=False) for tenant in everyone]
-    return _lay(everyone, sum(tenant.milli for tenant in everyone), period_ns, from_ns)
+    if any(sharer.active for sharer in everyone):
+        everyone = [sharer if sharer.active else Sharer(sharer.container, 0, active=False) for sharer in everyone]
+    return _lay(everyone, sum(sharer.milli for sharer in everyone), period_ns, from_ns)
 
 
-def plan_for_all(tenants: Iterable[Tenant], mode: Compute, period_ns: int, from_ns: int) -> dict[str, Window]:
-    """Return the window that each tenant of one GPU has where nobody knows who is active."""
-    everyone = [Tenant(tenant.container, tenant.milli) for tenant in tenants]
+def plan_for_all(sharers: Iterable[Sharer], mode: Compute, period_ns: int, from_ns: int) -> dict[str, Window]:
+    """Return the window that each sharer of one GPU has where nobody knows who is active."""
+    everyone = [Sharer(sharer.container, sharer.milli) for sharer in sharers]
     return plan(everyone, mode, period_ns, from_ns)
 
 
@@ -84,11 +84,11 @@ def current(windows: Sequence[Window], now_ns: int) -> Window:
     )
 
 
-def _lay(tenants: Sequence[Tenant], total: int, period_ns: int, from_ns: int) -> dict[str, Window]:
+def _lay(sharers: Sequence[Sharer], total: int, period_ns: int, from_ns: int) -> dict[str, Window]:
     windows, before = {}, 0
-    for tenant in tenants:
+    for sharer in sharers:
         # both ends are rounded alike, so neighbours meet and nothing is lost
-        start, end = period_ns * before // total, period_ns * (before + tenant.milli) // total
-        windows[tenant.container] = Window(from_ns, 0, period_ns, start, end - start)
-        before += tenant.milli
+        start, end = period_ns * before // total, period_ns * (before + sharer.milli) // total
+        windows[sharer.container] = Window(from_ns, 0, period_ns, start, end - start)
+        before += sharer.milli
     return windows

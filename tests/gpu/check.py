@@ -25,7 +25,7 @@ import pynvml
 from appliance.gpu import cgroups
 from appliance.gpu.layout import Limit
 from appliance.gpu.share_files import LimitsFile, create_account
-from appliance.gpu.timetable import Tenant, plan
+from appliance.gpu.timetable import Sharer, plan
 from common.gpu.kinds import Compute
 from tests.fakes.cuda.clients import build_shim
 
@@ -55,7 +55,7 @@ class Site:
         file = LimitsFile.create(place / "limits", [Limit(self.uuid, memory, milli, compute)])
         create_account(place / "account", 1)
         if milli != 1000:
-            windows = plan([Tenant(str(share), share) for share in of], compute, PERIOD_NS, 1)
+            windows = plan([Sharer(str(share), share) for share in of], compute, PERIOD_NS, 1)
             file.schedule({self.uuid: windows[str(milli)]}, 1)
         paths = {"PENSTOCK_TEST_LIMITS": str(place / "limits"), "PENSTOCK_TEST_ACCOUNT": str(place / "account")}
         return {**bare(self.uuid), "LD_PRELOAD": str(self.shim), **paths}

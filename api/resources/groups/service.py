@@ -73,7 +73,7 @@ async def names_of_domain(db: AsyncSession, domain: str) -> set[str]:
     return await repository.names_of_domain(db, domain)
 
 
-async def mark(db: AsyncSession) -> int:
+async def version(db: AsyncSession) -> int:
     """Return what is another number whenever nodes, users or projects come to a group or leave it."""
     named = frozenset((node, frozenset(found)) for node, found in (await repository.named_nodes(db)).items())
     return hash((frozenset(await repository.permissions(db)), frozenset(await repository.selectors(db)), named))

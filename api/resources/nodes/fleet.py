@@ -18,7 +18,7 @@ from api.tables.nodes import NodeState as Readiness
 from common.gpu.kinds import Enforcement
 
 READ_ANYWAY_S = 60
-"""The nodes are read again after so long, whatever their mark says."""
+"""The nodes are read again after so long, whatever their version says."""
 
 _DESCRIBED = (
     Node.name,
@@ -42,7 +42,7 @@ class Fleet:
         self.nodes: tuple[NodeState, ...] = ()
         self.ids: dict[str, UUID] = {}
         self.models: tuple[str, ...] = ()
-        self.mark: object = None
+        self.version: object = None
         self._cluster: ClusterState | None = None
 
     async def refresh(self, db: AsyncSession) -> object:
@@ -60,11 +60,11 @@ class Fleet:
         gpus = tuple(tuple(row) for row in await db.execute(known))
         # Which GPUs a node has changes with a start of its agent only.
         started = await db.scalar(select(func.max(Node.started_at)))
-        mark = (hash(tuple(rows)), gpus, started, await groups.mark(db), int(time.monotonic()) // READ_ANYWAY_S)
-        if mark != self.mark:
+        version = (hash(tuple(rows)), gpus, started, await groups.version(db), int(time.monotonic()) // READ_ANYWAY_S)
+        if version != self.version:
             await self._read(db)
-            self.mark = mark
-        return mark
+            self.version = version
+        return version
 
     def models_of(self, wanted: list[str]) -> tuple[str, ...]:
         """Return the models of GPUs that are meant; what none is stays as it was written, so that nothing has it."""

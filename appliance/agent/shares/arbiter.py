@@ -20,7 +20,7 @@ from appliance.agent.shares.share_manager import ShareManager
 from appliance.gpu import timetable
 from appliance.gpu.layout import Total
 from appliance.gpu.preload import Preload
-from appliance.gpu.timetable import Tenant, Window
+from appliance.gpu.timetable import Sharer, Window
 from common.errors import PenstockError
 from common.gpu.kinds import Compute
 
@@ -75,19 +75,19 @@ class Arbiter:
     def plan_once(self) -> None:
         """Plan once for every GPU, and write the plans that are new."""
         now_ns = self._clock()
-        tenants = self._tenants(now_ns)
-        for uuid in self._plans.keys() - tenants.keys():
+        sharers = self._sharers(now_ns)
+        for uuid in self._plans.keys() - sharers.keys():
             del self._plans[uuid]
             self._late.pop(uuid, None)
             self._falls_ns.pop(uuid, None)
-        for uuid, present in tenants.items():
+        for uuid, present in sharers.items():
             self._plan(uuid, present, now_ns)
             if self._mode is Compute.FAIR:
                 self._put_off(uuid, present, now_ns)
 
-    def _plan(self, uuid: str, tenants: list[Tenant], now_ns: int) -> None:
+    def _plan(self, uuid: str, sharers: list[Sharer], now_ns: int) -> None:
         from_ns = timetable.boundary(now_ns, self._period_ns, self._period_ns // timetable.LEAD)
-        wanted = timetable.plan(tenants, self._mode, self._period_ns, from_ns)
+        wanted = timetable.plan(sharers, self._mode, self._period_ns, from_ns)
         known, late = self._plans.get(uuid, {}), self._late.get(uuid, set())
         fallen = 0 < self._falls_ns.get(uuid, 0) <= now_ns
         if fallen:
@@ -110,21 +110,21 @@ class Arbiter:
                 if container not in late:
                     log.warning("a container gets no timetable", id=container, reason=str(error))
 
-    def _put_off(self, uuid: str, tenants: list[Tenant], now_ns: int) -> None:
+    def _put_off(self, uuid: str, sharers: list[Sharer], now_ns: int) -> None:
         """Let the fallback of a GPU become valid later, for all its containers at the same time."""
         falls_ns = timetable.boundary(now_ns, self._period_ns, timetable.GRACE_NS)
         if self._falls_ns.get(uuid) == falls_ns:
             return
         put_off = set()
-        for container, window in timetable.plan_for_all(tenants, self._mode, self._period_ns, falls_ns).items():
+        for container, window in timetable.plan_for_all(sharers, self._mode, self._period_ns, falls_ns).items():
             # one whose file cannot be used has been named already
             with contextlib.suppress(PenstockError):
                 put_off.add(self._preload.limits(container).put_off({uuid: window}, now_ns))
         if put_off == {True}:
             self._falls_ns[uuid] = falls_ns
 
-    def _tenants(self, now_ns: int) -> dict[str, list[Tenant]]:
-        found: dict[str, list[Tenant]] = {}
+    def _sharers(self, now_ns: int) -> dict[str, list[Sharer]]:
+        found: dict[str, list[Sharer]] = {}
         for container in list(self._shares.holdings):
             if not self._preload.has(container):
                 continue
@@ -132,8 +132,8 @@ class Arbiter:
             totals = self._totals(container) if parts else {}
             for share in parts:
                 wanted_ns = totals.get(share.device.uuid, Total()).wanted_ns
-                tenant = Tenant(container, share.milli, timetable.is_active(wanted_ns, now_ns, self._period_ns))
-                found.setdefault(share.device.uuid, []).append(tenant)
+                sharer = Sharer(container, share.milli, timetable.is_active(wanted_ns, now_ns, self._period_ns))
+                found.setdefault(share.device.uuid, []).append(sharer)
         return found
 
     def _totals(self, container: str) -> dict[str, Total]:

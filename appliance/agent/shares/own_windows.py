@@ -13,7 +13,7 @@ import structlog
 from appliance.gpu import timetable
 from appliance.gpu.layout import Limit
 from appliance.gpu.share_files import LimitsFile
-from appliance.gpu.timetable import LEAD, Tenant, current
+from appliance.gpu.timetable import LEAD, Sharer, current
 from common.errors import PenstockError
 from common.gpu.kinds import Compute
 
@@ -39,8 +39,8 @@ def give_own_windows(folder: Path, now_ns: int) -> None:
         period_ns = max(current(file.windows(uuid), now_ns).period_ns for file, _ in known.values())
         if not period_ns:
             continue
-        tenants = [Tenant(container, limit.milli) for container, (_, limit) in known.items()]
+        everyone = [Sharer(container, limit.milli) for container, (_, limit) in known.items()]
         mode = next(limit.compute for _, limit in known.values())
         from_ns = timetable.boundary(now_ns, period_ns, period_ns // LEAD)
-        for container, window in timetable.plan_for_all(tenants, mode, period_ns, from_ns).items():
+        for container, window in timetable.plan_for_all(everyone, mode, period_ns, from_ns).items():
             known[container][0].schedule({uuid: window}, now_ns)

@@ -19,7 +19,7 @@
 #define PSG_UUID 64
 #define PSG_SLOTS 1023
 
-/* What a tenant may compute, psg_limit.compute. */
+/* What a container may compute, psg_limit.compute. */
 enum { PSG_COMPUTE_OFF = 0, PSG_COMPUTE_STRICT = 1, PSG_COMPUTE_FAIR = 2 };
 
 /* Window n of a container is [epoch + n * period + offset, … + length), and offset + length <= period. Of two timetables

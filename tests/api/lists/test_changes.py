@@ -1,4 +1,4 @@
-"""Lists whose texts are kept by marks: after every change a list shows what one thing alone shows."""
+"""Lists whose texts are kept by versions: after every change a list shows what one thing alone shows."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from appliance.gpu.timetable import Tenant as Claim
-from appliance.gpu.timetable import plan, plan_for_all
+from appliance.gpu.timetable import Sharer, plan, plan_for_all
 from common.gpu.kinds import Compute
 from tests.fakes.cuda.clients import Answer, Bench, Tenant, feed, gpu_uuid, start
 
@@ -35,9 +34,9 @@ def shares(
     made (0 kernel, 1 extended, 2 cooperative, 3 graph, 4 kernels on 70 streams in turn). With `hung_after_s` the agent
     hangs with a plan in which the first tenant is idle, and its fallback comes after so many seconds.
     """
-    claims = [Claim(str(index), share, active=not hung_after_s or index > 0) for index, share in enumerate(milli)]
-    windows = plan(claims, mode, PERIOD_NS, START_NS)
-    fallback = plan_for_all(claims, mode, PERIOD_NS, START_NS + hung_after_s * 1_000_000_000)
+    sharers = [Sharer(str(index), share, active=not hung_after_s or index > 0) for index, share in enumerate(milli)]
+    windows = plan(sharers, mode, PERIOD_NS, START_NS)
+    fallback = plan_for_all(sharers, mode, PERIOD_NS, START_NS + hung_after_s * 1_000_000_000)
     running: list[tuple[int, subprocess.Popen[str]]] = []
     for index, share in enumerate(milli):
         tenant = Tenant(

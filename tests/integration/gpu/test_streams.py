@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from appliance.gpu.timetable import Tenant as Claim
-from appliance.gpu.timetable import plan
+from appliance.gpu.timetable import Sharer, plan
 from common.gpu.kinds import Compute
 from tests.fakes.cuda.clients import GIB, MIB, OUT_OF_MEMORY, Client, Tenant, gpu_uuid
 
@@ -24,7 +23,7 @@ def timed(tenant: Make, **settings: object) -> Tenant:
     """A tenant whose launches are gated, with half of the GPU's time."""
     share = tenant(0, compute=Compute.STRICT, **settings)
     now = time.monotonic_ns()
-    windows = plan([Claim("it", 500), Claim("other", 500)], Compute.STRICT, PERIOD_NS, now)
+    windows = plan([Sharer("it", 500), Sharer("other", 500)], Compute.STRICT, PERIOD_NS, now)
     share.file.schedule({gpu_uuid(0): windows["it"]}, now)
     return share
 

@@ -1,4 +1,4 @@
-"""Long lists: texts are kept while their marks are the same, and a page that is as it was is not put together."""
+"""Long lists: texts are kept while their versions are the same, and a page that is as it was is not put together."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.gpu.timetable import IDLE_PERIODS, Tenant, Window, boundary, current, is_active, plan
+from appliance.gpu.timetable import IDLE_PERIODS, Sharer, Window, boundary, current, is_active, plan
 from common.gpu.kinds import Compute
 from common.gpu.share import MILLI
 
@@ -15,12 +15,12 @@ PERIOD = 200_000_000
 
 
 @st.composite
-def gpus(draw: st.DrawFn) -> list[Tenant]:
+def gpus(draw: st.DrawFn) -> list[Sharer]:
     """Tenants of one GPU, whose shares are together at most the GPU."""
     shares = draw(st.lists(st.integers(1, 400), min_size=1, max_size=10))
     while sum(shares) > MILLI:
         shares.pop()
-    return [Tenant(f"c{index}", milli, draw(st.booleans())) for index, milli in enumerate(shares)]
+    return [Sharer(f"c{index}", milli, draw(st.booleans())) for index, milli in enumerate(shares)]
 
 
 modes = st.sampled_from([Compute.STRICT, Compute.FAIR])
@@ -28,50 +28,50 @@ periods = st.integers(20_000_000, 2_000_000_000)
 starts = st.integers(0, 10**15)
 
 
-@given(tenants=gpus(), mode=modes, period=periods, start=starts)
+@given(sharers=gpus(), mode=modes, period=periods, start=starts)
 def test_windows_of_a_plan_never_overlap_and_lie_within_the_period(
-    tenants: list[Tenant], mode: Compute, period: int, start: int
+    sharers: list[Sharer], mode: Compute, period: int, start: int
 ) -> None:
-    windows = sorted(plan(tenants, mode, period, start).values(), key=lambda window: window.offset_ns)
-    assert len(windows) == len(tenants)
+    windows = sorted(plan(sharers, mode, period, start).values(), key=lambda window: window.offset_ns)
+    assert len(windows) == len(sharers)
     assert all(one.offset_ns + one.length_ns <= other.offset_ns for one, other in pairwise(windows))
     assert windows[0].offset_ns >= 0
     assert windows[-1].offset_ns + windows[-1].length_ns <= period
 
 
-@given(tenants=gpus(), active=st.booleans(), period=periods)
+@given(sharers=gpus(), active=st.booleans(), period=periods)
 def test_strict_windows_are_in_proportion_to_the_shares_whoever_is_active(
-    tenants: list[Tenant], active: bool, period: int
+    sharers: list[Sharer], active: bool, period: int
 ) -> None:
-    everyone = [Tenant(tenant.container, tenant.milli, active) for tenant in tenants]
+    everyone = [Sharer(sharer.container, sharer.milli, active) for sharer in sharers]
     windows = plan(everyone, Compute.STRICT, period, 0)
-    for tenant in tenants:
-        assert abs(windows[tenant.container].length_ns - period * tenant.milli / MILLI) < 1
+    for sharer in sharers:
+        assert abs(windows[sharer.container].length_ns - period * sharer.milli / MILLI) < 1
 
 
-@given(tenants=gpus(), period=periods)
+@given(sharers=gpus(), period=periods)
 def test_fair_divides_the_whole_period_among_the_active_in_the_ratio_of_their_shares(
-    tenants: list[Tenant], period: int
+    sharers: list[Sharer], period: int
 ) -> None:
-    windows = plan(tenants, Compute.FAIR, period, 0)
+    windows = plan(sharers, Compute.FAIR, period, 0)
     # where nobody is active, everybody is treated as if they were
-    served = [tenant for tenant in tenants if tenant.active] or tenants
-    total = sum(tenant.milli for tenant in served)
+    served = [sharer for sharer in sharers if sharer.active] or sharers
+    total = sum(sharer.milli for sharer in served)
     assert sum(window.length_ns for window in windows.values()) == period
-    for tenant in tenants:
-        wanted = period * tenant.milli / total if tenant in served else 0
-        assert abs(windows[tenant.container].length_ns - wanted) < 1
+    for sharer in sharers:
+        wanted = period * sharer.milli / total if sharer in served else 0
+        assert abs(windows[sharer.container].length_ns - wanted) < 1
 
 
 def test_a_strict_plan_leaves_idle_what_nobody_was_given() -> None:
-    windows = plan([Tenant("a", 250), Tenant("b", 500)], Compute.STRICT, PERIOD, 0)
+    windows = plan([Sharer("a", 250), Sharer("b", 500)], Compute.STRICT, PERIOD, 0)
     assert (windows["a"].offset_ns, windows["a"].length_ns) == (0, PERIOD // 4)
     assert (windows["b"].offset_ns, windows["b"].length_ns) == (PERIOD // 4, PERIOD // 2)
 
 
 def test_a_lone_tenant_computes_all_the_time_where_that_is_fair() -> None:
-    assert plan([Tenant("a", 125)], Compute.FAIR, PERIOD, 0)["a"].length_ns == PERIOD
-    assert plan([Tenant("a", 125)], Compute.STRICT, PERIOD, 0)["a"].length_ns == PERIOD // 8
+    assert plan([Sharer("a", 125)], Compute.FAIR, PERIOD, 0)["a"].length_ns == PERIOD
+    assert plan([Sharer("a", 125)], Compute.STRICT, PERIOD, 0)["a"].length_ns == PERIOD // 8
 
 
 @given(now=starts, period=periods, part=st.integers(0, 10))
@@ -84,8 +84,8 @@ def test_a_plan_begins_with_a_period_and_late_enough_to_be_known(now: int, perio
 
 @given(before=gpus(), after=gpus(), modes=st.tuples(modes, modes), period=periods, now=starts, data=st.data())
 def test_a_change_takes_effect_at_the_boundary_and_nobody_overlaps_on_either_side(
-    before: list[Tenant],
-    after: list[Tenant],
+    before: list[Sharer],
+    after: list[Sharer],
     modes: tuple[Compute, Compute],
     period: int,
     now: int,
@@ -105,11 +105,11 @@ def test_a_change_takes_effect_at_the_boundary_and_nobody_overlaps_on_either_sid
         assert valid[name] == (old if moment < start else new)[name]
 
 
-@given(tenants=gpus(), period=periods, now=st.integers(1, 10**15))
-def test_who_wants_to_launch_again_has_a_window_within_a_period(tenants: list[Tenant], period: int, now: int) -> None:
-    woken = tenants[0].container
+@given(sharers=gpus(), period=periods, now=st.integers(1, 10**15))
+def test_who_wants_to_launch_again_has_a_window_within_a_period(sharers: list[Sharer], period: int, now: int) -> None:
+    woken = sharers[0].container
     assert is_active(now, now, period)
-    everyone = [Tenant(woken, tenants[0].milli, True), *tenants[1:]]
+    everyone = [Sharer(woken, sharers[0].milli, True), *sharers[1:]]
     start = boundary(now, period, period // 10)
     window = plan(everyone, Compute.FAIR, period, start)[woken]
     assert window.length_ns > 0

@@ -257,7 +257,7 @@ class Heartbeat(Message):
     port: int = Field(ge=1, le=65535)
     boot: str
     sequence: int = Field(ge=1)
-    inventory: NodeInfo
+    node_info: NodeInfo
     containers: list[ContainerState] = Field(default_factory=list)
 
 

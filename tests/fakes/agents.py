@@ -140,7 +140,7 @@ class FakeAgent:
             port=self.port,
             boot=self._boot,
             sequence=self._sequence,
-            inventory=self.node_info,
+            node_info=self.node_info,
             containers=list(self.containers.values()),
         )
 

@@ -39,6 +39,6 @@ def beat(
         port=6001,
         boot=boot,
         sequence=sequence,
-        inventory=node_info(name, gpus),
+        node_info=node_info(name, gpus),
         containers=[*containers, *other],
     )

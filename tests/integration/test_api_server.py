@@ -23,7 +23,7 @@ BEAT = {
     "port": 6001,
     "boot": "b",
     "sequence": 1,
-    "inventory": node_info("worker1", 1).model_dump(mode="json"),
+    "node_info": node_info("worker1", 1).model_dump(mode="json"),
 }
 
 

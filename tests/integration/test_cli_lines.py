@@ -109,7 +109,7 @@ class Site:
         context = ssl.create_default_context(cafile=str(self.pki.ca))
         context.load_cert_chain(*map(str, self.pki.issue(name)))
         beat = {"name": name, "address": "127.0.0.1", "port": 6001, "boot": "b", "sequence": 1}
-        beat["inventory"] = node_info(name, 8).model_dump(mode="json")
+        beat["node_info"] = node_info(name, 8).model_dump(mode="json")
         answer = httpx.post(self.url + HEARTBEAT_PATH, json=beat, verify=context)
         assert answer.status_code == 200, answer.text
 

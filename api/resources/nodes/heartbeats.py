@@ -102,4 +102,4 @@ def _content(heartbeat: Heartbeat) -> tuple[object, ...]:
         )
         for container in heartbeat.containers
     }
-    return heartbeat.boot, heartbeat.address, heartbeat.port, heartbeat.inventory, containers
+    return heartbeat.boot, heartbeat.address, heartbeat.port, heartbeat.node_info, containers

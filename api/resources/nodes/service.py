@@ -92,7 +92,7 @@ async def any_silent(db: AsyncSession, since: datetime) -> bool:
 
 
 def _describe(node: Node, report: HeardHeartbeat) -> None:
-    heartbeat, info = report.heartbeat, report.heartbeat.inventory
+    heartbeat, info = report.heartbeat, report.heartbeat.node_info
     node.address, node.port = heartbeat.address, heartbeat.port
     if node.state is not NodeState.READY:
         node.message, node.unknown_containers = "", 0

@@ -70,7 +70,7 @@ class HeartbeatReporter:
             port=self._settings.port,
             boot=self._boot,
             sequence=self._sequence,
-            inventory=self._node_info(),
+            node_info=self._node_info(),
             containers=self._supervisor.states(),
         )
         answer = await client.post(

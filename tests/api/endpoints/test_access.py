@@ -170,5 +170,5 @@ def heartbeat_body(cluster: Cluster) -> dict[str, Any]:
         "port": 6001,
         "boot": "boot-1",
         "sequence": next(cluster.sequences),
-        "inventory": node_info("worker1", 1).model_dump(mode="json"),
+        "node_info": node_info("worker1", 1).model_dump(mode="json"),
     }

@@ -18,7 +18,7 @@ async def report(cluster: Cluster, name: str, **described: object) -> None:
         "port": 6001,
         "boot": "boot-1",
         "sequence": next(cluster.sequences),
-        "inventory": {**node_info(name, 0).model_dump(mode="json"), **described},
+        "node_info": {**node_info(name, 0).model_dump(mode="json"), **described},
     }
     async with cluster.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": name}) as agent:
         await ok(agent.post(HEARTBEAT_PATH, json=body))

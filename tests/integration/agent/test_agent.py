@@ -39,7 +39,7 @@ def drain(connection: ClientConnection) -> tuple[bytes, ExecControl]:
         output += frame
 
 
-def test_inventory_marks_simulated_gpus(agent: Agent) -> None:
+def test_node_info_marks_simulated_gpus(agent: Agent) -> None:
     with agent.client() as client:
         node_info = NodeInfo.model_validate_json(client.get("/v1/node-info").content)
     assert node_info.name == "worker1"

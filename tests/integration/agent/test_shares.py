@@ -356,7 +356,7 @@ def test_another_kind_waits_for_the_last_session_of_the_old_one(
         assert states(client)[old.id].enforcement is Enforcement.NONE
         told = len(fake_api.heartbeats)
         client.delete(f"/v1/containers/{old.id}?grace_s=0").raise_for_status()
-        wait_until(lambda: any(h.inventory.enforcement is Enforcement.SHIM for h in fake_api.heartbeats[told:]))
+        wait_until(lambda: any(h.node_info.enforcement is Enforcement.SHIM for h in fake_api.heartbeats[told:]))
         assert launch(client, session(gpu_share(250))).enforcement is Enforcement.SHIM
 
 

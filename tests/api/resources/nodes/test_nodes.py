@@ -44,7 +44,7 @@ async def test_the_agent_is_told_when_to_report_next(cluster: Cluster) -> None:
         ({"sequence": 0}, "sequence"),
         ({"port": 70000}, "port"),
         ({"extra": 1}, "extra"),
-        ({"inventory": None}, "inventory"),
+        ({"node_info": None}, "node_info"),
         ({"containers": [{"id": "x"}]}, "containers[0].session_id"),
     ],
 )
@@ -61,16 +61,16 @@ async def _raw(cluster: Cluster, change: dict[str, Any]) -> Any:
 
 async def test_a_node_with_more_than_128_gpus_and_slices_is_refused(cluster: Cluster) -> None:
     body = beat(1).model_dump(mode="json")
-    body["inventory"]["gpus"] = [{**body["inventory"]["gpus"][0], "index": n, "uuid": f"GPU-{n}"} for n in range(129)]
+    body["node_info"]["gpus"] = [{**body["node_info"]["gpus"][0], "index": n, "uuid": f"GPU-{n}"} for n in range(129)]
     response = await _raw(cluster, body)
     assert response.status_code == 422
-    assert response.json()["errors"][0]["pointer"] == "/inventory/gpus"
+    assert response.json()["errors"][0]["pointer"] == "/node_info/gpus"
 
 
 async def test_one_bad_node_does_not_silence_the_others(cluster: Cluster) -> None:
     """Two GPUs with one identity cannot be written; the other node's heartbeat in the same batch can."""
     body = beat(1, name="broken").model_dump(mode="json")
-    body["inventory"]["gpus"] *= 2
+    body["node_info"]["gpus"] *= 2
     async with cluster.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": "broken"}) as agent:
         await ok(agent.post(HEARTBEAT_PATH, json=body))
     await cluster.heartbeat("worker1")

@@ -52,7 +52,7 @@ async def report(
         port=6001,
         boot="boot-1",
         sequence=next(cluster.sequences),
-        inventory=NodeInfo.model_validate(described),
+        node_info=NodeInfo.model_validate(described),
         containers=list(running if containers is None else containers),
     )
     async with cluster.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": "worker1"}) as agent:

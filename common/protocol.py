@@ -1,4 +1,4 @@
-"""The protocol of control API and node agent: their messages and paths; the only module that both sides share.
+"""The protocol of control API and node agent: their messages and paths.
 
 The API calls the agent over mutual TLS (`/v1/...` below). The agent posts heartbeats to the API
 (`POST /agent/v1/heartbeat`) with its own certificate, whose common name is the node's name.
@@ -177,7 +177,6 @@ class ContainerSpec(Message):
     cpu_milli: int = Field(default=0, ge=0)
     memory_mib: int = Field(default=0, ge=0)
     shm_mib: int = Field(default=64, ge=1)
-    interactive: bool = False
     mounts: list[Mount] = Field(default_factory=list)
     ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default_factory=list, max_length=16)
     pull: Pull = Pull.MISSING

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.resources.sessions import networks
-from api.tables.sessions import Container, Kind, Session
+from api.tables.sessions import Container, Session
 from common.gpu.share import GpuShare
 from common.protocol import ContainerSpec, GangNetwork, Mount, Pull
 from common.sandbox import Sandbox
@@ -28,7 +28,6 @@ def spec_of(session: Session, container: Container) -> ContainerSpec:
         cpu_milli=session.cpu_milli,
         memory_mib=session.memory_mib,
         shm_mib=session.shm_mib,
-        interactive=session.kind is Kind.INTERACTIVE,
         mounts=[Mount(**mount) for mount in session.mounts],
         ports=[service.port for service in session.services],
         pull=Pull.NEVER if session.local_image else Pull.MISSING,

@@ -30,7 +30,7 @@ async def test_what_the_agent_is_asked_for(ready: Cluster) -> None:
     ]
     assert (spec.command, spec.args, spec.environment) == (["bash", "-c"], ["echo $A"], {"A": "1"})
     assert spec.image == "reservoir:5000/penstock/python:3.11"
-    assert (spec.project, spec.user, spec.interactive) == ("team-a", "admin", True)
+    assert (spec.project, spec.user) == ("team-a", "admin")
     assert [(mount.source, mount.target) for mount in spec.mounts] == [("/srv/shared/team-a/data", "/data")]
     assert session["kind"] == "interactive"
     assert session["node"] == "worker1"

@@ -221,7 +221,7 @@ async def test_a_new_leader_raises_no_share_before_it_knows_what_is_kept(cluster
     assert (session["gpu_milli"], session["resize_milli"]) == (250, None)
 
 
-async def test_usage_counts_each_share_for_its_time(cluster: Cluster) -> None:
+async def test_accounting_counts_each_share_for_its_time(cluster: Cluster) -> None:
     await prepare(cluster, 500)
     await resize(cluster, 750)
     await cluster.settle()

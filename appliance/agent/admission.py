@@ -66,8 +66,6 @@ def hidden_system(position: int, mount: Mount) -> Iterable[Problem]:
 def _unknown_gpus(spec: ContainerSpec, devices: Mapping[str, GpuDevice]) -> Iterable[Problem]:
     for position, share in enumerate(spec.gpus):
         if share.uuid not in devices:
-            yield Problem(
-                f"gpus.{position}.uuid", f"this node has no GPU {share.uuid}", "grant a GPU that the node has"
-            )
+            yield Problem(f"gpus.{position}.uuid", f"this node has no GPU {share.uuid}", "give a GPU that the node has")
     if len({share.uuid for share in spec.gpus}) < len(spec.gpus):
-        yield Problem("gpus", "a GPU is granted twice", "grant each GPU once, with the sum of its shares")
+        yield Problem("gpus", "a GPU is given twice", "give each GPU once, with the sum of its shares")

@@ -64,7 +64,7 @@ def plan(sharers: Iterable[Sharer], mode: Compute, period_ns: int, from_ns: int)
     everyone = sorted(sharers, key=lambda sharer: sharer.container)
     total = sum(sharer.milli for sharer in everyone)
     if mode is Compute.STRICT:
-        # more than a whole GPU is never granted; should it be, nobody's window may overlap
+        # more than a whole GPU is never given; should it be, nobody's window may overlap
         return _lay(everyone, max(MILLI, total), period_ns, from_ns)
     if any(sharer.active for sharer in everyone):
         everyone = [sharer if sharer.active else Sharer(sharer.container, 0, active=False) for sharer in everyone]

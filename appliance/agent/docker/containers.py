@@ -239,7 +239,7 @@ def _labels(spec: ContainerSpec, granted: CoreGrant, kind: Enforcement | None) -
 
 
 def _environment(spec: ContainerSpec, needs: Needs, confinement: Confinement | None) -> dict[str, str]:
-    # images for NVIDIA GPUs ask for all of them by default, and a user may too; a session gets what it was granted
+    # images for NVIDIA GPUs ask for all of them by default, and a user may too; a session gets what it was given
     ours = {**environment.identity(spec), environment.NVIDIA_VISIBLE_DEVICES: "void"}
     # the runtime reads it, and takes it out again: nobody else may say what the sandbox is
     confined = {oci_runtime.VARIABLE: confinement.model_dump_json()} if confinement else {}

@@ -1,7 +1,7 @@
 """Capacity of a cluster for sessions: its machines, less what others' pods ask for. Pure.
 
 GPUs have names here although Kubernetes only counts them: the place `i` of a machine stands for any of its GPUs. A pod
-that was granted places is held to their machine, so what is counted is what Kubernetes gives.
+that was given places is held to their machine, so what is counted is what Kubernetes gives.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """A pod that holds part of a machine; `places` are those that it was granted, of pods that are ours."""
+    """A pod that holds part of a machine; `places` are those that it was given, of pods that are ours."""
 
     machine: str
     amount: Amount

@@ -174,7 +174,7 @@ def digest_label(pod: Object) -> str:
 
 
 def shares_of(pod: Object) -> list[GpuShare]:
-    """Return the places for GPUs that a pod of ours was granted."""
+    """Return the places for GPUs that a pod of ours was given."""
     return _gpu_shares.validate_json(pod["metadata"]["annotations"][LABEL_GPUS])
 
 

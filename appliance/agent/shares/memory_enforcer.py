@@ -86,6 +86,6 @@ class MemoryEnforcer:
             if not share.is_whole and used_mib > share.memory_mib + self._slack_mib:
                 return (
                     f"GPU memory over the limit: {used_mib} MiB of GPU {share.device.uuid} are in use, and"
-                    f" {share.memory_mib} MiB are granted"
+                    f" {share.memory_mib} MiB are given"
                 )
         return ""

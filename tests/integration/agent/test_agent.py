@@ -74,7 +74,7 @@ def test_launch_is_idempotent_and_a_second_spec_conflicts(
     )
 
 
-def test_a_gpu_is_never_granted_above_one(agent: Agent, spec: Make) -> None:
+def test_a_gpu_is_never_given_above_one(agent: Agent, spec: Make) -> None:
     gpu_share = {"uuid": "SIM-worker1-0", "index": 0, "milli": 600}
     with agent.client() as client:
         launch(client, spec(gpus=[gpu_share]))

@@ -224,7 +224,7 @@ def test_a_process_that_slips_past_the_limit_is_warned_of_and_its_session_ended(
         for each, used in ((wanted, 2561), (honest, 2560)):
             pid = engine.containers.get(f"penstock-{each.id}").attrs["State"]["Pid"]
             machine.plant(pid, 0, used * MIB)
-        reason = f"GPU memory over the limit: 2561 MiB of GPU {gpu_uuid(0)} are in use, and 2048 MiB are granted"
+        reason = f"GPU memory over the limit: 2561 MiB of GPU {gpu_uuid(0)} are in use, and 2048 MiB are given"
         warned = fake_api.wait(lambda heartbeat: any(state.warning for state in heartbeat.containers))
         assert {state.id: state.warning for state in warned.containers} == {wanted.id: reason, honest.id: ""}
         ended = wait_for(client, wanted.id, ContainerStatus.FAILED, timeout_s=20)

@@ -45,7 +45,7 @@ def test_unknown_and_doubled_gpus_are_refused() -> None:
     assert problem_of(make(gpus=[gpu_share("GPU-else", 500)])) == ("gpus.0.uuid", "this node has no GPU GPU-else")
     assert problem_of(make(gpus=[gpu_share("SIM-1", 500), gpu_share("SIM-1", 100)])) == (
         "gpus",
-        "a GPU is granted twice",
+        "a GPU is given twice",
     )
 
 

@@ -160,8 +160,8 @@ def test_a_session_cannot_give_itself_gpus_by_its_environment() -> None:
     environment = containers.creation(make(environment=wish))["environment"]
     assert environment["NVIDIA_VISIBLE_DEVICES"] == "void"
     assert environment["PENSTOCK_GPU_SHARE"] == ""
-    granted = make(environment=wish, gpus=[gpu_share("GPU-real", 500)])
-    assert containers.creation(granted, needs=REAL)["environment"]["NVIDIA_VISIBLE_DEVICES"] == "GPU-real"
+    given = make(environment=wish, gpus=[gpu_share("GPU-real", 500)])
+    assert containers.creation(given, needs=REAL)["environment"]["NVIDIA_VISIBLE_DEVICES"] == "GPU-real"
 
 
 def test_labels_bring_back_the_state() -> None:

@@ -103,7 +103,7 @@ async def until(condition: Callable[[], Any]) -> Any:
 
 
 def make(*places: str, **changes: Any) -> ContainerSpec:
-    """Return a spec that was granted places for GPUs."""
+    """Return a spec that was given places for GPUs."""
     wanted: dict[str, Any] = {
         "id": "c1",
         "session_id": "s1",

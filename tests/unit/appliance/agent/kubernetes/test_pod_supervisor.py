@@ -84,7 +84,7 @@ async def test_a_container_has_the_gpus_of_one_machine(cluster: PodSupervisor) -
         await cluster.launch(make("left/0", "right/0"))
 
 
-async def test_a_gpu_is_granted_once(cluster: PodSupervisor) -> None:
+async def test_a_gpu_is_given_once(cluster: PodSupervisor) -> None:
     await cluster.launch(make("left/0"))
     with pytest.raises(ConflictError, match="GPU left/0 is in use"):
         await cluster.launch(make("left/0", id="c2"))

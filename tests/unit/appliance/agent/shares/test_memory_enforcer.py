@@ -96,7 +96,7 @@ class Ended:
 async def test_a_container_over_its_limit_is_warned_at_once_and_ended_when_it_stays_there(tmp_path: Path) -> None:
     node, processes, ended = two_sharers(tmp_path), Processes(), Ended()
     enforcer = MemoryEnforcer(node.shares, readings(node.shares, processes), 512, ended)
-    reason = "GPU memory over the limit: 2561 MiB of GPU GPU-1 are in use, and 2048 MiB are granted"
+    reason = "GPU memory over the limit: 2561 MiB of GPU GPU-1 are in use, and 2048 MiB are given"
     processes.by_gpu["GPU-1"] = {10: 2000 * MIB, 11: 561 * MIB, 20: 4096 * MIB}
     assert await enforcer.check_once(), "the warning is news"
     assert node.shares.holdings["c1"].warning == reason

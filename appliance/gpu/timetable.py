@@ -31,10 +31,6 @@ class Window:
     offset_ns: int = 0
     length_ns: int = 0
 
-    def admits(self, now_ns: int) -> bool:
-        """Return whether a launch may begin now."""
-        return bool(self.period_ns) and 0 <= (now_ns - self.epoch_ns) % self.period_ns - self.offset_ns < self.length_ns
-
 
 @dataclass(frozen=True)
 class Sharer:

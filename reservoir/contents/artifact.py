@@ -12,7 +12,6 @@ from pydantic import (
     ModelWrapValidatorHandler,
     SerializerFunctionWrapHandler,
     StringConstraints,
-    TypeAdapter,
     ValidationError,
     model_serializer,
     model_validator,
@@ -175,7 +174,6 @@ Artifact = Annotated[
     PythonArtifact | DebianArtifact | RpmArtifact | RpmPart | ImageArtifact | ImagePart | FileArtifact,
     Field(discriminator="kind"),
 ]
-ARTIFACT: TypeAdapter[Artifact] = TypeAdapter(Artifact)
 A = TypeVar("A", bound=_Artifact)
 
 

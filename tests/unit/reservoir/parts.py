@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from pydantic import TypeAdapter
 
 from reservoir.artifacts.image import oci
 from reservoir.bundle import folder as bundles
@@ -19,6 +20,9 @@ from reservoir.contents.target import TargetRecord
 from reservoir.intake.take import take
 from reservoir.publication.publish import publish
 from reservoir.signing.keychain import Keychain
+
+ARTIFACT: TypeAdapter[Artifact] = TypeAdapter(Artifact)
+"""Any kind of artifact, read and written by itself, which the product does as parts of lists only."""
 
 TARGET = TargetRecord(name="debian12", os="debian", release="bookworm", arch="amd64", python="3.11")
 MANIFEST = """\

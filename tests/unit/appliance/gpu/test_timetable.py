@@ -16,11 +16,17 @@ PERIOD = 200_000_000
 
 @st.composite
 def gpus(draw: st.DrawFn) -> list[Sharer]:
-    """Tenants of one GPU, whose shares are together at most the GPU."""
+    """Sharers of one GPU, whose shares are together at most the GPU."""
     shares = draw(st.lists(st.integers(1, 400), min_size=1, max_size=10))
     while sum(shares) > MILLI:
         shares.pop()
     return [Sharer(f"c{index}", milli, draw(st.booleans())) for index, milli in enumerate(shares)]
+
+
+def admits(window: Window, now_ns: int) -> bool:
+    """Whether a launch may begin now, as the library decides that reads the timetable."""
+    into_ns = (now_ns - window.epoch_ns) % window.period_ns - window.offset_ns if window.period_ns else -1
+    return 0 <= into_ns < window.length_ns
 
 
 modes = st.sampled_from([Compute.STRICT, Compute.FAIR])
@@ -69,7 +75,7 @@ def test_a_strict_plan_leaves_idle_what_nobody_was_given() -> None:
     assert (windows["b"].offset_ns, windows["b"].length_ns) == (PERIOD // 4, PERIOD // 2)
 
 
-def test_a_lone_tenant_computes_all_the_time_where_that_is_fair() -> None:
+def test_a_lone_sharer_computes_all_the_time_where_that_is_fair() -> None:
     assert plan([Sharer("a", 125)], Compute.FAIR, PERIOD, 0)["a"].length_ns == PERIOD
     assert plan([Sharer("a", 125)], Compute.STRICT, PERIOD, 0)["a"].length_ns == PERIOD // 8
 
@@ -99,7 +105,7 @@ def test_a_change_takes_effect_at_the_boundary_and_nobody_overlaps_on_either_sid
         name: current([old.get(name, Window()), new.get(name, Window())], moment) for name in old.keys() | new.keys()
     }
     # a container without a place in the new plan has left the GPU
-    admitted = [name for name, window in valid.items() if window.admits(moment) and (moment < start or name in new)]
+    admitted = [name for name, window in valid.items() if admits(window, moment) and (moment < start or name in new)]
     assert len(admitted) <= 1
     for name in admitted:
         assert valid[name] == (old if moment < start else new)[name]
@@ -116,7 +122,7 @@ def test_who_wants_to_launch_again_has_a_window_within_a_period(sharers: list[Sh
     assert start - now <= period + period // 10
 
 
-def test_a_tenant_is_idle_some_periods_after_its_last_launch_and_before_its_first() -> None:
+def test_a_sharer_is_idle_some_periods_after_its_last_launch_and_before_its_first() -> None:
     assert not is_active(0, 10**15, PERIOD)
     assert is_active(10**15, 10**15 + IDLE_PERIODS * PERIOD - 1, PERIOD)
     assert not is_active(10**15, 10**15 + IDLE_PERIODS * PERIOD, PERIOD)
@@ -124,5 +130,5 @@ def test_a_tenant_is_idle_some_periods_after_its_last_launch_and_before_its_firs
 
 def test_a_window_admits_from_its_offset_on_for_its_length_in_every_period() -> None:
     window = Window(from_ns=0, epoch_ns=0, period_ns=100, offset_ns=30, length_ns=20)
-    assert [moment for moment in range(0, 300, 10) if window.admits(moment)] == [30, 40, 130, 140, 230, 240]
-    assert not Window().admits(0)
+    assert [moment for moment in range(0, 300, 10) if admits(window, moment)] == [30, 40, 130, 140, 230, 240]
+    assert not admits(Window(), 0)

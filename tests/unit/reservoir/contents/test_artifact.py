@@ -6,7 +6,6 @@ import pytest
 from pydantic import ValidationError
 
 from reservoir.contents.artifact import (
-    ARTIFACT,
     DebianArtifact,
     FileArtifact,
     KeyMetadata,
@@ -14,6 +13,7 @@ from reservoir.contents.artifact import (
     RpmPart,
     of_kind,
 )
+from tests.unit.reservoir.parts import ARTIFACT
 
 COMMON = {
     "name": "thing",

@@ -7,12 +7,11 @@ import pytest
 
 from common.errors import ConflictError, InputError
 from reservoir.bundle import build
-from reservoir.contents.artifact import ARTIFACT
 from reservoir.download.cache import Cache
 from reservoir.lock import file as lock
 from reservoir.lock.make import make
 from reservoir.settings import Settings
-from tests.unit.reservoir.parts import MANIFEST
+from tests.unit.reservoir.parts import ARTIFACT, MANIFEST
 
 
 def test_a_lock_of_another_manifest_is_refused(manifest: Path, locked: Path, tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from reservoir.contents.artifact import ARTIFACT, Artifact
+from reservoir.contents.artifact import Artifact
 from reservoir.contents.bundle import Bundle
 from reservoir.contents.target import TargetRecord
+from tests.unit.reservoir.parts import ARTIFACT
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 TODAY = "2026-03-10T06:00:00Z"

@@ -74,8 +74,8 @@ class Store:
             found[folder.name] = bundles.decode(path.read_bytes(), str(path))
         return found
 
-    def arriving(self) -> dict[str, Bundle]:
-        """Return the bundles of which a part arrived, by identity; they count on blobs that the store has."""
+    def arrivals(self) -> dict[str, Bundle]:
+        """Return the bundles that are arrivals so far, by identity; they count on blobs that the store has."""
         found = {}
         for path in sorted(self.incoming.glob(f"*/record/{bundles.LIST}")):
             found[path.parent.parent.name] = bundles.decode(path.read_bytes(), str(path))

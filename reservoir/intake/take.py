@@ -26,7 +26,7 @@ SHOWN = 16
 
 @dataclass(frozen=True)
 class Imported:
-    """A bundle that the site holds now, or waits for; `changed` is false where it held it before.
+    """A bundle that the site holds now, whole or as an arrival; `changed` is false where it held it before.
 
     `media` counts those of the set. While `complete` is false the bundle does not count yet: the media `missing`
     never came, something of those `damaged` is still lacking.
@@ -256,15 +256,15 @@ def _require_space(arrival: Arrival) -> None:
 
 
 def _forget_superseded(store: Store, bundle: Bundle) -> None:
-    """Delete what waits of bundles that are not newer than the one that came, or of none that can be told."""
+    """Delete the arrivals of bundles that are not newer than the imported one, or of none that can be told."""
     for folder in store.incoming.glob("*"):
         try:
             path = folder / "record" / bundles.LIST
-            arriving = bundles.decode(path.read_bytes(), str(path))
+            arrived = bundles.decode(path.read_bytes(), str(path))
         except (OSError, PenstockError):
             shutil.rmtree(folder)
             continue
-        if arriving.name == bundle.name and age(arriving) <= age(bundle):
+        if arrived.name == bundle.name and age(arrived) <= age(bundle):
             shutil.rmtree(folder)
     _forget_empty(store.incoming)
 

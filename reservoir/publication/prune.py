@@ -66,7 +66,7 @@ def _unneeded(store: Store, keep: int) -> Unneeded:
     imported = store.imported()
     old = [identity for identity in imported if identity not in needed]
     used = {blob for identity in needed & imported.keys() for blob in imported[identity].sizes()}
-    used |= {blob for bundle in store.arriving().values() for blob in bundle.sizes()}
+    used |= {blob for bundle in store.arrivals().values() for blob in bundle.sizes()}
     present = {path.name for path in store.blobs.glob("[0-9a-f]*") if not path.suffix}
     blobs = sorted(present - used)
     leftovers = sorted(_leftovers(store))

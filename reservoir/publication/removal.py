@@ -16,7 +16,7 @@ from reservoir.intake.store import Store
 from reservoir.publication import publish as publication
 
 ASIDE = ".old"
-# how a folder that waited for the rest of its bundle is called once it is set aside
+# what the name of an arrival's folder ends with once it is set aside
 ARRIVED = ".arrived"
 
 
@@ -35,7 +35,7 @@ class Removed:
 
 
 def remove(root: Path, name: str, *, withdraw: bool = False, rehearse: bool = False) -> Removed:
-    """Remove the bundles of that name, or the one of that identity, whole or arriving; with `rehearse` only say what.
+    """Remove the bundles of that name, or the one of that identity, and arrivals too; with `rehearse` only say what.
 
     What a publication was made of stays: with `withdraw` the next publication leaves it out, and prune removes it with
     the last publication that needs it. An interruption at any point leaves a whole store, and the next run goes on.
@@ -46,11 +46,11 @@ def remove(root: Path, name: str, *, withdraw: bool = False, rehearse: bool = Fa
     if not store.bundles.is_dir():
         raise NotFoundError("nothing was imported yet", where=str(root), hint="run `penstock reservoir import BUNDLE`")
     with store.changing():
-        imported, arriving = store.imported(), store.arriving()
-        chosen, coming = _named(imported, name), _named(arriving, name)
+        imported, arrivals = store.imported(), store.arrivals()
+        chosen, coming = _named(imported, name), _named(arrivals, name)
         begun = sorted(store.bundles.glob(f".*{ASIDE}"))
         if not (chosen or coming or begun):
-            known = ", ".join(sorted({bundle.name for bundle in (*imported.values(), *arriving.values())}))
+            known = ", ".join(sorted({bundle.name for bundle in (*imported.values(), *arrivals.values())}))
             raise NotFoundError(
                 f"the site holds no bundle {name}",
                 where=str(store.bundles),
@@ -66,7 +66,7 @@ def remove(root: Path, name: str, *, withdraw: bool = False, rehearse: bool = Fa
             )
         going = [identity for identity in chosen if identity not in needed]
         stays = [bundle for identity, bundle in imported.items() if identity not in going]
-        stays += [bundle for identity, bundle in arriving.items() if identity not in coming]
+        stays += [bundle for identity, bundle in arrivals.items() if identity not in coming]
         blobs = sorted(_blobs(store, [*(imported[identity] for identity in going), *_interrupted(begun)], stays))
         folders = [*(store.bundles / identity for identity in going), *(store.incoming / one for one in coming), *begun]
         removed = Removed(

@@ -37,7 +37,7 @@ class PublicationStatus:
 
 @dataclass(frozen=True)
 class BundleStatus:
-    """One bundle that the site holds, or, while it is not `complete`, of which a part arrived; `size` counts bytes."""
+    """One bundle that the site holds, or, while it is not `complete`, its arrival; `size` counts bytes."""
 
     identity: str
     name: str
@@ -70,7 +70,7 @@ def status(root: Path, now: datetime | None = None) -> Status:
     now = now or datetime.now(UTC)
     imported = store.imported()
     held = [_bundle(identity, bundle, now, complete=True) for identity, bundle in imported.items()]
-    held += [_bundle(identity, bundle, now, complete=False) for identity, bundle in store.arriving().items()]
+    held += [_bundle(identity, bundle, now, complete=False) for identity, bundle in store.arrivals().items()]
     space = files.space([root])
     return Status(
         serving=store.serving(),

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from appliance.site.deploy import DeployListener
+from appliance.site.deployment import DeployListener
 from appliance.site.playbook import Counts, Event, Outcome
 
 PERCENT_STEP = 20

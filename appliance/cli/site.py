@@ -37,7 +37,7 @@ def deploy(
 ) -> None:
     """Install the site from a bundle. Runs on the reservoir node; a second run changes nothing."""
     from appliance.cli.progress import screen
-    from appliance.site import deploy as deployment
+    from appliance.site import deployment
 
     site = read_site(file)
     if rehearse:
@@ -63,7 +63,7 @@ def deploy(
 def verify(file: SiteFile) -> None:
     """Ask every node, and print one JSON verdict; the exit code is 0 where everything is as it should be, else 1."""
     from appliance.cli.progress import screen
-    from appliance.site import verify as verification
+    from appliance.site import verification
 
     site = read_site(file)
     with screen() as listener:
@@ -79,9 +79,8 @@ def report(
 ) -> None:
     """Verify the site and write the hand-over report."""
     from appliance.cli.progress import screen
-    from appliance.site import deploy as deployment
+    from appliance.site import deployment, verification
     from appliance.site import report as reporting
-    from appliance.site import verify as verification
 
     site = read_site(file)
     with screen() as listener:

@@ -22,7 +22,7 @@ from appliance.site.model import ExternalStorage, NfsStorage, Node, NodeRole, Si
 from common import process
 from common.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
 from reservoir.artifacts.image import archive
-from reservoir.bundle import folder as bundles
+from reservoir.bundle import bundles
 from reservoir.contents.artifact import ImageArtifact
 
 LABEL = "io.penstock.lab"

@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from appliance.site.model import Site
-from appliance.site.verify import Verdict
+from appliance.site.verification import Verdict
 from common.errors import UnavailableError
 
 DEPLOYS_SHOWN = 5

@@ -14,11 +14,10 @@ from reservoir.contents.lock import LockedImage
 from reservoir.download.cache import Cache
 from reservoir.manifest.model import Security
 from reservoir.scan import facts, licences
-from reservoir.scan import policy as policies
 from reservoir.scan.checker import scan
 from reservoir.scan.clamav import Clamav
 from reservoir.scan.page import render
-from reservoir.scan.policy import ScanPolicy
+from reservoir.scan.policy import ScanPolicy, read_policy
 from reservoir.scan.verdict import judge
 
 REPORT, PAGE = "scan.json", "scan.html"
@@ -37,7 +36,7 @@ def make(
         return attachments
     # not the time that goes into the bundle: that may be fixed, and advisories grow old by the real one
     now = datetime.now(UTC)
-    rules = policies.read(folder / security.policy) if security.policy else ScanPolicy()
+    rules = read_policy(folder / security.policy) if security.policy else ScanPolicy()
     malware = Clamav().search(bundle, cache.blobs, now, rules.max_age_days) if rules.clamav else None
     known = facts.read(bill, facts.SBOM)
     report = scan(bundle, known, [folder / security.advisories], rules, now=now, malware=malware)

@@ -20,15 +20,14 @@ from reservoir.artifacts.kind import DOWNLOADS, Order
 from reservoir.artifacts.kinds import KINDS
 from reservoir.artifacts.python import projects
 from reservoir.artifacts.rpm import source as rpm_source
-from reservoir.bundle import attachments
-from reservoir.bundle import folder as bundles
+from reservoir.bundle import attachments, bundles
 from reservoir.contents.artifact import ImageArtifact, ImagePart, of_kind
 from reservoir.contents.bundle import Bundle
 from reservoir.contents.target import TargetRecord
 from reservoir.download import fetch, indexes
 from reservoir.download.cache import Cache, digest
 from reservoir.download.threads import in_threads
-from reservoir.lock import file as lock
+from reservoir.lock.file import read_lock, require_match
 from reservoir.manifest import credentials
 from reservoir.manifest.model import Manifest
 from reservoir.settings import Settings
@@ -51,8 +50,8 @@ def make(manifest_path: Path, lock_path: Path, below: Path, settings: Settings, 
     Raises ConflictError where the lock does not match the manifest, and the errors of what it fetches and builds;
     a folder under the final name is always whole.
     """
-    locked = lock.read(lock_path)
-    wanted = lock.require_match(locked, manifest_path, lock_path)
+    locked = read_lock(lock_path)
+    wanted = require_match(locked, manifest_path, lock_path)
     cache = Cache(settings.cache)
     with cache.alone():
         new_key = not settings.signing_key.exists()

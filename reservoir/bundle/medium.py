@@ -20,7 +20,7 @@ from reservoir.manifest.model import Sha256
 from reservoir.signing import ed25519
 
 DESCRIPTION = "volume.json"
-SIGNATURE = "volume.json.sig"
+DESCRIPTION_SIGNATURE = "volume.json.sig"
 HINT = "do not use this medium; get it again from its maker"
 Size = Annotated[int, Field(ge=1)]
 
@@ -114,10 +114,10 @@ def read(folder: Path, bundle: Bundle, content: bytes, key: Ed25519PublicKey) ->
     path = folder / DESCRIPTION
     try:
         described = ed25519.carried(path)
-        signature = ed25519.carried(folder / SIGNATURE)
+        signature = ed25519.carried(folder / DESCRIPTION_SIGNATURE)
     except FileNotFoundError as error:
-        if error.filename == str(path) and not (folder / SIGNATURE).exists():
+        if error.filename == str(path) and not (folder / DESCRIPTION_SIGNATURE).exists():
             return None
         raise IntegrityError("the description of the medium is not whole", where=str(folder), hint=HINT) from error
-    ed25519.check(key, described, signature, str(folder / SIGNATURE), HINT)
+    ed25519.check(key, described, signature, str(folder / DESCRIPTION_SIGNATURE), HINT)
     return decode(described, bundle, hashlib.sha256(content).hexdigest(), str(path))

@@ -12,9 +12,9 @@ from pathlib import Path
 from common import files
 from common.errors import IntegrityError, Problem
 from common.progress import Progress
-from reservoir.bundle import folder as bundles
-from reservoir.bundle import medium as media
-from reservoir.bundle.verify import Verified, carried_digest, carried_pieces, check_blobs
+from reservoir.bundle import bundles
+from reservoir.bundle.medium import encode
+from reservoir.bundle.verification import Verified, carried_digest, carried_pieces, check_blobs
 from reservoir.download.cache import flush, reads_as
 from reservoir.download.threads import in_threads
 from reservoir.intake.store import Store
@@ -77,7 +77,7 @@ class Arrival:
         problems += check_blobs(found, wanted, self._take_over, progress, "import")
         if found.medium and found.of_set:
             name = f"{found.medium.set_name()[:16]}-{found.medium.number}.json"
-            files.write(self.media / name, media.encode(found.medium))
+            files.write(self.media / name, encode(found.medium))
             flush([self.media])
         self._join()
         # who is told that a medium arrived may put it away

@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from common import files
 from common.errors import ConflictError, ForbiddenError, IntegrityError
-from reservoir.bundle import folder as bundles
+from reservoir.bundle import bundles
 from reservoir.contents.bundle import Bundle
 from reservoir.download.cache import flush
 from reservoir.signing import openpgp

@@ -12,9 +12,8 @@ from common import files
 from common.errors import ConflictError, IntegrityError, PenstockError, UnavailableError
 from common.progress import Progress, silent
 from reservoir import settings
-from reservoir.bundle import folder as bundles
-from reservoir.bundle import verify
-from reservoir.bundle.verify import Verified
+from reservoir.bundle import bundles, verification
+from reservoir.bundle.verification import Verified
 from reservoir.contents.bundle import Bundle
 from reservoir.download.cache import flush, reads_as, space_on
 from reservoir.intake.arrival import Arrival
@@ -76,7 +75,7 @@ def take_held(
     """Import as `take` does into a store that the caller holds."""
     with space_on(store.root):
         _refuse_replaced(store, folder)
-        found = verify.read(folder, key or expected_key(store))
+        found = verification.read(folder, key or expected_key(store))
         _refuse_other_chain(store, found)
         present = store.imported()
         if found.identity in present and _whole(store, found):
@@ -126,7 +125,7 @@ def _collect(arrival: Arrival, progress: Progress) -> tuple[list[int], list[int]
     Raises IntegrityError for what is not good, unless another copy of it came already.
     """
     found = arrival.found
-    extra, broken = verify.foreign(found), verify.damaged(found)
+    extra, broken = verification.foreign(found), verification.damaged(found)
     if extra or (broken and not found.of_set):
         raise IntegrityError.of([*extra, *broken.values()])
     problems = [*broken.values(), *arrival.collect(broken, progress)]

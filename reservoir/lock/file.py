@@ -22,7 +22,7 @@ def read_manifest(path: Path) -> Manifest:
     return reading.load(_text(path, "write a manifest"), str(path))
 
 
-def read(path: Path) -> Lock:
+def read_lock(path: Path) -> Lock:
     """Return the lock at `path`; raises InputError where it is missing or damaged."""
     text = _text(path, "make it with `penstock reservoir lock`")
     try:
@@ -32,7 +32,7 @@ def read(path: Path) -> Lock:
         return check(Lock, parse(text, str(path)))
 
 
-def write(lock: Lock, path: Path) -> bool:
+def write_lock(lock: Lock, path: Path) -> bool:
     """Write the lock beside and rename it; return whether the file changed."""
     text = json.dumps(lock.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False) + "\n"
     if path.is_file() and path.read_text() == text:
@@ -61,7 +61,7 @@ def matches(lock_path: Path, path: Path) -> bool:
     if not lock_path.is_file():
         return False
     try:
-        require_match(read(lock_path), path, lock_path)
+        require_match(read_lock(lock_path), path, lock_path)
     except (ConflictError, InputError):
         return False
     return True

@@ -8,10 +8,10 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import ConflictError
-from reservoir.bundle import folder as bundles
-from reservoir.bundle import medium as media
-from reservoir.bundle.folder import BLOBS
-from reservoir.bundle.verify import Verified
+from reservoir.bundle import bundles
+from reservoir.bundle.bundles import BLOBS
+from reservoir.bundle.medium import DESCRIPTION, DESCRIPTION_SIGNATURE, Medium, encode
+from reservoir.bundle.verification import Verified
 from reservoir.download.cache import CHUNK, flush, link_or_copy
 from reservoir.signing import ed25519, keychain
 
@@ -33,7 +33,7 @@ def require_maker(found: Verified, key: Ed25519PrivateKey) -> None:
         )
 
 
-def write(found: Verified, medium: media.Medium, key: Ed25519PrivateKey, folder: Path) -> None:
+def write(found: Verified, medium: Medium, key: Ed25519PrivateKey, folder: Path) -> None:
     """Write the medium of a bundle whose files are whole, and wait until it is on the disk."""
     (folder / BLOBS).mkdir(parents=True)
     for name in beside(found):
@@ -47,9 +47,9 @@ def write(found: Verified, medium: media.Medium, key: Ed25519PrivateKey, folder:
             _write_piece(found.folder / BLOBS / blob, skipped, medium.cut[blob][index].size, folder / BLOBS / name)
         else:
             link_or_copy(found.folder / BLOBS / name, folder / BLOBS / name)
-    content = media.encode(medium)
-    (folder / media.DESCRIPTION).write_bytes(content)
-    (folder / media.SIGNATURE).write_bytes(ed25519.sign(key, content))
+    content = encode(medium)
+    (folder / DESCRIPTION).write_bytes(content)
+    (folder / DESCRIPTION_SIGNATURE).write_bytes(ed25519.sign(key, content))
     flush(path for path in (*folder.rglob("*"), folder))
 
 

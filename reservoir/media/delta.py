@@ -10,8 +10,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.progress import Progress, silent
-from reservoir.bundle import folder as bundles
-from reservoir.bundle import verify
+from reservoir.bundle import bundles, verification
 from reservoir.bundle.build import Built
 from reservoir.bundle.build import make as make_bundle
 from reservoir.bundle.medium import Medium, Since
@@ -62,7 +61,7 @@ def make(full: Path, receipt: Receipt, digest: str, key: Ed25519PrivateKey) -> P
     `receipt` says what the site holds, `digest` is the sha256 of its file. The list and its signature stay the very
     same as those of the full bundle.
     """
-    found = verify.read(full, key.public_key())
+    found = verification.read(full, key.public_key())
     carry.require_maker(found, key)
     medium = Medium(
         bundle=sha256(found.content).hexdigest(),

@@ -12,8 +12,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from common.errors import IntegrityError
-from reservoir.bundle.folder import BLOBS
-from reservoir.bundle.verify import Verified
+from reservoir.bundle.bundles import BLOBS
+from reservoir.bundle.verification import Verified
 from reservoir.contents.artifact import PythonArtifact
 from reservoir.contents.target import TargetRecord
 from reservoir.manifest.model import MACHINES

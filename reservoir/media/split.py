@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import InputError
 from common.progress import Progress, silent
-from reservoir.bundle import folder as bundles
-from reservoir.bundle.folder import BLOBS
+from reservoir.bundle import bundles
+from reservoir.bundle.bundles import BLOBS
 from reservoir.bundle.medium import Medium, Piece
-from reservoir.bundle.verify import Verified, verify
+from reservoir.bundle.verification import Verified, verify
 from reservoir.download.cache import CHUNK, space_on
 from reservoir.media import carry, needed
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from common import files
 from common.errors import ForbiddenError, IntegrityError, Problem
 from reservoir.intake.store import Store
-from reservoir.scan import policy as policies
+from reservoir.scan.policy import read_policy
 from reservoir.scan.report import Report
 from reservoir.scan.verdict import judge
 
@@ -51,7 +51,7 @@ def require(store: Store, identities: Iterable[str], now: datetime) -> None:
     path = policy_path(store)
     if path is None:
         return
-    rules = policies.read(path)
+    rules = read_policy(path)
     problems = []
     for identity in identities:
         path = folder(store) / f"{identity}.json"

@@ -10,7 +10,7 @@ from pathlib import Path
 from common import files
 from common.errors import InputError, NotFoundError
 from reservoir.intake.store import Store
-from reservoir.publication import publish as publication
+from reservoir.publication.publish import record_of
 
 KEEP = 3
 
@@ -61,7 +61,7 @@ def unneeded(root: Path, keep: int = KEEP) -> Unneeded:
 def _unneeded(store: Store, keep: int) -> Unneeded:
     kept = {*store.numbers()[-keep:], *([serving] if (serving := store.serving()) else [])}
     publications = [number for number in store.numbers() if number not in kept]
-    needed = {name for number in kept for name in publication.record(store.publications / str(number))["bundles"]}
+    needed = {name for number in kept for name in record_of(store.publications / str(number))["bundles"]}
     needed |= store.newest().keys()
     imported = store.imported()
     old = [identity for identity in imported if identity not in needed]

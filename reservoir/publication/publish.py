@@ -95,7 +95,7 @@ def rollback(root: Path, number: int | None = None) -> Published:
                 where=str(store.publications),
                 hint=f"choose one of those that are kept: {known}",
             )
-        if record(store.publications / str(number))["layout"] != LAYOUT:
+        if record_of(store.publications / str(number))["layout"] != LAYOUT:
             raise ConflictError(
                 "nodes of this release cannot read its trees",
                 where=str(store.publications / str(number)),
@@ -108,7 +108,7 @@ def rollback(root: Path, number: int | None = None) -> Published:
         return _served(store, changed=number != serving)
 
 
-def record(folder: Path) -> dict[str, Any]:
+def record_of(folder: Path) -> dict[str, Any]:
     """Return what a publication says about itself: its number, its layout, the bundles that it was made of."""
     path = folder / RECORD
     try:
@@ -126,13 +126,13 @@ def record(folder: Path) -> dict[str, Any]:
 
 def _served(store: Store, *, changed: bool) -> Published:
     folder = store.current.resolve()
-    return Published(int(folder.name), folder, record(folder)["bundles"], changed, store.rolled_back())
+    return Published(int(folder.name), folder, record_of(folder)["bundles"], changed, store.rolled_back())
 
 
 def _serves(store: Store, wanted: dict[str, object]) -> bool:
     """Say whether the current publication was made of the same bundles."""
     try:
-        current = record(store.current)
+        current = record_of(store.current)
     except IntegrityError:
         return False
     return bool({key: current.get(key) for key in wanted} == wanted)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from common import files
 from common.errors import ConflictError, NotFoundError
-from reservoir.bundle import folder as bundles
+from reservoir.bundle import bundles
 from reservoir.contents.bundle import Bundle
 from reservoir.download.cache import flush
 from reservoir.intake.store import Store
-from reservoir.publication import publish as publication
+from reservoir.publication.publish import record_of
 
 ASIDE = ".old"
 # what the name of an arrival's folder ends with once it is set aside
@@ -87,7 +87,7 @@ def _named(held: Mapping[str, Bundle], name: str) -> list[str]:
 
 def _needed(store: Store, chosen: Iterable[str]) -> dict[str, list[int]]:
     """Return the chosen bundles that publications were made of, with the numbers of these."""
-    made_of = {number: publication.record(store.publications / str(number))["bundles"] for number in store.numbers()}
+    made_of = {number: record_of(store.publications / str(number))["bundles"] for number in store.numbers()}
     found = {one: [number for number, names in made_of.items() if one in names] for one in chosen}
     return {identity: numbers for identity, numbers in found.items() if numbers}
 

@@ -12,17 +12,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from common.errors import ForbiddenError, InputError, IntegrityError, NotFoundError
 from common.progress import Progress, silent
-from reservoir.bundle import folder as bundles
+from reservoir.bundle import bundles
 from reservoir.contents.bundle import Bundle
 from reservoir.intake.store import Store
 from reservoir.publication import gate
 from reservoir.scan import facts
-from reservoir.scan import policy as policies
 from reservoir.scan.checker import scan
 from reservoir.scan.clamav import Clamav
 from reservoir.scan.facts import Facts
 from reservoir.scan.page import render
-from reservoir.scan.policy import ScanPolicy
+from reservoir.scan.policy import ScanPolicy, read_policy
 from reservoir.scan.report import Malware, Report
 from reservoir.scan.verdict import Verdict, judge
 
@@ -123,7 +122,7 @@ def _scan(place: _Place, asked: Asked, progress: Progress) -> Scanned:
             "no advisories were given", where="--advisories", hint="give a folder or a zip file of OSV advisories"
         )
     now = datetime.now(UTC)
-    rules = policies.read(asked.policy) if asked.policy else ScanPolicy()
+    rules = read_policy(asked.policy) if asked.policy else ScanPolicy()
     known = read_facts(place.bundle, place.attachments)
     malware: Malware | None = None
     if asked.search:

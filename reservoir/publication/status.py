@@ -13,8 +13,8 @@ from common import files
 from common.errors import NotFoundError
 from reservoir.contents.bundle import Bundle
 from reservoir.intake.store import Store
-from reservoir.publication import publish as publication
 from reservoir.publication.prune import unneeded
+from reservoir.publication.publish import RECORD, record_of
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ def status(root: Path, now: datetime | None = None) -> Status:
 
 def _publication(store: Store, number: int, imported: Mapping[str, Bundle], now: datetime) -> PublicationStatus:
     folder = store.publications / str(number)
-    names = publication.record(folder)["bundles"]
-    published = datetime.fromtimestamp((folder / publication.RECORD).stat().st_mtime, UTC)
+    names = record_of(folder)["bundles"]
+    published = datetime.fromtimestamp((folder / RECORD).stat().st_mtime, UTC)
     known = {(a.kind, a.filename, a.sha256) for name in names if name in imported for a in imported[name].artifacts}
     space = files.space([folder])
     return PublicationStatus(

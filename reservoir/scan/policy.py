@@ -100,7 +100,7 @@ def load(text: str, source: str) -> ScanPolicy:
     return policy
 
 
-def read(path: Path) -> ScanPolicy:
+def read_policy(path: Path) -> ScanPolicy:
     """Return the policy in a file; raises InputError where it is missing or not valid."""
     try:
         return load(path.read_text(), str(path))

@@ -18,18 +18,17 @@ from reservoir.artifacts.debian import publish as apt_tree
 from reservoir.artifacts.image.recipe import Builder
 from reservoir.artifacts.kind import Resolved, Resolving, locked_images
 from reservoir.artifacts.python import kind as python
-from reservoir.bundle import folder as bundles
+from reservoir.bundle import bundles
 from reservoir.contents.artifact import Artifact, ImageArtifact
 from reservoir.contents.bundle import OWN, Bundle
 from reservoir.contents.lock import LockedImage
 from reservoir.contents.target import TargetRecord
 from reservoir.download.cache import WORK, Cache, link_or_copy
 from reservoir.download.indexes import Indexes
-from reservoir.intake import take as intake
 from reservoir.intake.store import Store
-from reservoir.intake.take import Imported
+from reservoir.intake.take import Imported, take_held
 from reservoir.manifest.model import Image, Manifest, Source, Target
-from reservoir.publication import publish as publication
+from reservoir.publication.publish import record_of
 from reservoir.signing import ed25519
 
 PUBLISHED = "published"
@@ -74,7 +73,7 @@ def build(path: Path, root: Path, cache: Cache, timestamp: int, progress: Progre
             key = ed25519.read_key(store.site_key) if store.site_key.exists() else ed25519.new_key(store.site_key)
             blobs = [cache.path(blob) for blob in bundle.sizes()]
             folder = bundles.assemble(bundle, blobs, key, Path(work), {})
-            return intake.take_held(store, folder, key=key.public_key(), pin=False, progress=progress)
+            return take_held(store, folder, key=key.public_key(), pin=False, progress=progress)
 
 
 def _read(path: Path) -> Recipe:
@@ -88,7 +87,7 @@ def _read(path: Path) -> Recipe:
 def _target(store: Store, current: Path, recipe: Recipe, path: Path) -> TargetRecord:
     """Return the target of the recipe as the published bundles describe it."""
     imported = store.imported()
-    served = [imported[name] for name in publication.record(current)["bundles"] if name in imported]
+    served = [imported[name] for name in record_of(current)["bundles"] if name in imported]
     known = {target.name: target for bundle in served for target in bundle.targets if target.os == "debian"}
     if recipe.target not in known:
         raise InputError(

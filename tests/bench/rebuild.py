@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from reservoir.download.cache import link_or_copy
-from reservoir.lock import file as lock
+from reservoir.lock.file import read_lock
 
 ROOT = Path(__file__).parents[2]
 PENSTOCK = Path(sys.executable).with_name("penstock")
@@ -82,7 +82,7 @@ def first_build() -> dict[str, Any]:
     """Build with nothing but packages in the cache."""
     with disk() as folder:
         (folder / "cache/blobs").mkdir(parents=True)
-        for artifact in lock.read(ROOT / "reservoir.lock").artifacts:
+        for artifact in read_lock(ROOT / "reservoir.lock").artifacts:
             link_or_copy(CACHE / "blobs" / artifact.sha256, folder / "cache/blobs" / artifact.sha256)
         with most_used(folder) as most:
             built, seconds = build(folder / "cache", folder / "out", folder / "signing.key")

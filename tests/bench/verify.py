@@ -17,7 +17,7 @@ from pathlib import Path
 MEASURE = """
 import json, resource, sys, time
 from pathlib import Path
-from reservoir.bundle.verify import verify
+from reservoir.bundle.verification import verify
 start = time.perf_counter()
 verify(Path(sys.argv[1]))
 seconds = time.perf_counter() - start

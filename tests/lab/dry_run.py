@@ -13,7 +13,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-from appliance.site import deploy, inventory, pki, playbook
+from appliance.site import deployment, inventory, pki, playbook
 from appliance.site.model import Site, load
 from common import files
 from common.yaml_document import parse
@@ -28,7 +28,7 @@ def main() -> None:
     """Say what the playbooks would change."""
     site = load(parse(sys.stdin.read(), "site.yml"))
     try:
-        state, root = (deploy.STATE, deploy.ROOT) if deploy.ROOT.is_dir() else _controller(site)
+        state, root = (deployment.STATE, deployment.ROOT) if deployment.ROOT.is_dir() else _controller(site)
         hosts = inventory.build(site, version=version("penstock"), state=str(state), root=str(root))
         result = playbook.run("site", hosts, state=SCRATCH / "run", listen=lambda _: None, check=True)
         result.require_success()
@@ -43,8 +43,8 @@ def _controller(site: Site) -> tuple[Path, Path]:
     take(BUNDLE, root)
     publish(root)
     pki.issue(site, state / "pki")
-    for name in (deploy.PASSWORD_FILE, deploy.INDEX_PASSWORD_FILE):
-        files.write(state / name, deploy.new_password() + "\n", 0o600)
+    for name in (deployment.PASSWORD_FILE, deployment.INDEX_PASSWORD_FILE):
+        files.write(state / name, deployment.new_password() + "\n", 0o600)
     return state, root
 
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from appliance.site.deploy import new_password
+from appliance.site.deployment import new_password
 from common import files
 from common.errors import ConflictError, UnauthenticatedError, UnavailableError
 

@@ -23,7 +23,7 @@ from common.errors import InputError, IntegrityError
 from reservoir.settings import load
 
 if TYPE_CHECKING:
-    from reservoir.bundle.verify import Verified
+    from reservoir.bundle.verification import Verified
 
 
 def lock_command(
@@ -36,16 +36,16 @@ def lock_command(
 ) -> None:
     """Resolve the complete closure of a manifest and write it down with sizes and hashes."""
     from reservoir.download.cache import Cache
-    from reservoir.lock import file as locks
+    from reservoir.lock.file import matches, write_lock
     from reservoir.lock.make import make
 
     path = lock_path(manifest, lock)
-    if if_changed and locks.matches(path, manifest):
+    if if_changed and matches(path, manifest):
         show({"lock": str(path), "changed": False}, as_json, f"{path} matches {manifest} already")
         return
     with progress_bars() as progress:
         made = make(manifest, Cache(load().cache), progress)
-    changed = locks.write(made, path)
+    changed = write_lock(made, path)
     size = sum(artifact.size for artifact in made.artifacts)
     show(
         {"lock": str(path), "changed": changed, "artifacts": len(made.artifacts), "bytes": size},
@@ -113,7 +113,7 @@ def build_command(
 def verify_command(bundles: BundlePaths, key: Key = None, as_json: AsJson = False) -> None:
     """Check a bundle, a delta or media: signatures and every hash; nothing may be missing or extra."""
     from common.errors import PenstockError, Problem
-    from reservoir.bundle.verify import fingerprint, missing_media, verify
+    from reservoir.bundle.verification import fingerprint, missing_media, verify
 
     media: list[Verified] = []
     problems: list[Problem] = []

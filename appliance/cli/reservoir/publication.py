@@ -26,9 +26,9 @@ def rollback_command(
     as_json: AsJson = False,
 ) -> None:
     """Serve an earlier publication again, until `publish` is run."""
-    from reservoir.publication import publish as publication
+    from reservoir.publication.publish import rollback
 
-    done = publication.rollback(root, to)
+    done = rollback(root, to)
     show(
         {"publication": done.number, "bundles": done.bundles, "changed": done.changed},
         as_json,

@@ -28,14 +28,14 @@ def import_command(
 ) -> None:
     """Take a bundle into the site, all of it or nothing; media in any order, together or one after another."""
     from common.errors import IntegrityError, Problem
-    from reservoir.intake import take as intake
+    from reservoir.intake.take import take
 
     problems: list[Problem] = []
-    answers: dict[str, intake.Imported] = {}
+    answers: dict[str, Imported] = {}
     with progress_bars() as progress:
         for folder in bundles:
             try:
-                taken = intake.take(folder, root, key=public_key(key), allow_rollback=allow_rollback, progress=progress)
+                taken = take(folder, root, key=public_key(key), allow_rollback=allow_rollback, progress=progress)
             except IntegrityError as error:
                 # what is good of a medium counts, and so do the others
                 problems += error.problems
@@ -86,12 +86,12 @@ def publish_command(
     as_json: AsJson = False,
 ) -> None:
     """Serve what was imported: Debian and Python packages, images, files."""
-    from reservoir.publication import publish as publication
-    from reservoir.serving import registry as registries
+    from reservoir.publication.publish import publish
+    from reservoir.serving.registry import push
 
     with progress_bars() as progress:
-        done = publication.publish(root, progress, unattended=unattended)
-        pushed = registries.push(root, registry, ca, progress) if registry else []
+        done = publish(root, progress, unattended=unattended)
+        pushed = push(root, registry, ca, progress) if registry else []
     changed = done.changed or bool(pushed)
     hidden = uploads.hidden(root)
     show(

@@ -19,7 +19,7 @@ from reservoir.bundle import build
 from reservoir.contents.artifact import RpmArtifact
 from reservoir.contents.lock import Lock
 from reservoir.download.cache import Cache
-from reservoir.lock import file as lock
+from reservoir.lock.file import read_lock, write_lock
 from reservoir.lock.make import make
 from reservoir.settings import Settings
 from tests.integration.reservoir.conftest import penstock
@@ -133,7 +133,7 @@ class Workshop:
         """Lock, and write the lock."""
         self.save()
         made = make(self.manifest, Cache(self.settings.cache))
-        lock.write(made, self.lock_path)
+        write_lock(made, self.lock_path)
         return made
 
     def build(self) -> build.Built:
@@ -238,7 +238,7 @@ def workshop(source: Upstream, tmp_path: Path) -> Workshop:
 
 def identities(site: Path, target: str) -> set[str]:
     """Return the locked packages of a target as `name-epoch:version-release.arch`."""
-    locked = lock.read(site / "reservoir.lock").of_kind(RpmArtifact)
+    locked = read_lock(site / "reservoir.lock").of_kind(RpmArtifact)
     return {
         f"{a.name}-{'' if ':' in a.version else '0:'}{a.version}.{a.metadata.arch}"
         for a in locked

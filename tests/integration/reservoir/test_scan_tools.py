@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from common import process
 from common.errors import InputError, NotFoundError, ProcessError
-from reservoir.bundle import folder as bundles
+from reservoir.bundle import bundles
 from reservoir.contents.artifact import PythonArtifact
 from reservoir.contents.bundle import Bundle
 from reservoir.scan.clamav import Clamav

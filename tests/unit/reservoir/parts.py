@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import TypeAdapter
 
 from reservoir.artifacts.image import oci
-from reservoir.bundle import folder as bundles
+from reservoir.bundle import bundles
 from reservoir.contents.artifact import A, Artifact, DebianArtifact, FileArtifact, ImageArtifact, PythonArtifact
 from reservoir.contents.bundle import Bundle
 from reservoir.contents.target import TargetRecord

@@ -11,9 +11,9 @@ from typer.testing import CliRunner, Result
 
 from appliance.cli.lab import app as lab_app
 from appliance.cli.site import app as site_app
-from appliance.site import deploy, lab, report, verify
+from appliance.site import deployment, lab, report, verification
 from appliance.site.playbook import Counts
-from appliance.site.verify import Check, NodeVerdict, Verdict
+from appliance.site.verification import Check, NodeVerdict, Verdict
 from common.errors import InputError
 
 EXAMPLE = Path(__file__).parents[4] / "inventory/example/site.yml"
@@ -54,8 +54,8 @@ def test_a_site_file_that_cannot_be_used_is_an_error(tmp_path: Path, content: by
     assert reason in str(result.exception)
 
 
-def deployment(password: str | None, changed: int) -> deploy.Deployment:
-    return deploy.Deployment(
+def deployed(password: str | None, changed: int) -> deployment.Deployment:
+    return deployment.Deployment(
         site="lab",
         version="0.1.0",
         bundle="penstock-0.1.0-abc",
@@ -68,7 +68,7 @@ def deployment(password: str | None, changed: int) -> deploy.Deployment:
 
 
 def test_deploy_prints_phases_addresses_and_the_new_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deploy, "deploy", lambda *_: deployment("pass@word1", 7))
+    monkeypatch.setattr(deployment, "deploy", lambda *_: deployed("pass@word1", 7))
     result = run(site_app, "deploy", "-f", EXAMPLE, "--bundle", "bundle")
     assert result.exit_code == 0
     for words in ("Time", "3.8 s, changed=7", "https://10.71.8.10:56789", "admin / pass@word1"):
@@ -76,7 +76,7 @@ def test_deploy_prints_phases_addresses_and_the_new_password(monkeypatch: pytest
 
 
 def test_a_second_deploy_prints_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deploy, "deploy", lambda *_: deployment(None, 0))
+    monkeypatch.setattr(deployment, "deploy", lambda *_: deployed(None, 0))
     result = run(site_app, "deploy", "-f", EXAMPLE, "--bundle", "bundle")
     assert "changed=0" in result.stdout
     assert "admin / " not in result.stdout
@@ -88,8 +88,8 @@ def test_a_second_deploy_prints_no_password(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_rehearsed_deploy_deploys_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
-    monkeypatch.setattr(deploy, "rehearse", lambda *_: done.append("rehearse"))
-    monkeypatch.setattr(deploy, "deploy", lambda *_: done.append("deploy"))
+    monkeypatch.setattr(deployment, "rehearse", lambda *_: done.append("rehearse"))
+    monkeypatch.setattr(deployment, "deploy", lambda *_: done.append("deploy"))
     result = run(site_app, "deploy", "-f", EXAMPLE, "--bundle", "bundle", "--check")
     assert "nothing was changed" in result.stdout
     assert done == ["rehearse"]
@@ -98,7 +98,7 @@ def test_a_rehearsed_deploy_deploys_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(("ok", "code"), [(True, 0), (False, 1)])
 def test_verify_prints_one_verdict_and_exits_accordingly(monkeypatch: pytest.MonkeyPatch, ok: bool, code: int) -> None:
     verdict = Verdict("lab", "2026-01-01T00:00:00Z", {"worker1": NodeVerdict([Check("answers", ok, "seen")])})
-    monkeypatch.setattr(verify, "verify", lambda *_, **__: verdict)
+    monkeypatch.setattr(verification, "verify", lambda *_, **__: verdict)
     result = run(site_app, "verify", "-f", EXAMPLE)
     assert result.exit_code == code
     plain = json.loads(result.stdout)
@@ -107,8 +107,8 @@ def test_verify_prints_one_verdict_and_exits_accordingly(monkeypatch: pytest.Mon
 
 
 def test_report_prints_what_it_wrote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(verify, "verify", lambda *_, **__: Verdict("lab", "now", {}))
-    monkeypatch.setattr(deploy, "records", list)
+    monkeypatch.setattr(verification, "verify", lambda *_, **__: Verdict("lab", "now", {}))
+    monkeypatch.setattr(deployment, "records", list)
     monkeypatch.setattr(report, "write", lambda _site, _verdict, _deploys, folder: [folder / "report.md"])
     assert run(site_app, "report", "-f", EXAMPLE, "-o", tmp_path).stdout == f"{tmp_path}/report.md\n"
 

@@ -14,7 +14,7 @@ from appliance.site.model import Site, load
 from common import process
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, ProcessError, UnavailableError
 from common.yaml_document import parse
-from reservoir.bundle import folder as bundles
+from reservoir.bundle import bundles
 from reservoir.contents.target import TargetRecord
 from tests.unit.reservoir.parts import image_blobs
 

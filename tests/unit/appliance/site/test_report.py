@@ -11,7 +11,7 @@ import pytest
 
 from appliance.site import report
 from appliance.site.model import load
-from appliance.site.verify import Check, NodeVerdict, Verdict
+from appliance.site.verification import Check, NodeVerdict, Verdict
 from common.errors import UnavailableError
 from common.yaml_document import parse
 

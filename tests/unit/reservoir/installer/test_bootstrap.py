@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reservoir import settings
-from reservoir.bundle import folder as bundles
+from reservoir.bundle import bundles
 from reservoir.contents.artifact import Artifact, FileArtifact, PythonArtifact
 from reservoir.intake.receipt import write as write_receipt
 from reservoir.intake.store import Store

@@ -10,16 +10,14 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import ConflictError, IntegrityError, Problem, UnavailableError
-from reservoir.bundle import folder as bundles
-from reservoir.bundle import verify
-from reservoir.bundle.verify import Verified
+from reservoir.bundle import bundles, verification
+from reservoir.bundle.verification import Verified
 from reservoir.contents.artifact import ImageArtifact
 from reservoir.download.cache import flush
 from reservoir.intake import arrival, receipt
 from reservoir.intake import store as stores
-from reservoir.intake import take as intake
 from reservoir.intake.store import Store
-from reservoir.intake.take import take
+from reservoir.intake.take import Imported, take
 from reservoir.media import split
 from reservoir.signing import ed25519
 from tests.unit.reservoir.parts import flip_bit, make_bundle
@@ -51,7 +49,7 @@ def test_a_bundle_is_imported_once(site: Path, bundle: Path) -> None:
     assert {path.name for path in store.blobs.iterdir()} == held.sizes().keys()
     assert not store.incoming.exists()
     before = contents(site)
-    assert take(bundle, site) == intake.Imported(identity, changed=False)
+    assert take(bundle, site) == Imported(identity, changed=False)
     assert contents(site) == before
     assert store.keys.stat().st_mode & 0o777 == 0o700
 
@@ -65,14 +63,14 @@ def test_the_documents_of_a_bundle_stay_with_its_record(site: Path, bundle: Path
 def test_a_document_that_changes_while_it_is_read_is_refused(
     site: Path, second: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    damaged = verify.damaged
+    damaged = verification.damaged
 
     def meddle(found: Verified) -> dict[str, Problem]:
         seen = damaged(found)
         (second / "sbom.cdx.json").write_bytes(b"[]")
         return seen
 
-    monkeypatch.setattr(verify, "damaged", meddle)
+    monkeypatch.setattr(verification, "damaged", meddle)
     with pytest.raises(IntegrityError, match="was changed while it was read"):
         take(second, site)
     assert [bundle.version for bundle in Store(site).imported().values()] == ["1.0"]
@@ -274,7 +272,7 @@ def test_an_attachment_that_changes_on_every_medium_while_it_is_read_is_refused(
 ) -> None:
     root = tmp_path / "other-site"
     media = split.split(bundle, 2_300_000, key, tmp_path)
-    damaged = verify.damaged
+    damaged = verification.damaged
 
     def meddle(found: Verified) -> dict[str, Problem]:
         seen = damaged(found)
@@ -282,7 +280,7 @@ def test_an_attachment_that_changes_on_every_medium_while_it_is_read_is_refused(
         (found.folder / "sbom.cdx.json").write_bytes(b"[]")
         return seen
 
-    monkeypatch.setattr(verify, "damaged", meddle)
+    monkeypatch.setattr(verification, "damaged", meddle)
     for folder in media:
         with pytest.raises(IntegrityError, match=r"sbom.cdx.json: .*was changed while it was read"):
             take(folder, root)

@@ -11,7 +11,7 @@ from reservoir.artifacts.debian.apt import Deb, PrivateApt
 from reservoir.artifacts.python import wheels
 from reservoir.download import fetch, indexes
 from reservoir.download.cache import Cache
-from reservoir.lock import file as lock
+from reservoir.lock.file import write_lock
 from reservoir.lock.make import make
 from tests.unit.reservoir.parts import MANIFEST
 
@@ -46,5 +46,5 @@ def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def locked(manifest: Path, tmp_path: Path) -> Path:
     path = tmp_path / "reservoir.lock"
-    lock.write(make(manifest, Cache(tmp_path / "cache")), path)
+    write_lock(make(manifest, Cache(tmp_path / "cache")), path)
     return path

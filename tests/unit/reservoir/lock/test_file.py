@@ -8,7 +8,7 @@ import pytest
 from common.errors import ConflictError, InputError
 from reservoir.bundle import build
 from reservoir.download.cache import Cache
-from reservoir.lock import file as lock
+from reservoir.lock.file import matches, read_lock, require_match, write_lock
 from reservoir.lock.make import make
 from reservoir.settings import Settings
 from tests.unit.reservoir.parts import ARTIFACT, MANIFEST
@@ -16,7 +16,7 @@ from tests.unit.reservoir.parts import ARTIFACT, MANIFEST
 
 def test_a_lock_of_another_manifest_is_refused(manifest: Path, locked: Path, tmp_path: Path) -> None:
     manifest.write_text(MANIFEST.replace("[jq]", "[jq, bash]"))
-    assert not lock.matches(locked, manifest)
+    assert not matches(locked, manifest)
     settings = Settings(cache=tmp_path / "cache", signing_key=tmp_path / "signing.key", timestamp=0)
     with pytest.raises(ConflictError, match=r"the lock does not match the manifest.*penstock reservoir lock"):
         build.make(manifest, locked, tmp_path / "out", settings)
@@ -29,11 +29,11 @@ def test_a_lock_follows_what_the_local_project_requires(manifest: Path, tmp_path
     (tmp_path / "pyproject.toml").write_text(project)
     manifest.write_text(MANIFEST.replace("  requirements", "  projects: [{path: .}]\n  requirements"))
     path = tmp_path / "reservoir.lock"
-    lock.write(make(manifest, Cache(tmp_path / "cache")), path)
-    assert lock.matches(path, manifest)
+    write_lock(make(manifest, Cache(tmp_path / "cache")), path)
+    assert matches(path, manifest)
     (tmp_path / "pyproject.toml").write_text(project.replace("rich", "poor"))
     with pytest.raises(ConflictError, match="does not match what the project demo requires now"):
-        lock.require_match(lock.read(path), manifest, path)
+        require_match(read_lock(path), manifest, path)
 
 
 def test_a_damaged_lock_is_refused_with_its_line(locked: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_damaged_lock_is_refused_with_its_line(locked: Path) -> None:
     content["surprise"] = 1
     locked.write_text(json.dumps(content, indent=1))
     with pytest.raises(InputError) as caught:
-        lock.read(locked)
+        read_lock(locked)
     assert "artifacts[1].size" in str(caught.value)
     assert "surprise: unknown key" in str(caught.value)
     assert f"{locked}:" in str(caught.value)
@@ -52,12 +52,12 @@ def test_a_damaged_lock_is_refused_with_its_line(locked: Path) -> None:
 def test_what_is_no_lock_is_refused(locked: Path, text: str) -> None:
     locked.write_text(text)
     with pytest.raises(InputError):
-        lock.read(locked)
+        read_lock(locked)
 
 
 def test_a_missing_lock_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="penstock reservoir lock"):
-        lock.read(tmp_path / "reservoir.lock")
+        read_lock(tmp_path / "reservoir.lock")
 
 
 def test_a_file_name_in_a_lock_cannot_leave_its_folder(locked: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from reservoir.artifacts.kind import locked_images
 from reservoir.contents.lock import LockedImage
 from reservoir.download.cache import Cache
-from reservoir.lock import file as lock
+from reservoir.lock.file import matches, read_lock, write_lock
 from reservoir.lock.make import make
 from reservoir.manifest import reading
 from tests.unit.reservoir.lock.conftest import DEBS
@@ -13,7 +13,7 @@ from tests.unit.reservoir.parts import MANIFEST
 
 
 def test_a_lock_is_the_union_of_all_closures(manifest: Path, locked: Path) -> None:
-    found = lock.read(locked)
+    found = read_lock(locked)
     assert [(a.kind, a.name) for a in found.artifacts] == [
         ("debian", "bash"),
         ("debian", "jq"),
@@ -28,8 +28,8 @@ def test_a_lock_is_the_union_of_all_closures(manifest: Path, locked: Path) -> No
 
 
 def test_locking_again_changes_nothing(manifest: Path, locked: Path, tmp_path: Path) -> None:
-    assert lock.matches(locked, manifest)
-    assert not lock.write(make(manifest, Cache(tmp_path / "cache")), locked)
+    assert matches(locked, manifest)
+    assert not write_lock(make(manifest, Cache(tmp_path / "cache")), locked)
 
 
 def test_each_kind_says_its_part_of_an_image() -> None:

@@ -9,9 +9,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import ConflictError, IntegrityError
-from reservoir.bundle import folder as bundles
-from reservoir.bundle import medium
-from reservoir.bundle.verify import verify
+from reservoir.bundle import bundles, medium
+from reservoir.bundle.verification import verify
 from reservoir.contents.artifact import PythonArtifact
 from reservoir.download import cache
 from reservoir.download.cache import digest
@@ -131,7 +130,7 @@ def test_a_delta_that_was_changed_is_refused(site: Path, full: Path, key: Ed2551
         path = made / medium.DESCRIPTION
         path.write_text(path.read_text().replace(blob, ""))
     elif change == "signature":
-        (made / medium.SIGNATURE).unlink()
+        (made / medium.DESCRIPTION_SIGNATURE).unlink()
     else:
         (made / bundles.BLOBS / ("0" * 64)).write_text("more")
     for act in (lambda: verify(made), lambda: take(made, site)):
@@ -144,7 +143,7 @@ def described(made: Path, key: Ed25519PrivateKey, **changes: object) -> None:
     """Change what a folder says about itself, and sign that with the maker's key."""
     content = json.loads((made / medium.DESCRIPTION).read_bytes()) | changes
     (made / medium.DESCRIPTION).write_text(json.dumps(content))
-    (made / medium.SIGNATURE).write_bytes(ed25519.sign(key, (made / medium.DESCRIPTION).read_bytes()))
+    (made / medium.DESCRIPTION_SIGNATURE).write_bytes(ed25519.sign(key, (made / medium.DESCRIPTION).read_bytes()))
 
 
 @pytest.mark.parametrize(

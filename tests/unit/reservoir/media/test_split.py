@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import ConflictError, InputError, IntegrityError, UnavailableError
-from reservoir.bundle import folder as bundles
-from reservoir.bundle import verify
-from reservoir.bundle.verify import missing_media
+from reservoir.bundle import bundles, verification
+from reservoir.bundle.verification import missing_media
 from reservoir.contents.artifact import FileArtifact, PythonArtifact
 from reservoir.intake.store import Store
 from reservoir.intake.take import take
@@ -69,8 +68,8 @@ def test_every_medium_fits_its_disc_and_is_whole(media: list[Path], key: Ed25519
         taken = sum(split.cost(each.stat().st_size) for each in path.rglob("*") if each.is_file())
         assert taken + split.FILE_SYSTEM <= SIZE
         assert (path / "install.sh").exists()
-        verify.verify(path, key.public_key())
-    parts = [verify.verify(path) for path in media]
+        verification.verify(path, key.public_key())
+    parts = [verification.verify(path) for path in media]
     assert missing_media(parts[1:3]) == [1, 4, 5, 6]
     assert missing_media(parts) == []
 
@@ -132,7 +131,7 @@ def test_a_damaged_medium_is_named_and_what_is_good_of_it_counts(
     else:
         flip_bit(mixed / "bootstrap.py")
     with pytest.raises(IntegrityError, match=f"medium {number} of {COUNT}: .*get medium {number} of {COUNT} again"):
-        verify.verify(mixed)
+        verification.verify(mixed)
     with pytest.raises(
         IntegrityError, match=f"medium {number} of {COUNT}: .*what is good of it and of the others is kept"
     ):
@@ -163,7 +162,7 @@ def test_a_blob_that_was_damaged_while_it_waited_is_told_and_comes_again(
     tmp_path: Path, media: list[Path], what: str
 ) -> None:
     site = tmp_path / "site"
-    medium = verify.read(media[0]).medium
+    medium = verification.read(media[0]).medium
     assert medium
     big = max(medium.cut.values(), key=lambda pieces: len({piece.sha256 for piece in pieces}))
     last = next(path for path in media if (path / bundles.BLOBS / big[-1].sha256).exists())
@@ -254,7 +253,7 @@ def test_the_installer_finds_its_wheels_on_the_first_medium(tmp_path: Path, key:
     bundle = make_bundle(tmp_path, key, made=made)
     first, *others = split.split(bundle, 2_800_000, key, tmp_path / "media")
     assert others
-    names = {artifact.sha256: artifact.name for artifact in verify.read(bundle).bundle.artifacts}
+    names = {artifact.sha256: artifact.name for artifact in verification.read(bundle).bundle.artifacts}
     assert {"penstock", "pip", "a", "b", "c"} <= {names[path.name] for path in (first / bundles.BLOBS).iterdir()}
     with pytest.raises(InputError, match="what every medium and the installer need"):
         split.split(bundle, 1_800_000, key, tmp_path / "media")
@@ -275,11 +274,11 @@ def test_a_cut_blob_that_the_site_holds_damaged_comes_again(
     site, again = tmp_path / "site", tmp_path / "again"
     again.mkdir()
     take(bundle, site)
-    held = verify.read(bundle).bundle
+    held = verification.read(bundle).bundle
     big = next(artifact.sha256 for artifact in held.artifacts if artifact.name == "big.bin")
     made = [(artifact, bundle / bundles.BLOBS / artifact.sha256) for artifact in held.artifacts]
     media = split.split(make_bundle(again, key, version="2.0", made=made), SIZE, key, again)
-    medium = verify.read(media[0]).medium
+    medium = verification.read(media[0]).medium
     assert medium
     assert big in medium.cut
     flip_bit(Store(site).blobs / big)

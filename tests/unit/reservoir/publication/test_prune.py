@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common import files
 from common.errors import InputError, IntegrityError, NotFoundError
-from reservoir.bundle import folder as bundles
-from reservoir.bundle.folder import decode
+from reservoir.bundle import bundles
+from reservoir.bundle.bundles import decode
 from reservoir.intake.store import Store
 from reservoir.intake.take import take
 from reservoir.publication import prune

@@ -14,7 +14,7 @@ from common.errors import ConflictError, IntegrityError, NotFoundError
 from reservoir.artifacts.debian.publish import pool_path
 from reservoir.artifacts.image import oci
 from reservoir.artifacts.python import publish as pypi_tree
-from reservoir.bundle.folder import decode
+from reservoir.bundle.bundles import decode
 from reservoir.intake.store import Store
 from reservoir.intake.take import take
 from reservoir.publication.publish import publish

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common import files
 from common.errors import ConflictError, NotFoundError
-from reservoir.bundle import folder as bundles
+from reservoir.bundle import bundles
 from reservoir.intake.store import Store
 from reservoir.intake.take import take
 from reservoir.publication import prune, removal

@@ -11,7 +11,7 @@ from common.errors import InputError
 from reservoir.scan.checker import scan
 from reservoir.scan.facts import Facts
 from reservoir.scan.page import render
-from reservoir.scan.policy import ScanPolicy, load, read
+from reservoir.scan.policy import ScanPolicy, load, read_policy
 from reservoir.scan.report import Infected, Malware, Report
 from reservoir.scan.verdict import Verdict, judge
 from tests.unit.reservoir.scan.advisories import NOW, URLLIB3, advisory, bundle, package, write
@@ -177,7 +177,7 @@ def test_a_policy_that_is_not_valid_is_refused_with_its_line(text: str, reason: 
 
 def test_a_policy_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
-        read(tmp_path / "absent.yml")
+        read_policy(tmp_path / "absent.yml")
 
 
 def test_the_page_tells_everything_and_loads_nothing(made: Report) -> None:

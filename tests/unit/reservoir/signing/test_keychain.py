@@ -6,7 +6,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import ConflictError, IntegrityError, NotFoundError
-from reservoir.bundle.verify import verify
+from reservoir.bundle.verification import verify
 from reservoir.intake.store import Store
 from reservoir.intake.take import take
 from reservoir.signing import ed25519, keychain

@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from common.errors import IntegrityError, Problem
 from common.progress import Progress, silent
-from reservoir.bundle import folder as bundles
-from reservoir.bundle import medium as media
-from reservoir.bundle.folder import BLOBS, HINT, KEYS, LIST, PUBLIC_KEY, SIGNATURE
+from reservoir.bundle import bundles, medium
+from reservoir.bundle.bundles import BLOBS, HINT, KEYS, LIST, PUBLIC_KEY, SIGNATURE
+from reservoir.bundle.medium import DESCRIPTION, DESCRIPTION_SIGNATURE, Medium
 from reservoir.contents.bundle import Bundle
 from reservoir.download.cache import digest, pieces
 from reservoir.download.threads import in_threads
@@ -38,7 +38,7 @@ class Verified:
     key: Ed25519PublicKey
     pinned: bool
     chain: keychain.Keychain
-    medium: media.Medium | None
+    medium: Medium | None
 
     @property
     def identity(self) -> str:
@@ -90,8 +90,8 @@ def verify(folder: Path, key: Ed25519PublicKey | None = None, progress: Progress
 def read(folder: Path, key: Ed25519PublicKey | None = None) -> Verified:
     """Check the signature of a bundle and read its list, but not yet which files it has."""
     bundle, content, signer = bundles.read_signed(folder, key)
-    medium = media.read(folder, bundle, content, signer)
-    return Verified(folder, bundle, content, signer, key is not None, keychain.read(folder / KEYS), medium)
+    carried, chain = medium.read(folder, bundle, content, signer), keychain.read(folder / KEYS)
+    return Verified(folder, bundle, content, signer, key is not None, chain, carried)
 
 
 def missing_media(media_of_set: Sequence[Verified]) -> list[int]:
@@ -106,7 +106,7 @@ def foreign(found: Verified) -> list[Problem]:
     folder = found.folder
     beside = BESIDE_BLOBS | found.bundle.installer.keys() | found.bundle.attachments.keys()
     if found.medium:
-        beside |= {media.DESCRIPTION, media.SIGNATURE}
+        beside |= {DESCRIPTION, DESCRIPTION_SIGNATURE}
     wanted = found.files()
     extra = [path for path in folder.iterdir() if path.name not in beside and not bundles.of_the_disc(path)]
     extra += [path for path in (folder / BLOBS.parts[0]).glob("*") if path.name != BLOBS.parts[1]]

@@ -9,9 +9,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from common.errors import IntegrityError, NotFoundError
-from reservoir.bundle import folder as bundles
-from reservoir.bundle import verify as verification
-from reservoir.bundle.verify import verify
+from reservoir.bundle import bundles, verification
+from reservoir.bundle.verification import verify
 from reservoir.download.cache import digest
 from reservoir.signing import ed25519
 from tests.unit.reservoir.parts import flip_bit, make_bundle

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from appliance.site.model import Site, load
-from appliance.site.verify import Verdict, judge, published
+from appliance.site.verification import Verdict, judge, published
 from common.yaml_document import parse
 from reservoir.contents.artifact import Artifact, DebianArtifact, PythonArtifact
 from reservoir.intake.store import Store

@@ -12,14 +12,11 @@ from typing import Any
 
 import pytest
 
-from appliance.site import deploy, pki, playbook
+from appliance.site import deployment, pki, playbook
 from appliance.site.model import Site, load
 from common.errors import ConflictError, InputError, IntegrityError, NotFoundError, PenstockError, ProcessError
 from common.yaml_document import parse
-from reservoir.bundle import folder as bundles
-from reservoir.bundle import verify as verification
-from reservoir.intake import take as intake
-from reservoir.publication import publish as publication
+from reservoir.bundle import bundles
 
 EXAMPLE = Path(__file__).parents[4] / "inventory/example/site.yml"
 
@@ -70,7 +67,7 @@ class World:
         self.hosts = hosts
         result = playbook.Result(name, log=Path("log"))
         if name == "preflight":
-            result.published = {"worker1": {deploy.FINDINGS: self.findings}}
+            result.published = {"worker1": {deployment.FINDINGS: self.findings}}
             return result
         result.phases = {"Time": 1.5}
         result.nodes = {"worker1": playbook.Counts(ok=9, changed=self.site_changes)}
@@ -83,21 +80,23 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     played = World(tmp_path)
-    monkeypatch.setattr(deploy, "require_controller", lambda _: None)
+    monkeypatch.setattr(deployment, "require_controller", lambda _: None)
     monkeypatch.setattr(bundles, "read_signed", lambda *_: (played.bundle(), b"{}", None))
-    monkeypatch.setattr(intake, "take", played.take)
-    monkeypatch.setattr(publication, "publish", played.publish)
+    monkeypatch.setattr(deployment, "take", played.take)
+    monkeypatch.setattr(deployment, "publish", played.publish)
     monkeypatch.setattr(pki, "issue", played.issue)
     monkeypatch.setattr(playbook, "run", played.run)
     return played
 
 
-def run(site: Site, world: World) -> deploy.Deployment:
-    return deploy.deploy(site, Path("bundle"), deploy.DeployListener(), state=world.state, root=Path("/reservoir"))
+def run(site: Site, world: World) -> deployment.Deployment:
+    return deployment.deploy(
+        site, Path("bundle"), deployment.DeployListener(), state=world.state, root=Path("/reservoir")
+    )
 
 
 def records(world: World) -> list[dict[str, Any]]:
-    return deploy.records(world.state)
+    return deployment.records(world.state)
 
 
 def test_the_first_deploy_does_all_steps_in_order(site: Site, world: World) -> None:
@@ -213,8 +212,8 @@ def test_two_deploys_do_not_run_at_once(site: Site, world: World) -> None:
 
 
 def test_a_rehearsal_changes_nothing(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verification, "verify", lambda *_, **__: SimpleNamespace(bundle=world.bundle()))
-    deploy.rehearse(site, Path("bundle"), deploy.DeployListener(), state=world.state)
+    monkeypatch.setattr(deployment, "verify", lambda *_, **__: SimpleNamespace(bundle=world.bundle()))
+    deployment.rehearse(site, Path("bundle"), deployment.DeployListener(), state=world.state)
     assert world.did == ["preflight"]
     assert not world.state.exists()
 
@@ -228,9 +227,9 @@ def test_a_rehearsal_expects_the_key_that_the_site_knows(
         asked.append(key)
         return SimpleNamespace(bundle=world.bundle())
 
-    monkeypatch.setattr(verification, "verify", verify)
-    monkeypatch.setattr(intake, "expected_key", lambda _: "the site's key")
-    deploy.rehearse(site, Path("bundle"), deploy.DeployListener(), state=world.state)
+    monkeypatch.setattr(deployment, "verify", verify)
+    monkeypatch.setattr(deployment, "expected_key", lambda _: "the site's key")
+    deployment.rehearse(site, Path("bundle"), deployment.DeployListener(), state=world.state)
     assert asked == ["the site's key"]
 
 
@@ -247,7 +246,7 @@ def test_only_the_reservoir_node_is_the_controller(site: Site, monkeypatch: pyte
 
     monkeypatch.setattr("socket.socket", socket)
     with pytest.raises(ConflictError, match=r"does not have the address 10\.71\.8\.10.*run the command on master1"):
-        deploy.require_controller(site)
+        deployment.require_controller(site)
     assert asked == [("10.71.8.10", 0)]
 
 
@@ -256,7 +255,7 @@ def test_a_password_fits_the_rule_of_the_api_and_differs_each_time() -> None:
 
     from api.resources.schemas import Password
 
-    passwords = {deploy.new_password() for _ in range(200)}
+    passwords = {deployment.new_password() for _ in range(200)}
     assert len(passwords) == 200
     for password in passwords:
         TypeAdapter(Password).validate_python(password)

@@ -22,13 +22,13 @@ from appliance.site.model import Site
 from common import files
 from common.errors import ConflictError, InputError, NotFoundError, Problem, UnavailableError
 from common.progress import Progress
-from reservoir.bundle import folder as bundles
-from reservoir.bundle import verify as verification
+from reservoir.bundle import bundles
+from reservoir.bundle.verification import verify
 from reservoir.contents.artifact import PythonArtifact
 from reservoir.contents.bundle import Bundle
-from reservoir.intake import take as intake
 from reservoir.intake.store import Store
-from reservoir.publication import publish as publication
+from reservoir.intake.take import expected_key, take
+from reservoir.publication.publish import publish
 
 STATE = Path(inventory.STATE)
 ROOT = Path(inventory.RESERVOIR_ROOT)
@@ -119,7 +119,7 @@ def rehearse(site: Site, bundle: Path, listener: DeployListener, *, state: Path 
     """Do all that a deploy does before it changes anything: check controller, bundle and nodes."""
     require_controller(site)
     listener.phase("bundle")
-    listed = verification.verify(bundle, intake.expected_key(Store(root)), listener.progress).bundle
+    listed = verify(bundle, expected_key(Store(root)), listener.progress).bundle
     _require_releases(site, listed)
     listener.phase("preflight")
     hosts = inventory.build(site, version=_own_version(listed), state=str(state), root=str(root))
@@ -185,7 +185,7 @@ def _alone(state: Path) -> Iterator[None]:
 
 
 def _publish(bundle: Path, root: Path, progress: Progress, done: Deployment) -> None:
-    imported = intake.take(bundle, root, progress=progress)
+    imported = take(bundle, root, progress=progress)
     if not imported.complete:
         lacking = ", ".join(str(number) for number in sorted(imported.missing + imported.damaged))
         raise ConflictError(
@@ -194,7 +194,7 @@ def _publish(bundle: Path, root: Path, progress: Progress, done: Deployment) -> 
             hint="import the other media with `penstock reservoir import`, then deploy again",
         )
     # what an administrator went back to stays, unless this deploy brought something new
-    published = publication.publish(root, progress=progress, unattended=not imported.changed)
+    published = publish(root, progress=progress, unattended=not imported.changed)
     if imported.changed:
         done.changed.append("bundle imported")
     if published.changed:

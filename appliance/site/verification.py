@@ -10,12 +10,12 @@ from types import MappingProxyType
 from typing import Any
 
 from appliance.site import inventory, playbook
-from appliance.site.deploy import ROOT, STATE, require_controller
+from appliance.site.deployment import ROOT, STATE, require_controller
 from appliance.site.model import Node, NodeRole, Site
 from common.errors import UnavailableError
 from reservoir.contents.artifact import DebianArtifact, PythonArtifact
 from reservoir.intake.store import Store
-from reservoir.publication import publish as publication
+from reservoir.publication.publish import record_of
 
 EVIDENCE = "penstock_evidence"
 OFFSET_S = 1.0
@@ -95,7 +95,7 @@ def published(store: Store) -> Published:
         return {}
     imported = store.imported()
     found: dict[str, dict[str, set[str]]] = {}
-    for bundle in (imported[name] for name in publication.record(store.current)["bundles"] if name in imported):
+    for bundle in (imported[name] for name in record_of(store.current)["bundles"] if name in imported):
         releases = {target.name: target.release for target in bundle.targets}
         for artifact in bundle.artifacts:
             if isinstance(artifact, DebianArtifact | PythonArtifact):

@@ -98,12 +98,12 @@ class Planner:
             self._projects,
             self._holdings,
             self._terminating,
-            self._capacity(),
+            self.capacity(),
             self._feasibility,
         )
         return Cycle(state, queue, now, rules or SchedulerSettings()).run()
 
-    def _capacity(self) -> int:
+    def capacity(self) -> int:
         """Return the milli-GPU that can be shared out: all of open nodes, and those still in use on the others."""
         layout, closed = self._now.layout, np.flatnonzero(~self._now.layout.open)
         capacity = layout.capacity[closed]

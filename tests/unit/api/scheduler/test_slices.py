@@ -201,10 +201,10 @@ def test_two_of_one_cycle_are_charged_as_they_are_placed() -> None:
 
 def test_capacity_counts_slices_by_what_they_are() -> None:
     planner = Planner([sliced("m", 571, 285, gpus=1), sliced("n", 142, open=False)])
-    assert planner._capacity() == 1856
+    assert planner.capacity() == 1856
     busy = Running(work("r", "a", 0.1, held_milli=142), (Placement("n", (GpuShare("n-0", 0, 142),)),), 0)
     planner.add(busy)
-    assert planner._capacity() == 1856 + 142
+    assert planner.capacity() == 1856 + 142
 
 
 def test_a_slice_is_taken_back_as_a_whole() -> None:

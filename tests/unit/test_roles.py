@@ -138,6 +138,14 @@ def test_wiring_sets_nothing_that_the_role_does_not_know() -> None:
         assert wired <= set(load(role / "defaults/main.yml")), role.name
 
 
+def test_what_wiring_tells_other_roles_is_what_the_role_takes_by_itself() -> None:
+    """Values without an expression: they stand in the wiring because other roles' wiring reads them, too."""
+    for role in ROLES:
+        defaults, wired = load(role / "defaults/main.yml"), load(ROOT / f"inventory/group_vars/all/{role.name}.yml")
+        plain = {name: value for name, value in wired.items() if isinstance(value, str) and "{{" not in value}
+        assert plain.items() <= defaults.items(), role.name
+
+
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "molecule").glob("*/*.yml")), ids=lambda path: f"{path.parent.name}-{path.name}"
 )

@@ -63,10 +63,7 @@ def written(service: Service, settings: dict[str, Any]) -> str:
     ansible = Environment(trim_blocks=True, undefined=StrictUndefined, autoescape=False)
     ansible.filters |= {"combine": lambda first, second: {**first, **second}, "to_json": json.dumps}
     role = service.role
-    variables: dict[str, Any] = {
-        f"{role}_pki": "/etc/penstock/pki",
-        f"{role}_kubernetes_credentials": "/etc/penstock/kubernetes",
-    }
+    variables: dict[str, Any] = load(f"roles/{role}/defaults/main.yml")
     own = {
         name: ansible.from_string(text).render(variables)
         for name, text in load(f"roles/{role}/vars/main.yml")[f"{role}_own_settings"].items()

@@ -150,7 +150,7 @@ async def extend_session(
     return await _view(db, await service.extend(db, project, name, request.seconds, caller), settings)
 
 
-@router.delete("/{name}", status_code=202, response_description="It is ending", responses=DELETED)
+@router.delete("/{name}", status_code=202, response_description="It is terminating", responses=DELETED)
 @action(Action.SESSION_END)
 async def delete_session(
     *,
@@ -162,7 +162,7 @@ async def delete_session(
     response: Response,
     _wake: WakeAfterwards,
 ) -> SessionView:
-    """End a session, or take an ended one off the lists; what is ending or has ended already is answered as it is."""
+    """End a session, or take an ended one off the lists; one that is terminating or has ended is answered as it is."""
     session = await _view(db, await service.delete(db, project, name, caller), settings)
     if session.state is State.TERMINATED:
         response.status_code = 200

@@ -70,9 +70,9 @@ class Session(Base):
     """`replicas` equal containers that start and end together, each with a share of GPUs, cores and memory.
 
     `gpu_milli`, `cpu_milli` (thousandths of a core, 0: no limit), `memory_mib` (0: no limit) and `shm_mib` are for one
-    container. `revision` is the row's lock token: whoever changes the row names the revision it has read. `ending` is
-    the state that a TERMINATING session comes to when its containers are gone: PENDING where they were only taken back.
-    `attempt` counts how often it was taken back or lost its node. `since` is when it came to its state. Before
+    container. `revision` is the row's lock token: whoever changes the row names the revision it has read. A TERMINATING
+    session comes to its `final_state` when its containers are gone: to PENDING where they were only reclaimed.
+    `attempt` counts how often it was reclaimed or lost its node. `since` is when it came to its state. Before
     `starts_at` it waits; at `expires_at` it is stopped. `cause` and `position` say for programs why it waits.
 
     `enforcement` is the kind that has to hold its shares, or a stronger one. `held_milli` is what it takes of GPUs with
@@ -133,7 +133,7 @@ class Session(Base):
     reason: Mapped[str] = mapped_column(Text, default="")
     cause: Mapped[str] = mapped_column(String(16), default="", server_default=text("''"))
     position: Mapped[int] = mapped_column(default=0, server_default="0")
-    ending: Mapped[State | None] = mapped_column(_state)
+    final_state: Mapped[State | None] = mapped_column(_state)
     attempt: Mapped[int] = mapped_column(default=0, server_default="0")
     revision: Mapped[int] = mapped_column(default=0)
     created_at: Mapped[datetime] = mapped_column(default=now)

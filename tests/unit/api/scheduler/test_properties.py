@@ -174,7 +174,7 @@ def test_a_large_one_runs_in_the_end_whatever_stream_of_small_ones_goes_by(
             ends[id_] = at + lives + len(id_) % 3
         if "the-large" in world.running:
             return
-        world.delete(*(id_ for id_ in list(world.running) if ends.get(id_, at) <= at and id_ not in world.ending))
+        world.delete(*(id_ for id_ in list(world.running) if ends.get(id_, at) <= at and id_ not in world.terminating))
         for old in [
             id_ for id_ in world.queue if id_ != "the-large" and world.queue[id_].submitted_at < (at - 5) * SECOND
         ]:

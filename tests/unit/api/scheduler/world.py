@@ -62,7 +62,7 @@ class World:
     now: int = 0
     queue: dict[str, Workload] = field(default_factory=dict)
     running: dict[str, Running] = field(default_factory=dict)
-    ending: set[str] = field(default_factory=set)
+    terminating: set[str] = field(default_factory=set)
     decisions: list[Decision] = field(default_factory=list)
 
     def snapshot(self) -> Snapshot:
@@ -84,7 +84,7 @@ class World:
         """Stop running workloads for good; they end within the next step."""
         for id_ in ids:
             self.running[id_] = replace(self.running[id_], terminating=True)
-            self.ending.add(id_)
+            self.terminating.add(id_)
 
     def step(self) -> Decision:
         """Decide once and do it; who left before frees its places, and goes back to the queue if it was taken back."""
@@ -97,7 +97,7 @@ class World:
             self.running[reclaim.victim] = replace(self.running[reclaim.victim], terminating=True)
         for id_ in left:
             gone = self.running.pop(id_)
-            if id_ not in self.ending:
+            if id_ not in self.terminating:
                 self.queue[id_] = gone.workload
         self.now += 1
         self.decisions.append(decision)

@@ -219,7 +219,7 @@ class Loop:
         names = {str(row.id): f"{read.names[row.project_id]}/{row.name}" for row in read.queue}
         for reclaim in sorted(decision.reclaims, key=lambda item: item.victim):
             victim = UUID(reclaim.victim)
-            reason = f"taken back for {names[reclaim.beneficiary]}: {reclaim.reason}"
+            reason = f"reclaimed for {names[reclaim.beneficiary]}: {reclaim.reason}"
             await sessions.reclaim(db, victim, self._running[victim][0], reason)
 
     def _waits(self, queue: Sequence[Asked], decision: Decision) -> Iterable[Remark]:

@@ -152,7 +152,7 @@ class Cycle:
         while heap:
             key, name = heappop(heap)
             current = self._key(heads[name])
-            if current != key:  # something was taken back from the project since
+            if current != key:  # something was reclaimed from the project since
                 heappush(heap, (current, name))
                 continue
             yield heads[name]
@@ -277,7 +277,7 @@ class Cycle:
         if not self.residents.has_below(project, workload.priority):
             return
         quota = ledger.project(project).quota_milli
-        # What could be guaranteed goes before what never can: taken back for that, it would be the first to return.
+        # What could be guaranteed goes before what never can: reclaimed for that, it would be the first to return.
         spared = quota if workload.total_milli > quota else -1
         yield Pool(own=project, below=workload.priority, spared=spared, due=due, until=until, taken=taken)
         if over_quota and workload.total_milli <= quota:
@@ -303,7 +303,7 @@ class Cycle:
             victim = running.workload
             reason = pending_reasons.reclaimed(self.ledger, victim, workload)
             self.reclaims.append(Reclaim(victim.id, workload.id, reason))
-            self.log.append(f"taken back: {pending_reasons.title(victim)}: {reason}")
+            self.log.append(f"reclaimed: {pending_reasons.title(victim)}: {reason}")
             self.terminating[victim.id] = running
             self.later.release(running.placements, victim)
         self.ledger.reclaim(iter(victims))

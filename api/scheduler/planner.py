@@ -90,7 +90,7 @@ class Planner:
             self._residents.remove(running)
 
     def decide(self, queue: Sequence[Workload], now: int, rules: SchedulerSettings | None = None) -> Decision:
-        """Return where each workload of the queue shall run, who is taken back for it, or why it waits."""
+        """Return where each workload of the queue shall run, who is reclaimed for it, or why it waits."""
         state = State(
             self._now,
             self._later,

@@ -16,7 +16,7 @@ def places(
 ) -> tuple[Placement, ...] | None:
     """Return where the workload would go with the fewest milli-GPU of others in its way; None where it never could.
 
-    Those that cannot be taken back may stay for long, so places that they do not stand on go first. `taken` are
+    Those that cannot be reclaimed may stay for long, so places that they do not stand on go first. `taken` are
     terminating anyway. While nobody else gets the places, what stands in the way only becomes less, so the choice
     settles.
     """

@@ -76,7 +76,7 @@ class Workload:
     order of preference: None is every one; a node in no group is always allowed unless `grouped_only`. Of several nodes
     all must lie in one group. `gpu_models` are the GPU models that will do; empty: any. Its shares are held by
     `enforcement` or a stronger kind. A workload that is not `preemptible` lives within its project's quota and is never
-    taken back. A higher `priority` goes first within a project. `held_milli` is what it takes with all containers where
+    reclaimed. A higher `priority` goes first within a project. `held_milli` is what it takes with all containers where
     it has places: a slice counts whole. Without `on_slices` it gets none.
     """
 
@@ -133,7 +133,7 @@ class Running:
 class SchedulerSettings:
     """What the administrator may set; seconds.
 
-    A preemptible workload is not taken back before it ran `min_runtime_s`. A workload that waits longer than
+    A preemptible workload is not reclaimed before it ran `min_runtime_s`. A workload that waits longer than
     `reserve_after_s` for room that its project is entitled to gets places reserved, and only what does not delay it is
     placed before it.
     """
@@ -177,7 +177,7 @@ class PendingReason:
 
 @dataclass(frozen=True, slots=True)
 class Reclaim:
-    """A running workload to be taken back, and the waiting one that it makes room for."""
+    """A running workload to be reclaimed, and the waiting one that it makes room for."""
 
     victim: str
     beneficiary: str

@@ -164,7 +164,7 @@ class Bench:
         workload = self.session(poor, 1000)
         took, decision = timed(lambda: self.planner.decide([workload], self.now))
         if decision.pending_reasons[workload.id].cause is not Cause.RECLAIMING:
-            raise RuntimeError(f"nobody was taken back: {decision.log}")
+            raise RuntimeError(f"nobody was reclaimed: {decision.log}")
         return took
 
     def never_fits(self) -> float:

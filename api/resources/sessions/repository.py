@@ -141,7 +141,7 @@ async def held_on(db: AsyncSession, node_ids: Collection[UUID], uuids: Collectio
 
 
 async def held_by_project(db: AsyncSession, project_id: UUID) -> tuple[int, int]:
-    """Return the milli-GPU that a project's sessions hold, and the part of that which cannot be taken back."""
+    """Return the milli-GPU that a project's sessions hold, and the part of that which cannot be reclaimed."""
     fixed = func.sum(case((Session.preemptible.is_(False), Session.held_milli), else_=0))
     query = select(func.sum(Session.held_milli), fixed)
     held, held_fixed = (

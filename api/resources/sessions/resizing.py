@@ -203,7 +203,7 @@ async def _check_space(
     if not project.over_quota and held + extra > project.quota_milli:
         raise _no_quota(session, held, extra, "")
     if not session.preemptible and fixed + extra > project.quota_milli:
-        raise _no_quota(session, fixed, extra, " by work that cannot be taken back")
+        raise _no_quota(session, fixed, extra, " by work that cannot be reclaimed")
     grown = Counter(
         (container.node_id, share.uuid)
         for container in session.containers

@@ -161,7 +161,7 @@ def judge(snapshot: Snapshot, new: Workload, beyond: dict[str, int], guaranteed:
     check(snapshot, decision)
     if fits_without(snapshot.nodes, snapshot.running, set(), new):
         assert new.id in decision.placements
-        assert not decision.reclaims, "nobody is taken back for nothing"
+        assert not decision.reclaims, "nobody is reclaimed for nothing"
         return
     best = smallest(snapshot.nodes, snapshot.running, new, beyond, guaranteed=guaranteed)
     taken = {reclaim.victim for reclaim in decision.reclaims}

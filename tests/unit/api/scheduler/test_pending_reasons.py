@@ -60,9 +60,9 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
             work("1", "a", 0.5, preemptible=False),
             (runs(work("r", "a", 1, preemptible=False), on("n", 1)),),
             Cause.QUOTA,
-            "a holds 1 GPU of its quota of 1 GPU by work that cannot be taken back, and 0.5 GPU more are asked for; "
+            "a holds 1 GPU of its quota of 1 GPU by work that cannot be reclaimed, and 0.5 GPU more are asked for; "
             "stop one of those, or submit it as preemptible",
-            id="work that cannot be taken back",
+            id="work that cannot be reclaimed",
         ),
         pytest.param(
             two,
@@ -127,7 +127,7 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
             (runs(work("r", "b", 2), on("n", 1, 1)),),
             Cause.RECLAIMING,
             "r of b is still being stopped; n is kept for it",
-            id="taken back",
+            id="reclaimed",
         ),
     ],
 )
@@ -173,7 +173,7 @@ def test_each_decision_has_one_line_with_its_reason() -> None:
     queue = (work("1", "a"), work("2", "a", 1, 1), work("cpu", "b", 0))
     idle = "a holds 1 GPU, its fair share is 1 GPU (quota 1 GPU), more only while others leave GPUs idle"
     assert decide(Snapshot(NOW * SECOND, nodes, projects, running, queue)).log == (
-        "taken back: s of b: b holds 2 GPUs, 1 GPU of them beyond its quota; 1 of a is within its quota",
+        "reclaimed: s of b: b holds 2 GPUs, 1 GPU of them beyond its quota; 1 of a is within its quota",
         "waits: 1 of a: s of b is still being stopped; n is kept for it",
         "placed: cpu of b on n: b holds 1 GPU of its quota of 1 GPU",
         f"waits: 2 of a: no node has 1 GPU free; every GPU is in use; {idle}",

@@ -158,7 +158,7 @@ def test_a_large_one_runs_in_the_end_whatever_stream_of_small_ones_goes_by(
     world = World(
         (node("m", 4), node("n", 4)),
         (project("large", 8 - sum(quotas)), project("b", quotas[0]), project("c", quotas[1])),
-        SchedulerSettings(min_runtime_s=1_000_000, reserve_after_s=5),  # nobody is taken back: only a reservation helps
+        SchedulerSettings(min_runtime_s=1_000_000, reserve_after_s=5),  # nobody is reclaimed: only a reservation helps
     )
     gpus, containers = large
     if gpus * containers * 1000 > world.projects[0].quota_milli:

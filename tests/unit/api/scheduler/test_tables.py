@@ -21,14 +21,14 @@ QUOTA = {
     "more than a hard cap never runs, and says so at once": Case(
         four, (project("a", 2, over_quota=False),), queue=(work("1", "a", 3),), waits={"1": Cause.QUOTA}
     ),
-    "what cannot be taken back stays within the quota": Case(
+    "what cannot be reclaimed stays within the quota": Case(
         four,
         ab,
         queue=(work("1", "a", 2, preemptible=False), work("2", "a", 1, 1, preemptible=False), work("3", "a", 1, 2)),
         placed={"1": "n", "3": "n"},
         waits={"2": Cause.QUOTA},
     ),
-    "what may be taken back does not stand in the way of what may not": Case(
+    "what may be reclaimed does not stand in the way of what may not": Case(
         four,
         ab,
         (runs(work("r", "a", 2), on("n", 1, 1)),),
@@ -103,7 +103,7 @@ PRIORITY = {
         placed={"old": "n", "young": "n"},
         waits={"low": Cause.FAIR_SHARE},
     ),
-    "a higher priority takes back a lower one of its own project": Case(
+    "a higher priority reclaims a lower one of its own project": Case(
         (node("n", 2),),
         (project("a", 2),),
         (

@@ -87,7 +87,7 @@ class World:
             self.terminating.add(id_)
 
     def step(self) -> Decision:
-        """Decide once and do it; who left before frees its places, and goes back to the queue if it was taken back."""
+        """Decide once and do it; who left before frees its places, and goes back to the queue if it was reclaimed."""
         decision = decide(self.snapshot())
         check(self.snapshot(), decision)
         left = [id_ for id_, running in self.running.items() if running.terminating]
@@ -104,7 +104,7 @@ class World:
         return decision
 
     def settle(self, limit: int = 50) -> list[str]:
-        """Step until nothing changes any more; return who was taken back on the way."""
+        """Step until nothing changes any more; return who was reclaimed on the way."""
         victims: list[str] = []
         for _ in range(limit):
             terminating = any(running.terminating for running in self.running.values())
@@ -149,14 +149,14 @@ def check(snapshot: Snapshot, decision: Decision) -> None:
             assert sum(item.total_milli for item in mine) <= limits.quota_milli, "a hard cap holds"
         if each.workload.total_milli and not each.workload.preemptible:
             fixed = sum(item.total_milli for item in mine if not item.preemptible)
-            assert fixed <= limits.quota_milli, "work that cannot be taken back lives within the quota"
+            assert fixed <= limits.quota_milli, "work that cannot be reclaimed lives within the quota"
 
     retained = held([each for each in running.values() if not each.terminating], snapshot.projects)
     assert len({reclaim.victim for reclaim in decision.reclaims}) == len(decision.reclaims), "nobody is taken twice"
     for reclaim in decision.reclaims:
         victim, beneficiary = running[reclaim.victim].workload, queued[reclaim.beneficiary]
-        assert not running[reclaim.victim].terminating, "who is terminating is not taken back again"
-        assert victim.preemptible, "only what may be taken back is"
+        assert not running[reclaim.victim].terminating, "who is terminating is not reclaimed again"
+        assert victim.preemptible, "only what may be reclaimed is"
         assert snapshot.now - running[reclaim.victim].since >= snapshot.rules.min_runtime_s * SECOND
         assert reclaim.beneficiary in decision.pending_reasons, "who gets the room waits until it is free"
         if victim.project == beneficiary.project:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from api.scheduler.cluster import ClusterState
-from api.scheduler.feasibility import gpus, held_by
+from api.scheduler.explanations import gpus, held_by
 from api.scheduler.ledger import Ledger
 from api.scheduler.signature import Signature, signature_of
 from api.scheduler.snapshot import Cause, PendingReason, Placement, Running, Workload
@@ -95,8 +95,8 @@ class _FreePlaces:
     def missing(self, workload: Workload) -> str:
         """Return what is not free."""
         piece = self.piece(workload)
-        if workload.containers > 1:
-            return f"{workload.containers} times {_amount(workload)} are not free together; {piece}"
+        if workload.replicas > 1:
+            return f"{workload.replicas} times {_amount(workload)} are not free together; {piece}"
         return f"no node has {_amount(workload)} free; {piece}"
 
     def piece(self, workload: Workload) -> str:

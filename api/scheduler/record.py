@@ -96,8 +96,8 @@ def _outcome(decision: Decision, id_: str) -> str:
             f"{place.node}[{','.join(f'{share.index}:{share.milli}' for share in place.shares)}]"
             for place in decision.placements[id_]
         )
-    wait = decision.pending_reasons.get(id_)
-    return f"waits at {wait.position}, {wait.cause}: {wait.reason}" if wait else "unknown"
+    pending = decision.pending_reasons.get(id_)
+    return f"waits at {pending.position}, {pending.cause}: {pending.reason}" if pending else "unknown"
 
 
 def _read(kind: TypeAdapter[Read], text: str, where: str) -> Read:

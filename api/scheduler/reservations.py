@@ -8,7 +8,7 @@ from api.scheduler.cluster import ClusterState
 from api.scheduler.reclaim import cheapest
 from api.scheduler.residents import Residents
 from api.scheduler.snapshot import Placement, Workload
-from api.scheduler.victims import Pool
+from api.scheduler.victims import VictimPool
 
 
 def places(
@@ -24,7 +24,7 @@ def places(
     if free_now is not None:
         return free_now
     for preemptible_only in (True, False):
-        pool = Pool(everyone=True, preemptible_only=preemptible_only, taken=taken)
+        pool = VictimPool(everyone=True, preemptible_only=preemptible_only, taken=taken)
         in_the_way = cheapest(cluster, residents, workload, pool)
         if in_the_way:
             with cluster.trial():

@@ -23,7 +23,7 @@ def rank(victims: Collection[Running]) -> Rank:
 
 
 @dataclass(frozen=True)
-class Pool:
+class VictimPool:
     """Those who may be reclaimed.
 
     `surplus` is what may be taken of each project. With `last_may_pass` the last victim of a project may take it below

@@ -12,9 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.resources.groups import service as groups
 from api.resources.groups.selection import is_model
 from api.scheduler.cluster import ClusterState
-from api.scheduler.snapshot import GpuState, NodeState, Workload
-from api.tables.nodes import Gpu, Node, NodeMode
-from api.tables.nodes import NodeState as Readiness
+from api.scheduler.snapshot import GpuState, NodeSnapshot, Workload
+from api.tables.nodes import Gpu, Node, NodeMode, NodeState
 from common.gpu.kinds import Enforcement
 
 READ_ANYWAY_S = 60
@@ -39,7 +38,7 @@ class Fleet:
 
     def __init__(self) -> None:
         """Start without any."""
-        self.nodes: tuple[NodeState, ...] = ()
+        self.nodes: tuple[NodeSnapshot, ...] = ()
         self.ids: dict[str, UUID] = {}
         self.models: tuple[str, ...] = ()
         self.version: object = None
@@ -87,14 +86,14 @@ class Fleet:
         by_node = await groups.by_node(db)
         rows = (await db.execute(select(Node.id, *_DESCRIBED).order_by(Node.name))).all()
         nodes = tuple(
-            NodeState(
+            NodeSnapshot(
                 name=row.name,
                 gpus=tuple(gpus[row.id]),
                 cpu_milli=row.cpu_milli,
                 memory_mib=row.memory_mib,
                 groups=by_node.get(row.name, ()),
                 switch=row.switch,
-                open=row.state is Readiness.READY and row.mode is NodeMode.ACTIVE and not row.unknown_containers,
+                open=row.state is NodeState.READY and row.mode is NodeMode.ACTIVE and not row.unknown_containers,
                 fractions=row.fractions,
                 apart=row.apart,
             )

@@ -191,7 +191,7 @@ async def _check_fits(
         id=request.name,
         project=request.project,
         submitted_at=0,
-        containers=request.replicas,
+        replicas=request.replicas,
         gpu_milli=amounts.gpu_milli,
         cpu_milli=amounts.cpu_milli,
         memory_mib=amounts.memory_mib,
@@ -202,9 +202,9 @@ async def _check_fits(
         within_required=request.within_required,
         enforcement=amounts.enforcement,
     )
-    verdict = fleet.never_fits(workload)
-    if verdict:
-        reason, _, hint = verdict.partition("; ")
+    never = fleet.never_fits(workload)
+    if never:
+        reason, _, hint = never.partition("; ")
         raise InputError(reason, where="gpu_milli" if amounts.gpu_milli else "cpu_milli", hint=hint or "ask for less")
 
 

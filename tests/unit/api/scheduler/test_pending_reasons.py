@@ -7,7 +7,7 @@ import pytest
 from api.scheduler.decide import decide
 from api.scheduler.snapshot import (
     Cause,
-    NodeState,
+    NodeSnapshot,
     PendingReason,
     ProjectState,
     Running,
@@ -21,7 +21,7 @@ NOW = 1000
 
 
 def waits(
-    nodes: tuple[NodeState, ...],
+    nodes: tuple[NodeSnapshot, ...],
     projects: tuple[ProjectState, ...],
     queue: tuple[Workload, ...],
     running: tuple[Running, ...] = (),
@@ -104,7 +104,7 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
         pytest.param(
             (node("m", 1), node("n", 1)),
             (project("a", 2), project("b", 2)),
-            work("1", "b", 1, NOW, containers=2),
+            work("1", "b", 1, NOW, replicas=2),
             (runs(work("r", "a", 1), on("n", 1)),),
             Cause.NO_ROOM,
             "2 times 1 GPU are not free together; largest free piece is 1 GPU on m",
@@ -132,7 +132,7 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
     ],
 )
 def test_reasons(
-    nodes: tuple[NodeState, ...],
+    nodes: tuple[NodeSnapshot, ...],
     projects: tuple[ProjectState, ...],
     queue: Workload,
     running: tuple[Running, ...],

@@ -100,11 +100,11 @@ RECLAIM = {
         (node("m", 2), node("n", 2)),
         ab,
         (
-            runs(work("gang", "b", 1, containers=2), on("m", 1), on("n", 1), since=5),
+            runs(work("gang", "b", 1, replicas=2), on("m", 1), on("n", 1), since=5),
             runs(work("r1", "b", 1), on("m", 0, 1), since=9),
             runs(work("r2", "b", 1), on("n", 0, 1), since=8),
         ),
-        (work("1", "a", 1, containers=2, preemptible=False),),
+        (work("1", "a", 1, replicas=2, preemptible=False),),
         waits={"1": Cause.RECLAIMING},
         victims={"gang": "1"},
     ),

@@ -10,7 +10,7 @@ from api.scheduler.decide import decide
 from api.scheduler.snapshot import (
     Decision,
     GpuState,
-    NodeState,
+    NodeSnapshot,
     Placement,
     ProjectState,
     Running,
@@ -23,10 +23,10 @@ from common.gpu.share import GpuShare
 SECOND = 1_000_000
 
 
-def node(name: str, gpus: int = 8, *, island: int = 16, **more: object) -> NodeState:
+def node(name: str, gpus: int = 8, *, island: int = 16, **more: object) -> NodeSnapshot:
     """A node with so many GPUs, in islands of so many."""
     states = tuple(GpuState(index, f"{name}-{index}", island=index // island) for index in range(gpus))
-    return NodeState(name, states, **more)  # type: ignore[arg-type]
+    return NodeSnapshot(name, states, **more)  # type: ignore[arg-type]
 
 
 def project(name: str, gpus: float, **more: object) -> ProjectState:
@@ -56,9 +56,9 @@ def runs(workload: Workload, *placements: Placement, since: int = 0, terminating
 class World:
     """Nodes, projects, and what became of the workloads. A second passes with each step."""
 
-    nodes: tuple[NodeState, ...]
+    nodes: tuple[NodeSnapshot, ...]
     projects: tuple[ProjectState, ...]
-    rules: SchedulerSettings = field(default_factory=SchedulerSettings)
+    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     now: int = 0
     queue: dict[str, Workload] = field(default_factory=dict)
     running: dict[str, Running] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class World:
             self.projects,
             tuple(self.running.values()),
             tuple(self.queue.values()),
-            self.rules,
+            self.settings,
         )
 
     def submit(self, *workloads: Workload) -> None:
@@ -157,7 +157,7 @@ def check(snapshot: Snapshot, decision: Decision) -> None:
         victim, beneficiary = running[reclaim.victim].workload, queued[reclaim.beneficiary]
         assert not running[reclaim.victim].terminating, "who is terminating is not reclaimed again"
         assert victim.preemptible, "only what may be reclaimed is"
-        assert snapshot.now - running[reclaim.victim].since >= snapshot.rules.min_runtime_s * SECOND
+        assert snapshot.now - running[reclaim.victim].since >= snapshot.settings.min_runtime_s * SECOND
         assert reclaim.beneficiary in decision.pending_reasons, "who gets the room waits until it is free"
         if victim.project == beneficiary.project:
             assert victim.priority < beneficiary.priority
@@ -171,7 +171,7 @@ def _placed_of(placed: Iterable[Running], name: str) -> int:
     return sum(each.workload.total_milli for each in placed if each.workload.project == name)
 
 
-def check_room(nodes: Iterable[NodeState], running: Iterable[Running], placed: Iterable[Running]) -> None:
+def check_room(nodes: Iterable[NodeSnapshot], running: Iterable[Running], placed: Iterable[Running]) -> None:
     """Assert that what is placed fits beside what runs: GPUs, CPU, memory, gangs, nothing whole and shared at once."""
     known = {item.name: item for item in nodes}
     parts: dict[tuple[str, str], list[int]] = {}
@@ -181,7 +181,7 @@ def check_room(nodes: Iterable[NodeState], running: Iterable[Running], placed: I
     for new, each in [*((False, each) for each in running), *((True, each) for each in placed)]:
         workload = each.workload
         if new:
-            assert len(each.placements) == workload.containers, "a gang starts as a whole"
+            assert len(each.placements) == workload.replicas, "a gang starts as a whole"
         for placement in each.placements:
             cpu[placement.node] += workload.cpu_milli
             memory[placement.node] += workload.memory_mib

@@ -176,7 +176,7 @@ class Loop:
             priority=row.priority,
             groups=allowed,
             grouped_only=grouped_only,
-            gpu_models=self._fleet.models_of(row.gpu_models) if row.gpu_models else (),
+            gpu_models=self._fleet.gpu_models_of(row.gpu_models) if row.gpu_models else (),
             within=TopologyLevel(row.within),
             within_required=row.within_required,
             enforcement=Enforcement(row.enforcement),

@@ -25,7 +25,7 @@ from api.clock import now
 from api.tables.base import Base
 from api.tables.nodes import Node
 from api.tables.projects import Project
-from common.protocol import ContainerStatus
+from common.protocol import DEFAULT_SHM_MIB, ContainerStatus
 
 
 class Kind(StrEnum):
@@ -64,6 +64,11 @@ _live = text("state NOT IN ('TERMINATED', 'FAILED')")
 _resized = text("resize_milli IS NOT NULL")
 LISTED = text("state <> 'TERMINATED'")
 """Which sessions a list has unless all are asked for; written as in the indexes, or these would be of no use."""
+
+
+def container_id(session_id: UUID, attempt: int, rank: int) -> str:
+    """Return the id of a container, made by us so that a repeated launch is the same one."""
+    return f"session-{session_id}-{attempt}-{rank}"
 
 
 class Session(Base):
@@ -108,7 +113,7 @@ class Session(Base):
     gpu_milli: Mapped[int]
     cpu_milli: Mapped[int] = mapped_column(default=0, server_default="0")
     memory_mib: Mapped[int] = mapped_column(default=0, server_default="0")
-    shm_mib: Mapped[int] = mapped_column(default=64, server_default="64")
+    shm_mib: Mapped[int] = mapped_column(default=DEFAULT_SHM_MIB, server_default=str(DEFAULT_SHM_MIB))
     enforcement: Mapped[str] = mapped_column(String(16), default="none", server_default="none")
     held_milli: Mapped[int] = mapped_column(default=0, server_default="0")
     resize_milli: Mapped[int | None]
@@ -164,9 +169,9 @@ class Session(Base):
         """The nodes of its containers, each once, in the order of their ranks."""
         return list({container.node_id: container.node for container in self.containers}.values())
 
-    def container_id(self, rank: int) -> str:
-        """The id of one of its containers, made by us so that a repeated launch is the same one."""
-        return f"session-{self.id}-{self.attempt}-{rank}"
+    def container_id(self, rank: int, *, attempt: int | None = None) -> str:
+        """The id of one of its containers, of this attempt where none is named."""
+        return container_id(self.id, self.attempt if attempt is None else attempt, rank)
 
 
 class Container(Base):
@@ -196,7 +201,7 @@ class Container(Base):
 
 
 class GpuShareRow(Base):
-    """The part of one GPU that a container holds; of a MIG device always all that it is of a GPU."""
+    """The share of one GPU that a container holds; of a MIG device always all that it is of a GPU."""
 
     __tablename__ = "gpu_shares"
     __table_args__ = (

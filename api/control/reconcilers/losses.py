@@ -92,7 +92,7 @@ async def start_again(db: AsyncSession, session: Session, reason: str, *, withou
 
 def left_running(session: Session, containers: Sequence[ContainerState]) -> dict[int, ContainerState]:
     """Return the containers of a waiting session's attempt before, by rank, if all of them still run."""
-    ids = {f"session-{session.id}-{session.attempt - 1}-{rank}": rank for rank in range(session.replicas)}
+    ids = {session.container_id(rank, attempt=session.attempt - 1): rank for rank in range(session.replicas)}
     found = {ids[item.id]: item for item in containers if item.id in ids and item.status is ContainerStatus.RUNNING}
     return found if session.attempt and len(found) == session.replicas else {}
 

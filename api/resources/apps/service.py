@@ -28,7 +28,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9._~/-]{1,255}")
 
 @dataclass(frozen=True)
 class ProjectRights:
-    """What rights on an app depend on of its project; unlike the row, it is of no transaction."""
+    """A project, as far as rights on its apps go; it outlives the transaction that read it."""
 
     id: UUID
     domain: str | None

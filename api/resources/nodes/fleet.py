@@ -40,7 +40,7 @@ class Fleet:
         """Start without any."""
         self.nodes: tuple[NodeSnapshot, ...] = ()
         self.ids: dict[str, UUID] = {}
-        self.models: tuple[str, ...] = ()
+        self.gpu_models: tuple[str, ...] = ()
         self.version: object = None
         self._cluster: ClusterState | None = None
 
@@ -65,9 +65,9 @@ class Fleet:
             self.version = version
         return version
 
-    def models_of(self, wanted: list[str]) -> tuple[str, ...]:
-        """Return the models of GPUs that are meant; what none is stays as it was written, so that nothing has it."""
-        meant = [model for model in self.models if any(is_model(word, model) for word in wanted)]
+    def gpu_models_of(self, wanted: list[str]) -> tuple[str, ...]:
+        """Return the GPU models that are meant; what none is stays as it was written, so that nothing has it."""
+        meant = [model for model in self.gpu_models if any(is_model(word, model) for word in wanted)]
         return tuple(meant or wanted)
 
     def never_fits(self, workload: Workload) -> str:
@@ -100,6 +100,6 @@ class Fleet:
             for row in rows
         )
         self.ids = {row.name: row.id for row in rows}
-        self.models = tuple(sorted({gpu.model for node in nodes for gpu in node.gpus}))
+        self.gpu_models = tuple(sorted({gpu.model for node in nodes for gpu in node.gpus}))
         if nodes != self.nodes:
             self.nodes, self._cluster = nodes, None

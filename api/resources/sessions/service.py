@@ -26,7 +26,6 @@ PRIORITY = {Kind.TRAINING: 50, Kind.INTERACTIVE: 75, Kind.SERVICE: 75}
 """The usual priority of each kind; whoever manages the project may give more."""
 
 used_by_project = repository.used_by_project
-used_by_gpu = repository.used_by_gpu
 in_states = repository.in_states
 by_ids = repository.by_ids
 log_tail = repository.log_tail

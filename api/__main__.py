@@ -123,16 +123,14 @@ def replay(file: Annotated[Path, typer.Argument(help="A cycle of the scheduler t
 def list_nodes() -> None:
     """Print the nodes as the API lists them; whoever may read the database needs no password for it."""
     from api.endpoints.nodes import MAX_PAGE
-    from api.lists import texts as lists
-    from api.lists.nodes import Filters, page, texts
-    from api.lists.texts import Texts
+    from api.lists import nodes, texts
     from api.resources.groups import service as groups
 
     async def read(database: Database) -> str:
         async with database.reading() as db:
             by_node = await groups.by_node(db)
-            found = await page(db, Filters(), by_node, limit=MAX_PAGE)
-            answer = await lists.answer(found, Texts(), lambda ids: texts(db, ids, by_node), None)
+            found = await nodes.page(db, nodes.Filters(), by_node, limit=MAX_PAGE)
+            answer = await texts.answer(found, texts.Texts(), lambda ids: nodes.texts(db, ids, by_node), None)
             return bytes(answer.body).decode()
 
     typer.echo(_with_database(read))

@@ -36,6 +36,8 @@ CONTAINERS_PATH = "/v1/containers"
 · WebSocket /{id}/exec?command=JSON-LIST&tty=0|1&rows=N&cols=N:
 binary frames carry bytes both ways; text frames carry ExecControl as JSON; the agent ends with an `exit` frame."""
 
+DEFAULT_SHM_MIB = 64
+"""MiB of a container's `/dev/shm` where nobody says: as much as Docker gives."""
 SYSTEM_FOLDERS = (
     "/proc",
     "/sys",
@@ -176,7 +178,7 @@ class ContainerSpec(Message):
     gpus: list[GpuShare] = Field(default_factory=list, max_length=MAX_GPUS)
     cpu_milli: int = Field(default=0, ge=0)
     memory_mib: int = Field(default=0, ge=0)
-    shm_mib: int = Field(default=64, ge=1)
+    shm_mib: int = Field(default=DEFAULT_SHM_MIB, ge=1)
     mounts: list[Mount] = Field(default_factory=list)
     ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default_factory=list, max_length=16)
     pull: Pull = Pull.MISSING

@@ -23,7 +23,7 @@ from api.resources.nodes.fleet import Fleet
 from api.resources.projects import service as projects
 from api.resources.sessions import networks, scheduling
 from api.resources.sessions import service as sessions
-from api.resources.sessions.scheduling import Asked, Placed, Remark
+from api.resources.sessions.scheduling import Asked, PendingReasonUpdate, Placed
 from api.scheduler.decide import decide
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import Decision, Placement, ProjectState, Running, SchedulerSettings, Snapshot, Workload
@@ -44,8 +44,8 @@ NO_NETWORK = "no-network"
 
 
 @dataclass(frozen=True)
-class Cycle:
-    """What was seen and what was decided."""
+class DecidedCycle:
+    """One that has run: what was seen and what was decided."""
 
     snapshot: Snapshot
     decision: Decision
@@ -57,7 +57,7 @@ class _Read:
 
     snapshot: Snapshot
     queue: Sequence[Asked]
-    outside: Sequence[Remark]
+    outside: Sequence[PendingReasonUpdate]
     names: dict[UUID, str]
 
 
@@ -68,7 +68,9 @@ class Loop:
         """Start with nothing read."""
         self._database = database
         self._gang_networks = settings.gang_networks
-        self._rules = SchedulerSettings(min_runtime_s=settings.min_runtime_s, reserve_after_s=settings.reserve_after_s)
+        self._scheduler_settings = SchedulerSettings(
+            min_runtime_s=settings.min_runtime_s, reserve_after_s=settings.reserve_after_s
+        )
         self._fleet = Fleet()
         self._planner = Planner()
         self._running: dict[UUID, tuple[int, Running]] = {}
@@ -76,7 +78,7 @@ class Loop:
         self._due = 0
         self._short = False
         self._said: frozenset[str] = frozenset()
-        self.last: Cycle | None = None
+        self.last: DecidedCycle | None = None
         self.reservations: Mapping[UUID, Sequence[Placement]] | None = None
         """The places that are kept for sessions that wait, by session; None until this process has looked."""
 
@@ -99,10 +101,10 @@ class Loop:
         self.reservations = {UUID(id_): places for id_, places in decision.reservations.items()}
         # nothing that is read says when a network is free again
         self._token, self._due = None if self._short else token, self._next(read.snapshot)
-        self.last = Cycle(read.snapshot, decision)
+        self.last = DecidedCycle(read.snapshot, decision)
         return placed
 
-    async def last_cycle(self) -> Cycle:
+    async def last_cycle(self) -> DecidedCycle:
         """Return the last cycle; where this process has run none, what it would decide now, which changes nothing."""
         if self.last:
             return self.last
@@ -110,7 +112,7 @@ class Loop:
         async with self._database.reading() as db:
             await self._fleet.refresh(db)
             snapshot = (await self._read(db, moment)).snapshot
-        return Cycle(snapshot, await asyncio.to_thread(decide, snapshot))
+        return DecidedCycle(snapshot, await asyncio.to_thread(decide, snapshot))
 
     async def _change_token(self, db: AsyncSession, moment: datetime) -> object:
         """Return what is another value whenever a decision may come out differently; None where nothing waits."""
@@ -139,7 +141,7 @@ class Loop:
             projects=tuple(_project(project, moment) for project in known.values()),
             running=tuple(running for _, running in self._running.values()),
             queue=tuple(self._workload(row, known[row.project_id], permissions) for row in active),
-            rules=self._rules,
+            settings=self._scheduler_settings,
         )
         return _Read(snapshot, active, outside, {id_: project.name for id_, project in known.items()})
 
@@ -166,7 +168,7 @@ class Loop:
             project=project.name,
             submitted_at=micros(max(row.created_at, row.starts_at or row.created_at)),
             name=row.name,
-            containers=row.replicas,
+            replicas=row.replicas,
             gpu_milli=row.gpu_milli,
             cpu_milli=row.cpu_milli,
             memory_mib=row.memory_mib,
@@ -174,7 +176,7 @@ class Loop:
             priority=row.priority,
             groups=allowed,
             grouped_only=grouped_only,
-            gpu_models=self._fleet.models_of(row.gpu_models) if row.gpu_models else (),
+            gpu_models=self._fleet.gpu_models_of(row.gpu_models) if row.gpu_models else (),
             within=TopologyLevel(row.within),
             within_required=row.within_required,
             enforcement=Enforcement(row.enforcement),
@@ -183,7 +185,7 @@ class Loop:
 
     def _decide(self, snapshot: Snapshot) -> Decision:
         self._planner.sync(snapshot)
-        return self._planner.decide(snapshot.queue, snapshot.now, snapshot.rules)
+        return self._planner.decide(snapshot.queue, snapshot.now, snapshot.settings)
 
     async def _apply(self, read: _Read, decision: Decision, begin: Begin) -> int:
         """Write what was decided; whatever has changed since it was read is left to the next cycle."""
@@ -192,9 +194,9 @@ class Loop:
             for row in read.queue
             if str(row.id) in decision.placements
         }
-        remarks = [*self._waits(read.queue, decision), *read.outside]
+        updates = [*self._pending_reasons(read.queue, decision), *read.outside]
         self._short = False
-        if not (placed or remarks or decision.reclaims):
+        if not (placed or updates or decision.reclaims):
             return 0
         async with begin() as db:
             # The nodes before the sessions, as who deletes a node locks them.
@@ -203,9 +205,9 @@ class Loop:
             gangs = [id_ for id_, each in possible.items() if len(each.placements) > 1]
             free = await networks.free(db, len(gangs), self._gang_networks) if gangs else []
             short = [(id_, possible.pop(id_)) for id_ in gangs[len(free) :]]
-            remarks += _without_network(read.queue, dict(short), capacity(self._gang_networks))
+            updates += _without_network(read.queue, dict(short), capacity(self._gang_networks))
             self._short = bool(short)
-            await scheduling.remark(db, remarks)
+            await scheduling.note_pending_reasons(db, updates)
             return await scheduling.start(db, possible, self._fleet.ids, dict(zip(gangs, free, strict=False)))
 
     async def _on_known_nodes(self, db: AsyncSession, placed: Mapping[UUID, Placed]) -> dict[UUID, Placed]:
@@ -219,15 +221,15 @@ class Loop:
         names = {str(row.id): f"{read.names[row.project_id]}/{row.name}" for row in read.queue}
         for reclaim in sorted(decision.reclaims, key=lambda item: item.victim):
             victim = UUID(reclaim.victim)
-            reason = f"taken back for {names[reclaim.beneficiary]}: {reclaim.reason}"
+            reason = f"reclaimed for {names[reclaim.beneficiary]}: {reclaim.reason}"
             await sessions.reclaim(db, victim, self._running[victim][0], reason)
 
-    def _waits(self, queue: Sequence[Asked], decision: Decision) -> Iterable[Remark]:
-        """Yield what is new of those who wait."""
+    def _pending_reasons(self, queue: Sequence[Asked], decision: Decision) -> Iterable[PendingReasonUpdate]:
+        """Yield the new pending reasons."""
         for row in queue:
-            wait = decision.pending_reasons.get(str(row.id))
-            if wait and (wait.reason, wait.cause, wait.position) != (row.reason, row.cause, row.position):
-                yield Remark(row.id, row.revision, wait.reason, str(wait.cause), wait.position)
+            pending = decision.pending_reasons.get(str(row.id))
+            if pending and (pending.reason, pending.cause, pending.position) != (row.reason, row.cause, row.position):
+                yield PendingReasonUpdate(row.id, row.revision, pending.reason, str(pending.cause), pending.position)
 
     def _say(self, decision: Decision) -> None:
         """Log each decision once, not again while it stays the same."""
@@ -238,8 +240,10 @@ class Loop:
 
     def _next(self, snapshot: Snapshot) -> int:
         """Return when time alone may change the decision: somebody has run, or has waited, for long enough."""
-        ran = [item.since + snapshot.rules.min_runtime_s * SECOND for item in snapshot.running if not item.terminating]
-        waited = [item.submitted_at + snapshot.rules.reserve_after_s * SECOND for item in snapshot.queue]
+        ran = [
+            item.since + snapshot.settings.min_runtime_s * SECOND for item in snapshot.running if not item.terminating
+        ]
+        waited = [item.submitted_at + snapshot.settings.reserve_after_s * SECOND for item in snapshot.queue]
         return min((moment for moment in (*ran, *waited) if moment > snapshot.now), default=snapshot.now + 2**60)
 
 
@@ -252,7 +256,7 @@ def _project(project: Project, moment: datetime) -> ProjectState:
     """Return a project as it is now: outside its period nothing is guaranteed to it."""
     return ProjectState(
         name=project.name,
-        quota_milli=projects.held_milli(project, moment),
+        quota_milli=projects.quota_at(project, moment),
         over_quota=project.over_quota,
         weight=project.over_quota_weight,
     )
@@ -262,8 +266,8 @@ def _affinity(project: Project) -> tuple[str | None, str | None]:
     return project.training_group, project.interactive_group
 
 
-def _outside(rows: Iterable[Asked], known: Mapping[UUID, Project], moment: datetime) -> Iterable[Remark]:
-    """Yield what is new of those whose project is outside its period."""
+def _outside(rows: Iterable[Asked], known: Mapping[UUID, Project], moment: datetime) -> Iterable[PendingReasonUpdate]:
+    """Yield the new pending reasons of those whose project is outside its period."""
     for row in rows:
         project = known[row.project_id]
         if projects.is_active(project, moment):
@@ -272,12 +276,14 @@ def _outside(rows: Iterable[Asked], known: Mapping[UUID, Project], moment: datet
         what = f"ended at {ended:%Y-%m-%d %H:%M}" if ended else f"begins at {project.starts_at:%Y-%m-%d %H:%M}"
         reason = f"the period of {project.name} {what} UTC; an administrator may change that"
         if (row.reason, row.cause) != (reason, NOT_ACTIVE):
-            yield Remark(row.id, row.revision, reason, NOT_ACTIVE, 0)
+            yield PendingReasonUpdate(row.id, row.revision, reason, NOT_ACTIVE, 0)
 
 
-def _without_network(rows: Iterable[Asked], short: Mapping[UUID, Placed], capacity: int) -> Iterable[Remark]:
-    """Yield what is new of those who have places and no network between their containers."""
+def _without_network(
+    rows: Iterable[Asked], short: Mapping[UUID, Placed], capacity: int
+) -> Iterable[PendingReasonUpdate]:
+    """Yield the new pending reasons of those who have places and no network between their containers."""
     reason = f"all {capacity} networks between containers of a session are taken; an administrator may give more room"
     for row in rows:
         if row.id in short and (row.reason, row.cause) != (reason, NO_NETWORK):
-            yield Remark(row.id, row.revision, reason, NO_NETWORK, 0)
+            yield PendingReasonUpdate(row.id, row.revision, reason, NO_NETWORK, 0)

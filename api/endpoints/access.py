@@ -142,16 +142,6 @@ Agent = Annotated[str, Depends(agent_of)]
 SettingsOf = Annotated[Settings, Depends(settings_of)]
 
 
-async def require_admin(caller: Caller) -> Identity:
-    """Return the caller; raises ForbiddenError unless it is an administrator of the whole site."""
-    if not caller.is_admin:
-        raise ForbiddenError("only an administrator may do this", hint="ask an administrator")
-    return caller
-
-
-Admin = Annotated[Identity, Depends(require_admin)]
-
-
 def csrf_token(secret: str) -> str:
     """Return the token that a page of ours sends with a login's cookie when it changes something.
 

@@ -39,7 +39,7 @@ from api.endpoints.repeats import Repeats
 from api.engine.base import Engine
 from api.lists.nodes import GroupsOfNodes
 from api.lists.texts import Texts
-from api.resources.apps.service import Directory
+from api.resources.apps.service import AppIndex
 from api.resources.nodes.fleet import Fleet
 from api.resources.nodes.heartbeats import Heartbeats
 from api.settings import Settings
@@ -101,7 +101,7 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine,
     app.state.engine = engine
     app.state.heartbeats = Heartbeats()
     app.state.fleet = Fleet()
-    app.state.apps = Directory()
+    app.state.apps = AppIndex()
     app.state.texts = Texts()
     app.state.groups_of_nodes = GroupsOfNodes()
     app.state.manager = Manager(database, engine, app.state.heartbeats, settings, clock)

@@ -16,7 +16,7 @@ from api.auth.policy import Action
 from api.endpoints.access import Caller, action
 from api.endpoints.transactions import Reading
 from api.resources.apps import service
-from api.resources.apps.service import Directory
+from api.resources.apps.service import AppIndex
 from common.errors import ForbiddenError, NotFoundError, UnauthenticatedError, UnavailableError
 
 ORIGINAL_URI = "X-Original-URI"
@@ -45,10 +45,10 @@ class EdgeRoute(APIRoute):
         return answer
 
 
-async def directory_of(connection: HTTPConnection) -> Directory:
-    """Return the application's directory of apps."""
-    directory: Directory = connection.app.state.apps
-    return directory
+async def index_of(connection: HTTPConnection) -> AppIndex:
+    """Return the application's index of apps."""
+    index: AppIndex = connection.app.state.apps
+    return index
 
 
 router = APIRouter(prefix="/apps", tags=["apps"], route_class=EdgeRoute)
@@ -60,13 +60,13 @@ async def authorize(
     request: Request,
     caller: Caller,
     db: Reading,
-    directory: Annotated[Directory, Depends(directory_of)],
+    index: Annotated[AppIndex, Depends(index_of)],
     uri: Annotated[str, Header(alias=ORIGINAL_URI, pattern=r"^/[^\x00-\x20]*$", max_length=16_384)],
 ) -> Response:
     """Tell the edge where the app of a request is and what it shall see of the request."""
     headers = request.headers
     service.check_origin(headers.get("origin"), headers.get("host", ""))
-    app = await directory.find(db, uri)
+    app = await index.find(db, uri)
     service.check(app, caller)
     if service.lacks_slash(app, uri) and "text/html" in headers.get("accept", ""):
         _, mark, query = uri.partition("?")

@@ -13,8 +13,7 @@ from api.control.manager import WakeAfterwards
 from api.endpoints.access import Agent, Caller, SettingsOf, action, check_speaks_for, for_agents
 from api.endpoints.transactions import DatabaseOf, Reading, Transaction
 from api.engine.base import Engine
-from api.lists import nodes as listing
-from api.lists import texts as lists
+from api.lists import nodes, texts
 from api.lists.nodes import Filters, Remembered
 from api.lists.texts import TextsOf
 from api.resources.nodes import rights
@@ -31,7 +30,7 @@ MAX_PAGE = 2000
 """Most nodes of one answer, and of one site."""
 
 
-@router.get("", response_model=list[NodeView], responses=lists.RESPONSES)
+@router.get("", response_model=list[NodeView], responses=texts.RESPONSES)
 @action(Action.NODE_READ)
 async def list_nodes(
     *,
@@ -53,8 +52,8 @@ async def list_nodes(
     """
     filters = Filters(state, mode, group, await rights.within(db, caller))
     groups = await remembered.by_node(db)
-    page = await listing.page(db, filters, groups, limit=limit, after=after)
-    return await lists.answer(page, kept, lambda ids: listing.texts(db, ids, groups), if_none_match)
+    page = await nodes.page(db, filters, groups, limit=limit, after=after)
+    return await texts.answer(page, kept, lambda ids: nodes.texts(db, ids, groups), if_none_match)
 
 
 @router.get("/{name}")
@@ -62,7 +61,7 @@ async def list_nodes(
 async def get_node(name: NamePath, caller: Caller, db: Reading) -> NodeView:
     """Show one node."""
     await rights.check(db, name, caller, Action.NODE_READ)
-    return NodeView.model_validate(await listing.one(db, name))
+    return NodeView.model_validate(await nodes.one(db, name))
 
 
 @router.patch("/{name}/mode")
@@ -76,7 +75,7 @@ async def set_mode(
     people and ends their sessions after `drain_timeout_s`; then the node is in maintenance.
     """
     await administration.set_mode(db, name, request, caller)
-    return NodeView.model_validate(await listing.one(db, name))
+    return NodeView.model_validate(await nodes.one(db, name))
 
 
 @router.delete("/{name}")

@@ -11,7 +11,7 @@ from api.auth.policy import Action
 from api.control.loop import Loop
 from api.endpoints.access import action
 from api.endpoints.transactions import Reading
-from api.lists import overview
+from api.lists import session_views
 from api.resources.sessions.views import QueueEntryView
 from api.scheduler.record import save
 
@@ -28,7 +28,7 @@ async def loop_of(connection: HTTPConnection) -> Loop:
 @action(Action.SCHEDULER_READ)
 async def list_queue(db: Reading) -> list[QueueEntryView]:
     """List the sessions that wait, in the order in which they were served last, with the reason of each."""
-    return await overview.queue(db)
+    return await session_views.queue(db)
 
 
 @router.get("/cycle", response_class=Response, responses={200: {"content": {"application/json": {}}}})

@@ -21,10 +21,8 @@ from api.database import Database
 from api.endpoints.access import Caller, SettingsOf, action, authorize, caller_of
 from api.endpoints.transactions import DatabaseOf, Reading, Transaction
 from api.engine.base import Engine
-from api.lists import overview
-from api.lists import sessions as pages
-from api.lists import texts as lists
-from api.lists.sessions import Filters
+from api.lists import session_pages, session_views, texts
+from api.lists.session_pages import Filters
 from api.lists.texts import TextsOf
 from api.resources.projects import service as projects
 from api.resources.schemas import NamePath, NameQuery, Text
@@ -73,10 +71,10 @@ async def submit_sessions(
 ) -> list[SessionView]:
     """Put several equal sessions into the queue, all or none: `count` 3 makes NAME-1, NAME-2 and NAME-3."""
     ids = await submission.submit_batch(db, request, caller, context)
-    return await overview.views(db, ids, context.settings.apps_url)
+    return await session_views.views(db, ids, context.settings.apps_url)
 
 
-@router.get("", response_model=list[SessionView], responses=lists.RESPONSES)
+@router.get("", response_model=list[SessionView], responses=texts.RESPONSES)
 @action(Action.SESSION_READ)
 async def list_sessions(
     *,
@@ -101,11 +99,11 @@ async def list_sessions(
     """
     filters = Filters(project=project, user=user, node=node, states=state or (), ended=all_)
     apps_url = settings.apps_url
-    page = await pages.page(db, caller, filters, limit=limit, after=after, apps_url=apps_url)
+    page = await session_pages.page(db, caller, filters, limit=limit, after=after, apps_url=apps_url)
     if project is not None and not page.entries:
         # Who may see sessions of a project may see the project: only where there are none it is asked for.
         await projects.get(db, project, caller)
-    return await lists.answer(page, kept, lambda ids: overview.texts(db, ids, apps_url), if_none_match)
+    return await texts.answer(page, kept, lambda ids: session_views.texts(db, ids, apps_url), if_none_match)
 
 
 @router.get("/{name}")
@@ -150,7 +148,7 @@ async def extend_session(
     return await _view(db, await service.extend(db, project, name, request.seconds, caller), settings)
 
 
-@router.delete("/{name}", status_code=202, response_description="It is ending", responses=DELETED)
+@router.delete("/{name}", status_code=202, response_description="It is terminating", responses=DELETED)
 @action(Action.SESSION_END)
 async def delete_session(
     *,
@@ -162,7 +160,7 @@ async def delete_session(
     response: Response,
     _wake: WakeAfterwards,
 ) -> SessionView:
-    """End a session, or take an ended one off the lists; what is ending or has ended already is answered as it is."""
+    """End a session, or take an ended one off the lists; one that is terminating or has ended is answered as it is."""
     session = await _view(db, await service.delete(db, project, name, caller), settings)
     if session.state is State.TERMINATED:
         response.status_code = 200
@@ -265,4 +263,4 @@ async def _enter(database: Database, project: str, name: str, caller: Identity) 
 
 
 async def _view(db: AsyncSession, session_id: UUID, settings: Settings) -> SessionView:
-    return (await overview.views(db, [session_id], settings.apps_url))[0]
+    return (await session_views.views(db, [session_id], settings.apps_url))[0]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, UNLIMITED, NodeState, Workload
+from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, UNLIMITED, NodeSnapshot, Workload
 from common.gpu.kinds import ALONE, Enforcement
 from common.gpu.share import MILLI
 
@@ -22,13 +22,13 @@ Flags = NDArray[np.bool_]
 PLENTY = 2**60
 """Stands for CPU or memory without a limit: no sum of requests comes near it."""
 NO_MODEL = -1
-"""Kinds of enforcement, the strongest first."""
+"""Stands where a node has no GPU: for the columns beyond its last one."""
 
 
 class Layout:
     """What the nodes are, whatever runs on them. Columns are the GPUs of a node in the order of their index."""
 
-    def __init__(self, nodes: Sequence[NodeState]) -> None:
+    def __init__(self, nodes: Sequence[NodeSnapshot]) -> None:
         self.nodes = tuple(sorted(nodes, key=lambda node: node.name))
         self.rows = {node.name: row for row, node in enumerate(self.nodes)}
         self.gpus = tuple(tuple(sorted(node.gpus, key=lambda gpu: gpu.index)) for node in self.nodes)
@@ -165,13 +165,13 @@ def fitting(layout: Layout, free: Free, workload: Workload) -> Ints:
     fitting = bare_fitting(free, workload)
     if workload.gpu_milli:
         usable = layout.usable_for(workload)
-        if workload.containers == 1:
+        if workload.replicas == 1:
             np.minimum(fitting, gpu_fits(free.milli, usable, workload.gpu_milli), out=fitting)
         else:
             np.minimum(fitting, gpu_fitting(layout, free.milli, usable, workload.gpu_milli), out=fitting)
         if layout.any_apart:
             np.minimum(fitting, island_fitting(layout, free, workload), out=fitting, where=layout.apart)
-    if layout.any_apart and workload.containers > 1:
+    if layout.any_apart and workload.replicas > 1:
         fitting[layout.apart] = 0
     return fitting
 

@@ -8,11 +8,11 @@ from functools import partial
 
 import numpy as np
 
-from api.scheduler import feasibility, fragmentation
+from api.scheduler import explanations, fragmentation
 from api.scheduler.capacity import Ints, Layout, fitting
 from api.scheduler.demand import Demand
 from api.scheduler.placement import Search
-from api.scheduler.snapshot import NodeState, Placement, Workload
+from api.scheduler.snapshot import NodeSnapshot, Placement, Workload
 from api.scheduler.topology import allowed
 
 
@@ -24,7 +24,7 @@ class ClusterState:
     until all is released. Places on a node or GPU that is no more are passed over.
     """
 
-    def __init__(self, nodes: Sequence[NodeState]) -> None:
+    def __init__(self, nodes: Sequence[NodeSnapshot]) -> None:
         self.layout = Layout(nodes)
         self.state = self.layout.empty.copy()
         self.demand = Demand(self.layout)
@@ -44,7 +44,7 @@ class ClusterState:
 
         A trial undoes it, too.
         """
-        self._do(lambda sign: self.demand.count(workload, sign * workload.containers))
+        self._do(lambda sign: self.demand.count(workload, sign * workload.replicas))
 
     @contextmanager
     def trial(self) -> Iterator[None]:
@@ -79,11 +79,11 @@ class ClusterState:
 
     def never_fits(self, workload: Workload) -> str:
         """Return why the workload could not run even if nothing else did and every node were open, or nothing."""
-        return feasibility.never_fits(self.layout, workload)
+        return explanations.never_fits(self.layout, workload)
 
     def largest_piece(self, workload: Workload) -> str:
         """Return the largest piece that is free now where the workload may go, for people."""
-        return feasibility.largest_piece(self.layout, self.state, workload)
+        return explanations.largest_piece(self.layout, self.state, workload)
 
     def _do(self, change: Callable[[int], None]) -> None:
         """Make a change, and note how to undo it while there is a trial: by the same with the other sign."""

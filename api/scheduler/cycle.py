@@ -14,11 +14,12 @@ from heapq import heapify, heappop, heappush
 from api.scheduler import pending_reasons, reservations
 from api.scheduler.cluster import ClusterState
 from api.scheduler.fairness import ProjectDemand, fair_shares
+from api.scheduler.feasibility import Feasibility
 from api.scheduler.ledger import NO_SHARE, Holdings, Ledger
 from api.scheduler.pending_reasons import PendingWorkload
 from api.scheduler.reclaim import cheapest
 from api.scheduler.residents import Residents
-from api.scheduler.signature import Feasibility, Signature, signature_of
+from api.scheduler.signature import Signature, signature_of
 from api.scheduler.snapshot import (
     Decision,
     Placement,
@@ -29,7 +30,7 @@ from api.scheduler.snapshot import (
     Workload,
     taking,
 )
-from api.scheduler.victims import Pool
+from api.scheduler.victims import VictimPool
 
 SECOND = 1_000_000
 SCALE = 1 << 32
@@ -48,7 +49,7 @@ Key = tuple[int, int, int, str]
 
 
 @dataclass(frozen=True)
-class State:
+class PlannerState:
     """What a planner knows between decisions: the cluster `now`, and `later`, without those that are terminating."""
 
     now: ClusterState
@@ -64,9 +65,9 @@ class State:
 class Cycle:
     """Serves a queue once."""
 
-    def __init__(self, state: State, queue: Sequence[Workload], now: int, rules: SchedulerSettings) -> None:
+    def __init__(self, state: PlannerState, queue: Sequence[Workload], now: int, settings: SchedulerSettings) -> None:
         self.cluster, self.later, self.residents = state.now, state.later, state.residents
-        self.now, self.rules = now, rules
+        self.now, self.settings = now, settings
         self.terminating = dict(state.terminating)
         self._reclaimed_for = self._reserved_for = 0
         self.feasibility = state.feasibility
@@ -152,7 +153,7 @@ class Cycle:
         while heap:
             key, name = heappop(heap)
             current = self._key(heads[name])
-            if current != key:  # something was taken back from the project since
+            if current != key:  # something was reclaimed from the project since
                 heappush(heap, (current, name))
                 continue
             yield heads[name]
@@ -257,36 +258,36 @@ class Cycle:
                 return True
         return False
 
-    def _pools(self, workload: Workload) -> Iterator[Pool]:
+    def _pools(self, workload: Workload) -> Iterator[VictimPool]:
         """Yield those who may have to make room, in the order in which they are asked."""
         ledger, project = self.ledger, workload.project
         if not ledger.may_be_fixed(workload):
             return
-        until = self.now - self.rules.min_runtime_s * SECOND if self.rules.min_runtime_s else NO_SHARE
+        until = self.now - self.settings.min_runtime_s * SECOND if self.settings.min_runtime_s else NO_SHARE
         taken = self.terminating
         due = ledger.due(workload)
         over_quota = ledger.over_quota(project) if workload.total_milli else {}
         if workload.total_milli and not due:
             if ledger.in_quota(workload) and over_quota:
-                yield Pool(over_quota, until=until, taken=taken)
-                yield Pool(over_quota, last_may_pass=True, until=until, taken=taken)
+                yield VictimPool(over_quota, until=until, taken=taken)
+                yield VictimPool(over_quota, last_may_pass=True, until=until, taken=taken)
             elif not ledger.in_quota(workload) and ledger.within_fair_share(workload):
                 over_fair_share = ledger.over_fair_share(project)
                 if over_fair_share:
-                    yield Pool(over_fair_share, until=until, taken=taken)
+                    yield VictimPool(over_fair_share, until=until, taken=taken)
         if not self.residents.has_below(project, workload.priority):
             return
         quota = ledger.project(project).quota_milli
-        # What could be guaranteed goes before what never can: taken back for that, it would be the first to return.
+        # What could be guaranteed goes before what never can: reclaimed for that, it would be the first to return.
         spared = quota if workload.total_milli > quota else -1
-        yield Pool(own=project, below=workload.priority, spared=spared, due=due, until=until, taken=taken)
+        yield VictimPool(own=project, below=workload.priority, spared=spared, due=due, until=until, taken=taken)
         if over_quota and workload.total_milli <= quota:
             due = max(0, ledger.after(workload) - quota)
-            yield Pool(
+            yield VictimPool(
                 over_quota, last_may_pass=True, own=project, below=workload.priority, due=due, until=until, taken=taken
             )
 
-    def _places_without(self, victims: Collection[Running], workload: Workload, pool: Pool) -> Places | None:
+    def _places_without(self, victims: Collection[Running], workload: Workload, pool: VictimPool) -> Places | None:
         """Return where the workload goes without them; None where one that waits before it would take the room."""
         with self.later.trial():
             for running in victims:
@@ -303,7 +304,7 @@ class Cycle:
             victim = running.workload
             reason = pending_reasons.reclaimed(self.ledger, victim, workload)
             self.reclaims.append(Reclaim(victim.id, workload.id, reason))
-            self.log.append(f"taken back: {pending_reasons.title(victim)}: {reason}")
+            self.log.append(f"reclaimed: {pending_reasons.title(victim)}: {reason}")
             self.terminating[victim.id] = running
             self.later.release(running.placements, victim)
         self.ledger.reclaim(iter(victims))
@@ -361,7 +362,7 @@ class Cycle:
         return not self.ledger.in_quota(workload) and self.ledger.may_retain(workload)
 
     def _waited_long(self, workload: Workload) -> bool:
-        return self.now - workload.submitted_at >= self.rules.reserve_after_s * SECOND
+        return self.now - workload.submitted_at >= self.settings.reserve_after_s * SECOND
 
     def _find_within(
         self, cluster: ClusterState, workload: Workload, full: set[Signature], may: May, *, fresh: bool

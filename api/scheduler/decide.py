@@ -7,5 +7,5 @@ from api.scheduler.snapshot import Decision, Snapshot
 
 
 def decide(snapshot: Snapshot) -> Decision:
-    """Return where each workload of the queue shall run, who is taken back for it, or why it waits."""
-    return Planner.of(snapshot).decide(snapshot.queue, snapshot.now, snapshot.rules)
+    """Return where each workload of the queue shall run, who is reclaimed for it, or why it waits."""
+    return Planner.of(snapshot).decide(snapshot.queue, snapshot.now, snapshot.settings)

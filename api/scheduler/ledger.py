@@ -16,7 +16,7 @@ NO_SHARE = 1 << 62
 
 @dataclass(slots=True)
 class Holdings:
-    """What a project has; `fixed` is the part that can not be taken back, `planned` the part that does not run yet."""
+    """What a project has; `fixed` is the part that cannot be reclaimed, `planned` the part that does not run yet."""
 
     held: int = 0
     retained: int = 0
@@ -77,7 +77,7 @@ class Ledger:
         return self._may(workload, own.retained, own.fixed_retained)
 
     def may_be_fixed(self, workload: Workload) -> bool:
-        """Return whether the workload keeps the project's work that can not be taken back within its quota."""
+        """Return whether the workload keeps the project's work that cannot be reclaimed within its quota."""
         if workload.preemptible or not workload.total_milli:
             return True
         quota = self.project(workload.project).quota_milli

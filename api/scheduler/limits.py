@@ -1,7 +1,7 @@
 """Limits of a pool on the candidates that a search has not decided on, kept up to date step by step.
 
 A search takes and spares candidates thousands of times. Each step changes one project, so only what that changes is
-counted again; `Pool` says what the limits are.
+counted again; `VictimPool` says what the limits are.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from api.scheduler.snapshot import Running
-from api.scheduler.victims import Pool
+from api.scheduler.victims import VictimPool
 
 NO_LIMIT = 1 << 62
 
@@ -35,7 +35,7 @@ class _Project:
 class Limits:
     """Candidates by their places in a list: those taken, those still open, and which of these may be taken next."""
 
-    def __init__(self, pool: Pool, candidates: Iterable[Running]) -> None:
+    def __init__(self, pool: VictimPool, candidates: Iterable[Running]) -> None:
         self.taken = 0
         """The milli-GPU of those taken."""
         self.most = 0

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from api.scheduler.cluster import ClusterState
-from api.scheduler.feasibility import gpus, held_by
+from api.scheduler.explanations import gpus, held_by
 from api.scheduler.ledger import Ledger
 from api.scheduler.signature import Signature, signature_of
 from api.scheduler.snapshot import Cause, PendingReason, Placement, Running, Workload
@@ -95,8 +95,8 @@ class _FreePlaces:
     def missing(self, workload: Workload) -> str:
         """Return what is not free."""
         piece = self.piece(workload)
-        if workload.containers > 1:
-            return f"{workload.containers} times {_amount(workload)} are not free together; {piece}"
+        if workload.replicas > 1:
+            return f"{workload.replicas} times {_amount(workload)} are not free together; {piece}"
         return f"no node has {_amount(workload)} free; {piece}"
 
     def piece(self, workload: Workload) -> str:
@@ -136,11 +136,11 @@ def refusal(ledger: Ledger, workload: Workload) -> str:
     if project.name not in ledger.projects:
         return f"the project {project.name} is not active; ask its manager or the administrator"
     if workload.total_milli > project.quota_milli:
-        kind = "" if not project.over_quota else " by work that cannot be taken back"
+        kind = "" if not project.over_quota else " by work that cannot be reclaimed"
         return f"{project.name} may hold {quota}{kind}, and {asked} are asked for; ask for fewer or for a larger quota"
     if not ledger.may_be_fixed(workload):
         fixed = gpus(own.fixed_retained)
-        held = f"{project.name} holds {fixed} of its quota of {quota} by work that cannot be taken back"
+        held = f"{project.name} holds {fixed} of its quota of {quota} by work that cannot be reclaimed"
         return f"{held}, and {asked} more are asked for; stop one of those, or submit it as preemptible"
     held = f"{project.name} holds {gpus(own.retained)} of its {quota} and may not go beyond"
     return f"{held}; stop one of its sessions, or ask for a larger quota"
@@ -167,7 +167,7 @@ def holds(ledger: Ledger, name: str) -> str:
 
 
 def reclaimed(ledger: Ledger, victim: Workload, beneficiary: Workload) -> str:
-    """Return why a workload is taken back."""
+    """Return why a workload is reclaimed."""
     if victim.project == beneficiary.project:
         return f"{title(beneficiary)} has the higher priority ({beneficiary.priority} over {victim.priority})"
     if ledger.in_quota(beneficiary):

@@ -1,4 +1,4 @@
-"""Placement: where a workload fits best; pool, topology domain, nodes, and the GPUs on each of them."""
+"""Placement: where a workload fits best; set of nodes, topology domain, nodes, and the GPUs on each of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from api.scheduler.capacity import Flags, Free, Ints, Layout, fitting, island_fitting
 from api.scheduler.gpus import Gpu, choose
 from api.scheduler.snapshot import Placement, Workload
-from api.scheduler.topology import levels, merged, pools
+from api.scheduler.topology import levels, merged, node_sets
 from common.gpu.share import GpuShare
 from common.topology import TopologyLevel
 
@@ -33,7 +33,7 @@ class Search:
         """
         if not self.fits.any():
             return None
-        for tier in pools(self.layout, self.workload):
+        for tier in node_sets(self.layout, self.workload):
             for level in levels(self.workload):
                 if level in (TopologyLevel.ISLAND, TopologyLevel.NODE):
                     found = self._on_one(level, merged(tier), best)
@@ -46,35 +46,33 @@ class Search:
     def most(self) -> int:
         """Return how many containers fit together where the workload may lie, counted up to all of them."""
         most = 0
-        for tier in pools(self.layout, self.workload):
+        for tier in node_sets(self.layout, self.workload):
             for level in levels(self.workload):
                 if level in (TopologyLevel.ISLAND, TopologyLevel.NODE):
                     sums = [self._fitting(level, merged(tier))]
                 else:
                     sums = [sums for _, _, sums in self._domains(level, tier)]
                 most = max(most, *(int(each.max(initial=0)) for each in sums))
-        return min(most, self.workload.containers)
+        return min(most, self.workload.replicas)
 
     def _on_one(self, level: TopologyLevel, nodes: Flags, best: Best) -> tuple[Placement, ...] | None:
         """Place all containers on one node: the one where the fewest fit that suffices, then the best."""
         sums = self._fitting(level, nodes)
-        rows = np.flatnonzero(sums >= self.workload.containers)
+        rows = np.flatnonzero(sums >= self.workload.replicas)
         if not len(rows):
             return None
-        return self._fill(
-            self._row(rows, sums, best), self.workload.containers, one_island=level is TopologyLevel.ISLAND
-        )
+        return self._fill(self._row(rows, sums, best), self.workload.replicas, one_island=level is TopologyLevel.ISLAND)
 
     def _on_several(self, level: TopologyLevel, tier: Sequence[Flags], best: Best) -> tuple[Placement, ...] | None:
         """Place the containers on as few nodes as possible of the tightest domain."""
         tightest: tuple[int, Flags] | None = None
-        for pool, codes, sums in self._domains(level, tier):
-            for code in np.flatnonzero(sums >= self.workload.containers):
+        for nodes, codes, sums in self._domains(level, tier):
+            for code in np.flatnonzero(sums >= self.workload.replicas):
                 if tightest is None or sums[code] < tightest[0]:
-                    tightest = int(sums[code]), pool & (codes == code)
+                    tightest = int(sums[code]), nodes & (codes == code)
         if tightest is None:
             return None
-        left, fitting = self.workload.containers, np.where(tightest[1], self.fits, 0)
+        left, fitting = self.workload.replicas, np.where(tightest[1], self.fits, 0)
         placements: list[Placement] = []
         while left:
             rows = np.flatnonzero(fitting >= min(left, fitting.max()))
@@ -91,15 +89,15 @@ class Search:
         return inside
 
     def _domains(self, level: TopologyLevel, tier: Sequence[Flags]) -> Iterator[tuple[Flags, Ints, Ints]]:
-        """Yield each pool with the domain of each node, and how many containers fit in each domain."""
+        """Yield each set of nodes with the domain of each node, and how many containers fit in each domain."""
         codes = self.layout.switch if level is TopologyLevel.SWITCH else np.zeros_like(self.layout.switch)
-        for pool in tier:
-            known = pool & (codes >= 0)
-            yield pool, codes, np.bincount(codes[known], weights=self.fits[known]).astype(np.int64)
+        for nodes in tier:
+            known = nodes & (codes >= 0)
+            yield nodes, codes, np.bincount(codes[known], weights=self.fits[known]).astype(np.int64)
 
     def _row(self, rows: Ints, fitting: Ints, best: Best) -> int:
         """Return the best row of those where the fewest fit; a lone container may go to any."""
-        if self.workload.containers > 1:
+        if self.workload.replicas > 1:
             rows = rows[fitting[rows] == fitting[rows].min()]
         return best(self.workload, rows)
 

@@ -11,17 +11,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from api.scheduler.cluster import ClusterState
-from api.scheduler.cycle import Cycle, State
+from api.scheduler.cycle import Cycle, PlannerState
+from api.scheduler.feasibility import Feasibility
 from api.scheduler.ledger import Holdings
 from api.scheduler.residents import Residents
-from api.scheduler.signature import Feasibility
-from api.scheduler.snapshot import Decision, NodeState, ProjectState, Running, SchedulerSettings, Snapshot, Workload
+from api.scheduler.snapshot import Decision, NodeSnapshot, ProjectState, Running, SchedulerSettings, Snapshot, Workload
 
 
 class Planner:
     """Nodes, projects and what runs. A decision changes nothing of it: what was decided and done is told by `add`."""
 
-    def __init__(self, nodes: Sequence[NodeState] = (), projects: Sequence[ProjectState] = ()) -> None:
+    def __init__(self, nodes: Sequence[NodeSnapshot] = (), projects: Sequence[ProjectState] = ()) -> None:
         self._running: dict[str, Running] = {}
         self._terminating: dict[str, Running] = {}
         self._holdings: dict[str, Holdings] = {}
@@ -53,7 +53,7 @@ class Planner:
             if running.workload.id not in self._running:
                 self.add(running)
 
-    def set_nodes(self, nodes: Sequence[NodeState]) -> None:
+    def set_nodes(self, nodes: Sequence[NodeSnapshot]) -> None:
         """Replace the nodes; what runs stays."""
         self._nodes = frozenset(nodes)
         self._now, self._later = ClusterState(nodes), ClusterState(nodes)
@@ -89,9 +89,9 @@ class Planner:
         else:
             self._residents.remove(running)
 
-    def decide(self, queue: Sequence[Workload], now: int, rules: SchedulerSettings | None = None) -> Decision:
-        """Return where each workload of the queue shall run, who is taken back for it, or why it waits."""
-        state = State(
+    def decide(self, queue: Sequence[Workload], now: int, settings: SchedulerSettings | None = None) -> Decision:
+        """Return where each workload of the queue shall run, who is reclaimed for it, or why it waits."""
+        state = PlannerState(
             self._now,
             self._later,
             self._residents,
@@ -101,7 +101,7 @@ class Planner:
             self.capacity(),
             self._feasibility,
         )
-        return Cycle(state, queue, now, rules or SchedulerSettings()).run()
+        return Cycle(state, queue, now, settings or SchedulerSettings()).run()
 
     def capacity(self) -> int:
         """Return the milli-GPU that can be shared out: all of open nodes, and those still in use on the others."""

@@ -15,8 +15,8 @@ from api.scheduler.cluster import ClusterState
 from api.scheduler.region import NEVER, Region
 from api.scheduler.residents import Residents
 from api.scheduler.snapshot import Running, Workload
-from api.scheduler.topology import allowed, pools
-from api.scheduler.victims import Pool, Rank, rank
+from api.scheduler.topology import allowed, node_sets
+from api.scheduler.victims import Rank, VictimPool, rank
 from common.gpu.share import MILLI
 from common.topology import TopologyLevel
 
@@ -26,18 +26,22 @@ WINDOWS = (8, 32, 128, 512)
 """Nodes on which victims for a gang are looked for together: more only where fewer do not suffice."""
 
 
-def cheapest(cluster: ClusterState, residents: Residents, workload: Workload, pool: Pool) -> tuple[Running, ...] | None:
+def cheapest(
+    cluster: ClusterState, residents: Residents, workload: Workload, pool: VictimPool
+) -> tuple[Running, ...] | None:
     """Return who has to go, or None where no set that the pool allows makes room."""
     if cluster.find(workload) is not None:
         region = Region.of(cluster, workload, (), _everywhere(residents, pool), pool)
         region.fits = True
         return region.search() if pool.due > 0 else None
     narrow = workload.within in (TopologyLevel.NODE, TopologyLevel.ISLAND)
-    on_one = workload.containers == 1 or (workload.within_required and narrow)
+    on_one = workload.replicas == 1 or (workload.within_required and narrow)
     return (_on_one if on_one else _on_several)(cluster, residents, workload, pool)
 
 
-def _on_one(cluster: ClusterState, residents: Residents, workload: Workload, pool: Pool) -> tuple[Running, ...] | None:
+def _on_one(
+    cluster: ClusterState, residents: Residents, workload: Workload, pool: VictimPool
+) -> tuple[Running, ...] | None:
     """Look at one node after the other, the most promising first, until no other can be better."""
     rows = _rows(cluster, residents, pool, cluster.layout.open & allowed(cluster.layout, workload))
     bounds = least(cluster, workload, rows)
@@ -58,7 +62,7 @@ def _on_one(cluster: ClusterState, residents: Residents, workload: Workload, poo
 
 
 def _on_several(
-    cluster: ClusterState, residents: Residents, workload: Workload, pool: Pool
+    cluster: ClusterState, residents: Residents, workload: Workload, pool: VictimPool
 ) -> tuple[Running, ...] | None:
     """Look at each set of nodes on which the gang may lie together."""
     best: tuple[Rank, tuple[Running, ...]] | None = None
@@ -90,7 +94,7 @@ def _on_several(
 
 def least(cluster: ClusterState, workload: Workload, rows: Ints, count: int | None = None) -> Ints:
     """Return for each row how many milli-GPU have to go there at least; never too many."""
-    count = workload.containers if count is None else count
+    count = workload.replicas if count is None else count
     whole, fraction = divmod(workload.gpu_milli, MILLI)
     if not workload.gpu_milli:
         return np.zeros(len(rows), dtype=np.int64)
@@ -110,7 +114,7 @@ def least(cluster: ClusterState, workload: Workload, rows: Ints, count: int | No
     return np.minimum(bound, NEVER)
 
 
-def _rows(cluster: ClusterState, residents: Residents, pool: Pool, within: Flags) -> Ints:
+def _rows(cluster: ClusterState, residents: Residents, pool: VictimPool, within: Flags) -> Ints:
     known = cluster.layout.rows
     rows = [known[name] for name in residents.nodes_of(pool.projects) if name in known]
     chosen = np.array(sorted(rows), dtype=np.int64)
@@ -119,16 +123,16 @@ def _rows(cluster: ClusterState, residents: Residents, pool: Pool, within: Flags
 
 def _domains(cluster: ClusterState, workload: Workload) -> Iterator[Flags]:
     layout = cluster.layout
-    for tier in pools(layout, workload):
-        for pool in tier:
+    for tier in node_sets(layout, workload):
+        for nodes in tier:
             if workload.within_required and workload.within is TopologyLevel.SWITCH:
-                codes: Sequence[int] = np.unique(layout.switch[pool & (layout.switch >= 0)]).tolist()
-                yield from (pool & layout.open & (layout.switch == code) for code in codes)
+                codes: Sequence[int] = np.unique(layout.switch[nodes & (layout.switch >= 0)]).tolist()
+                yield from (nodes & layout.open & (layout.switch == code) for code in codes)
             else:
-                yield pool & layout.open
+                yield nodes & layout.open
 
 
-def _everywhere(residents: Residents, pool: Pool) -> Iterable[Running]:
+def _everywhere(residents: Residents, pool: VictimPool) -> Iterable[Running]:
     """Return all candidates of the project itself, wherever they run."""
     found = {
         each.workload.id: each

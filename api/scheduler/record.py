@@ -82,9 +82,9 @@ def differences(saved: Decision, again: Decision) -> list[str]:
         before, after = _outcome(saved, id_), _outcome(again, id_)
         if before != after:
             found.append(f"{id_}: {before}; now {after}")
-    taken, retaken = ({(each.victim, each.beneficiary) for each in each_of.reclaims} for each_of in (saved, again))
-    found += [f"{victim}: taken back for {other}; now not" for victim, other in sorted(taken - retaken)]
-    found += [f"{victim}: not taken back; now for {other}" for victim, other in sorted(retaken - taken)]
+    then, now = ({(each.victim, each.beneficiary) for each in each_of.reclaims} for each_of in (saved, again))
+    found += [f"{victim}: reclaimed for {other}; now not" for victim, other in sorted(then - now)]
+    found += [f"{victim}: not reclaimed; now for {other}" for victim, other in sorted(now - then)]
     if not found and saved != again:
         found.append("the log reads differently")
     return found
@@ -96,8 +96,8 @@ def _outcome(decision: Decision, id_: str) -> str:
             f"{place.node}[{','.join(f'{share.index}:{share.milli}' for share in place.shares)}]"
             for place in decision.placements[id_]
         )
-    wait = decision.pending_reasons.get(id_)
-    return f"waits at {wait.position}, {wait.cause}: {wait.reason}" if wait else "unknown"
+    pending = decision.pending_reasons.get(id_)
+    return f"waits at {pending.position}, {pending.cause}: {pending.reason}" if pending else "unknown"
 
 
 def _read(kind: TypeAdapter[Read], text: str, where: str) -> Read:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from api.scheduler.cluster import ClusterState
 from api.scheduler.limits import Limits
 from api.scheduler.snapshot import Running, Workload
-from api.scheduler.victims import Pool, Rank, order, rank
+from api.scheduler.victims import Rank, VictimPool, order, rank
 from common.gpu.share import MILLI
 from common.topology import TopologyLevel
 
@@ -106,7 +106,7 @@ class Region:
     """Nodes that can hold the workload together, and the search for those who have to leave them."""
 
     workload: Workload
-    pool: Pool
+    pool: VictimPool
     nodes: list[Node]
     units: list[Unit]
     fits: bool = False
@@ -136,7 +136,12 @@ class Region:
 
     @classmethod
     def of(
-        cls, cluster: ClusterState, workload: Workload, rows: Sequence[int], running: Iterable[Running], pool: Pool
+        cls,
+        cluster: ClusterState,
+        workload: Workload,
+        rows: Sequence[int],
+        running: Iterable[Running],
+        pool: VictimPool,
     ) -> Region:
         """Return the region of these rows of the cluster; of those running there only candidates count."""
         usable = cluster.layout.usable_for(workload)
@@ -148,7 +153,7 @@ class Region:
             apart = bool(cluster.layout.apart[row])
             by_island = one_island or apart
             # where they cannot meet there is no place for several
-            places = 0 if apart and workload.containers > 1 else int(cluster.state.containers[row])
+            places = 0 if apart and workload.replicas > 1 else int(cluster.state.containers[row])
             sets = {islands[column] for column in columns} if by_island else {0}
             nodes.append(
                 Node(
@@ -195,7 +200,7 @@ class Region:
         self._reopen(place)
 
     def _all_fit(self) -> bool:
-        return self.fits or self._fitting_together >= self.workload.containers
+        return self.fits or self._fitting_together >= self.workload.replicas
 
     def _missing(self) -> int:
         """Return the fewest milli-GPU that still have to go, at least 1 until the goal is reached; 0 then."""
@@ -205,7 +210,7 @@ class Region:
         whole, fraction = divmod(self.workload.gpu_milli, MILLI)
         if not self.workload.gpu_milli:
             return max(1, owed)
-        needed = whole * self.workload.containers
+        needed = whole * self.workload.replicas
         if len(self._free) < needed:
             return NEVER
         clear = needed * MILLI - sum(self._free[len(self._free) - needed :])
@@ -249,7 +254,7 @@ class Region:
             self._most_together += fitting - self._at_most[index]
             self._at_most[index] = fitting
         self._changed.clear()
-        return self._most_together >= self.workload.containers
+        return self._most_together >= self.workload.replicas
 
     def _close(self, place: int) -> None:
         """Count a unit as decided on."""

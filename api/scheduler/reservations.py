@@ -8,7 +8,7 @@ from api.scheduler.cluster import ClusterState
 from api.scheduler.reclaim import cheapest
 from api.scheduler.residents import Residents
 from api.scheduler.snapshot import Placement, Workload
-from api.scheduler.victims import Pool
+from api.scheduler.victims import VictimPool
 
 
 def places(
@@ -16,7 +16,7 @@ def places(
 ) -> tuple[Placement, ...] | None:
     """Return where the workload would go with the fewest milli-GPU of others in its way; None where it never could.
 
-    Those that cannot be taken back may stay for long, so places that they do not stand on go first. `taken` are
+    Those that cannot be reclaimed may stay for long, so places that they do not stand on go first. `taken` are
     terminating anyway. While nobody else gets the places, what stands in the way only becomes less, so the choice
     settles.
     """
@@ -24,7 +24,7 @@ def places(
     if free_now is not None:
         return free_now
     for preemptible_only in (True, False):
-        pool = Pool(everyone=True, preemptible_only=preemptible_only, taken=taken)
+        pool = VictimPool(everyone=True, preemptible_only=preemptible_only, taken=taken)
         in_the_way = cheapest(cluster, residents, workload, pool)
         if in_the_way:
             with cluster.trial():

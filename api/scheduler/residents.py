@@ -9,7 +9,7 @@ import numpy as np
 
 from api.scheduler.capacity import Flags, Ints, Layout
 from api.scheduler.snapshot import Running
-from api.scheduler.victims import Pool
+from api.scheduler.victims import VictimPool
 
 FEWEST = 1024
 NOBODY = -1
@@ -49,7 +49,7 @@ class Residents:
                 del priorities[running.workload.priority]
         self._table.remove(running)
 
-    def held(self, pool: Pool, layout: Layout) -> tuple[Ints, Flags]:
+    def held(self, pool: VictimPool, layout: Layout) -> tuple[Ints, Flags]:
         """Return, by row, the milli-GPU of those there that the pool has (of a gang all, on each of its nodes).
 
         The second array says whether there are any.
@@ -100,8 +100,8 @@ class _Table:
             self._columns[1, entry] = NOBODY
             self._vacant.append(entry)
 
-    def held(self, pool: Pool, layout: Layout) -> tuple[Ints, Flags]:
-        """Return the sums of `Residents.held`; who is in the pool is what `Pool.has` says."""
+    def held(self, pool: VictimPool, layout: Layout) -> tuple[Ints, Flags]:
+        """Return the sums of `Residents.held`; who is in the pool is what `VictimPool.has` says."""
         node, project, milli, priority, since, preemptible = self._columns[:, : self._used]
         has: Flags = project != NOBODY
         if pool.preemptible_only:

@@ -36,7 +36,7 @@ class GpuState:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeState:
+class NodeSnapshot:
     """A node as it is without any workload on it.
 
     `open` says whether it takes new work (a node in maintenance or a lost one does not, but its workloads still count).
@@ -69,14 +69,14 @@ class ProjectState:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A session as the scheduler sees it: `containers` equal containers that start together or not at all.
+    """A session as the scheduler sees it: `replicas` equal containers that start together or not at all.
 
     `gpu_milli`, `cpu_milli` and `memory_mib` are for one container; `gpu_milli` 0 is work that needs no GPU. A share of
     2,500 is two whole GPUs and half of a third, all on one node. `groups` are the resource groups that it may use, in
     order of preference: None is every one; a node in no group is always allowed unless `grouped_only`. Of several nodes
     all must lie in one group. `gpu_models` are the GPU models that will do; empty: any. Its shares are held by
     `enforcement` or a stronger kind. A workload that is not `preemptible` lives within its project's quota and is never
-    taken back. A higher `priority` goes first within a project. `held_milli` is what it takes with all containers where
+    reclaimed. A higher `priority` goes first within a project. `held_milli` is what it takes with all containers where
     it has places: a slice counts whole. Without `on_slices` it gets none.
     """
 
@@ -84,7 +84,7 @@ class Workload:
     project: str
     submitted_at: int
     name: str = ""
-    containers: int = 1
+    replicas: int = 1
     gpu_milli: int = MILLI
     cpu_milli: int = 0
     memory_mib: int = 0
@@ -102,7 +102,7 @@ class Workload:
     @property
     def total_milli(self) -> int:
         """What all its containers take together, in milli-GPU; before it has places, what they ask for."""
-        return self.held_milli or self.containers * self.gpu_milli
+        return self.held_milli or self.replicas * self.gpu_milli
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Running:
 class SchedulerSettings:
     """What the administrator may set; seconds.
 
-    A preemptible workload is not taken back before it ran `min_runtime_s`. A workload that waits longer than
+    A preemptible workload is not reclaimed before it ran `min_runtime_s`. A workload that waits longer than
     `reserve_after_s` for room that its project is entitled to gets places reserved, and only what does not delay it is
     placed before it.
     """
@@ -147,11 +147,11 @@ class Snapshot:
     """The cluster at one moment."""
 
     now: int
-    nodes: tuple[NodeState, ...]
+    nodes: tuple[NodeSnapshot, ...]
     projects: tuple[ProjectState, ...]
     running: tuple[Running, ...] = ()
     queue: tuple[Workload, ...] = ()
-    rules: SchedulerSettings = field(default_factory=SchedulerSettings)
+    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
 
 
 class Cause(StrEnum):
@@ -177,7 +177,7 @@ class PendingReason:
 
 @dataclass(frozen=True, slots=True)
 class Reclaim:
-    """A running workload to be taken back, and the waiting one that it makes room for."""
+    """A running workload to be reclaimed, and the waiting one that it makes room for."""
 
     victim: str
     beneficiary: str

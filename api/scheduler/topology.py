@@ -1,4 +1,4 @@
-"""Topology: pools of nodes by resource group, then topology domains, where containers may lie."""
+"""Topology: sets of nodes by resource group, then topology domains, where containers may lie."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ def levels(workload: Workload) -> tuple[TopologyLevel, ...]:
     Without a GPU an island means no more than the node; one container is never on several nodes.
     """
     required = LEVELS.index(workload.within) if workload.within_required else len(LEVELS) - 1
-    last = min(required, LEVELS.index(TopologyLevel.NODE)) if workload.containers == 1 else required
+    last = min(required, LEVELS.index(TopologyLevel.NODE)) if workload.replicas == 1 else required
     if not workload.gpu_milli:
         return LEVELS[LEVELS.index(TopologyLevel.NODE) : max(last, LEVELS.index(TopologyLevel.NODE)) + 1]
     return LEVELS[: last + 1]
 
 
-def pools(layout: Layout, workload: Workload) -> Iterator[tuple[Flags, ...]]:
-    """Yield the nodes that the workload may use, by preference; each time as pools, of which a gang takes one.
+def node_sets(layout: Layout, workload: Workload) -> Iterator[tuple[Flags, ...]]:
+    """Yield the nodes that the workload may use, by preference; each time as sets, of which a gang takes one.
 
     Work without a GPU goes to nodes without one first, whatever their group.
     """
     if not workload.gpu_milli:
         bare = layout.gpu_count == 0
-        yield from (tuple(pool & bare for pool in tier) for tier in _tiers(layout, workload))
+        yield from (tuple(nodes & bare for nodes in tier) for tier in _tiers(layout, workload))
     yield from _tiers(layout, workload)
 
 
 def merged(tier: Sequence[Flags]) -> Flags:
-    """Return the nodes of all pools together."""
+    """Return the nodes of all sets together."""
     return np.asarray(np.logical_or.reduce(tier))
 
 

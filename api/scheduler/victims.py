@@ -17,14 +17,14 @@ def order(running: Running) -> tuple[int, int, str]:
 
 
 def rank(victims: Collection[Running]) -> Rank:
-    """Return what it costs to take all of them back; of equal sets the one that spares the higher and the older."""
+    """Return what it costs to reclaim all of them; of equal sets the one that spares the higher and the older."""
     total = sum(running.workload.total_milli for running in victims)
     return total, len(victims), tuple(sorted(map(order, victims), reverse=True))
 
 
 @dataclass(frozen=True)
-class Pool:
-    """Those who may be taken back.
+class VictimPool:
+    """Those who may be reclaimed.
 
     `surplus` is what may be taken of each project. With `last_may_pass` the last victim of a project may take it below
     that line; without, none may. Of `own`, workloads of a priority below `below` may be taken whatever it holds, unless

@@ -13,7 +13,7 @@ from api.tables.base import Base
 class GpuSample(Base):
     """What one container of a session used of one GPU at one moment.
 
-    `at_s` is whole seconds since 1970, so that any database can put moments together by plain division. `busy_permille`
+    `at_s` is whole seconds since 1970, so that plain division puts moments together. `busy_permille`
     is of the GPU's time since the sample before, None where nobody can tell.
     """
 

@@ -15,9 +15,8 @@ from common.gpu.share import MILLI
 
 
 class NodeState(StrEnum):
-    """Whether a node's agent reports: `new` has never done so, `lost` not for a while."""
+    """Whether a node's agent reports; a `lost` one has not for a while."""
 
-    NEW = "new"
     READY = "ready"
     LOST = "lost"
 
@@ -47,7 +46,7 @@ class Node(Base):
     port: Mapped[int]
     state: Mapped[NodeState] = mapped_column(
         Enum(NodeState, native_enum=False, length=16, values_callable=lambda states: [state.value for state in states]),
-        default=NodeState.NEW,
+        default=NodeState.READY,
     )
     mode: Mapped[NodeMode] = mapped_column(
         Enum(NodeMode, native_enum=False, length=16, values_callable=lambda modes: [mode.value for mode in modes]),

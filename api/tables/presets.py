@@ -6,6 +6,7 @@ from sqlalchemy import BigInteger, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from api.tables.base import Base
+from common.protocol import DEFAULT_SHM_MIB
 
 
 class Preset(Base):
@@ -20,6 +21,6 @@ class Preset(Base):
     description: Mapped[str] = mapped_column(Text, default="")
     cpu_milli: Mapped[int] = mapped_column(default=0)
     memory_mib: Mapped[int] = mapped_column(BigInteger, default=0)
-    shm_mib: Mapped[int] = mapped_column(BigInteger, default=64)
+    shm_mib: Mapped[int] = mapped_column(BigInteger, default=DEFAULT_SHM_MIB)
     gpu_milli: Mapped[int] = mapped_column(default=0)
     enforcement: Mapped[str] = mapped_column(String(16), default="none", server_default="none")

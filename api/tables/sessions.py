@@ -25,7 +25,7 @@ from api.clock import now
 from api.tables.base import Base
 from api.tables.nodes import Node
 from api.tables.projects import Project
-from common.protocol import ContainerStatus
+from common.protocol import DEFAULT_SHM_MIB, ContainerStatus
 
 
 class Kind(StrEnum):
@@ -66,13 +66,18 @@ LISTED = text("state <> 'TERMINATED'")
 """Which sessions a list has unless all are asked for; written as in the indexes, or these would be of no use."""
 
 
+def container_id(session_id: UUID, attempt: int, rank: int) -> str:
+    """Return the id of a container, made by us so that a repeated launch is the same one."""
+    return f"session-{session_id}-{attempt}-{rank}"
+
+
 class Session(Base):
     """`replicas` equal containers that start and end together, each with a share of GPUs, cores and memory.
 
     `gpu_milli`, `cpu_milli` (thousandths of a core, 0: no limit), `memory_mib` (0: no limit) and `shm_mib` are for one
-    container. `revision` is the row's lock token: whoever changes the row names the revision it has read. `ending` is
-    the state that a TERMINATING session comes to when its containers are gone: PENDING where they were only taken back.
-    `attempt` counts how often it was taken back or lost its node. `since` is when it came to its state. Before
+    container. `revision` is the row's lock token: whoever changes the row names the revision it has read. A TERMINATING
+    session comes to its `final_state` when its containers are gone: to PENDING where they were only reclaimed.
+    `attempt` counts how often it was reclaimed or lost its node. `since` is when it came to its state. Before
     `starts_at` it waits; at `expires_at` it is stopped. `cause` and `position` say for programs why it waits.
 
     `enforcement` is the kind that has to hold its shares, or a stronger one. `held_milli` is what it takes of GPUs with
@@ -108,7 +113,7 @@ class Session(Base):
     gpu_milli: Mapped[int]
     cpu_milli: Mapped[int] = mapped_column(default=0, server_default="0")
     memory_mib: Mapped[int] = mapped_column(default=0, server_default="0")
-    shm_mib: Mapped[int] = mapped_column(default=64, server_default="64")
+    shm_mib: Mapped[int] = mapped_column(default=DEFAULT_SHM_MIB, server_default=str(DEFAULT_SHM_MIB))
     enforcement: Mapped[str] = mapped_column(String(16), default="none", server_default="none")
     held_milli: Mapped[int] = mapped_column(default=0, server_default="0")
     resize_milli: Mapped[int | None]
@@ -133,7 +138,7 @@ class Session(Base):
     reason: Mapped[str] = mapped_column(Text, default="")
     cause: Mapped[str] = mapped_column(String(16), default="", server_default=text("''"))
     position: Mapped[int] = mapped_column(default=0, server_default="0")
-    ending: Mapped[State | None] = mapped_column(_state)
+    final_state: Mapped[State | None] = mapped_column(_state)
     attempt: Mapped[int] = mapped_column(default=0, server_default="0")
     revision: Mapped[int] = mapped_column(default=0)
     created_at: Mapped[datetime] = mapped_column(default=now)
@@ -164,9 +169,9 @@ class Session(Base):
         """The nodes of its containers, each once, in the order of their ranks."""
         return list({container.node_id: container.node for container in self.containers}.values())
 
-    def container_id(self, rank: int) -> str:
-        """The id of one of its containers, made by us so that a repeated launch is the same one."""
-        return f"session-{self.id}-{self.attempt}-{rank}"
+    def container_id(self, rank: int, *, attempt: int | None = None) -> str:
+        """The id of one of its containers, of this attempt where none is named."""
+        return container_id(self.id, self.attempt if attempt is None else attempt, rank)
 
 
 class Container(Base):
@@ -196,7 +201,7 @@ class Container(Base):
 
 
 class GpuShareRow(Base):
-    """The part of one GPU that a container holds; of a MIG device always all that it is of a GPU."""
+    """The share of one GPU that a container holds; of a MIG device always all that it is of a GPU."""
 
     __tablename__ = "gpu_shares"
     __table_args__ = (

@@ -131,7 +131,7 @@ class Done(TypedDict):
 
 
 class GpuShare(TypedDict):
-    """The part of one GPU that a session holds, in milli-GPU; of a MIG device by its `profile` it is the whole device.
+    """The share of one GPU that a session has, in milli-GPU; of a MIG device by its `profile` it is the whole device.
 
     `memory_mib` is how much of the GPU's memory belongs to it; null, as `model` is empty, where the node has that
     GPU no more.

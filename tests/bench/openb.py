@@ -20,17 +20,17 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from api.scheduler.cluster import ClusterState
-from api.scheduler.snapshot import GpuState, NodeState, Workload
+from api.scheduler.snapshot import GpuState, NodeSnapshot, Workload
 from common.gpu.share import MILLI
 
 ARRIVALS_PERCENT = 130
 
 
-def read_nodes(path: Path) -> list[NodeState]:
+def read_nodes(path: Path) -> list[NodeSnapshot]:
     """Return the nodes of the trace."""
     with path.open(encoding="utf-8", newline="") as lines:
         return [
-            NodeState(
+            NodeSnapshot(
                 row["sn"],
                 tuple(GpuState(i, f"{row['sn']}-{i}", row["model"]) for i in range(int(row["gpu"]))),
                 cpu_milli=int(row["cpu_milli"]),
@@ -67,7 +67,7 @@ def arrivals(pods: list[Workload], capacity: int, seed: int) -> Iterator[Workloa
         yield pod
 
 
-def replay(nodes: list[NodeState], pods: list[Workload], seed: int) -> dict[str, float | int]:
+def replay(nodes: list[NodeSnapshot], pods: list[Workload], seed: int) -> dict[str, float | int]:
     """Return the figures of one replay."""
     cluster = ClusterState(nodes)
     capacity = sum(len(node.gpus) for node in nodes) * MILLI

@@ -28,7 +28,7 @@ from api.scheduler.snapshot import (
     Cause,
     Decision,
     GpuState,
-    NodeState,
+    NodeSnapshot,
     Placement,
     ProjectState,
     Running,
@@ -43,10 +43,10 @@ SIZES = ((100, 2), (250, 6), (500, 12), (1000, 50), (1500, 2), (2000, 14), (4000
 """Milli-GPU of a session, and how many of a hundred ask for it."""
 
 
-def cluster(count: int, gpus: int) -> list[NodeState]:
+def cluster(count: int, gpus: int) -> list[NodeSnapshot]:
     """Nodes of one kind, 32 on a leaf switch, in NVLink islands of four."""
     return [
-        NodeState(
+        NodeSnapshot(
             f"node-{at:05}",
             tuple(GpuState(index, f"gpu-{at:05}-{index}", "H200", index // 4) for index in range(gpus)),
             cpu_milli=gpus * 16_000,
@@ -73,7 +73,7 @@ class Bench:
     def fill(self, sessions: int) -> None:
         """Let sessions run, packed one beside the other, the large ones first, as many as there is room for."""
         free = [(node, list(node.gpus)) for node in self.nodes]
-        shared: dict[int, tuple[NodeState, GpuState, int]] = {}
+        shared: dict[int, tuple[NodeSnapshot, GpuState, int]] = {}
         for workload in sorted((self.session() for _ in range(sessions)), key=lambda item: -item.gpu_milli):
             whole, part = divmod(workload.gpu_milli, 1000)
             while free and len(free[-1][1]) < whole + (part > 0):
@@ -142,7 +142,7 @@ class Bench:
             milli = self.random.choice((1000, 2000, 4000, self.gpus * 1000))
             queue[at] = replace(
                 queue[at],
-                containers=self.random.randint(4, 20),
+                replicas=self.random.randint(4, 20),
                 gpu_milli=milli,
                 cpu_milli=milli * 8,
                 memory_mib=milli * 64,
@@ -164,7 +164,7 @@ class Bench:
         workload = self.session(poor, 1000)
         took, decision = timed(lambda: self.planner.decide([workload], self.now))
         if decision.pending_reasons[workload.id].cause is not Cause.RECLAIMING:
-            raise RuntimeError(f"nobody was taken back: {decision.log}")
+            raise RuntimeError(f"nobody was reclaimed: {decision.log}")
         return took
 
     def never_fits(self) -> float:

@@ -23,7 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from api.scheduler.planner import Planner
-from api.scheduler.snapshot import GpuState, NodeState, ProjectState, Running, Workload
+from api.scheduler.snapshot import GpuState, NodeSnapshot, ProjectState, Running, Workload
 from common.gpu.share import MILLI, format_gpus, memory_limit
 
 JOBS = 50
@@ -60,7 +60,7 @@ def duration_s(card: Card, milli: int) -> float:
 
 def makespan_s(card: Card, milli: int, jobs: int = JOBS, gpus: int = GPUS, seed: int = 1) -> float:
     """Return the seconds until all trainings, which were submitted at once, have ended."""
-    node = NodeState("node", tuple(GpuState(n, f"{card.model}-{n}", card.model) for n in range(gpus)))
+    node = NodeSnapshot("node", tuple(GpuState(n, f"{card.model}-{n}", card.model) for n in range(gpus)))
     planner = Planner([node], [ProjectState("research", gpus * MILLI)])
     factors = _factors(jobs, seed)
     waiting = {f"{n:03}": Workload(f"{n:03}", "research", n, f"model-{n}", gpu_milli=milli) for n in range(jobs)}

@@ -129,7 +129,7 @@ def _check_docker(journey: Journey) -> None:
 
 
 def _check_return(journey: Journey, taken_back: set[str]) -> None:
-    """Those that were taken back were stopped, and run again as new containers."""
+    """Those that were reclaimed were stopped, and run again as new containers."""
     assert taken_back == {"b-4-gg", "c-4-gg"}
     by_name = {session["name"]: session for session in _sessions(journey)}
     for name in taken_back:

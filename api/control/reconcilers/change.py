@@ -34,5 +34,5 @@ async def write(db: AsyncSession, updates: Sequence[SessionUpdate]) -> None:
 
 def log_change(session: Session, values: dict[str, Any]) -> None:
     """Say what became of a session."""
-    told = {name: str(values[name]) for name in ("state", "ending", "reason", "exit_code") if name in values}
+    told = {name: str(values[name]) for name in ("state", "final_state", "reason", "exit_code") if name in values}
     log.info("session", session=session.name, project=session.project.name, **told)

@@ -32,10 +32,10 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Deadline:
-    """After `limit_s` without a step forward the session is ended, and comes to the state `ending`."""
+    """After `limit_s` without a step forward the session is terminated, and comes to its `final_state`."""
 
     limit_s: float
-    ending: State
+    final_state: State
     reason: str
 
 
@@ -65,7 +65,11 @@ async def due(db: AsyncSession, settings: Settings, at: datetime) -> Sequence[Se
     for session in await lifecycle.unstarted(db, at - timedelta(seconds=shortest)):
         deadline = deadlines[phase_of(session)]
         if session.since + timedelta(seconds=deadline.limit_s) <= at:
-            detail = f" ({session.reason})" if deadline.ending is State.PENDING and session.reason else ""
-            values = {"state": State.TERMINATING, "ending": deadline.ending, "reason": deadline.reason + detail}
+            detail = f" ({session.reason})" if deadline.final_state is State.PENDING and session.reason else ""
+            values = {
+                "state": State.TERMINATING,
+                "final_state": deadline.final_state,
+                "reason": deadline.reason + detail,
+            }
             updates.append(SessionUpdate(session, values))
     return updates

@@ -49,5 +49,5 @@ def _after(session: Session, node: Node, at: datetime) -> dict[str, Any]:
     return _end(State.TERMINATED, f"{node.name} was drained")
 
 
-def _end(ending: State, reason: str) -> dict[str, Any]:
-    return {"state": State.TERMINATING, "ending": ending, "reason": reason, "cause": DRAINING}
+def _end(final_state: State, reason: str) -> dict[str, Any]:
+    return {"state": State.TERMINATING, "final_state": final_state, "reason": reason, "cause": DRAINING}

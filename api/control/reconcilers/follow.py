@@ -31,7 +31,7 @@ def after(session: Session, seen: Mapping[int, ContainerState], at: datetime) ->
             return _failure(session, rank, container), noted
     if statuses and all(status is ContainerStatus.EXITED for status in statuses.values()):
         started = session.started_at or _started(seen, at)
-        ended = {"state": State.TERMINATING, "ending": State.TERMINATED, "reason": "", "cause": "", "exit_code": 0}
+        ended = {"state": State.TERMINATING, "final_state": State.TERMINATED, "reason": "", "cause": "", "exit_code": 0}
         return {**ended, "started_at": started}, noted
     # A container starts once: what would set a running session back was written before it ran, and comes late.
     if session.state is State.RUNNING:
@@ -91,7 +91,7 @@ def _failure(session: Session, rank: int, container: ContainerState) -> dict[str
     which = f"container {rank} of {session.replicas}: " if session.replicas > 1 else ""
     return {
         "state": State.TERMINATING,
-        "ending": State.FAILED,
+        "final_state": State.FAILED,
         "reason": which + (container.error or reason),
         "cause": "",
         "exit_code": container.exit_code,

@@ -61,4 +61,4 @@ def _after_period(session: Session, project: Project) -> SessionUpdate:
 
 
 def _stop(cause: str, reason: str) -> dict[str, Any]:
-    return {"state": State.TERMINATING, "ending": State.TERMINATED, "reason": reason, "cause": cause}
+    return {"state": State.TERMINATING, "final_state": State.TERMINATED, "reason": reason, "cause": cause}

@@ -52,15 +52,15 @@ async def after_removal(db: AsyncSession, node: Node) -> None:
     """Apply the policy to the sessions of a node that is taken away: it never comes back as the same one."""
     reason = f"{node.name} was removed"
     for session in await sessions.of_nodes(db, [node.id], (*WATCHED, State.TERMINATING)):
-        again = session.ending is State.PENDING if session.state is State.TERMINATING else starts_again(session)
+        again = session.final_state is State.PENDING if session.state is State.TERMINATING else starts_again(session)
         if again:
             await start_again(db, session, f"{reason}; it starts again", without=node)
         elif _others(session, node):
-            ending = session.ending or State.FAILED
-            await sessions.change(db, session, state=State.TERMINATING, ending=ending, reason=reason)
+            final_state = session.final_state or State.FAILED
+            await sessions.change(db, session, state=State.TERMINATING, final_state=final_state, reason=reason)
         else:
-            ending = session.ending if session.state is State.TERMINATING and session.ending else State.FAILED
-            await sessions.end(db, session, state=ending, reason=reason, cause="")
+            planned = session.final_state if session.state is State.TERMINATING else None
+            await sessions.end(db, session, state=planned or State.FAILED, reason=reason, cause="")
 
 
 async def after_return(db: AsyncSession, returned: Collection[Node]) -> None:
@@ -81,7 +81,7 @@ async def start_again(db: AsyncSession, session: Session, reason: str, *, withou
     """Put a session back into the queue; its containers on nodes that still answer are removed first."""
     reachable = [node for node in session.nodes if node is not without and node.state is NodeState.READY]
     if reachable:
-        values = {"state": State.TERMINATING, "ending": State.PENDING, "reason": reason, "cause": ""}
+        values = {"state": State.TERMINATING, "final_state": State.PENDING, "reason": reason, "cause": ""}
         done = await sessions.change(db, session, **values)
     else:
         values = {"state": State.PENDING, "reason": reason}
@@ -92,7 +92,7 @@ async def start_again(db: AsyncSession, session: Session, reason: str, *, withou
 
 def left_running(session: Session, containers: Sequence[ContainerState]) -> dict[int, ContainerState]:
     """Return the containers of a waiting session's attempt before, by rank, if all of them still run."""
-    ids = {f"session-{session.id}-{session.attempt - 1}-{rank}": rank for rank in range(session.replicas)}
+    ids = {session.container_id(rank, attempt=session.attempt - 1): rank for rank in range(session.replicas)}
     found = {ids[item.id]: item for item in containers if item.id in ids and item.status is ContainerStatus.RUNNING}
     return found if session.attempt and len(found) == session.replicas else {}
 

@@ -178,7 +178,7 @@ class Observer:
         gone = [rank for rank in missing if self._is_gone(session, rank, report)]
         if gone and session.state is State.RUNNING and not values:
             reason = f"its container is gone from {node.name}"
-            values = {"state": State.TERMINATING, "ending": State.FAILED, "reason": reason, "cause": ""}
+            values = {"state": State.TERMINATING, "final_state": State.FAILED, "reason": reason, "cause": ""}
         elif gone and session.state is State.PREPARING:
             # an agent that was restarted knows nothing of a launch that Docker had no container for yet
             noted |= {rank: {"status": None} for rank in gone}

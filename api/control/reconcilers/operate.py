@@ -77,11 +77,11 @@ class Operator:
         states = {rank: answer for rank, answer in outcome.items() if isinstance(answer, ContainerState)}
         errors = [answer for answer in answers if isinstance(answer, PenstockError)]
         values, noted = after(session, states, now())
-        ending = values.get("state") is State.TERMINATING
+        terminates = values.get("state") is State.TERMINATING
         refusals = [error for error in errors if not isinstance(error, UnreachableError | ConflictError)]
-        if refusals and not ending:
-            values = {"state": State.TERMINATING, "ending": State.FAILED, "reason": refusals[0].problems[0].reason}
-        elif errors and not ending:
+        if refusals and not terminates:
+            values = {"state": State.TERMINATING, "final_state": State.FAILED, "reason": refusals[0].problems[0].reason}
+        elif errors and not terminates:
             reason = f"{errors[0].problems[0].reason}; it is tried again"
             values = {} if session.reason == reason else {"reason": reason}
         if not (values or noted):
@@ -115,15 +115,15 @@ class Operator:
             await self._remove(session, present)
         except PenstockError as error:
             reason = f"{error.problems[0].reason}; {FREED_LATER}"
-            if session.reason != reason and session.ending is State.TERMINATED and not session.cause:
+            if session.reason != reason and session.final_state is State.TERMINATED and not session.cause:
                 await self._change(session, {}, reason=reason)
             return False
-        ending = session.ending or State.TERMINATED
+        final_state = session.final_state or State.TERMINATED
         async with self._database.transaction() as db:
-            if ending is State.PENDING:
+            if final_state is State.PENDING:
                 ended = await sessions.requeue(db, session, session.reason)
             else:
-                ended = await sessions.end(db, session, state=ending, reason=_last_reason(session), cause="")
+                ended = await sessions.end(db, session, state=final_state, reason=_last_reason(session), cause="")
             if ended and tail:
                 kept = await sessions.log_tail(db, session.id) + tail
                 await sessions.keep_log(db, session.id, kept[-LOG_TAIL_BYTES:])
@@ -131,12 +131,14 @@ class Operator:
                 await networks.leave(db, session.network, self._left(session, present))
         if ended:
             self._unsent -= {session.container_id(container.rank) for container in session.containers}
-            log.info("ended", session=session.name, project=session.project.name, state=str(ending))
+            log.info("ended", session=session.name, project=session.project.name, state=str(final_state))
         return ended
 
     async def _remove(self, session: Session, present: Sequence[Container]) -> None:
         """Remove containers at once; raises what hindered one of them when all have been tried."""
-        grace_s = self._settings.reclaim_grace_s if session.ending is State.PENDING else self._settings.stop_grace_s
+        grace_s = (
+            self._settings.reclaim_grace_s if session.final_state is State.PENDING else self._settings.stop_grace_s
+        )
         calls = (
             self._engine.terminate(agent_of(container.node), session.container_id(container.rank), grace_s)
             for container in present
@@ -161,7 +163,7 @@ class Operator:
         if node.state is not NodeState.LOST:
             return False
         gone_since = now() - timedelta(seconds=self._settings.node_gone_s)
-        return session.ending is State.PENDING or node.last_seen is None or node.last_seen < gone_since
+        return session.final_state is State.PENDING or node.last_seen is None or node.last_seen < gone_since
 
     async def _log_tail(self, session: Session, present: Sequence[Container], tries: int) -> bytes:
         """Return the ends of the containers' logs; one that cannot be read does not keep the session for ever."""

@@ -18,10 +18,10 @@ log = structlog.get_logger()
 
 
 async def take_space(database: Database, reservations: resizing.Reservations, begin: Begin | None = None) -> None:
-    """Take the room for shares that are to be raised; only between decisions of the scheduler, which knows it then.
+    """Take the space for shares that are to be raised; only between decisions of the scheduler, which knows it then.
 
     `reservations` are those of the last decision, for sessions that wait; `begin` gives the transactions of a
-    leader, in which alone room is given away.
+    leader, in which alone space is given away.
     """
     async with database.reading() as db:
         if not any((session.resize_milli or 0) > session.gpu_milli for session in await resizing.resizing(db)):

@@ -12,7 +12,7 @@ depends_on = None
 _COLUMNS = {
     "images": {"scope": "visibility"},
     "memberships": {"part": "role"},
-    "sessions": {"size": "replicas", "models": "gpu_models"},
+    "sessions": {"size": "replicas", "models": "gpu_models", "ending": "final_state"},
 }
 _TABLES = {"denials": "denied_calls", "grants": "gpu_shares"}
 _CONSTRAINTS = {

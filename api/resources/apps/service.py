@@ -27,8 +27,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9._~/-]{1,255}")
 
 
 @dataclass(frozen=True)
-class Place:
-    """A project, as far as rights go."""
+class ProjectRights:
+    """A project, as far as rights on its apps go; it outlives the transaction that read it."""
 
     id: UUID
     domain: str | None
@@ -42,14 +42,14 @@ class App:
     """
 
     owner_id: UUID | None
-    project: Place
+    project: ProjectRights
     prefix: str
     stripped: bool
     node: str = ""
     upstream: str = ""
 
 
-class Directory:
+class AppIndex:
     """Finds apps by path and remembers for a moment what was found."""
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ def _app(service: Service, session: Session, prefix: str, *, stripped: bool) -> 
     node, upstream = _upstream(service, session)
     return App(
         owner_id=session.user_id,
-        project=Place(session.project.id, session.project.domain),
+        project=ProjectRights(session.project.id, session.project.domain),
         prefix=f"/{prefix}",
         stripped=stripped,
         node=node,

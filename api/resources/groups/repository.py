@@ -77,12 +77,12 @@ async def traits(db: AsyncSession) -> list[Traits]:
     """Return what every node can be selected by."""
     query = select(Node.name, Node.region, Node.switch, Gpu.model).outerjoin(Gpu, Gpu.node_id == Node.id).distinct()
     places: dict[str, tuple[str, str]] = {}
-    models: defaultdict[str, set[str]] = defaultdict(set)
+    gpu_models: defaultdict[str, set[str]] = defaultdict(set)
     for name, region, switch, model in await db.execute(query):
         places[name] = (region, switch)
         if model is not None:
-            models[name].add(model)
-    return [Traits(name, *place, frozenset(models[name])) for name, place in places.items()]
+            gpu_models[name].add(model)
+    return [Traits(name, *place, frozenset(gpu_models[name])) for name, place in places.items()]
 
 
 async def nodes(db: AsyncSession, names: Iterable[str]) -> Sequence[Node]:

@@ -13,7 +13,7 @@ from api.resources.schemas import Change, Name, Request, Text, UserName, View
 from api.tables.groups import ResourceGroup
 
 Words = Annotated[Text, Field(max_length=200)]
-Model = Annotated[Text, Field(max_length=200, pattern=r"^$|[A-Za-z0-9]")]
+GpuModel = Annotated[Text, Field(max_length=200, pattern=r"^$|[A-Za-z0-9]")]
 Description = Annotated[Text, Field(max_length=2000)]
 NodeName = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")]
 Nodes = Annotated[list[NodeName], Field(max_length=2000)]
@@ -33,7 +33,7 @@ class GroupRequest(Request):
     description: Description = ""
     purpose: Words = ""
     nodes: Nodes = Field(default_factory=list)
-    gpu_model: Model = ""
+    gpu_model: GpuModel = ""
     switch: Words = ""
     region: Words = ""
     open: bool = False
@@ -48,7 +48,7 @@ class GroupChange(Change):
     description: Description | None = None
     purpose: Words | None = None
     nodes: Nodes | None = None
-    gpu_model: Model | None = None
+    gpu_model: GpuModel | None = None
     switch: Words | None = None
     region: Words | None = None
     open: bool | None = None

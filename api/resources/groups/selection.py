@@ -14,7 +14,7 @@ class Traits:
     name: str
     region: str = ""
     switch: str = ""
-    models: frozenset[str] = frozenset()
+    gpu_models: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,10 @@ class Selectors:
         return (
             (not self.switch or self.switch == node.switch)
             and (not self.region or self.region == node.region)
-            and (not self.gpu_model or (bool(node.models) and all(is_model(self.gpu_model, m) for m in node.models)))
+            and (
+                not self.gpu_model
+                or (bool(node.gpu_models) and all(is_model(self.gpu_model, m) for m in node.gpu_models))
+            )
         )
 
 

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.clock import now
 from api.resources.metrics import repository
 from api.resources.metrics.schemas import MetricsPoint, MetricsSeries, MetricsView
-from api.tables.sessions import Session
+from api.tables.sessions import Session, container_id
 from common.errors import InputError
 from common.protocol import GpuMetrics, MetricsReport
 
@@ -55,7 +55,7 @@ async def places_of(db: AsyncSession, node: str, sessions: Iterable[str]) -> dic
     """Return session and rank of the containers that sessions have on a node now, by their ids."""
     wanted = {id_ for session in sessions if (id_ := _uuid(session))}
     known = await repository.known_containers(db, node, wanted) if wanted else []
-    return {f"session-{id_}-{attempt}-{rank}": (id_, rank) for id_, attempt, rank in known}
+    return {container_id(id_, attempt, rank): (id_, rank) for id_, attempt, rank in known}
 
 
 async def show(

@@ -12,9 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.resources.groups import service as groups
 from api.resources.groups.selection import is_model
 from api.scheduler.cluster import ClusterState
-from api.scheduler.snapshot import GpuState, NodeState, Workload
-from api.tables.nodes import Gpu, Node, NodeMode
-from api.tables.nodes import NodeState as Readiness
+from api.scheduler.snapshot import GpuState, NodeSnapshot, Workload
+from api.tables.nodes import Gpu, Node, NodeMode, NodeState
 from common.gpu.kinds import Enforcement
 
 READ_ANYWAY_S = 60
@@ -39,9 +38,9 @@ class Fleet:
 
     def __init__(self) -> None:
         """Start without any."""
-        self.nodes: tuple[NodeState, ...] = ()
+        self.nodes: tuple[NodeSnapshot, ...] = ()
         self.ids: dict[str, UUID] = {}
-        self.models: tuple[str, ...] = ()
+        self.gpu_models: tuple[str, ...] = ()
         self.version: object = None
         self._cluster: ClusterState | None = None
 
@@ -66,9 +65,9 @@ class Fleet:
             self.version = version
         return version
 
-    def models_of(self, wanted: list[str]) -> tuple[str, ...]:
-        """Return the models of GPUs that are meant; what none is stays as it was written, so that nothing has it."""
-        meant = [model for model in self.models if any(is_model(word, model) for word in wanted)]
+    def gpu_models_of(self, wanted: list[str]) -> tuple[str, ...]:
+        """Return the GPU models that are meant; what none is stays as it was written, so that nothing has it."""
+        meant = [model for model in self.gpu_models if any(is_model(word, model) for word in wanted)]
         return tuple(meant or wanted)
 
     def never_fits(self, workload: Workload) -> str:
@@ -87,20 +86,20 @@ class Fleet:
         by_node = await groups.by_node(db)
         rows = (await db.execute(select(Node.id, *_DESCRIBED).order_by(Node.name))).all()
         nodes = tuple(
-            NodeState(
+            NodeSnapshot(
                 name=row.name,
                 gpus=tuple(gpus[row.id]),
                 cpu_milli=row.cpu_milli,
                 memory_mib=row.memory_mib,
                 groups=by_node.get(row.name, ()),
                 switch=row.switch,
-                open=row.state is Readiness.READY and row.mode is NodeMode.ACTIVE and not row.unknown_containers,
+                open=row.state is NodeState.READY and row.mode is NodeMode.ACTIVE and not row.unknown_containers,
                 fractions=row.fractions,
                 apart=row.apart,
             )
             for row in rows
         )
         self.ids = {row.name: row.id for row in rows}
-        self.models = tuple(sorted({gpu.model for node in nodes for gpu in node.gpus}))
+        self.gpu_models = tuple(sorted({gpu.model for node in nodes for gpu in node.gpus}))
         if nodes != self.nodes:
             self.nodes, self._cluster = nodes, None

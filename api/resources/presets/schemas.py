@@ -8,6 +8,7 @@ from pydantic import Field
 
 from api.resources.schemas import Change, Name, Request, Text, View
 from common.gpu.kinds import Enforcement
+from common.protocol import DEFAULT_SHM_MIB
 
 MAX_CPU_MILLI = 4_096_000
 MAX_MEMORY_MIB = 64 * 1024 * 1024
@@ -33,7 +34,7 @@ class PresetRequest(Request):
     description: Description = ""
     cpu_milli: CpuMilli = 0
     memory_mib: MemoryMib = 0
-    shm_mib: ShmMib = 64
+    shm_mib: ShmMib = DEFAULT_SHM_MIB
     gpu_milli: GpuMilli = 0
     enforcement: Enforcement = Enforcement.NONE
 

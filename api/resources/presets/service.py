@@ -40,7 +40,7 @@ async def create(db: AsyncSession, request: PresetRequest, settings: Settings) -
     if await repository.by_name(db, request.name):
         raise ConflictError(f"there is a preset {request.name} already", where="name", hint="choose another name")
     preset = Preset(**request.model_dump())
-    _check(preset, settings)
+    check_amounts(preset.gpu_milli, preset.cpu_milli, settings)
     repository.add(db, preset)
     await db.flush()
     return preset
@@ -51,7 +51,7 @@ async def change(db: AsyncSession, name: str, request: PresetChange, settings: S
     preset = await get(db, name)
     for field, value in request.model_dump(exclude_unset=True).items():
         setattr(preset, field, value)
-    _check(preset, settings)
+    check_amounts(preset.gpu_milli, preset.cpu_milli, settings)
     await db.flush()
     return preset
 
@@ -61,8 +61,11 @@ async def delete(db: AsyncSession, name: str) -> None:
     await repository.delete(db, await get(db, name))
 
 
-def _check(preset: Preset, settings: Settings) -> None:
-    if preset.gpu_milli:
-        check_share(preset.gpu_milli, settings.granularity)
-    elif not preset.cpu_milli:
-        raise InputError("a preset without GPUs says how many CPUs", where="cpu_milli", hint="write cpu_milli")
+def check_amounts(gpu_milli: int, cpu_milli: int, settings: Settings) -> None:
+    """Raise InputError for a share that the granularity forbids, and for neither GPUs nor CPUs."""
+    if gpu_milli:
+        check_share(gpu_milli, settings.granularity)
+    elif not cpu_milli:
+        raise InputError(
+            "without GPUs it has to say how many CPUs", where="cpu_milli", hint="write cpu_milli, such as 1000"
+        )

@@ -1,24 +1,15 @@
-"""Memberships of a user; apart from the service, for who calls is asked before anything else is."""
+"""Memberships of a user who is moved to another domain."""
 
 from __future__ import annotations
-
-from uuid import UUID
 
 import structlog
 from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.tables.projects import Membership, Project, ProjectRole
+from api.tables.projects import Membership, Project
 from api.tables.users import User
 
 log = structlog.get_logger()
-
-
-async def of_user(db: AsyncSession, user_id: UUID) -> tuple[frozenset[UUID], frozenset[UUID]]:
-    """Return the ids of the projects that a user manages, and of all that the user belongs to."""
-    query = select(Membership.project_id, Membership.role).where(Membership.user_id == user_id)
-    roles = (await db.execute(query)).all()
-    return frozenset(id_ for id_, role in roles if role is ProjectRole.MANAGER), frozenset(id_ for id_, _ in roles)
 
 
 async def leave_other_domains(db: AsyncSession, user: User) -> None:

@@ -83,7 +83,7 @@ def check_active(project: Project, at: datetime) -> None:
     )
 
 
-def held_milli(project: Project, at: datetime) -> int:
+def quota_at(project: Project, at: datetime) -> int:
     """Return the quota that a project is guaranteed at a moment: nothing outside its period."""
     return project.quota_milli if is_active(project, at) else 0
 

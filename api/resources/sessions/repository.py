@@ -18,17 +18,6 @@ from api.tables.users import User
 from common.gpu.share import MILLI
 
 
-async def listed(
-    db: AsyncSession, projects: Collection[UUID], *, terminated: bool, limit: int = 1000
-) -> Sequence[Session]:
-    """Return the sessions of projects, oldest first; of a long history the newest `limit`."""
-    query = select(Session).where(Session.project_id.in_(projects))
-    if not terminated:
-        query = query.where(Session.state != State.TERMINATED)
-    rows = (await db.scalars(query.order_by(Session.created_at.desc(), Session.id.desc()).limit(limit))).all()
-    return rows[::-1]
-
-
 async def by_name(db: AsyncSession, project_id: UUID, name: str) -> Session | None:
     """Return the session of that name: the live one, else the newest that lists show, else the newest."""
     query = select(Session).where(Session.project_id == project_id, Session.name == name)
@@ -92,14 +81,6 @@ async def used_by_project(db: AsyncSession) -> dict[UUID, int]:
     return {project_id: int(milli) for project_id, milli in await db.execute(query.group_by(Session.project_id))}
 
 
-async def used_by_gpu(db: AsyncSession) -> dict[tuple[UUID, str], int]:
-    """Return the milli-GPU that sessions hold by node and GPU."""
-    query = select(Container.node_id, GpuShareRow.uuid, func.sum(GpuShareRow.milli)).join(Container.gpu_shares)
-    query = query.join(Session, Session.id == Container.session_id).where(Session.state.in_(HOLDING))
-    rows = await db.execute(query.group_by(Container.node_id, GpuShareRow.uuid))
-    return {(node_id, uuid): int(milli) for node_id, uuid, milli in rows}
-
-
 async def update_guarded(db: AsyncSession, session_id: UUID, revision: int, values: dict[str, Any]) -> bool:
     """Change a session that still has the revision we have read; returns whether it had."""
     query = update(Session).where(Session.id == session_id, Session.revision == revision)
@@ -125,8 +106,8 @@ async def resizing(db: AsyncSession) -> Sequence[Session]:
     return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
 
 
-async def set_parts(db: AsyncSession, session_id: UUID, milli: int) -> None:
-    """Let every part of a GPU that a session holds be so large; whole GPUs stay."""
+async def set_shares(db: AsyncSession, session_id: UUID, milli: int) -> None:
+    """Set every share of a session that is less than a GPU; whole GPUs stay."""
     query = update(GpuShareRow).where(GpuShareRow.session_id == session_id, GpuShareRow.milli < MILLI)
     await db.execute(query.values(milli=milli), execution_options={"synchronize_session": False})
 
@@ -141,7 +122,7 @@ async def held_on(db: AsyncSession, node_ids: Collection[UUID], uuids: Collectio
 
 
 async def held_by_project(db: AsyncSession, project_id: UUID) -> tuple[int, int]:
-    """Return the milli-GPU that a project's sessions hold, and the part of that which cannot be taken back."""
+    """Return the milli-GPU that a project's sessions hold, and the part of that which cannot be reclaimed."""
     fixed = func.sum(case((Session.preemptible.is_(False), Session.held_milli), else_=0))
     query = select(func.sum(Session.held_milli), fixed)
     held, held_fixed = (

@@ -1,8 +1,8 @@
 """Resizes: other shares for sessions that run.
 
 What is wanted is written down (`ask`) and done by the leader, in steps that can be taken again after any interruption.
-To raise a share its room is taken in the database first (`take_space`), then the agents are told; to lower one the
-agents are told first, then the room is given back (`finish`). So no part of a GPU is ever two sessions' at once.
+To raise a share its space is taken in the database first (`take_space`), then the agents are told; to lower one the
+agents are told first, then the space is given back (`finish`). So no part of a GPU is ever two sessions' at once.
 A change that is not done can be withdrawn: the share that the session had before is asked for.
 """
 
@@ -51,7 +51,7 @@ async def ask(
 ) -> UUID:
     """Ask for another share of the GPUs that a running session has a part of; returns the session's id.
 
-    Raises ConflictError where it does not run, has no part of a GPU, or has no room on it or in its quota, and
+    Raises ConflictError where it does not run, has no part of a GPU, or has no space on it or in its quota, and
     InputError for a share that the granularity forbids or that needs other GPUs.
     """
     session = await service.get_for(db, project, name, caller, Action.SESSION_RESIZE)
@@ -70,10 +70,10 @@ async def ask(
 
 
 async def take_space(db: AsyncSession, reservations: Reservations) -> list[Session]:
-    """Take the room for shares that are to be raised; returns the sessions that have it now.
+    """Take the space for shares that are to be raised; returns the sessions that have it now.
 
-    What is reserved for sessions that still wait is no room. One for which there is none any more keeps what it has,
-    and says why. Only the leader does this, between decisions of the scheduler. Others give room away only to sessions
+    What is reserved for sessions that still wait is not free. One for which there is none any more keeps what it has,
+    and says why. Only the leader does this, between decisions of the scheduler. Others give space away only to sessions
     that a lost node brings back, in the transaction in which the node is found again: a raise waits for its nodes, and
     needs no lock that would stand in the way of heartbeats.
     """
@@ -135,7 +135,7 @@ def shares(session: Session, container: Container) -> GpuShares:
 
 
 async def _check(db: AsyncSession, session: Session, wanted: int, settings: Settings) -> None:
-    """Refuse what cannot be done now; the room is looked at once more when it is taken."""
+    """Refuse what cannot be done now; the space is looked at once more when it is taken."""
     if session.state is not State.RUNNING:
         raise ConflictError(f"session {session.name} is {session.state}", where="name", hint="resize one that runs")
     if session.resize_milli is not None and wanted == session.before_milli:
@@ -196,14 +196,14 @@ async def _reserved_on(db: AsyncSession, reservations: Reservations) -> Counter[
 async def _check_space(
     db: AsyncSession, session: Session, wanted: int, reserved: Mapping[tuple[str, str], int] = NOTHING
 ) -> None:
-    """Raise ConflictError where the quota, or a GPU beside what is `reserved` of it, has no room for a larger share."""
+    """Raise ConflictError where the quota or a GPU, without what is `reserved` of it, has no space for that share."""
     more = wanted - session.gpu_milli
     project, extra = session.project, session.replicas * more
     held, fixed = await repository.held_by_project(db, project.id)
     if not project.over_quota and held + extra > project.quota_milli:
         raise _no_quota(session, held, extra, "")
     if not session.preemptible and fixed + extra > project.quota_milli:
-        raise _no_quota(session, fixed, extra, " by work that cannot be taken back")
+        raise _no_quota(session, fixed, extra, " by work that cannot be reclaimed")
     grown = Counter(
         (container.node_id, share.uuid)
         for container in session.containers
@@ -247,7 +247,7 @@ async def _leave_as_it_is(db: AsyncSession, session: Session, problem: Problem) 
 
 async def _reshare(db: AsyncSession, session: Session, milli: int) -> None:
     """Write what the containers hold, and what that means for accounting."""
-    await repository.set_parts(db, session.id, milli % MILLI)
+    await repository.set_shares(db, session.id, milli % MILLI)
     await accounting.reshare(db, session.id, now())
 
 

@@ -59,8 +59,8 @@ Token = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
-    """Why a pending session waits, for people and for programs, and its place in the queue."""
+class PendingReasonUpdate:
+    """The new pending reason of a session, for people and for programs, and its place in the queue."""
 
     session_id: UUID
     revision: int
@@ -178,12 +178,12 @@ async def start(
     return len(started)
 
 
-async def remark(db: AsyncSession, remarks: Sequence[Remark]) -> None:
+async def note_pending_reasons(db: AsyncSession, updates: Sequence[PendingReasonUpdate]) -> None:
     """Write why sessions wait; one that has changed since it was read is left alone.
 
     What is told to people changes nothing of the session: its revision stays, and nothing is decided anew for it.
     """
-    if not remarks:
+    if not updates:
         return
     query = (
         update(Session)
@@ -198,7 +198,7 @@ async def remark(db: AsyncSession, remarks: Sequence[Remark]) -> None:
     rows = [
         {"known": each.session_id, "read": each.revision, "reason": each.reason}
         | {"cause": each.cause, "position": each.position}
-        for each in remarks
+        for each in updates
     ]
     await (await db.connection()).execute(query, rows)
 

@@ -21,7 +21,7 @@ Word = Annotated[Text, Field(max_length=32_768)]
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 Folder = Annotated[str, Field(max_length=255, pattern=r"^(/[A-Za-z0-9._-]+)+$")]
 Port = Annotated[int, Field(ge=1, le=65535)]
-Model = Annotated[Text, Field(min_length=1, max_length=128)]
+GpuModel = Annotated[Text, Field(min_length=1, max_length=128)]
 Priority = Annotated[int, Field(ge=0, le=100)]
 
 
@@ -89,7 +89,7 @@ class SessionRequest(Request):
     shm_mib: ShmMib | None = None
     large_shm: bool = False
     replicas: int = Field(default=1, ge=1, le=MAX_CONTAINERS)
-    gpu_models: list[Model] = Field(default=[], max_length=32)
+    gpu_models: list[GpuModel] = Field(default=[], max_length=32)
     enforcement: Enforcement | None = None
     group: Name | None = None
     within: TopologyLevel = TopologyLevel.ANYWHERE

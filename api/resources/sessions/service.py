@@ -26,7 +26,6 @@ PRIORITY = {Kind.TRAINING: 50, Kind.INTERACTIVE: 75, Kind.SERVICE: 75}
 """The usual priority of each kind; whoever manages the project may give more."""
 
 used_by_project = repository.used_by_project
-used_by_gpu = repository.used_by_gpu
 in_states = repository.in_states
 by_ids = repository.by_ids
 log_tail = repository.log_tail
@@ -137,7 +136,7 @@ async def change(db: AsyncSession, session: Versioned, **values: Any) -> bool:
 
 async def reclaim(db: AsyncSession, session_id: UUID, revision: int, reason: str) -> bool:
     """Stop a session that holds places so that it waits again; returns False where it has changed since it was read."""
-    values = {"state": State.TERMINATING, "ending": State.PENDING, "reason": reason}
+    values = {"state": State.TERMINATING, "final_state": State.PENDING, "reason": reason}
     return await repository.update_guarded(db, session_id, revision, values)
 
 
@@ -161,7 +160,7 @@ async def requeue(db: AsyncSession, session: Session, reason: str) -> bool:
 
     They get the share that was last asked for.
     """
-    values = {"state": State.PENDING, "ending": None, "attempt": session.attempt + 1, "reason": reason}
+    values = {"state": State.PENDING, "final_state": None, "attempt": session.attempt + 1, "reason": reason}
     times = {"scheduled_at": None, "started_at": None, "expires_at": None, "warned_at": None, "extended_s": 0}
     wanted = session.gpu_milli if session.resize_milli is None else session.resize_milli
     shares = {"gpu_milli": wanted, "held_milli": 0, "resize_milli": None, "before_milli": None, "network": None}
@@ -198,8 +197,8 @@ async def of_nodes(db: AsyncSession, node_ids: Collection[UUID], states: Collect
 
 
 def _is_deleted(session: Session) -> bool:
-    ending = session.ending if session.state is State.TERMINATING else session.state
-    return ending is State.TERMINATED
+    final_state = session.final_state if session.state is State.TERMINATING else session.state
+    return final_state is State.TERMINATED
 
 
 async def _delete(db: AsyncSession, session: Session) -> bool:
@@ -207,9 +206,9 @@ async def _delete(db: AsyncSession, session: Session) -> bool:
         return await change(db, session, state=State.TERMINATED)
     if session.state is State.PENDING:
         return await end(db, session, state=State.TERMINATED, reason="deleted before it ran", cause="", position=0)
-    if session.state is State.TERMINATING and session.ending is State.FAILED:
-        return await change(db, session, ending=State.TERMINATED)  # why it failed stays its reason
-    values = {"state": State.TERMINATING, "ending": State.TERMINATED, "reason": "deleted"}
+    if session.state is State.TERMINATING and session.final_state is State.FAILED:
+        return await change(db, session, final_state=State.TERMINATED)  # why it failed stays its reason
+    values = {"state": State.TERMINATING, "final_state": State.TERMINATED, "reason": "deleted"}
     return await change(db, session, **values)
 
 

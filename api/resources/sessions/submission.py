@@ -37,9 +37,8 @@ from api.tables.projects import Project
 from api.tables.sessions import Kind, Service, Session
 from common.errors import ConflictError, InputError
 from common.gpu.kinds import Enforcement
-from common.gpu.share import check_share
+from common.protocol import DEFAULT_SHM_MIB
 
-SHM_MIB = 64
 WAITS = "waits for the scheduler"
 NOT_DUE = "not-due"
 """Why a session waits whose start has not come."""
@@ -163,16 +162,11 @@ async def _amounts(db: AsyncSession, request: SessionRequest, settings: Settings
     memory_mib = request.memory_mib if request.memory_mib is not None else preset.memory_mib if preset else 0
     if gpu_milli is None:
         raise InputError("nothing says how many GPUs", where="gpu_milli", hint="write gpu_milli, or name a preset")
-    if gpu_milli:
-        check_share(gpu_milli, settings.granularity)
-    elif not cpu_milli:
-        raise InputError(
-            "a session without GPUs has to say how many CPUs", where="cpu_milli", hint="write cpu_milli, such as 1000"
-        )
+    presets.check_amounts(gpu_milli, cpu_milli, settings)
     if request.large_shm:
-        shm_mib = max(SHM_MIB, memory_mib // 2) if memory_mib else settings.large_shm_mib
+        shm_mib = max(DEFAULT_SHM_MIB, memory_mib // 2) if memory_mib else settings.large_shm_mib
     else:
-        shm_mib = request.shm_mib or (preset.shm_mib if preset else SHM_MIB)
+        shm_mib = request.shm_mib or (preset.shm_mib if preset else DEFAULT_SHM_MIB)
     enforcement = request.enforcement or (Enforcement(preset.enforcement) if preset else Enforcement.NONE)
     return Amounts(gpu_milli, cpu_milli, memory_mib, shm_mib, enforcement if gpu_milli else Enforcement.NONE)
 
@@ -191,20 +185,20 @@ async def _check_fits(
         id=request.name,
         project=request.project,
         submitted_at=0,
-        containers=request.replicas,
+        replicas=request.replicas,
         gpu_milli=amounts.gpu_milli,
         cpu_milli=amounts.cpu_milli,
         memory_mib=amounts.memory_mib,
         groups=allowed[0],
         grouped_only=allowed[1],
-        gpu_models=fleet.models_of(request.gpu_models) if request.gpu_models else (),
+        gpu_models=fleet.gpu_models_of(request.gpu_models) if request.gpu_models else (),
         within=request.within,
         within_required=request.within_required,
         enforcement=amounts.enforcement,
     )
-    verdict = fleet.never_fits(workload)
-    if verdict:
-        reason, _, hint = verdict.partition("; ")
+    never = fleet.never_fits(workload)
+    if never:
+        reason, _, hint = never.partition("; ")
         raise InputError(reason, where="gpu_milli" if amounts.gpu_milli else "cpu_milli", hint=hint or "ask for less")
 
 

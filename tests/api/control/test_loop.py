@@ -33,9 +33,9 @@ def count_decisions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     decided: list[int] = []
     decide = Planner.decide
 
-    def counting(self: Planner, queue: Any, now: int, rules: Any = None) -> Any:
+    def counting(self: Planner, queue: Any, now: int, settings: Any = None) -> Any:
         decided.append(len(queue))
-        return decide(self, queue, now, rules)
+        return decide(self, queue, now, settings)
 
     monkeypatch.setattr(Planner, "decide", counting)
     return decided
@@ -135,7 +135,7 @@ async def test_a_session_is_taken_back_and_starts_again(ready: Cluster) -> None:
     await loop_of(ready).run()
     stopped = await ready.session("guest", "team-b")
     assert stopped["state"] == "TERMINATING"
-    assert stopped["reason"].startswith("taken back for team-a/owner: ")
+    assert stopped["reason"].startswith("reclaimed for team-a/owner: ")
     assert (await ready.session("owner"))["cause"] == "reclaiming"
     await ready.settle()
     assert (await ready.session("owner"))["state"] == "RUNNING"
@@ -178,11 +178,12 @@ async def test_a_project_before_its_period_waits(ready: Cluster) -> None:
     assert "begins at" in session["reason"]
 
 
-async def test_remarks_leave_alone_what_has_changed(ready: Cluster) -> None:
+async def test_pending_reasons_leave_alone_what_has_changed(ready: Cluster) -> None:
     await ready.submit("demo")
     async with ready.database.transaction() as db:
         (row,) = await scheduling.pending(db, now())
-        await scheduling.remark(db, [scheduling.Remark(row.id, row.revision + 1, "late", "no-room", 7)])
+        late = scheduling.PendingReasonUpdate(row.id, row.revision + 1, "late", "no-room", 7)
+        await scheduling.note_pending_reasons(db, [late])
     assert (await ready.session("demo"))["position"] == 0
 
 
@@ -199,7 +200,7 @@ async def test_the_queue_and_the_last_cycle_can_be_looked_at(ready: Cluster) -> 
             ("job-6", 2, "fair-share"),
         ]
         snapshot, decision = load((await auditor.get(f"{V1}/scheduler/cycle")).text)
-        assert Planner.of(snapshot).decide(snapshot.queue, snapshot.now, snapshot.rules) == decision
+        assert Planner.of(snapshot).decide(snapshot.queue, snapshot.now, snapshot.settings) == decision
         await refused(alice.get(f"{V1}/scheduler/queue"), 403)
         await refused(alice.get(f"{V1}/scheduler/cycle"), 403)
 

@@ -34,6 +34,7 @@ BEFORE: dict[str, dict[str, Any]] = {
         "sandbox_rules": [],
         "size": 3,
         "models": ["V100"],
+        "ending": "PENDING",
     },
     "containers": {"session_id": RUNS, "rank": 0, "node_id": NODE, "error": "", "ports": {}},
     "grants": {"session_id": RUNS, "rank": 0, "index": 1, "uuid": "GPU-1", "milli": 500},
@@ -44,6 +45,7 @@ WORDS = {
     "part": "role",
     "size": "replicas",
     "models": "gpu_models",
+    "ending": "final_state",
     "grants": "gpu_shares",
     "denials": "denied_calls",
 }

@@ -101,5 +101,5 @@ async def test_the_time_in_the_queue_does_not_count(ready: Cluster) -> None:
     await run(ready, interactive=True)
     async with ready.database.transaction() as db:
         session = (await service.in_states(db, [State.RUNNING]))[0]
-        assert await service.requeue(db, session, "taken back")
+        assert await service.requeue(db, session, "reclaimed")
     assert (await ready.session("demo"))["expires_at"] is None

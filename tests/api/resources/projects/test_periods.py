@@ -136,8 +136,8 @@ async def test_after_its_period_a_project_can_be_looked_at_but_not_used(cluster:
     async with cluster.database.reading() as db:
         (project,) = await service.expired(db, clock())
         assert (project.name, project.on_expiry) == ("team-a", Expiry.STOP)
-        assert service.held_milli(project, clock()) == 0
-        assert service.held_milli(project, clock() - timedelta(seconds=1)) == 4000
+        assert service.quota_at(project, clock()) == 0
+        assert service.quota_at(project, clock() - timedelta(seconds=1)) == 4000
     await ok(cluster.admin.get(f"{V1}/sessions/before", params={"project": "team-a"}))
 
 

@@ -56,7 +56,7 @@ async def test_deleted_before_it_ran(cluster: Cluster) -> None:
 
 
 async def test_deletion_is_a_wish_that_may_be_repeated(ready: Cluster) -> None:
-    """202 while the session is ending, 200 when it has ended; nothing of it changes any more."""
+    """202 while the session is terminating, 200 when it has ended; nothing of it changes any more."""
     await run(ready)
     first = await wish(ready, "demo")
     assert (first.status_code, first.json()["state"]) == (202, "TERMINATING")
@@ -102,7 +102,7 @@ async def test_a_name_that_was_used_again(ready: Cluster) -> None:
     await ready.settle()
     again = await run(ready)
     assert (await delete(ready))["id"] == again["id"]
-    assert (await delete(ready))["id"] == again["id"], "it lives as long as it is ending"
+    assert (await delete(ready))["id"] == again["id"], "it lives as long as it is terminating"
     await ready.settle()
     assert (await ready.session("demo"))["id"] == failed["id"]
     assert (await ready.session(again["id"]))["state"] == "TERMINATED"

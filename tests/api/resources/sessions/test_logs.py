@@ -118,7 +118,7 @@ async def test_the_log_of_a_session_that_was_put_back_is_kept(ready: Cluster) ->
     ready.engine.output[ready.container(session)[1]] = b"epoch 1\n"
     async with ready.database.transaction() as db:
         (row,) = await service.in_states(db, [State.RUNNING])
-        assert await service.reclaim(db, row.id, row.revision, "taken back for team-b/x")
+        assert await service.reclaim(db, row.id, row.revision, "reclaimed for team-b/x")
     await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"quota_milli": 0, "over_quota": False}))
     await ready.settle()
     assert (await ready.session("demo"))["state"] == "PENDING"

@@ -139,7 +139,7 @@ async def test_a_session_that_is_taken_back_gets_another_network_with_its_next_p
     await run(ready, "gang", replicas=2)
     async with ready.database.transaction() as db:
         [row] = await service.in_states(db, [State.RUNNING])
-        assert await service.reclaim(db, row.id, row.revision, "taken back")
+        assert await service.reclaim(db, row.id, row.revision, "reclaimed")
     await ready.settle()
     again = await ready.session("gang")
     assert (again["state"], again["attempt"]) == ("RUNNING", 1)

@@ -194,7 +194,7 @@ async def test_a_session_that_is_being_taken_back_can_be_deleted(ready: Cluster)
         from api.resources.sessions import service
 
         (row,) = await service.in_states(db, [State.RUNNING])
-        assert await service.reclaim(db, row.id, row.revision, "taken back for team-b/x")
+        assert await service.reclaim(db, row.id, row.revision, "reclaimed for team-b/x")
     await delete(ready)
     await ready.settle()
     assert (await ready.session("demo"))["state"] == "TERMINATED"

@@ -274,7 +274,7 @@ async def test_work_that_cannot_be_taken_back_grows_as_far_as_the_quota(cluster:
     await cluster.submit("a", 500, preemptible=False)
     await cluster.settle()
     error = await resize(cluster, 800, status=409)
-    kind = " by work that cannot be taken back" if over_quota else ""
+    kind = " by work that cannot be reclaimed" if over_quota else ""
     assert error["reason"] == f"team-a holds 0.5 of its 0.75 GPU{kind}, and 0.3 more is asked for"
     await resize(cluster, 750)
     await cluster.settle()

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from api.scheduler.cluster import ClusterState
-from api.scheduler.snapshot import GpuState, NodeState, Placement, Workload
+from api.scheduler.snapshot import GpuState, NodeSnapshot, Placement, Workload
 from common.gpu.share import MILLI, GpuShare
 
-Used = tuple[NodeState, tuple[int, ...]]
+Used = tuple[NodeSnapshot, tuple[int, ...]]
 
 
 def node(name: str, *used: int, islands: Sequence[int] = (), models: Sequence[str] = (), **fields: Any) -> Used:
@@ -24,7 +24,7 @@ def node(name: str, *used: int, islands: Sequence[int] = (), models: Sequence[st
         )
         for index in range(len(used))
     )
-    return NodeState(name, gpus, **fields), used
+    return NodeSnapshot(name, gpus, **fields), used
 
 
 def cluster(*nodes: Used) -> ClusterState:

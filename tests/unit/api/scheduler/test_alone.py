@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from api.scheduler.decide import decide
-from api.scheduler.snapshot import Cause, NodeState, PendingReason, Running, Snapshot
+from api.scheduler.snapshot import Cause, NodeSnapshot, PendingReason, Running, Snapshot
 from common.gpu.kinds import Enforcement
 from tests.unit.api.scheduler.world import SECOND, node, on, project, runs, work
 
 
-def held_by(kind: Enforcement, name: str) -> NodeState:
+def held_by(kind: Enforcement, name: str) -> NodeSnapshot:
     """A node whose GPUs hold parts in this way."""
     plain = node(name, 3)
     return replace(plain, gpus=tuple(replace(gpu, enforcement=kind) for gpu in plain.gpus))
@@ -26,7 +26,7 @@ NEVER = (
 
 
 def judge(
-    nodes: tuple[NodeState, ...], gpus: float, *running: Running, enforcement: Enforcement = Enforcement.NONE
+    nodes: tuple[NodeSnapshot, ...], gpus: float, *running: Running, enforcement: Enforcement = Enforcement.NONE
 ) -> str | PendingReason:
     """The node that a session gets, or why it waits."""
     session = work("w", "a", gpus, enforcement=enforcement)
@@ -45,7 +45,7 @@ def judge(
         (2.5, (ON_MPS, node("n", 3)), "n"),
     ],
 )
-def test_where_a_session_goes(gpus: float, nodes: tuple[NodeState, ...], where: str) -> None:
+def test_where_a_session_goes(gpus: float, nodes: tuple[NodeSnapshot, ...], where: str) -> None:
     assert judge(nodes, gpus) == where
 
 

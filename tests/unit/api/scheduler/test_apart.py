@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from api.scheduler.cluster import ClusterState
 from api.scheduler.decide import decide
-from api.scheduler.snapshot import Cause, Decision, NodeState, Running, Snapshot, Workload
+from api.scheduler.snapshot import Cause, Decision, NodeSnapshot, Running, Snapshot, Workload
 from tests.unit.api.scheduler.world import node, on, project, runs, work
 
 
-def decision(nodes: tuple[NodeState, ...], *queue: Workload, running: tuple[Running, ...] = ()) -> Decision:
+def decision(nodes: tuple[NodeSnapshot, ...], *queue: Workload, running: tuple[Running, ...] = ()) -> Decision:
     return decide(Snapshot(1000, nodes, (project("a", 16), project("b", 16)), running, queue))
 
 
@@ -52,7 +52,7 @@ def test_other_nodes_keep_their_room() -> None:
 
 
 def test_containers_of_one_session_lie_where_they_can_meet() -> None:
-    gang = work("gang", "a", 1, containers=2)
+    gang = work("gang", "a", 1, replicas=2)
     worker = node("worker", 2)
     assert decision((CLUSTER, worker), gang).placements["gang"] == (on("worker", 1), on("worker", 0, 1))
     wait = decision((CLUSTER,), gang).pending_reasons["gang"]
@@ -64,7 +64,7 @@ def test_nobody_is_taken_back_for_containers_that_could_not_meet() -> None:
     taken = (runs(work("busy", "b", 2, preemptible=False), on("worker", 1, 1)),)
     quotas = (project("a", 2), project("b", 4))
     nodes = (CLUSTER, node("worker", 2))
-    found = decide(Snapshot(1000, nodes, quotas, there + taken, (work("gang", "b", 1, containers=2),)))
+    found = decide(Snapshot(1000, nodes, quotas, there + taken, (work("gang", "b", 1, replicas=2),)))
     assert found.reclaims == ()
 
 

@@ -13,7 +13,7 @@ from api.scheduler.cluster import ClusterState
 from api.scheduler.decide import decide
 from api.scheduler.fairness import ProjectDemand, fair_shares
 from api.scheduler.ledger import Ledger
-from api.scheduler.snapshot import Cause, NodeState, Placement, ProjectState, Running, Snapshot, Workload
+from api.scheduler.snapshot import Cause, NodeSnapshot, Placement, ProjectState, Running, Snapshot, Workload
 from api.scheduler.victims import rank
 from common.topology import TopologyLevel
 from tests.unit.api.scheduler.world import check, held, node, on, project, runs, work
@@ -22,7 +22,7 @@ GPUS = 4
 HELD = 1_000 * 1_000_000
 
 
-def filled(nodes: tuple[NodeState, ...], wanted: list[Workload]) -> tuple[Running, ...]:
+def filled(nodes: tuple[NodeSnapshot, ...], wanted: list[Workload]) -> tuple[Running, ...]:
     """Let the workloads run where they fit, one after the other; what does not fit is left out."""
     cluster = ClusterState(nodes)
     running: list[Running] = []
@@ -34,7 +34,7 @@ def filled(nodes: tuple[NodeState, ...], wanted: list[Workload]) -> tuple[Runnin
     return tuple(running)
 
 
-def fits_without(nodes: tuple[NodeState, ...], running: tuple[Running, ...], gone: set[str], new: Workload) -> bool:
+def fits_without(nodes: tuple[NodeSnapshot, ...], running: tuple[Running, ...], gone: set[str], new: Workload) -> bool:
     cluster = ClusterState(nodes)
     for each in running:
         if each.workload.id not in gone:
@@ -58,7 +58,7 @@ def allowed(victims: tuple[Running, ...], beyond: dict[str, int], *, last_may_pa
 
 
 def smallest(
-    nodes: tuple[NodeState, ...],
+    nodes: tuple[NodeSnapshot, ...],
     running: tuple[Running, ...],
     new: Workload,
     beyond: dict[str, int],
@@ -87,14 +87,14 @@ others_of = st.lists(
 )
 
 
-def cluster_of(count: int) -> tuple[NodeState, ...]:
+def cluster_of(count: int) -> tuple[NodeSnapshot, ...]:
     return tuple(node(f"n{index}", GPUS, island=2, switch=f"s{index // 2}") for index in range(count))
 
 
 def run_of(rows: list[tuple[str, int, int, bool]]) -> list[Workload]:
     return [
-        work(f"w{at}", owner, milli / 1000, at, containers=containers, preemptible=preemptible)
-        for at, (owner, milli, containers, preemptible) in enumerate(rows)
+        work(f"w{at}", owner, milli / 1000, at, replicas=replicas, preemptible=preemptible)
+        for at, (owner, milli, replicas, preemptible) in enumerate(rows)
     ]
 
 
@@ -103,7 +103,7 @@ def run_of(rows: list[tuple[str, int, int, bool]]) -> list[Workload]:
     rows=others_of,
     quotas=st.tuples(st.integers(0, 8), st.integers(0, 8)),
     milli=shares_of,
-    containers=st.integers(1, 3),
+    replicas=st.integers(1, 3),
     level=st.sampled_from([None, TopologyLevel.ISLAND, TopologyLevel.NODE, TopologyLevel.SWITCH]),
 )
 def test_quota_is_taken_back_with_the_smallest_set(
@@ -111,14 +111,14 @@ def test_quota_is_taken_back_with_the_smallest_set(
     rows: list[tuple[str, int, int, bool]],
     quotas: tuple[int, int],
     milli: int,
-    containers: int,
+    replicas: int,
     level: TopologyLevel | None,
 ) -> None:
     nodes = cluster_of(count)
     running = filled(nodes, run_of(rows))
     projects = (project("a", 100), project("b", quotas[0] / 2), project("c", quotas[1] / 2))
     more = {"within": level, "within_required": True} if level else {}
-    new = work("new", "a", milli / 1000, 100, containers=containers, **more)
+    new = work("new", "a", milli / 1000, 100, replicas=replicas, **more)
     snapshot = Snapshot(HELD, nodes, projects, running, (new,))
     judge(snapshot, new, {item.name: held(running, projects)[item.name] - item.quota_milli for item in projects}, True)
 
@@ -144,7 +144,7 @@ def test_a_fair_share_is_taken_back_with_the_smallest_set(
     count: int, rows: list[tuple[str, int, int, bool]], milli: int, weights: tuple[int, int, int]
 ) -> None:
     nodes = cluster_of(count)
-    preemptible = [(owner, size, containers, True) for owner, size, containers, _ in rows]
+    preemptible = [(owner, size, replicas, True) for owner, size, replicas, _ in rows]
     running = filled(nodes, run_of(preemptible))
     projects = tuple(ProjectState(name, 0, weight=weight) for name, weight in zip("abc", weights, strict=True))
     new = work("new", "a", milli / 1000, 100)
@@ -161,7 +161,7 @@ def judge(snapshot: Snapshot, new: Workload, beyond: dict[str, int], guaranteed:
     check(snapshot, decision)
     if fits_without(snapshot.nodes, snapshot.running, set(), new):
         assert new.id in decision.placements
-        assert not decision.reclaims, "nobody is taken back for nothing"
+        assert not decision.reclaims, "nobody is reclaimed for nothing"
         return
     best = smallest(snapshot.nodes, snapshot.running, new, beyond, guaranteed=guaranteed)
     taken = {reclaim.victim for reclaim in decision.reclaims}
@@ -198,7 +198,7 @@ def test_of_equal_sets_the_youngest_of_the_lowest_priority_goes(seed: int) -> No
     assert [reclaim.victim for reclaim in decision.reclaims] == ["w7"]
 
 
-def _places(nodes: tuple[NodeState, ...]) -> list[Placement]:
+def _places(nodes: tuple[NodeSnapshot, ...]) -> list[Placement]:
     return [on(nodes[0].name, *([0] * index), 1) for index in range(4)]
 
 

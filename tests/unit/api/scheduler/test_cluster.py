@@ -76,8 +76,8 @@ def test_a_gpu_is_known_by_its_identifier_not_by_its_number() -> None:
 def test_room_counts_containers_by_node() -> None:
     whole = cluster(node("a", 0, 500, 0), node("b", 0, open=False), node("c", 900))
     assert whole.names == ("a", "b", "c")
-    assert whole.fitting(work(500, containers=9)).tolist() == [5, 0, 0]
-    assert whole.fitting(work(1500, containers=9)).tolist() == [1, 0, 0], "the second would need a half of the third"
+    assert whole.fitting(work(500, replicas=9)).tolist() == [5, 0, 0]
+    assert whole.fitting(work(1500, replicas=9)).tolist() == [1, 0, 0], "the second would need a half of the third"
 
 
 BIG = node("big", 0, 0, 0, 0, cpu_milli=32000, memory_mib=1000, islands=(0, 0, 1, 1), switch="s", models=["V100"] * 4)
@@ -180,16 +180,16 @@ SMALL = node("small", 0, cpu_milli=64000, memory_mib=9000, switch="t", groups=("
         pytest.param(
             [BIG, SMALL],
             1000,
-            {"containers": 5},
+            {"replicas": 5},
             "5 containers are asked for and the nodes that it may use together have room for 4; ask for at most 4",
             id="too many containers",
         ),
         pytest.param(
             [BIG, SMALL],
             1000,
-            {"containers": 3, "within": TopologyLevel.ISLAND, "within_required": True},
+            {"replicas": 3, "within": TopologyLevel.ISLAND, "within_required": True},
             "3 containers are asked for and one NVLink island has room for 2; ask for at most 2, "
-            "or allow a larger domain",
+            "or allow a larger topology domain",
             id="too many for an island",
         ),
         pytest.param([], 1000, {}, "", id="no node is known yet"),
@@ -208,9 +208,9 @@ def test_what_can_never_run_says_what_is_missing(
 def test_never_fits_agrees_with_an_empty_cluster() -> None:
     nodes = [replace(state, open=True) for state, _ in (BIG, SMALL, node("c", 0, 0, switch="s"))]
     for milli in (0, 300, 700, 1000, 1500, 2000, 2500, 4000, 5000):
-        for containers in (1, 2, 3, 7, 20):
+        for replicas in (1, 2, 3, 7, 20):
             for within in TopologyLevel:
-                item = work(milli, containers=containers, within=within, within_required=True, cpu_milli=5000)
+                item = work(milli, replicas=replicas, within=within, within_required=True, cpu_milli=5000)
                 empty = ClusterState(nodes)
                 assert (empty.find(item) is None) == bool(empty.never_fits(item)), item
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.scheduler.cluster import ClusterState
-from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, GpuState, NodeState, Placement, Workload
+from api.scheduler.snapshot import MAX_CONTAINERS_PER_NODE, GpuState, NodeSnapshot, Placement, Workload
 from common.gpu.share import MILLI
 from common.topology import TopologyLevel
 
@@ -21,9 +21,9 @@ GROUP_SETS = st.sampled_from([(), ("red",), ("blue",), GROUPS])
 
 
 @st.composite
-def nodes_of(draw: st.DrawFn) -> tuple[NodeState, ...]:
+def nodes_of(draw: st.DrawFn) -> tuple[NodeSnapshot, ...]:
     return tuple(
-        NodeState(
+        NodeSnapshot(
             f"n{number}",
             tuple(
                 GpuState(index, f"n{number}-{index}", draw(st.sampled_from(MODELS)), index // 2)
@@ -45,7 +45,7 @@ WORK = st.builds(
     id=st.just("w"),
     project=st.just("p"),
     submitted_at=st.just(0),
-    containers=st.sampled_from([1, 1, 1, 2, 3, 5]),
+    replicas=st.sampled_from([1, 1, 1, 2, 3, 5]),
     gpu_milli=st.sampled_from([0, 100, 250, 300, 500, 700, 1000, 1000, 1300, 2000, 2500, 4000]),
     cpu_milli=st.sampled_from([0, 1000, 3000]),
     memory_mib=st.sampled_from([0, 100, 400]),
@@ -60,7 +60,7 @@ ACTIONS = st.lists(st.tuples(WORK, st.booleans()), max_size=25)
 Held = list[tuple[tuple[Placement, ...], Workload]]
 
 
-def play(nodes: tuple[NodeState, ...], actions: list[tuple[Workload, bool]]) -> tuple[ClusterState, Held]:
+def play(nodes: tuple[NodeSnapshot, ...], actions: list[tuple[Workload, bool]]) -> tuple[ClusterState, Held]:
     """Place each workload where it fits; after some, give the oldest back."""
     cluster = ClusterState(nodes)
     held: Held = []
@@ -81,7 +81,7 @@ def free(cluster: ClusterState) -> tuple[Any, ...]:
 
 @given(nodes=nodes_of(), actions=ACTIONS)
 def test_nobody_gets_more_than_there_is_or_other_than_was_asked(
-    nodes: tuple[NodeState, ...], actions: list[tuple[Workload, bool]]
+    nodes: tuple[NodeSnapshot, ...], actions: list[tuple[Workload, bool]]
 ) -> None:
     _, held = play(nodes, actions)
     by_name = {node.name: node for node in nodes}
@@ -90,7 +90,7 @@ def test_nobody_gets_more_than_there_is_or_other_than_was_asked(
     memory: dict[str, int] = defaultdict(int)
     containers: dict[str, int] = defaultdict(int)
     for places, item in held:
-        assert len(places) == item.containers, "all or nothing"
+        assert len(places) == item.replicas, "all or nothing"
         for place in places:
             node = by_name[place.node]
             gpus = {gpu.uuid: gpu for gpu in node.gpus}
@@ -127,7 +127,7 @@ def test_nobody_gets_more_than_there_is_or_other_than_was_asked(
 
 @given(nodes=nodes_of(), actions=ACTIONS)
 def test_giving_all_back_leaves_what_was_there(
-    nodes: tuple[NodeState, ...], actions: list[tuple[Workload, bool]]
+    nodes: tuple[NodeSnapshot, ...], actions: list[tuple[Workload, bool]]
 ) -> None:
     before = free(ClusterState(nodes))
     cluster, held = play(nodes, actions)
@@ -138,13 +138,15 @@ def test_giving_all_back_leaves_what_was_there(
 
 
 @given(nodes=nodes_of(), actions=ACTIONS)
-def test_the_same_work_gets_the_same_places(nodes: tuple[NodeState, ...], actions: list[tuple[Workload, bool]]) -> None:
+def test_the_same_work_gets_the_same_places(
+    nodes: tuple[NodeSnapshot, ...], actions: list[tuple[Workload, bool]]
+) -> None:
     assert play(nodes, actions)[1] == play(nodes[::-1], actions)[1]
 
 
 @given(nodes=nodes_of(), actions=ACTIONS, item=WORK)
 def test_a_trial_leaves_no_trace(
-    nodes: tuple[NodeState, ...], actions: list[tuple[Workload, bool]], item: Workload
+    nodes: tuple[NodeSnapshot, ...], actions: list[tuple[Workload, bool]], item: Workload
 ) -> None:
     cluster, held = play(nodes, actions)
     before = free(cluster)
@@ -161,15 +163,15 @@ def test_a_trial_leaves_no_trace(
 
 @given(nodes=nodes_of(), actions=ACTIONS, item=WORK)
 def test_one_container_waits_only_where_no_node_has_room(
-    nodes: tuple[NodeState, ...], actions: list[tuple[Workload, bool]], item: Workload
+    nodes: tuple[NodeSnapshot, ...], actions: list[tuple[Workload, bool]], item: Workload
 ) -> None:
     cluster, _ = play(nodes, actions)
-    alone = replace(item, containers=1, within_required=False)
+    alone = replace(item, replicas=1, within_required=False)
     assert (cluster.find(alone) is not None) == bool(cluster.fitting(alone).any())
 
 
 @given(nodes=nodes_of(), item=WORK)
-def test_never_fits_is_what_an_empty_open_cluster_cannot_place(nodes: tuple[NodeState, ...], item: Workload) -> None:
+def test_never_fits_is_what_an_empty_open_cluster_cannot_place(nodes: tuple[NodeSnapshot, ...], item: Workload) -> None:
     open_ = [replace(node, open=True) for node in nodes]
     told = ClusterState(nodes).never_fits(item)
     assert bool(told) == bool(nodes and ClusterState(open_).find(item) is None)
@@ -177,14 +179,14 @@ def test_never_fits_is_what_an_empty_open_cluster_cannot_place(nodes: tuple[Node
 
 @given(nodes=nodes_of(), actions=ACTIONS, item=WORK)
 def test_the_room_of_a_node_is_what_can_be_placed_on_it(
-    nodes: tuple[NodeState, ...], actions: list[tuple[Workload, bool]], item: Workload
+    nodes: tuple[NodeSnapshot, ...], actions: list[tuple[Workload, bool]], item: Workload
 ) -> None:
     """Placing one after the other on one node never strands what the count said."""
     cluster, _ = play(nodes, actions)
-    many = replace(item, containers=5, within_required=False, groups=None, grouped_only=False)
+    many = replace(item, replicas=5, within_required=False, groups=None, grouped_only=False)
     for row, node in enumerate(cluster.layout.nodes):
-        alone = replace(many, containers=min(5, max(1, int(cluster.fitting(many)[row]))))
-        if cluster.fitting(alone)[row] >= alone.containers:
+        alone = replace(many, replicas=min(5, max(1, int(cluster.fitting(many)[row]))))
+        if cluster.fitting(alone)[row] >= alone.replicas:
             only = ClusterState([node])
             only.state = cluster.state.rows(np.array([row]))
             only.state.milli = only.state.milli[:, : len(node.gpus)]

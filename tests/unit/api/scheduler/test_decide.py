@@ -20,7 +20,7 @@ def test_a_larger_one_that_is_not_guaranteed_does_not_hold_back_the_guarantee_be
     lab = World((node("n", 4),), (project("a", 2), project("b", 0)))
     lab.submit(work("too-large", "a", 3, 0), work("small", "a", 2, 1), work("idle", "b", 2, 2))
     lab.submit(work("other", "b", 2, 3))
-    assert lab.settle() == [], "what would be taken back at once is not started"
+    assert lab.settle() == [], "what would be reclaimed at once is not started"
     assert set(lab.running) == {"small", "idle"}
 
 
@@ -73,4 +73,4 @@ def test_what_can_never_be_guaranteed_takes_nothing_guaranteed_of_its_own_projec
     lab.running["spare"] = runs(work("spare", "a", 0.5, priority=10), on("n", 0, 0, 0.5))
     lab.submit(work("small", "b", 0.1, priority=10), work("large", "b", 2.5))
     lab.settle()
-    assert "small" in lab.running, "taken back, it would be the first to return, and so for ever"
+    assert "small" in lab.running, "reclaimed, it would be the first to return, and so for ever"

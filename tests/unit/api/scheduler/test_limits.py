@@ -11,14 +11,14 @@ from api.scheduler.capacity import Layout
 from api.scheduler.limits import Limits
 from api.scheduler.residents import Residents
 from api.scheduler.snapshot import Running
-from api.scheduler.victims import Pool
+from api.scheduler.victims import VictimPool
 from tests.unit.api.scheduler.world import SECOND, node, on, runs, work
 
 PROJECTS = ("a", "b", "c")
 NONE = -1
 
 
-def allows(pool: Pool, victims: list[Running]) -> bool:
+def allows(pool: VictimPool, victims: list[Running]) -> bool:
     """The rule in words: none but the last victim of a project may take it below its line, and that where it may."""
     for name in PROJECTS:
         of_one = [each.workload.total_milli for each in victims if each.workload.project == name != pool.own]
@@ -30,11 +30,11 @@ def allows(pool: Pool, victims: list[Running]) -> bool:
 
 
 @st.composite
-def pools(draw: st.DrawFn) -> Pool:
+def victim_pools(draw: st.DrawFn) -> VictimPool:
     own = draw(st.sampled_from(("", "a")))
     surplus = {name: draw(st.sampled_from((100, 500, 1000, 1500, 2500))) for name in PROJECTS if name != own}
     due = draw(st.sampled_from((0, 1500))) if own else 0
-    return Pool(
+    return VictimPool(
         surplus, draw(st.booleans()), own, below=60, due=due, until=9 * SECOND, everyone=draw(st.booleans()) and not own
     )
 
@@ -45,8 +45,8 @@ def candidates(draw: st.DrawFn) -> list[Running]:
     return [runs(work(f"w{at}", name, milli / 1000), on("n1")) for at, (name, milli) in enumerate(sizes)]
 
 
-@given(pools(), candidates(), st.data())
-def test_limits_follow_every_step(pool: Pool, found: list[Running], data: st.DataObject) -> None:
+@given(victim_pools(), candidates(), st.data())
+def test_limits_follow_every_step(pool: VictimPool, found: list[Running], data: st.DataObject) -> None:
     pool_of = [each for each in found if pool.everyone or each.workload.project in (*pool.surplus, pool.own)]
     limits = Limits(pool, pool_of)
     still_open = list(range(len(pool_of)))
@@ -82,9 +82,9 @@ def test_limits_follow_every_step(pool: Pool, found: list[Running], data: st.Dat
         assert limits.most >= max(sum(one.workload.total_milli for one in each) for each in possible)
 
 
-@given(pools(), st.lists(st.tuples(*[st.integers(0, 3)] * 4), max_size=12), st.integers(0, 12))
+@given(victim_pools(), st.lists(st.tuples(*[st.integers(0, 3)] * 4), max_size=12), st.integers(0, 12))
 def test_who_is_there_is_told_by_arrays_as_by_one_after_the_other(
-    pool: Pool, found: list[tuple[int, int, int, int]], gone: int
+    pool: VictimPool, found: list[tuple[int, int, int, int]], gone: int
 ) -> None:
     """Nodes, projects, sizes and starts at random; some ended, and their places are reused."""
     residents, layout = Residents(), Layout([node(f"n{at}") for at in range(3)])

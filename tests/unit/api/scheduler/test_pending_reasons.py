@@ -7,7 +7,7 @@ import pytest
 from api.scheduler.decide import decide
 from api.scheduler.snapshot import (
     Cause,
-    NodeState,
+    NodeSnapshot,
     PendingReason,
     ProjectState,
     Running,
@@ -21,7 +21,7 @@ NOW = 1000
 
 
 def waits(
-    nodes: tuple[NodeState, ...],
+    nodes: tuple[NodeSnapshot, ...],
     projects: tuple[ProjectState, ...],
     queue: tuple[Workload, ...],
     running: tuple[Running, ...] = (),
@@ -60,9 +60,9 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
             work("1", "a", 0.5, preemptible=False),
             (runs(work("r", "a", 1, preemptible=False), on("n", 1)),),
             Cause.QUOTA,
-            "a holds 1 GPU of its quota of 1 GPU by work that cannot be taken back, and 0.5 GPU more are asked for; "
+            "a holds 1 GPU of its quota of 1 GPU by work that cannot be reclaimed, and 0.5 GPU more are asked for; "
             "stop one of those, or submit it as preemptible",
-            id="work that cannot be taken back",
+            id="work that cannot be reclaimed",
         ),
         pytest.param(
             two,
@@ -104,7 +104,7 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
         pytest.param(
             (node("m", 1), node("n", 1)),
             (project("a", 2), project("b", 2)),
-            work("1", "b", 1, NOW, containers=2),
+            work("1", "b", 1, NOW, replicas=2),
             (runs(work("r", "a", 1), on("n", 1)),),
             Cause.NO_ROOM,
             "2 times 1 GPU are not free together; largest free piece is 1 GPU on m",
@@ -127,12 +127,12 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
             (runs(work("r", "b", 2), on("n", 1, 1)),),
             Cause.RECLAIMING,
             "r of b is still being stopped; n is kept for it",
-            id="taken back",
+            id="reclaimed",
         ),
     ],
 )
 def test_reasons(
-    nodes: tuple[NodeState, ...],
+    nodes: tuple[NodeSnapshot, ...],
     projects: tuple[ProjectState, ...],
     queue: Workload,
     running: tuple[Running, ...],
@@ -173,7 +173,7 @@ def test_each_decision_has_one_line_with_its_reason() -> None:
     queue = (work("1", "a"), work("2", "a", 1, 1), work("cpu", "b", 0))
     idle = "a holds 1 GPU, its fair share is 1 GPU (quota 1 GPU), more only while others leave GPUs idle"
     assert decide(Snapshot(NOW * SECOND, nodes, projects, running, queue)).log == (
-        "taken back: s of b: b holds 2 GPUs, 1 GPU of them beyond its quota; 1 of a is within its quota",
+        "reclaimed: s of b: b holds 2 GPUs, 1 GPU of them beyond its quota; 1 of a is within its quota",
         "waits: 1 of a: s of b is still being stopped; n is kept for it",
         "placed: cpu of b on n: b holds 1 GPU of its quota of 1 GPU",
         f"waits: 2 of a: no node has 1 GPU free; every GPU is in use; {idle}",

@@ -95,11 +95,11 @@ def test_cpu_memory_and_models(nodes: list[Used], wanted: dict[str, Any], expect
             [node("gpu", 0, groups=("g",)), node("cpu")], {"groups": ("g",)}, ["cpu"], id="before the order of groups"
         ),
         pytest.param(
-            [node("cpu", cpu_milli=2000), node("gpu", 0)], {"containers": 3}, ["gpu"] * 3, id="a gang stays together"
+            [node("cpu", cpu_milli=2000), node("gpu", 0)], {"replicas": 3}, ["gpu"] * 3, id="a gang stays together"
         ),
         pytest.param(
             [node("cpu1", cpu_milli=2000), node("cpu2", cpu_milli=2000), node("gpu", 0)],
-            {"containers": 3},
+            {"replicas": 3},
             ["cpu1", "cpu1", "cpu2"],
             id="on several CPU nodes rather than one GPU node",
         ),
@@ -157,7 +157,7 @@ def test_fractions_share_one_gpu(shares: tuple[int, ...]) -> None:
 
 def test_places_are_the_same_whatever_the_order_of_the_nodes() -> None:
     nodes = [node(f"n{number}", 0, 0, 500) for number in range(6)]
-    kinds = [work(500), work(1000), work(2500), work(1000, containers=4)]
+    kinds = [work(500), work(1000), work(2500), work(1000, replicas=4)]
 
     def places(order: list[Used]) -> list[list[str] | None]:
         whole = cluster(*order)
@@ -173,7 +173,7 @@ def test_places_are_the_same_whatever_the_order_of_the_nodes() -> None:
 
 def test_looking_changes_nothing() -> None:
     whole = cluster(node("a", 0, 0), node("b", 0, 500))
-    gang = work(1000, containers=2)
+    gang = work(1000, replicas=2)
     assert whole.find(gang) == whole.find(gang)
     assert fill(whole, gang) == 1
 

@@ -19,6 +19,6 @@ def test_the_places_of_what_has_gone_are_free_now_and_once_those_who_are_leaving
     after = replace(before, running=(going,))
     planner = Planner.of(before)
     planner.sync(after)
-    decision = planner.decide(after.queue, after.now, after.rules)
+    decision = planner.decide(after.queue, after.now, after.settings)
     assert decision == decide(after)
     assert decision.pending_reasons["large"].cause is Cause.RECLAIMING, "it waits for `going` alone"

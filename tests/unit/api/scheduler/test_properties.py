@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from api.scheduler.cluster import ClusterState
 from api.scheduler.decide import decide
 from api.scheduler.planner import Planner
-from api.scheduler.snapshot import Cause, NodeState, ProjectState, Running, SchedulerSettings, Snapshot, Workload
+from api.scheduler.snapshot import Cause, NodeSnapshot, ProjectState, Running, SchedulerSettings, Snapshot, Workload
 from common.topology import TopologyLevel
 from tests.unit.api.scheduler.world import SECOND, World, check, held, node, project, work
 
 NOW = 100
 shares_of = st.sampled_from([0, 100, 250, 500, 700, 1000, 1000, 1500, 2000, 2500, 4000])
 workloads_of = st.builds(
-    lambda owner, milli, containers, preemptible, priority, cpu, memory, within, at: {
+    lambda owner, milli, replicas, preemptible, priority, cpu, memory, within, at: {
         "owner": owner,
         "gpus": milli / 1000,
         "at": at,
-        "containers": containers,
+        "replicas": replicas,
         "preemptible": preemptible,
         "priority": priority,
         "cpu_milli": cpu,
@@ -74,7 +74,7 @@ rules_of = st.builds(SchedulerSettings, st.sampled_from([0, 0, 30]), st.sampled_
 @st.composite
 def snapshots(draw: st.DrawFn) -> Snapshot:
     """Clusters on which some run, some are terminating and some wait."""
-    nodes: tuple[NodeState, ...] = draw(nodes_of)
+    nodes: tuple[NodeSnapshot, ...] = draw(nodes_of)
     cluster = ClusterState([replace(each, open=True) for each in nodes])
     running: list[Running] = []
     queue: list[Workload] = []
@@ -102,7 +102,7 @@ def test_what_holds_for_every_decision(snapshot: Snapshot, seed: int) -> None:
     for items in shuffled:
         random.Random(seed).shuffle(items)
     nodes, projects, running, queue = map(tuple, shuffled)
-    assert decide(Snapshot(snapshot.now, nodes, projects, running, queue, snapshot.rules)) == decision, (  # type: ignore[arg-type]
+    assert decide(Snapshot(snapshot.now, nodes, projects, running, queue, snapshot.settings)) == decision, (  # type: ignore[arg-type]
         "the order of the rows does not matter"
     )
 
@@ -126,14 +126,14 @@ def test_reclaim_is_never_for_nothing(snapshot: Snapshot) -> None:
 @given(snapshot=snapshots())
 def test_a_planner_that_is_told_of_changes_decides_as_one_that_starts_anew(snapshot: Snapshot) -> None:
     planner = Planner.of(replace(snapshot, running=snapshot.running[::2], nodes=snapshot.nodes[:1]))
-    planner.decide(snapshot.queue, snapshot.now, snapshot.rules)
+    planner.decide(snapshot.queue, snapshot.now, snapshot.settings)
     planner.sync(snapshot)
-    first = planner.decide(snapshot.queue, snapshot.now, snapshot.rules)
+    first = planner.decide(snapshot.queue, snapshot.now, snapshot.settings)
     assert first == decide(snapshot)
-    assert planner.decide(snapshot.queue, snapshot.now, snapshot.rules) == first, "a decision changes nothing"
+    assert planner.decide(snapshot.queue, snapshot.now, snapshot.settings) == first, "a decision changes nothing"
     fewer = replace(snapshot, running=snapshot.running[1::2])
     planner.sync(fewer)
-    assert planner.decide(fewer.queue, fewer.now, fewer.rules) == decide(fewer), "what has gone holds nothing back"
+    assert planner.decide(fewer.queue, fewer.now, fewer.settings) == decide(fewer), "what has gone holds nothing back"
 
 
 @given(snapshot=snapshots())
@@ -158,10 +158,10 @@ def test_a_large_one_runs_in_the_end_whatever_stream_of_small_ones_goes_by(
     world = World(
         (node("m", 4), node("n", 4)),
         (project("large", 8 - sum(quotas)), project("b", quotas[0]), project("c", quotas[1])),
-        SchedulerSettings(min_runtime_s=1_000_000, reserve_after_s=5),  # nobody is taken back: only a reservation helps
+        SchedulerSettings(min_runtime_s=1_000_000, reserve_after_s=5),  # nobody is reclaimed: only a reservation helps
     )
-    gpus, containers = large
-    if gpus * containers * 1000 > world.projects[0].quota_milli:
+    gpus, replicas = large
+    if gpus * replicas * 1000 > world.projects[0].quota_milli:
         return
     ends: dict[str, int] = {}
     for at in range(200):
@@ -169,12 +169,12 @@ def test_a_large_one_runs_in_the_end_whatever_stream_of_small_ones_goes_by(
             size = sizes[at % len(sizes)]
             world.submit(*(work(f"{owner}{at}-{turn}", owner, size, at) for turn in range(4)))
         if at == 10:
-            world.submit(work("the-large", "large", gpus, at, containers=containers))
+            world.submit(work("the-large", "large", gpus, at, replicas=replicas))
         for id_ in world.step().placements:
             ends[id_] = at + lives + len(id_) % 3
         if "the-large" in world.running:
             return
-        world.delete(*(id_ for id_ in list(world.running) if ends.get(id_, at) <= at and id_ not in world.ending))
+        world.delete(*(id_ for id_ in list(world.running) if ends.get(id_, at) <= at and id_ not in world.terminating))
         for old in [
             id_ for id_ in world.queue if id_ != "the-large" and world.queue[id_].submitted_at < (at - 5) * SECOND
         ]:

@@ -27,7 +27,7 @@ def test_nodes_are_looked_at_only_until_there_is_room(monkeypatch: pytest.Monkey
         for each in nodes
         for at in range(GPUS)
     )
-    gang = work("gang", "a", GPUS, containers=CONTAINERS)
+    gang = work("gang", "a", GPUS, replicas=CONTAINERS)
     projects = (project("a", GPUS * CONTAINERS), project("b", GPUS * (NODES - CONTAINERS)))
     decision = decide(Snapshot(1000 * SECOND, nodes, projects, running, (gang,)))
     assert len(decision.reclaims) == GPUS * CONTAINERS

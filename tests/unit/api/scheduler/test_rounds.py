@@ -47,7 +47,7 @@ def test_who_is_served_next_is_told_what_is_so() -> None:
 def test_what_finds_no_victims_uses_up_nobodys_turn() -> None:
     """Those who ask in vain come first, cycle for cycle; the others are served all the same."""
     world = crowd()
-    pairs = tuple(work(f"a{index:03}", "owner", 2, at=0, containers=1) for index in range(2 * RECLAIMED_FOR))
+    pairs = tuple(work(f"a{index:03}", "owner", 2, at=0, replicas=1) for index in range(2 * RECLAIMED_FOR))
     world.nodes = (*world.nodes, node("pair", 2))
     world.projects = (*world.projects, project("fixed", 2))
     world.running["f"] = runs(work("f", "fixed", 2, preemptible=False), on("pair", 1, 1))

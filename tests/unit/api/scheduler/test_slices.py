@@ -15,7 +15,7 @@ from api.scheduler.snapshot import (
     Cause,
     Decision,
     GpuState,
-    NodeState,
+    NodeSnapshot,
     Placement,
     ProjectState,
     Running,
@@ -31,18 +31,18 @@ NOW = 1000
 FIRM = Enforcement.MIG
 
 
-def sliced(name: str, *sizes: int, gpus: int = 0, held: Enforcement = Enforcement.SHIM, **more: object) -> NodeState:
+def sliced(name: str, *sizes: int, gpus: int = 0, held: Enforcement = Enforcement.SHIM, **more: object) -> NodeSnapshot:
     """A node with some whole GPUs, and a slice for each size."""
     whole = tuple(GpuState(at, f"{name}-{at}", "A100", enforcement=held) for at in range(gpus))
     cut = tuple(
         GpuState(gpus + at, f"{name}-{gpus + at}", "A100", enforcement=FIRM, capacity_milli=size, slice=True)
         for at, size in enumerate(sizes)
     )
-    return NodeState(name, whole + cut, **more)  # type: ignore[arg-type]
+    return NodeSnapshot(name, whole + cut, **more)  # type: ignore[arg-type]
 
 
 def judge(
-    nodes: tuple[NodeState, ...],
+    nodes: tuple[NodeSnapshot, ...],
     *queue: Workload,
     running: tuple[Running, ...] = (),
     projects: tuple[ProjectState, ...] = (project("a", 8),),
@@ -106,7 +106,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize(("nodes", "workload", "expected"), PLACES.values(), ids=PLACES.keys())
-def test_where_it_goes(nodes: tuple[NodeState, ...], workload: Workload, expected: dict[str, int]) -> None:
+def test_where_it_goes(nodes: tuple[NodeSnapshot, ...], workload: Workload, expected: dict[str, int]) -> None:
     decision = judge(nodes, workload)
     assert taken(decision, "w") == expected
     assert judge(nodes[::-1], workload) == decision
@@ -143,7 +143,7 @@ NEVER = {
 
 
 @pytest.mark.parametrize(("nodes", "workload", "reason"), NEVER.values(), ids=NEVER.keys())
-def test_why_it_can_never_run(nodes: tuple[NodeState, ...], workload: Workload, reason: str) -> None:
+def test_why_it_can_never_run(nodes: tuple[NodeSnapshot, ...], workload: Workload, reason: str) -> None:
     wait = judge(nodes, workload).pending_reasons["w"]
     assert (wait.cause, wait.reason) == (Cause.NEVER_FITS, reason)
 
@@ -172,7 +172,7 @@ def test_nodes_of_the_kind_that_are_away_are_not_passed_over_in_silence() -> Non
 
 
 def test_a_gang_takes_a_slice_for_each_container() -> None:
-    decision = judge((sliced("n", 142, 285, 285, 571, gpus=1),), work("w", "a", 0.25, containers=4))
+    decision = judge((sliced("n", 142, 285, 285, 571, gpus=1),), work("w", "a", 0.25, replicas=4))
     assert taken(decision, "w") == {"n-2": 285, "n-3": 285, "n-4": 571, "n-0": 250}
 
 
@@ -248,18 +248,18 @@ quotas_of = st.tuples(st.integers(0, 8), st.integers(0, 8), st.booleans(), st.bo
 
 def asked(rows: list[tuple[str, int, int, Enforcement, bool]]) -> list[Workload]:
     return [
-        work(f"w{at}", owner, milli / 1000, at, containers=count, enforcement=kind, preemptible=preemptible)
+        work(f"w{at}", owner, milli / 1000, at, replicas=count, enforcement=kind, preemptible=preemptible)
         for at, (owner, milli, count, kind, preemptible) in enumerate(rows)
     ]
 
 
-def check_places(nodes: tuple[NodeState, ...], holders: list[tuple[Workload, tuple[Placement, ...]]]) -> None:
+def check_places(nodes: tuple[NodeSnapshot, ...], holders: list[tuple[Workload, tuple[Placement, ...]]]) -> None:
     """Nothing is given away twice, slices go whole and to small work only, and every share is held well enough."""
     devices = {gpu.uuid: gpu for each in nodes for gpu in each.gpus}
     shareable = {gpu.uuid: each.fractions for each in nodes for gpu in each.gpus}
     used: dict[str, list[int]] = {}
     for workload, places in holders:
-        assert len(places) == workload.containers
+        assert len(places) == workload.replicas
         for place in places:
             for share in place.shares:
                 device = devices[share.uuid]
@@ -279,7 +279,7 @@ def check_places(nodes: tuple[NodeState, ...], holders: list[tuple[Workload, tup
 
 @given(nodes=nodes_of, rows=work_of, quotas=quotas_of)
 def test_what_holds_for_every_decision(
-    nodes: tuple[NodeState, ...],
+    nodes: tuple[NodeSnapshot, ...],
     rows: list[tuple[str, int, int, Enforcement, bool]],
     quotas: tuple[int, int, bool, bool],
 ) -> None:
@@ -312,7 +312,7 @@ def test_what_holds_for_every_decision(
 
 @given(nodes=nodes_of, rows=work_of)
 def test_what_is_held_and_given_back_leaves_what_was_there(
-    nodes: tuple[NodeState, ...], rows: list[tuple[str, int, int, Enforcement, bool]]
+    nodes: tuple[NodeSnapshot, ...], rows: list[tuple[str, int, int, Enforcement, bool]]
 ) -> None:
     cluster = ClusterState(nodes)
     before = cluster.state.milli.tolist()
@@ -320,7 +320,7 @@ def test_what_is_held_and_given_back_leaves_what_was_there(
     for workload in asked(rows):
         room = int(cluster.fitting(workload).sum())
         places = cluster.find(workload)
-        assert (places is not None) <= (room >= workload.containers)
+        assert (places is not None) <= (room >= workload.replicas)
         if places:
             cluster.allocate(places, workload)
             held.append((workload, places))

@@ -21,14 +21,14 @@ QUOTA = {
     "more than a hard cap never runs, and says so at once": Case(
         four, (project("a", 2, over_quota=False),), queue=(work("1", "a", 3),), waits={"1": Cause.QUOTA}
     ),
-    "what cannot be taken back stays within the quota": Case(
+    "what cannot be reclaimed stays within the quota": Case(
         four,
         ab,
         queue=(work("1", "a", 2, preemptible=False), work("2", "a", 1, 1, preemptible=False), work("3", "a", 1, 2)),
         placed={"1": "n", "3": "n"},
         waits={"2": Cause.QUOTA},
     ),
-    "what may be taken back does not stand in the way of what may not": Case(
+    "what may be reclaimed does not stand in the way of what may not": Case(
         four,
         ab,
         (runs(work("r", "a", 2), on("n", 1, 1)),),
@@ -103,7 +103,7 @@ PRIORITY = {
         placed={"old": "n", "young": "n"},
         waits={"low": Cause.FAIR_SHARE},
     ),
-    "a higher priority takes back a lower one of its own project": Case(
+    "a higher priority reclaims a lower one of its own project": Case(
         (node("n", 2),),
         (project("a", 2),),
         (
@@ -161,14 +161,14 @@ GANGS = {
         (node("m", 1), node("n", 1)),
         (project("a", 4),),
         (runs(work("r", "a", 1), on("m", 1)),),
-        (work("gang", "a", 1, NOW - 1, containers=2), work("one", "a", 1, NOW)),
+        (work("gang", "a", 1, NOW - 1, replicas=2), work("one", "a", 1, NOW)),
         placed={"one": "n"},
         waits={"gang": Cause.NO_ROOM},
     ),
     "never fits, and says so at once": Case(
         (node("m", 2), node("n", 2)),
         (project("a", 9),),
-        queue=(work("gang", "a", 2, containers=3), work("wide", "a", 3, 1), work("one", "a", 1, 2)),
+        queue=(work("gang", "a", 2, replicas=3), work("wide", "a", 3, 1), work("one", "a", 1, 2)),
         placed={"one": "m"},
         waits={"gang": Cause.NEVER_FITS, "wide": Cause.NEVER_FITS},
     ),

@@ -1,4 +1,4 @@
-"""Tables of guarantees that are taken back: from whom, from whom not, and for whom the room is."""
+"""Tables of guarantees that are reclaimed: from whom, from whom not, and for whom the room is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.unit.api.scheduler.tables import NOW, Case, ab, four, judge
 from tests.unit.api.scheduler.world import node, on, project, runs, work
 
 RECLAIM = {
-    "a guarantee is taken back from who is beyond its quota": Case(
+    "a guarantee is reclaimed from who is beyond its quota": Case(
         four,
         ab,
         tuple(runs(work(f"r{at}", "b", 1), on("n", *[0] * at, 1), since=at) for at in range(4)),
@@ -56,7 +56,7 @@ RECLAIM = {
         (work("1", "a", 1),),
         waits={"1": Cause.NO_ROOM},
     ),
-    "nobody is taken back who would go below its quota while another need not": Case(
+    "nobody is reclaimed who would go below its quota while another need not": Case(
         (node("m", 4), node("n", 4)),
         (project("a", 3), project("b", 2), project("c", 0)),
         (runs(work("x", "b", 4), on("m", 1, 1, 1, 1)), runs(work("y", "c", 4), on("n", 1, 1, 1, 1))),
@@ -72,7 +72,7 @@ RECLAIM = {
         waits={"1": Cause.RECLAIMING},
         victims={"x": "1"},
     ),
-    "what cannot be taken back is not": Case(
+    "what cannot be reclaimed is not": Case(
         four,
         (project("a", 4), project("b", 4)),
         (runs(work("r", "b", 4, preemptible=False), on("n", 1, 1, 1, 1)),),
@@ -100,11 +100,11 @@ RECLAIM = {
         (node("m", 2), node("n", 2)),
         ab,
         (
-            runs(work("gang", "b", 1, containers=2), on("m", 1), on("n", 1), since=5),
+            runs(work("gang", "b", 1, replicas=2), on("m", 1), on("n", 1), since=5),
             runs(work("r1", "b", 1), on("m", 0, 1), since=9),
             runs(work("r2", "b", 1), on("n", 0, 1), since=8),
         ),
-        (work("1", "a", 1, containers=2, preemptible=False),),
+        (work("1", "a", 1, replicas=2, preemptible=False),),
         waits={"1": Cause.RECLAIMING},
         victims={"gang": "1"},
     ),
@@ -115,7 +115,7 @@ RECLAIM = {
         (work("1", "a", 2),),
         waits={"1": Cause.RECLAIMING},
     ),
-    "room that is being freed is for the first, the second takes back its own": Case(
+    "room that is being freed is for the first, the second reclaims its own": Case(
         four,
         (project("a", 2), project("c", 2), project("b", 0)),
         (runs(work("r", "b", 2), on("n", 1, 1), terminating=True), runs(work("s", "b", 2), on("n", 0, 0, 1, 1))),

@@ -74,7 +74,7 @@ def test_the_whole_scenario_one_submission_after_the_other() -> None:
     later = [("team-a", "a-3-gg"), ("team-a", "a-4-gg"), ("team-b", "b-5-gg"), ("team-c", "c-6-gg")]
     for at, (owner, name) in enumerate(later, start=40):  # 4.10 fairness of over-quota
         lab.submit(session(owner, name, 2, at))
-        assert lab.settle() == [], "at its quota nobody is taken back, and nobody may take"
+        assert lab.settle() == [], "at its quota nobody is reclaimed, and nobody may take"
     assert gpus(lab) == {"a": 4, "b": 2, "c": 2, "d": 8}
     assert {name: len(waiting) for name, waiting in pending(lab).items()} == {"a": 2, "b": 2, "c": 2, "d": 0}
 

@@ -10,7 +10,7 @@ from api.scheduler.decide import decide
 from api.scheduler.snapshot import (
     Decision,
     GpuState,
-    NodeState,
+    NodeSnapshot,
     Placement,
     ProjectState,
     Running,
@@ -23,10 +23,10 @@ from common.gpu.share import GpuShare
 SECOND = 1_000_000
 
 
-def node(name: str, gpus: int = 8, *, island: int = 16, **more: object) -> NodeState:
+def node(name: str, gpus: int = 8, *, island: int = 16, **more: object) -> NodeSnapshot:
     """A node with so many GPUs, in islands of so many."""
     states = tuple(GpuState(index, f"{name}-{index}", island=index // island) for index in range(gpus))
-    return NodeState(name, states, **more)  # type: ignore[arg-type]
+    return NodeSnapshot(name, states, **more)  # type: ignore[arg-type]
 
 
 def project(name: str, gpus: float, **more: object) -> ProjectState:
@@ -56,13 +56,13 @@ def runs(workload: Workload, *placements: Placement, since: int = 0, terminating
 class World:
     """Nodes, projects, and what became of the workloads. A second passes with each step."""
 
-    nodes: tuple[NodeState, ...]
+    nodes: tuple[NodeSnapshot, ...]
     projects: tuple[ProjectState, ...]
-    rules: SchedulerSettings = field(default_factory=SchedulerSettings)
+    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     now: int = 0
     queue: dict[str, Workload] = field(default_factory=dict)
     running: dict[str, Running] = field(default_factory=dict)
-    ending: set[str] = field(default_factory=set)
+    terminating: set[str] = field(default_factory=set)
     decisions: list[Decision] = field(default_factory=list)
 
     def snapshot(self) -> Snapshot:
@@ -73,7 +73,7 @@ class World:
             self.projects,
             tuple(self.running.values()),
             tuple(self.queue.values()),
-            self.rules,
+            self.settings,
         )
 
     def submit(self, *workloads: Workload) -> None:
@@ -84,10 +84,10 @@ class World:
         """Stop running workloads for good; they end within the next step."""
         for id_ in ids:
             self.running[id_] = replace(self.running[id_], terminating=True)
-            self.ending.add(id_)
+            self.terminating.add(id_)
 
     def step(self) -> Decision:
-        """Decide once and do it; who left before frees its places, and goes back to the queue if it was taken back."""
+        """Decide once and do it; who left before frees its places, and goes back to the queue if it was reclaimed."""
         decision = decide(self.snapshot())
         check(self.snapshot(), decision)
         left = [id_ for id_, running in self.running.items() if running.terminating]
@@ -97,14 +97,14 @@ class World:
             self.running[reclaim.victim] = replace(self.running[reclaim.victim], terminating=True)
         for id_ in left:
             gone = self.running.pop(id_)
-            if id_ not in self.ending:
+            if id_ not in self.terminating:
                 self.queue[id_] = gone.workload
         self.now += 1
         self.decisions.append(decision)
         return decision
 
     def settle(self, limit: int = 50) -> list[str]:
-        """Step until nothing changes any more; return who was taken back on the way."""
+        """Step until nothing changes any more; return who was reclaimed on the way."""
         victims: list[str] = []
         for _ in range(limit):
             terminating = any(running.terminating for running in self.running.values())
@@ -149,15 +149,15 @@ def check(snapshot: Snapshot, decision: Decision) -> None:
             assert sum(item.total_milli for item in mine) <= limits.quota_milli, "a hard cap holds"
         if each.workload.total_milli and not each.workload.preemptible:
             fixed = sum(item.total_milli for item in mine if not item.preemptible)
-            assert fixed <= limits.quota_milli, "work that cannot be taken back lives within the quota"
+            assert fixed <= limits.quota_milli, "work that cannot be reclaimed lives within the quota"
 
     retained = held([each for each in running.values() if not each.terminating], snapshot.projects)
     assert len({reclaim.victim for reclaim in decision.reclaims}) == len(decision.reclaims), "nobody is taken twice"
     for reclaim in decision.reclaims:
         victim, beneficiary = running[reclaim.victim].workload, queued[reclaim.beneficiary]
-        assert not running[reclaim.victim].terminating, "who is terminating is not taken back again"
-        assert victim.preemptible, "only what may be taken back is"
-        assert snapshot.now - running[reclaim.victim].since >= snapshot.rules.min_runtime_s * SECOND
+        assert not running[reclaim.victim].terminating, "who is terminating is not reclaimed again"
+        assert victim.preemptible, "only what may be reclaimed is"
+        assert snapshot.now - running[reclaim.victim].since >= snapshot.settings.min_runtime_s * SECOND
         assert reclaim.beneficiary in decision.pending_reasons, "who gets the room waits until it is free"
         if victim.project == beneficiary.project:
             assert victim.priority < beneficiary.priority
@@ -171,7 +171,7 @@ def _placed_of(placed: Iterable[Running], name: str) -> int:
     return sum(each.workload.total_milli for each in placed if each.workload.project == name)
 
 
-def check_room(nodes: Iterable[NodeState], running: Iterable[Running], placed: Iterable[Running]) -> None:
+def check_room(nodes: Iterable[NodeSnapshot], running: Iterable[Running], placed: Iterable[Running]) -> None:
     """Assert that what is placed fits beside what runs: GPUs, CPU, memory, gangs, nothing whole and shared at once."""
     known = {item.name: item for item in nodes}
     parts: dict[tuple[str, str], list[int]] = {}
@@ -181,7 +181,7 @@ def check_room(nodes: Iterable[NodeState], running: Iterable[Running], placed: I
     for new, each in [*((False, each) for each in running), *((True, each) for each in placed)]:
         workload = each.workload
         if new:
-            assert len(each.placements) == workload.containers, "a gang starts as a whole"
+            assert len(each.placements) == workload.replicas, "a gang starts as a whole"
         for placement in each.placements:
             cpu[placement.node] += workload.cpu_milli
             memory[placement.node] += workload.memory_mib

@@ -131,5 +131,5 @@ class KubernetesSettings(StrictModel):
         default=10,
         gt=0,
         le=20,
-        description="a pod without a machine after so many seconds is taken back, and its session waits in our queue",
+        description="a pod without a machine after so many seconds is deleted, and its session waits in our queue",
     )

@@ -178,7 +178,7 @@ def test_the_index_lists_every_decision_once_by_its_title() -> None:
 
 
 def keys_of_table(heading: str) -> set[str]:
-    """Keys in the first column of the table below a heading of the page on installing; `.key` belongs to the one before."""
+    """Keys in the table below a heading of the page on installing; `.key` belongs to what the key before belongs to."""
     section = (ROOT / "docs/install.md").read_text().partition(f"{heading}\n")[2].partition("\n## ")[0]
     found: list[str] = []
     for row in section.partition("| key |")[2].partition("\n\n")[0].splitlines()[2:]:

@@ -236,10 +236,10 @@ class ImageStatus(StrEnum):
 
 
 class ImageState(Message):
-    """What an agent knows of an image; `digest` is its id at the engine, `size` in bytes; `error` says why it failed.
+    """What an agent knows of an image; `digest` is its id at the container engine; `error` says why it failed.
 
-    While it is pulled, `pulled` bytes have come of the `size` that is known so far. A failure is told once: whoever
-    asks again after it has the image pulled again.
+    `size` is in bytes. While it is pulled, `pulled` bytes have come of the `size` that is known so far. A failure is
+    told once: whoever asks again after it has the image pulled again.
     """
 
     reference: str

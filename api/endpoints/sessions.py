@@ -127,7 +127,7 @@ async def change_session(
     settings: SettingsOf,
     _wake: WakeAfterwards,
 ) -> SessionView:
-    """Change the priority of a session that waits, or the share of a part of a GPU that a running one has.
+    """Change the priority of a session that waits, or the GPU share of one that runs.
 
     A priority above what is usual for its kind only the project's managers give. A share changes on the GPUs that the
     session has: `resize_milli` is there until its agents have taken it, and `reason` says why one was not taken.

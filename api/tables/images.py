@@ -45,8 +45,9 @@ _global = text("visibility = 'global'")
 class Image(Base):
     """An image that sessions may name; `reference` is what the container engine pulls.
 
-    `digest` is its id at the engine of the node that pulled it, `size` in bytes; `error` says why the pull failed. It
-    came to its status at `since`. Projects have images of their own beside the global ones, and of the same names.
+    `digest` is its id at the container engine of the node that pulled it, `size` in bytes; `error` says why the pull
+    failed. It came to its status at `since`. Projects have images of their own beside the global ones, and of the same
+    names.
     """
 
     __tablename__ = "images"

@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 from appliance.cli.files import read_site
+from appliance.cli.options import group
 from appliance.cli.output import Format, FormatOption, print_json, print_table
 from appliance.site import lab, settings
 from appliance.site.model import NAME, Site
 from common.errors import InputError
 
-app = typer.Typer(no_args_is_help=True, help="Rehearse a site in containers: up, down, status.")
-
+app = group("Rehearse a site in containers: up, down, status.")
 
 SiteFile = Annotated[Path, typer.Option("--file", "-f", help="The site file, site.yml.")]
 

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from appliance.cli.files import read_site
+from appliance.cli.options import group
 from appliance.cli.output import Format, FormatOption, print_json, print_table
 from appliance.site.model import Site
 
-app = typer.Typer(no_args_is_help=True, help="The site: check, deploy, verify, report.")
-
+app = group("The site: check, deploy, verify, report.")
 
 SiteFile = Annotated[Path, typer.Option("--file", "-f", help="The site file, site.yml.")]
 

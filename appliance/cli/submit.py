@@ -73,7 +73,7 @@ def submit(
     ] = None,
     volumes: Annotated[
         list[str] | None,
-        typer.Option("-v", "--volume", metavar="HOST:PATH[:ro]", help="A folder of the node; may be repeated."),
+        typer.Option("-v", "--volume", metavar="NODE-PATH:PATH[:ro]", help="A folder of the node; may be repeated."),
     ] = None,
     local_image: Annotated[bool, typer.Option("--local-image", help="The image is on the node; pull nothing.")] = False,
     count: Annotated[
@@ -104,7 +104,7 @@ def submit(
     ] = None,
     preemptible: Annotated[
         bool | None,
-        typer.Option("--preemptible/--no-preemptible", help="May it use idle GPUs of others and be taken back?"),
+        typer.Option("--preemptible/--no-preemptible", help="May it use idle GPUs of others and be reclaimed?"),
     ] = None,
     start_at: Annotated[
         str | None, typer.Option("--start-at", metavar="TIME", help="Not before: 2027-01-31T22:00, or +2h.")

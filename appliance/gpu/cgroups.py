@@ -19,7 +19,7 @@ def is_unified(root: Path = ROOT) -> bool:
 
 
 def container_in(text: str) -> str | None:
-    """Return the engine's id of the container that a `/proc/<pid>/cgroup` tells of; None outside of containers.
+    """Return the container engine's id of the container that a `/proc/<pid>/cgroup` tells of; None outside of one.
 
     Version 1 has a line for each controller (`4:memory:/docker/<id>`), version 2 one for all, where systemd may have
     made the group (`0::/system.slice/docker-<id>.scope`). Where containers run in containers the innermost one counts.
@@ -29,7 +29,7 @@ def container_in(text: str) -> str | None:
 
 
 def container_of(pid: int, proc: Path = PROC) -> str | None:
-    """Return the engine's id of the container that a process of this machine is in; None for others and ended ones."""
+    """Return the container engine's id of the container that a process is in; None for others and ended ones."""
     try:
         return container_in((proc / str(pid) / "cgroup").read_text())
     except OSError:

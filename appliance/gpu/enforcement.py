@@ -30,9 +30,10 @@ class Choice:
 class Enforcer(Protocol):
     """One kind of enforcement. Every call may block; all that fails raises PenstockError.
 
-    A container passes `check`, `prepare` and `needs` before it is made, `fence` with the engine's id of it before it
-    starts where `fences` says so, and `apply` once it runs, with the id of its first process; `apply` comes again after
-    a change of its shares and after a restart of the agent. `remove` comes last, and again for what is gone already.
+    A container passes `check`, `prepare` and `needs` before it is made, `fence` with the container engine's id of it
+    before it starts where `fences` says so, and `apply` once it runs, with the id of its first process; `apply` comes
+    again after a change of its shares and after a restart of the agent. `remove` comes last, and again for what is gone
+    already.
     """
 
     kind: Enforcement

@@ -31,7 +31,7 @@ class Enforcement(StrEnum):
 
 
 ALONE = frozenset({Enforcement.MPS})
-"""Kinds that hold a part of a GPU only where it is alone in its container."""
+"""Kinds that hold a share of a GPU only where it is alone in its container."""
 
 
 class Compute(StrEnum):

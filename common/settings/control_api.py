@@ -42,14 +42,14 @@ class ControlApiSettings(StrictModel):
         default=30,
         ge=0,
         le=600,
-        description="the same for one that is taken back and will start again: time for a checkpoint",
+        description="the same for one that is reclaimed and will start again: time for a checkpoint",
     )
     warn_before_s: float = Field(
         default=5 * MINUTE, ge=0, description="so long before its time limit an interactive session is warned"
     )
     metrics_keep_s: float = Field(default=7 * DAY, gt=0, description="how long it is kept what sessions used")
     denied_call_keep_s: float = Field(default=30 * DAY, gt=0, description="how long it is kept what sandboxes denied")
-    min_runtime_s: int = Field(default=0, ge=0, le=YEAR, description="nobody is taken back before having run so long")
+    min_runtime_s: int = Field(default=0, ge=0, le=YEAR, description="nobody is reclaimed before having run so long")
     reserve_after_s: int = Field(
         default=MINUTE,
         ge=0,

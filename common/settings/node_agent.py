@@ -66,11 +66,11 @@ class NodeAgentSettings(StrictModel):
 
 
 class GpuSettings(StrictModel):
-    """How the parts of GPUs are held: in the part `gpu`, where the names have no `gpu_`."""
+    """How shares of GPUs are held: in the part `gpu`, where the names have no `gpu_`."""
 
     enforcement: Order = Field(
         default=list(Enforcement),
-        description="how parts of GPUs are held: kinds in the order in which nodes try them "
+        description="how shares are held: kinds in the order in which nodes try them "
         "([what each does](admin.md#gpu-shares)); without `none`, GPUs that no kind can hold go out whole only",
     )
     gpu_compute: Annotated[Compute, BeforeValidator(_word)] = Field(
@@ -131,5 +131,5 @@ class KubernetesSettings(StrictModel):
         default=10,
         gt=0,
         le=20,
-        description="a pod without a machine after so many seconds is taken back, and its session waits in our queue",
+        description="a pod without a machine after so many seconds is deleted, and its session waits in our queue",
     )

@@ -51,7 +51,7 @@ class AppConnection:
 def cluster(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """An application with what the lines take for granted, and a command line that is logged in to it."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    settings = {"pvc_root": "/srv/shared", "host_paths": ("/mnt", "/tmp"), "apps_url": "https://10.255.174.13:8443"}
+    settings = {"pvc_root": "/srv/shared", "host_paths": ("/mnt", "/tmp"), "apps_url": "https://10.255.174.13:9443"}
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(running_cluster(database_url, **settings)) as running,
@@ -114,7 +114,7 @@ def test_the_lines_ask_for_what_they_say(cluster: Cluster, run: Run) -> None:  #
             "kind": "interactive",
             "command": ["start-notebook.sh"],
             "args": ["--NotebookApp.base_url=test-ingress"],
-            "urls": ["https://10.255.174.13:8443/test-ingress-8888/"],
+            "urls": ["https://10.255.174.13:9443/test-ingress-8888/"],
         },
         "netapp1": {
             "local_image": True,

@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 import typer.main
+from pydantic import BaseModel
 
 from appliance.cli.app import root
+from appliance.site.model import Node, Site
+from reservoir.manifest.model import Manifest
 
 ROOT = Path(__file__).parents[2]
 ADR = ROOT / "docs" / "adr"
@@ -172,6 +175,30 @@ def test_the_index_lists_every_decision_once_by_its_title() -> None:
     listed = re.findall(r"^- \[(\d+\. .+?)\]\((\S+\.md)\)", (ADR / "README.md").read_text(), flags=re.MULTILINE)
     titles = {page.name: page.read_text().partition("\n")[0].removeprefix("# ") for page in DECISIONS}
     assert sorted(listed) == sorted((title, file) for file, title in titles.items())
+
+
+def keys_of_table(heading: str) -> set[str]:
+    """Keys in the table below a heading of the page on installing; `.key` belongs to what the key before belongs to."""
+    section = (ROOT / "docs/install.md").read_text().partition(f"{heading}\n")[2].partition("\n## ")[0]
+    found: list[str] = []
+    for row in section.partition("| key |")[2].partition("\n\n")[0].splitlines()[2:]:
+        for key in re.findall(r"`([^`]+)`", row.split("|")[1]):
+            found.append(found[-1].rpartition(".")[0] + key if key.startswith(".") else key)
+    return {key.replace("[]", "") for key in found}
+
+
+def fields(model: type[BaseModel]) -> set[str]:
+    """Keys that a document of a model may have."""
+    return {field.alias or name for name, field in model.model_fields.items()}
+
+
+def test_the_page_on_installing_names_every_key_of_the_manifest_and_no_other() -> None:
+    assert keys_of_table("### The manifest") == fields(Manifest)
+
+
+def test_the_page_on_installing_names_every_key_of_a_site_and_no_other() -> None:
+    nodes = {f"nodes.{key}" for key in fields(Node)}
+    assert keys_of_table("## 3. Describe the site") == fields(Site) - {"nodes"} | nodes
 
 
 def test_recipes_are_short() -> None:

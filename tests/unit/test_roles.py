@@ -1,4 +1,4 @@
-"""The rules of roles and playbooks, as tests; a remark that came twice in a review belongs here."""
+"""The rules of roles and playbooks, as tests; what came up twice in a review belongs here."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import re
 import subprocess
@@ -33,15 +35,16 @@ EXAMPLE: dict[str, Any] = yaml.safe_load((ROOT / "inventory/example/site.yml").r
 
 
 class Service(NamedTuple):
-    """A service of ours: its role, the model of its settings, the file that the role writes."""
+    """A service of ours: its role, the model of its settings, the file that the role writes, folders of its code."""
 
     role: str
     model: type[environment.ServiceSettings]
     file: str
+    code: tuple[str, ...]
 
 
-API = Service("control_api", ApiSettings, "etc/penstock/api.env")
-AGENT = Service("node_agent", AgentSettings, "etc/penstock/agent.env")
+API = Service("control_api", ApiSettings, "etc/penstock/api.env", ("api",))
+AGENT = Service("node_agent", AgentSettings, "etc/penstock/agent.env", ("appliance/agent", "appliance/gpu"))
 SERVICES = pytest.mark.parametrize("service", [API, AGENT], ids=lambda service: service.role)
 HOMES = [("control_api", ApiSettings), ("node_agent", AgentSettings), ("package_index", PackageIndexSettings)]
 
@@ -178,6 +181,39 @@ def test_every_choice_is_explained() -> None:
     fields = [(name, field) for part in settings_page.PARTS for name, field in part.model.model_fields.items()]
     assert len(fields) > 50
     assert not [name for name, field in fields if not field.description]
+
+
+def owner(node: ast.expr) -> str:
+    """The last name of an expression: that of `self._settings` and of `_settings(request)` is `_settings`."""
+    match node:
+        case ast.Name(name) | ast.Attribute(attr=name):
+            return name
+        case ast.Call(function):
+            return owner(function)
+    return ""
+
+
+def reads(service: Service) -> Iterator[str]:
+    """Attributes of settings that the code of a service reads, in properties of the settings themselves too."""
+    for path in (path for folder in service.code for path in (ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and owner(node.value).endswith("settings"):
+                yield node.attr
+    for node in ast.walk(ast.parse(inspect.getsource(service.model))):
+        if isinstance(node, ast.FunctionDef) and "property" in map(ast.unparse, node.decorator_list):
+            yield from (inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute))
+
+
+@SERVICES
+def test_every_setting_is_read_somewhere_in_its_service(service: Service) -> None:
+    unread = set(service.model.model_fields) - set(reads(service))
+    assert not unread, "read it as `settings.NAME`, or remove it"
+
+
+def test_the_role_of_the_package_index_reads_every_setting_of_it() -> None:
+    texts = [path.read_text() for path in (ROOT / "roles/package_index/templates").rglob("*.j2")]
+    told = {name for text in texts for name in re.findall(r"package_index_settings\.(\w+)", text)}
+    assert told == set(PackageIndexSettings.model_fields)
 
 
 def test_other_pages_name_no_variable_that_is_none() -> None:

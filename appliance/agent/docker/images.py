@@ -22,7 +22,7 @@ MAX_PULLS = 3
 
 
 class Puller(Protocol):
-    """What is needed of the engine; every call blocks."""
+    """What is needed of the Docker Engine; every call blocks."""
 
     def image(self, reference: str) -> Image | None:
         """Return an image that is on this node."""

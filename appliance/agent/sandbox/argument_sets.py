@@ -16,7 +16,7 @@ FULL = (1 << _WIDTH) - 1
 ArgumentSet = tuple[tuple[int, int], ...]
 """For each argument a mask and the value of the bits under it."""
 MOST = 512
-"""Sets of a sandbox: each takes 3 to 6 of the 4,096 steps of a filter, of which the engine's rules take 1,000."""
+"""Sets of a sandbox: each takes 3 to 6 of the 4,096 steps of a filter, of which Docker's own rules take 1,000."""
 ALL: ArgumentSet = ((0, 0),) * ARGUMENTS
 
 

@@ -27,7 +27,7 @@ class GpuReadings:
         telemetry: Telemetry,
         container_of: Callable[[int], str | None] = cgroups.container_of,
     ) -> None:
-        """Read by NVML; `container_of` tells the engine's id of the container that a process is in."""
+        """Read by NVML; `container_of` tells the container engine's id of the container that a process is in."""
         self._shares = shares
         self._telemetry = telemetry
         self._container_of = container_of

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import typer
-
+from appliance.cli.options import group
 from appliance.cli.reservoir import bundle, image, key, media, publication, scan, site, uploads
 
-HELP = {"help_option_names": ["-h", "--help"]}
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP)
-uploads_app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP)
-image_app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP)
-key_app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, context_settings=HELP)
+app = group("Bundles: lock, build, verify, import, publish.")
+image_app = group("Images of the site's own: build.")
+key_app = group("The key that signs bundles: new, show, rotate.")
+uploads_app = group("Users' own Python packages: allow, deny, list, add and remove accounts.")
 
 app.command("lock")(bundle.lock_command)
 app.command("build")(bundle.build_command)
@@ -24,15 +22,13 @@ app.command("rollback")(publication.rollback_command)
 app.command("prune")(publication.prune_command)
 app.command("remove")(publication.remove_command)
 app.command("status")(publication.status_command)
-app.add_typer(image_app, name="image", help="Images of the site's own: build.")
+app.add_typer(image_app, name="image")
 image_app.command("build")(image.build_command)
-app.add_typer(key_app, name="key", help="The key that signs bundles: new, show, rotate.")
+app.add_typer(key_app, name="key")
 key_app.command("new")(key.key_new)
 key_app.command("show")(key.key_show)
 key_app.command("rotate")(key.key_rotate)
-app.add_typer(
-    uploads_app, name="uploads", help="Users' own Python packages: allow, deny, list, add and remove accounts."
-)
+app.add_typer(uploads_app, name="uploads")
 uploads_app.command("allow")(uploads.allow_command)
 uploads_app.command("deny")(uploads.deny_command)
 uploads_app.command("list")(uploads.list_command)

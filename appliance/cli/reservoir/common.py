@@ -25,7 +25,9 @@ LockPath = Annotated[Path | None, typer.Option("--lock", help="The lock; default
 BundlePath = Annotated[Path, typer.Argument(help="The folder of a bundle.", metavar="BUNDLE")]
 BundlePaths = Annotated[list[Path], typer.Argument(help="The folder of a bundle, or of media.", metavar="BUNDLE")]
 Root = Annotated[Path, typer.Option("--root", help="Where the site keeps what was imported.")]
-Key = Annotated[Path | None, typer.Option("--key", help="The maker's public key, got on another way.")]
+Key = Annotated[
+    Path | None, typer.Option("--key", help="The maker's public key, obtained by another way than the bundle.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 

@@ -129,7 +129,7 @@ def duration(seconds: int) -> str:
     return f"{seconds} s"
 
 
-def _tables(found: Status, remark: str) -> None:
+def _tables(found: Status, note: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -148,8 +148,8 @@ def _tables(found: Status, remark: str) -> None:
     console.print()
     console.print(held)
     console.print()
-    if remark:
-        console.print(remark)
+    if note:
+        console.print(note)
     if found.rolled_back:
         console.print("The site went back to this publication; it stays until `penstock reservoir publish`.")
     console.print(

@@ -42,7 +42,7 @@ def scan_command(  # noqa: PLR0917
         raise InputError("give either a bundle or --root", where="scan", hint="see `penstock reservoir scan --help`")
     if root and (json or html):
         reason = "the reports of a site are kept in its folder `security`"
-        raise InputError(reason, where="--json, --html", hint="leave them away with --root")
+        raise InputError(reason, where="--json, --html", hint="leave them out with --root")
     asked = scanning.Asked(advisories or [], policy, Clamav(signatures) if clamav else None)
     with progress_bars() as progress:
         scans = [scanning.folder(bundle, asked, public_key(key), progress)] if bundle else []

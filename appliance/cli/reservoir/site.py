@@ -107,5 +107,5 @@ def publish_command(
         f"publication {done.number} {'is served now' if done.changed else 'is served already'}"
         + (" (went back to it; publish without --unattended ends that)" if done.rolled_back else "")
         + (f", pushed {', '.join(pushed)}" if pushed else "")
-        + (f"\n{remark}" if (remark := uploads.told(hidden)) else ""),
+        + (f"\n{note}" if (note := uploads.told(hidden)) else ""),
     )

@@ -1,4 +1,4 @@
-"""Archives that `docker load` of every version reads, made of an image's blobs where an engine needs one."""
+"""Archives that `docker load` of every version reads, made of an image's blobs where a Docker Engine needs one."""
 
 from __future__ import annotations
 

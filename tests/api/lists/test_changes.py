@@ -28,7 +28,7 @@ Change = Callable[[], Awaitable[Any]]
 @pytest.fixture
 async def cluster(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
     monkeypatch.setattr("api.lists.nodes.GROUPS_S", -1)
-    async with running_cluster(database_url, apps_url="https://edge:8443") as running:
+    async with running_cluster(database_url, apps_url="https://edge:9443") as running:
         yield running
 
 

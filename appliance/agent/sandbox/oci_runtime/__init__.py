@@ -23,7 +23,7 @@ def sandboxed(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a container's configuration with its sandbox; raises ValueError where it cannot be held."""
     process, linux = config["process"], config["linux"]
     prefix = f"{VARIABLE}="
-    # of a variable that stands there twice the engine's last word counts
+    # of a variable that stands there twice the container engine's last word counts
     written = [entry.removeprefix(prefix) for entry in process.get("env", []) if entry.startswith(prefix)]
     if not written:
         raise ValueError("the runtime is for sessions in a sandbox, and nothing says which this one has")
@@ -57,7 +57,7 @@ def _option(arguments: Sequence[str], *names: str) -> str:
 
 
 def fail(arguments: Sequence[str], reason: str) -> None:
-    """Write why in the file where the engine looks for the runtime's reasons; raises OSError."""
+    """Write why in the file where the container engine looks for the runtime's reasons; raises OSError."""
     if log := _option(arguments, "--log"):
         with Path(log).open("a") as file:
             file.write(json.dumps({"level": "error", "msg": reason}) + "\n")

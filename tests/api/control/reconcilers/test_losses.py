@@ -151,10 +151,10 @@ async def test_only_a_lost_or_empty_node_can_be_deleted(ready: Cluster) -> None:
 async def test_a_message_of_an_unknown_session_does_not_disturb_the_return(ready: Cluster) -> None:
     await run(ready, interactive=True)
     await lose(ready)
-    stranger = ContainerState(
+    unknown = ContainerState(
         id="session-x", session_id="00000000-0000-4000-8000-000000000000", status=ContainerStatus.RUNNING
     )
-    await ready.heartbeat(containers=[*ready.engine.containers.values(), stranger])
+    await ready.heartbeat(containers=[*ready.engine.containers.values(), unknown])
     await ready.settle()
     assert (await ready.session("demo"))["reason"] == ""
     pass_time(ready, 10)

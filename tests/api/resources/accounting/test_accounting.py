@@ -128,7 +128,7 @@ def seconds(row: dict[str, Any]) -> float:
     return (datetime.fromisoformat(row["finished_at"]) - datetime.fromisoformat(row["started_at"])).total_seconds()
 
 
-async def test_who_sees_whose_usage(cluster: Cluster) -> None:
+async def test_who_sees_whose_accounting(cluster: Cluster) -> None:
     await cluster.add_project("team-a")
     async with await cluster.user("alice") as alice, await cluster.user("mona") as mona:
         await ok(cluster.admin.patch(f"{V1}/projects/team-a", json={"managers": ["mona"], "members": ["alice"]}))

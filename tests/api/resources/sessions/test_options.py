@@ -21,7 +21,7 @@ TEAM_A = {"project": "team-a"}
 @pytest.fixture
 async def edged(database_url: str) -> AsyncIterator[Cluster]:
     """A ready cluster whose edge offers apps and whose nodes open /mnt, and /data for reading."""
-    options = {"apps_url": "https://edge:8443", "host_paths": ("/mnt", "/data:ro")}
+    options = {"apps_url": "https://edge:9443", "host_paths": ("/mnt", "/data:ro")}
     async with running_cluster(database_url, **options) as cluster:
         await cluster.add_node()
         await cluster.add_image()
@@ -105,18 +105,18 @@ async def test_members_lower_a_priority_and_managers_raise_it(ready: Cluster) ->
 async def test_ports_get_addresses_until_the_session_ends(edged: Cluster) -> None:
     args = ["--NotebookApp.base_url=test-ingress"]
     session = await run(edged, "test-ingress", interactive=True, ports=[8888], args=args)
-    assert session["url"] == "https://edge:8443/test-ingress-8888/"
+    assert session["url"] == "https://edge:9443/test-ingress-8888/"
     assert session["urls"] == [session["url"]]
     assert edged.engine.specs[edged.container(session)[1]].ports == [8888]
     other = await edged.submit("test-ingress", project="team-b", ports=[8888])
-    assert other["urls"] == ["https://edge:8443/team-b-test-ingress-8888/"]
+    assert other["urls"] == ["https://edge:9443/team-b-test-ingress-8888/"]
     error = await refused(edged.admin.post(f"{V1}/sessions", json=body("third", ports=[1], args=args)), 409)
     assert error["where"] == "args"
     await delete(edged, "test-ingress")
     await edged.settle()
     assert (await edged.session("test-ingress"))["urls"] == []
     again = await edged.submit("test-ingress", ports=[8888], args=args)
-    assert again["url"] == "https://edge:8443/test-ingress-8888/"
+    assert again["url"] == "https://edge:9443/test-ingress-8888/"
 
 
 async def test_folders_that_the_nodes_open(edged: Cluster) -> None:

@@ -75,7 +75,7 @@ async def test_submissions_against_the_deletion_of_their_project(ready: Cluster)
 
 async def test_one_address_for_two_submissions_at_once(database_url: str) -> None:
     projects = ("team-a", "team-b", "team-c")
-    async with running_cluster(database_url, apps_url="https://edge:8443") as cluster:
+    async with running_cluster(database_url, apps_url="https://edge:9443") as cluster:
         await cluster.add_image()
         for project in projects:
             await cluster.add_project(project, 1000)
@@ -84,4 +84,4 @@ async def test_one_address_for_two_submissions_at_once(database_url: str) -> Non
         )
     urls = {answer.json()["url"] for answer in answers}
     assert len(urls) == 3
-    assert "https://edge:8443/lab-8888/" in urls
+    assert "https://edge:9443/lab-8888/" in urls

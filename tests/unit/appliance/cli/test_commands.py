@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import subprocess
 import sys
@@ -68,6 +69,13 @@ def test_no_help_offers_to_change_the_user_s_files(run: Run, name: str) -> None:
     assert code == 0
     assert "Usage: penstock" in out
     assert "--install-completion" not in out
+
+
+@pytest.mark.parametrize("name", sorted({*COMMANDS, *(name.rpartition(" ")[0] for name in EVERY)} - {""}))
+def test_every_help_is_plain_and_begins_with_what_there_is(run: Run, name: str) -> None:
+    out = run(*name.split(), "--help")[1]
+    assert out.isascii()
+    assert re.match(r"Usage: .*\n(?: +.*\n)*\n  \w", out)
 
 
 def test_help_lists_every_command_with_one_line(run: Run) -> None:

@@ -15,7 +15,7 @@ from tests.unit.appliance.cli.conftest import URL, FakeApi, Run
 from tests.unit.appliance.cli.samples import container, session, waiting
 
 REASON = "project team-a holds 1 of 1 GPU"
-NOTEBOOK = "https://10.255.174.13:8443/test-ingress-8888/"
+NOTEBOOK = "https://10.255.174.13:9443/test-ingress-8888/"
 
 
 def sessions() -> list[Session]:
@@ -53,7 +53,7 @@ NAME          STATUS          AGE  NODE        TYPE         PROJECT  USER   GPUs
 first         Running         2m   worker1     Training     team-a   alice  0.5
   python:3.11      true            -
 test-ingress  ContainerCrea…  2m   worker1     Interactive  team-a   alice  1
-  base-notebook:7  true            https://10.255.174.13:8443/test-ingress-8888/
+  base-notebook:7  true            https://10.255.174.13:9443/test-ingress-8888/
 gang          Running         2m   worker1 +1  Training     team-a   alice  4
   python:3.11      true            -
 third         Pending         2m   -           Training     team-a   alice  0.5

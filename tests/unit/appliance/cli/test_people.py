@@ -124,7 +124,7 @@ def test_api_keys(logged_in: FakeApi, run: Run) -> None:
     assert run("apikey", "revoke", "key-7", "--user", "bob")[0] == 0
 
 
-def test_usage(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accounting(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "moment", lambda time: time or "")
     row = {"name": "team-a", "sessions": 3, "session_seconds": 5400.0, "gpu_seconds": 10800.0}
     report = {

@@ -28,7 +28,7 @@ def test_get_golden(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatc
         held_milli=1000,
         within="switch",
         containers=[container(), container(rank=1, node="worker2", status="failed", error="no GPU", exit_code=1)],
-        urls=["https://edge:8443/first-8888/", "https://edge:8443/first-6006/"],
+        urls=["https://edge:9443/first-8888/", "https://edge:9443/first-6006/"],
     )
     logged_in.on("GET", "/sessions/first", found)
     code, out, _ = run("get", "first")
@@ -48,8 +48,8 @@ def test_get_golden(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatc
         "Memory:        6.0G\n"
         "Shared memory: 64 MiB\n"
         "Nodes:         worker1, worker2\n"
-        "URL:           https://edge:8443/first-8888/\n"
-        "URL:           https://edge:8443/first-6006/\n"
+        "URL:           https://edge:9443/first-8888/\n"
+        "URL:           https://edge:9443/first-6006/\n"
         "Created:       2026-01-02T03:04:00+00:00\n"
         "Started:       2026-01-02T03:04:05.678+00:00\n"
         "Time limit:    2026-01-02T05:04:05+00:00, extended by 1h\n"

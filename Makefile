@@ -19,8 +19,6 @@ PYTEST = $(BIN)/pytest --junitxml=build/tiers/$@.xml
 TIERS := lint,types,unit api-tests integration lab
 # how many examples a property is tried on: `full`, or `fast` (tests/conftest.py)
 EXAMPLES ?= full
-# takes a second to load, and only integration tests use it
-LEAN := -p no:schemathesis
 
 SAY = @printf '\n\033[1m== %s\033[0m\n'
 
@@ -85,11 +83,11 @@ types:
 
 unit:
 	$(SAY) "Unit tests"
-	@$(PYTEST) tests/unit -q $(LEAN) -n auto --hypothesis-profile=$(EXAMPLES)
+	@$(PYTEST) tests/unit -q -n auto --hypothesis-profile=$(EXAMPLES)
 
 api-tests:
 	$(SAY) "Control API: on PostgreSQL"
-	@$(PYTEST) tests/api -q $(LEAN) -n auto
+	@$(PYTEST) tests/api -q -n auto
 
 FILES ?= tests/unit
 
@@ -110,7 +108,7 @@ integration: bundle
 
 lab: setup
 	$(SAY) "The closed lab: dry run on bare nodes, deploy, Molecule's checks, end to end"
-	@$(PYTEST) tests/lab -v $(LEAN) -s
+	@$(PYTEST) tests/lab -v -s
 
 molecule: bundle ## Roles while they are written: the checks of the closed lab on two nodes of their own
 	$(SAY) "Molecule: roles on two lab nodes, from the dry run to the check of the result"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    twice = [name for name, count in Counter(item.nodeid for item in items).items() if count > 1]
+    if twice:
+        # of tests with one name, xdist runs one and says nothing
+        raise pytest.UsageError(f"several tests are called {', '.join(twice)}")
     for item in items:
         tier = item.path.relative_to(Path(__file__).parent).parts[0]
         if tier in LIMITS_S:

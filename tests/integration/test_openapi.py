@@ -9,14 +9,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from schemathesis import Case
+from schemathesis.core.result import Ok
+from schemathesis.generation import GenerationMode
+from schemathesis.schemas import APIOperation
 
 from api.database import Database
 from api.endpoints.app import create_app
@@ -31,7 +35,12 @@ URL = "postgresql+psycopg:///unused"
 
 # only its document is asked of this application; the requests go to a server of its own
 document = create_app(Settings(database_url=URL), Database(URL), FakeEngine(), reconcile=False).openapi()
-schema = schemathesis.openapi.from_dict(document)
+Operation = APIOperation[Any, Any, Any, Any]
+# the plugin of schemathesis gives all operations one name, of which xdist runs one
+OPERATIONS = [
+    found.ok() for found in schemathesis.openapi.from_dict(document).get_all_operations() if isinstance(found, Ok)
+]
+PARAMETERS = attrgetter("path_parameters", "query", "headers", "cookies")
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +94,26 @@ def _await(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
             return
 
 
-@schema.parametrize()
-@settings(max_examples=15, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_no_operation_fails(case: Case[Any], server: httpx.Client) -> None:
-    answer = case.call(base_url=str(server.base_url), headers={"Authorization": server.headers["Authorization"]})
-    assert answer.status_code < 500, answer.text
-    if answer.status_code >= 400:
-        assert ProblemDetails.model_validate(answer.json()).errors, "every refusal says what and why"
+def test_every_operation_of_the_document_is_tried() -> None:
+    described = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert {(operation.method.upper(), operation.path) for operation in OPERATIONS} == described
+
+
+@pytest.mark.parametrize("mode", GenerationMode)
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.label)
+def test_no_operation_fails(operation: Operation, mode: GenerationMode, server: httpx.Client) -> None:
+    @given(case=operation.as_strategy(mode))
+    @settings(max_examples=8, derandomize=True, suppress_health_check=list(HealthCheck))
+    def try_it(case: Case[Any]) -> None:
+        answer = case.call(base_url=str(server.base_url), headers={"Authorization": server.headers["Authorization"]})
+        assert answer.status_code < 500, answer.text
+        if answer.status_code >= 400:
+            assert ProblemDetails.model_validate(answer.json()).errors, "every refusal says what and why"
+
+    if mode.is_positive or takes_anything(operation):
+        try_it()
+
+
+def takes_anything(operation: Operation) -> bool:
+    """Whether there is anything that could be sent beside the document."""
+    return bool(len(operation.body) or any(len(group) for group in PARAMETERS(operation)))

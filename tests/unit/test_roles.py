@@ -21,6 +21,7 @@ SERVICES = [role for role in ROLES if role.name not in READ_ONLY]
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 MANIFEST = read_manifest(ROOT / "manifest.yml")
 RELEASES = {target.release for target in MANIFEST.targets}
+INVENTORY = set(re.findall(r'"((?:node|site)_\w+)"', (ROOT / "appliance/site/inventory.py").read_text()))
 GROUPS: dict[str, Any] = yaml.safe_load((ROOT / "inventory/groups.yml").read_text())["all"]["children"]
 
 
@@ -149,8 +150,10 @@ def test_what_wiring_tells_other_roles_is_what_the_role_takes_by_itself() -> Non
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "molecule").glob("*/*.yml")), ids=lambda path: f"{path.parent.name}-{path.name}"
 )
-def test_molecule_reads_only_variables_that_a_role_has(path: Path) -> None:
+def test_molecule_reads_only_variables_that_the_inventory_or_a_role_has(path: Path) -> None:
     text = path.read_text()
+    read = set(re.findall(r"(?<![\w./-])((?:node|site)_\w+)", text))
+    assert {name for name in read if not name.startswith(tuple(role.name for role in ROLES))} <= INVENTORY
     registered = set(re.findall(r"register: (\w+)", text)) | {"evidence_result"}
     for role in ROLES:
         known = set(load(role / "defaults/main.yml")) | {

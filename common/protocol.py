@@ -13,11 +13,12 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import PurePosixPath
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from common.gpu.kinds import Enforcement
 from common.gpu.share import MAX_DEVICES, MAX_GPUS, MILLI, GpuShare
 from common.sandbox import Sandbox
+from common.strict import StrictModel
 
 HEARTBEAT_PATH = "/agent/v1/heartbeat"
 """POST Heartbeat → HeartbeatReply, or 204 where heartbeat and reply are as they were the last time."""
@@ -58,10 +59,8 @@ def belongs_to_system(target: str) -> bool:
     return any(path.is_relative_to(folder) or PurePosixPath(folder).is_relative_to(path) for folder in SYSTEM_FOLDERS)
 
 
-class Message(BaseModel):
+class Message(StrictModel):
     """Base of all messages: unknown keys are refused, so that versions cannot misunderstand each other in silence."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class GpuDevice(Message):

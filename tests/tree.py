@@ -8,10 +8,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 NOT_OURS = {"build", "dist", "node_modules", "vendor"}
+OURS = {".ci", ".config"}
 
 
 def files() -> Iterator[Path]:
-    """Every file of ours; folders whose name begins with a dot belong to tools."""
+    """Every file of ours; all but two of the folders whose name begins with a dot belong to tools."""
     for folder, folders, names in os.walk(ROOT):
-        folders[:] = sorted(each for each in folders if each not in NOT_OURS and not each.startswith("."))
+        folders[:] = sorted(each for each in folders if each in OURS or (each not in NOT_OURS and each[0] != "."))
         yield from (Path(folder, each) for each in sorted(names))

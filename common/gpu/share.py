@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from common.errors import InputError
 from common.gpu.units import MILLI, format_gpus, parse_gpus
+from common.strict import StrictModel
 
 __all__ = [
     "MAX_DEVICES",
@@ -43,13 +44,11 @@ class GpuShare:
     milli: Annotated[int, Field(gt=0, le=MILLI)]
 
 
-class Granularity(BaseModel):
+class Granularity(StrictModel):
     """How one GPU is divided: into `fgpu_per_gpu` fGPU, each in `steps_per_fgpu` steps.
 
     Both together must divide 1,000, so that every share is a whole number of milli-GPU and shares add up exactly.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     fgpu_per_gpu: int = Field(default=2, ge=1, le=100, description="how many fGPU one GPU is")
     steps_per_fgpu: int = Field(default=10, ge=1, le=100, validate_default=True, description="steps of one fGPU")

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import Depends, Response
 from starlette.requests import HTTPConnection
 
 from api.auth.policy import Action
 from api.control.loop import Loop
 from api.endpoints.access import action
+from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading
 from api.lists import session_views
 from api.resources.sessions.views import QueueEntryView
 from api.scheduler.record import save
 
-router = APIRouter(prefix="/scheduler", tags=["scheduler"])
+router = Router(prefix="/scheduler", tags=["scheduler"])
 
 
 async def loop_of(connection: HTTPConnection) -> Loop:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Header, Query, Response, WebSocket
+from fastapi import Depends, Header, Query, Response, WebSocket
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.requests import HTTPConnection
@@ -19,6 +19,7 @@ from api.auth.policy import Action
 from api.control.manager import WakeAfterwards
 from api.database import Database
 from api.endpoints.access import Caller, SettingsOf, action, authorize, caller_of
+from api.endpoints.routes import Router
 from api.endpoints.transactions import DatabaseOf, Reading, Transaction
 from api.engine.base import Engine
 from api.lists import session_pages, session_views, texts
@@ -35,7 +36,7 @@ from api.settings import Settings
 from api.tables.sessions import Session, State
 from common.errors import InputError, PenstockError
 
-router = APIRouter(prefix="/sessions", tags=["sessions"])
+router = Router(prefix="/sessions", tags=["sessions"])
 
 FIRST_PART_S = 2.0
 PAGE = 200

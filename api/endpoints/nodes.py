@@ -48,8 +48,8 @@ async def list_nodes(
 ) -> Response:
     """List the nodes by name, and what of their GPUs is in use.
 
-    Where there are more than `limit`, `X-Next` is what to send as `after` to get those that follow. An answer that is
-    as it was is a 304 for who sends its `ETag` as `If-None-Match`.
+    An answer has as many as `limit` and a few MiB hold; where there are more, `X-Next` is what to send as `after` to
+    get those that follow. An answer that is as it was is a 304 for who sends its `ETag` as `If-None-Match`.
     """
     filters = Filters(state, mode, group, await rights.within(db, caller))
     groups = await remembered.by_node(db)

@@ -192,7 +192,8 @@ async def _amounts(db: AsyncSession, request: SessionRequest, settings: Settings
 
 def _extra(count: int, replicas: int, amounts: Amounts) -> Extra:
     every = count * replicas
-    return Extra(count, every * amounts.gpu_milli, every * amounts.cpu_milli, every * amounts.memory_mib)
+    cpu_milli, memory_mib = every * amounts.cpu_milli or None, every * amounts.memory_mib or None
+    return Extra(count, every * amounts.gpu_milli, cpu_milli, memory_mib)
 
 
 async def _check_fits(

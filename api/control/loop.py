@@ -7,7 +7,7 @@ What does not change is not read again either: the nodes, and the sessions that 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
@@ -63,10 +63,12 @@ class _Read:
     outside: Sequence[PendingReasonUpdate]
     names: dict[UUID, str]
 
-    def only(self, session_id: UUID) -> _Read:
-        """Return it with one of the sessions that wait."""
-        queue = [row for row in self.queue if row.id == session_id]
-        return replace(self, queue=queue, outside=[each for each in self.outside if each.session_id == session_id])
+    def singly(self) -> Iterator[tuple[UUID, _Read]]:
+        """Yield it with one alone of the sessions that wait, for each of these."""
+        for row in self.queue:
+            yield row.id, replace(self, queue=[row], outside=[])
+        for update in self.outside:
+            yield update.session_id, replace(self, queue=[], outside=[update])
 
 
 class Loop:
@@ -85,7 +87,7 @@ class Loop:
         self._running: dict[UUID, tuple[int, Running]] = {}
         self._token: object = None
         self._due = 0
-        self._short = False
+        self._again = False
         self._unreadable: set[UUID] = set()
         self._said: frozenset[str] = frozenset()
         self.last: DecidedCycle | None = None
@@ -104,6 +106,7 @@ class Loop:
                 self.reservations = {}
             if token is None or (token == self._token and micros(moment) < self._due):
                 return 0
+            self._again = False
             read = await self._read(db, moment)
         begin = begin or self._database.transaction
         await self._end_unreadable(begin)
@@ -113,8 +116,7 @@ class Loop:
         placed = await self._apply(read, decision, begin)
         self._say(decision)
         self.reservations = {UUID(id_): places for id_, places in decision.reservations.items()}
-        # nothing that is read says when a network is free again
-        self._token, self._due = None if self._short else token, self._next(read.snapshot)
+        self._token, self._due = None if self._again else token, self._next(read.snapshot)
         self.last = DecidedCycle(read.snapshot, decision)
         return placed
 
@@ -162,12 +164,8 @@ class Loop:
             queue=tuple(queue.values()),
             settings=self._scheduler_settings,
         )
-        return _Read(
-            snapshot,
-            [row for row in active if row.id in queue],
-            outside,
-            {id_: project.name for id_, project in known.items()},
-        )
+        names = {id_: project.name for id_, project in known.items()}
+        return _Read(snapshot, [row for row in active if row.id in queue], outside, names)
 
     async def _read_running(
         self, db: AsyncSession, holding: Mapping[UUID, int], known: Mapping[UUID, Project], permissions: Permissions
@@ -201,6 +199,7 @@ class Loop:
             try:
                 found[row.id] = self._workload(row, known[row.project_id], permissions)
             except Exception as error:
+                self._again = True
                 if self._failures.note(READ, row.id, error):
                     self._unreadable.add(row.id)
             else:
@@ -264,9 +263,9 @@ class Loop:
         except Exception:
             log.exception("the decision is written one by one")
         placed = 0
-        for session_id in [*(row.id for row in read.queue), *(update.session_id for update in read.outside)]:
+        for session_id, part in read.singly():
             try:
-                placed += await self._write(read.only(session_id), _only(decision, session_id), begin)
+                placed += await self._write(part, _only(decision, str(session_id)), begin)
             except OUTAGES:
                 raise
             except Exception as error:
@@ -274,7 +273,7 @@ class Loop:
                     await self._end(begin, session_id, PLACE)
             else:
                 self._failures.forget(PLACE, session_id)
-        self._short = True
+        self._again = True
         return placed
 
     async def _write(self, read: _Read, decision: Decision, begin: Begin) -> int:
@@ -285,7 +284,6 @@ class Loop:
             if str(row.id) in decision.placements
         }
         updates = [*self._pending_reasons(read.queue, decision), *read.outside]
-        self._short = False
         if not (placed or updates or decision.reclaims):
             return 0
         async with begin() as db:
@@ -296,7 +294,8 @@ class Loop:
             free = await networks.free(db, len(gangs), self._gang_networks) if gangs else []
             short = [(id_, possible.pop(id_)) for id_ in gangs[len(free) :]]
             updates += _without_network(read.queue, dict(short), capacity(self._gang_networks))
-            self._short = bool(short)
+            # nothing that is read says when a network is free again
+            self._again |= bool(short)
             await scheduling.note_pending_reasons(db, updates)
             return await scheduling.start(db, possible, self._fleet.ids, dict(zip(gangs, free, strict=False)))
 
@@ -337,15 +336,12 @@ class Loop:
         return min((moment for moment in (*ran, *waited) if moment > snapshot.now), default=snapshot.now + 2**60)
 
 
-def _only(decision: Decision, session_id: UUID) -> Decision:
+def _only(decision: Decision, name: str) -> Decision:
     """Return what was decided for one of the sessions that wait."""
-    name = str(session_id)
-    return replace(
-        decision,
-        placements={id_: places for id_, places in decision.placements.items() if id_ == name},
-        reclaims=tuple(reclaim for reclaim in decision.reclaims if reclaim.beneficiary == name),
-        pending_reasons={id_: pending for id_, pending in decision.pending_reasons.items() if id_ == name},
-    )
+    placements = {name: decision.placements[name]} if name in decision.placements else {}
+    reclaims = tuple(reclaim for reclaim in decision.reclaims if reclaim.beneficiary == name)
+    pending_reasons = {name: decision.pending_reasons[name]} if name in decision.pending_reasons else {}
+    return replace(decision, placements=placements, reclaims=reclaims, pending_reasons=pending_reasons)
 
 
 def micros(moment: datetime) -> int:

@@ -240,8 +240,11 @@ class Manager:
         except PenstockError:
             raise
         except Exception as error:
-            if self._failures.note(ORPHANS, key, error):
-                log.error("orphaned container left alone", node=orphan.target.name, container=orphan.container_id)  # noqa: TRY400
+            left_alone = self._failures.note(ORPHANS, key, error)
+        else:
+            return
+        if left_alone:
+            log.error("orphaned container left alone", node=orphan.target.name, container=orphan.container_id)
 
     def _begin(self, key: str, work: Coroutine[Any, Any, None]) -> None:
         task = self._busy[key] = asyncio.create_task(self._finish(key, work))

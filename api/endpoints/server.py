@@ -51,6 +51,8 @@ def serve(settings: Settings, engine: Engine | None = None) -> None:
     engine = engine or _agents(settings)
     asyncio.run(_check_schema(settings))
     app = create_app(settings, Database(settings.database_url), engine)
+    # kept from then on: whoever asked for it first would make all others wait
+    app.openapi()
     config = uvicorn.Config(
         app,
         host=settings.host,

@@ -247,9 +247,7 @@ async def test_a_session_that_waits_and_cannot_be_read(ready: Cluster, monkeypat
     await ready.submit("good")
     await ready.settle()
     assert (await ready.states())["good"] == "RUNNING"
-    for number in range(TRIES):
-        await ready.submit(f"more-{number}", gpu_milli=250)
-        await ready.settle()
+    await persist(ready)
     assert await outcome(ready) == ("FAILED", GIVEN_UP.format("to read what it asks for"))
 
 

@@ -22,6 +22,7 @@ from api.endpoints import (
     errors,
     groups,
     images,
+    login_page,
     logins,
     metrics,
     nodes,
@@ -130,5 +131,5 @@ def _include_routes(app: FastAPI) -> None:
         system.health,
     ):
         app.include_router(router, prefix=PREFIX)
-    for router in (system.health, nodes.agents, metrics.agents, denied_calls.agents, docs.router):
+    for router in (system.health, nodes.agents, metrics.agents, denied_calls.agents, docs.router, login_page.router):
         app.include_router(router)

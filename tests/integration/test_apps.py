@@ -21,10 +21,12 @@ import docker
 import httpx
 import pytest
 import websockets
+from playwright.sync_api import Page, expect
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
+from tests.browser import ECHO, new_page, sign_in
 from tests.integration import web_app
 from tests.integration.agent.conftest import (
     Agent,
@@ -142,6 +144,7 @@ def site(
         "PENSTOCK_API_HEARTBEAT_INTERVAL_S": "0.5",
     }
     with running_edge(authority, f"127.0.0.1:{port}", folder / "edge") as edge:
+        environment["PENSTOCK_API_APPS_URL"] = f"https://127.0.0.1:{edge.apps}"
         running = Site(authority, edge, environment, folder / "api.log")
         running.run("migrate")
         running.run("create-admin", "--name", "admin", stdin=PASSWORD)
@@ -165,6 +168,7 @@ def _fill(site: Site, agent: Agent, image: str) -> None:
     site.admin = site.sign_in("admin")
     for name in ("alice", "bob"):
         ok(site.admin.post(f"{V1}/users", json={"name": name, "password": PASSWORD, "must_change_password": False}))
+    ok(site.admin.post(f"{V1}/users", json={"name": "carol", "password": PASSWORD, "must_change_password": True}))
     ok(site.admin.post(f"{V1}/images", json={"name": "web", "tag": "1", "reference": image}))
     project = {"name": "team-a", "quota_milli": 2000, "members": ["alice", "bob"], "period": {"ends_at": None}}
     ok(site.admin.post(f"{V1}/projects", json=project))
@@ -339,6 +343,41 @@ def test_a_websocket_of_a_stranger_is_refused(site: Site, alice: httpx.Client, o
     with pytest.raises(InvalidStatus) as refused:
         connect(url, ssl=site.trust, additional_headers=cookie, origin=Origin(origin) if origin else None, proxy=None)
     assert refused.value.response.status_code == (403 if origin else 401)
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    with new_page("127.0.0.1") as fresh:
+        yield fresh
+
+
+def test_a_browser_comes_by_way_of_the_login_to_the_app_and_its_websocket(site: Site, page: Page) -> None:
+    page.goto(f"{site.apps}/web-8888/lab?a=b&c")
+    assert page.url.startswith(f"https://127.0.0.1:{site.edge.console}/login?next=")
+    sign_in(page, "alice", "Wrong1horse!")
+    expect(page.get_by_role("alert")).to_contain_text("name or password")
+    sign_in(page, "alice", PASSWORD)
+    page.wait_for_url(f"{site.apps}/web-8888/lab?a=b&c")
+    shown = json.loads(page.inner_text("body"))
+    assert (shown["path"], shown["headers"]["X-Forwarded-User"]) == ("/lab?a=b&c", "alice")
+    kernels = f"wss://127.0.0.1:{site.edge.apps}/web-9000/kernels"
+    assert page.evaluate(f"({ECHO})({json.dumps(kernels)}, 'hello')") == "hello"
+
+
+def test_who_has_a_given_password_chooses_another_one_first(site: Site, page: Page) -> None:
+    page.goto(f"https://127.0.0.1:{site.edge.console}/login?next=https://evil.example/")
+    sign_in(page, "carol", PASSWORD)
+    for new, again, told in (("Short1!", "Short1!", "8 characters"), ("New1horse!", "New1house!", "twice")):
+        page.get_by_label("New password", exact=True).fill(new)
+        page.get_by_label("New password, again").fill(again)
+        page.get_by_role("button", name="Change password").click()
+        expect(page.get_by_role("alert")).to_contain_text(told)
+    page.get_by_label("New password, again").fill("New1horse!")
+    page.get_by_label("New password", exact=True).fill("New1horse!")
+    page.get_by_role("button", name="Change password").click()
+    page.wait_for_url(f"https://127.0.0.1:{site.edge.console}/docs")
+    me = page.evaluate("async () => (await fetch('/api/v1/auth/me')).json()")
+    assert (me["name"], me["must_change_password"]) == ("carol", False)
 
 
 def test_the_app_ends_with_its_session(site: Site, alice: httpx.Client) -> None:

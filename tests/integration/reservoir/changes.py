@@ -14,7 +14,7 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 def watch(folder: str, before: int | None, told: int) -> None:
-    """Tell a file of each change below a folder before it happens; die by SIGKILL right `before` the one so numbered."""
+    """Tell a file each change below a folder before it happens; die by SIGKILL right `before` the one so numbered."""
     guard = threading.Lock()
     count = 0
 

@@ -25,8 +25,9 @@ from typing import Any
 from tests.integration.reservoir.changes import watch
 
 ROOT = Path(__file__).parents[3]
-# no command imports these
+# what no command imports, and what libraries import when they are used
 LEFT_OUT = ("reservoir.installer", "reservoir.serving.uploads.plugin")
+LATE = ("encodings.cp437", "httpcore", "uv")
 
 
 @dataclass(frozen=True)
@@ -110,15 +111,14 @@ def _serve() -> None:
 
 def _load() -> Callable[[], None]:
     """Import what commands import when they need it, and make the tree of commands, which is the same in each run."""
-    import reservoir
-
-    for module in pkgutil.walk_packages(reservoir.__path__, "reservoir."):
-        if not module.name.startswith(LEFT_OUT):
-            importlib.import_module(module.name)
     import typer.main
 
+    import reservoir
     from appliance.cli.app import main
 
+    ours = (module.name for module in pkgutil.walk_packages(reservoir.__path__, "reservoir."))
+    for name in (*LATE, *(name for name in ours if not name.startswith(LEFT_OUT))):
+        importlib.import_module(name)
     for name in ("get_command", "get_group"):
         setattr(typer.main, name, functools.cache(getattr(typer.main, name)))
     sys.argv = ["penstock", "reservoir", "--help"]

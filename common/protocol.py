@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import PurePosixPath
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from common.gpu.kinds import Enforcement
 from common.gpu.share import MAX_DEVICES, MAX_GPUS, MILLI, GpuShare
@@ -37,6 +37,8 @@ CONTAINERS_PATH = "/v1/containers"
 · WebSocket /{id}/exec?command=JSON-LIST&tty=0|1&rows=N&cols=N:
 binary frames carry bytes both ways; text frames carry ExecControl as JSON; the agent ends with an `exit` frame."""
 
+MAX_TEXT = 1 << 20
+"""Most characters of any text of a message."""
 DEFAULT_SHM_MIB = 64
 """MiB of a container's `/dev/shm` where nobody says: as much as Docker gives."""
 SYSTEM_FOLDERS = (
@@ -61,6 +63,9 @@ def belongs_to_system(target: str) -> bool:
 
 class Message(StrictModel):
     """Base of all messages: unknown keys are refused, so that versions cannot misunderstand each other in silence."""
+
+    # with a length pydantic looks at each text, and refuses what UTF-8 cannot encode
+    model_config = ConfigDict(str_max_length=MAX_TEXT)
 
 
 class GpuDevice(Message):

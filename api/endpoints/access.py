@@ -71,6 +71,16 @@ def action_of(endpoint: Callable[..., Any] | None) -> Action | None:
     return _actions.get(endpoint) if endpoint else None
 
 
+def is_public(endpoint: Callable[..., Any]) -> bool:
+    """Return whether anybody may call an endpoint."""
+    return endpoint in _public
+
+
+def is_for_agents(endpoint: Callable[..., Any]) -> bool:
+    """Return whether an endpoint is for node agents."""
+    return endpoint in _for_agents
+
+
 def check_routes(app: FastAPI) -> None:
     """Refuse to start with a route that nobody has decided on; raises PenstockError that names them."""
     marked = _public | _for_agents | _actions.keys()
@@ -86,7 +96,7 @@ def check_routes(app: FastAPI) -> None:
 
 
 async def authorize(connection: HTTPConnection) -> None:
-    """Let nobody pass who is not known, or for whom the policy has no rule; a dependency of the whole application."""
+    """Let nobody pass who is not known, or for whom the policy has no rule."""
     endpoint = connection.scope.get("endpoint")
     if endpoint in _public:
         return

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from fastapi import APIRouter
-
 from api.auth.policy import Action
 from api.endpoints.access import Caller, action
+from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
 from api.resources.api_keys import service
 from api.resources.api_keys.schemas import ApiKeyRequest, ApiKeyView, NewApiKeyView
 from api.resources.schemas import Done
 
-router = APIRouter(prefix="/api-keys", tags=["API keys"])
+router = Router(prefix="/api-keys", tags=["API keys"])
 
 
 @router.get("")

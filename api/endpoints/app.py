@@ -35,8 +35,9 @@ from api.endpoints import (
     user_policies,
     users,
 )
-from api.endpoints.access import PREFIX, authorize, check_routes, is_behind_edge
+from api.endpoints.access import PREFIX, check_routes, is_behind_edge
 from api.endpoints.repeats import Repeats
+from api.endpoints.routes import authorized
 from api.engine.base import Engine
 from api.lists.nodes import GroupsOfNodes
 from api.lists.texts import Texts
@@ -79,7 +80,7 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
         description=DESCRIPTION,
         version=system.VERSION,
         lifespan=lifespan,
-        dependencies=[Depends(authorize)],
+        dependencies=[Depends(authorized)],
         responses=errors.RESPONSES,
         docs_url=None,
         redoc_url=None,

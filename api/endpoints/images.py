@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastapi import APIRouter
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.control.manager import WakeAfterwards
 from api.endpoints.access import Caller, action
+from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
 from api.resources.images import service
 from api.resources.images.schemas import ImageName, ImageRequest, ImageTag, ImageView
@@ -18,7 +18,7 @@ from api.resources.projects import service as projects
 from api.resources.schemas import Done, NameQuery
 from api.tables.images import Image
 
-router = APIRouter(prefix="/images", tags=["images"])
+router = Router(prefix="/images", tags=["images"])
 
 
 @router.get("")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from api.auth.policy import Action
 from api.clock import now
 from api.endpoints.access import COOKIE, Caller, KnownCallerOf, SettingsOf, action, csrf_token, public
+from api.endpoints.routes import Router
 from api.endpoints.transactions import DatabaseOf, Reading, Transaction
 from api.resources.api_keys import service as api_keys
 from api.resources.logins import check, service, throttle
@@ -20,7 +21,7 @@ from api.resources.users.schemas import UserView
 from api.tables.logins import Login
 from common.errors import ConflictError, UnavailableError
 
-router = APIRouter(prefix="/auth", tags=["auth"])
+router = Router(prefix="/auth", tags=["auth"])
 
 
 @router.post("/login")

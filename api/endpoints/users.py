@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from fastapi import APIRouter
-
 from api.auth.policy import Action
 from api.endpoints.access import Caller, action
+from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
 from api.resources.api_keys import service as api_keys
 from api.resources.api_keys.schemas import ApiKeyView
@@ -19,7 +18,7 @@ from api.resources.sessions import service as sessions
 from api.resources.users import service
 from api.resources.users.schemas import PasswordRequest, UserChange, UserRequest, UserView
 
-router = APIRouter(prefix="/users", tags=["users"])
+router = Router(prefix="/users", tags=["users"])
 
 
 @router.get("")

@@ -423,8 +423,8 @@ class Service(TypedDict):
     url: str | None
 
 
-class Session(TypedDict):
-    """A session; the amounts are for one of its `replicas`.
+class SessionEntry(TypedDict):
+    """A session of a list; the amounts are for one of its `replicas`.
 
     `reason` says why it waits, or why it failed; for programs there is `cause` while it waits, and `position`, its
     place in the queue from 1. `node` and `gpus` are those of its first container. `attempt` counts how often it
@@ -467,8 +467,6 @@ class Session(TypedDict):
     cause: str
     position: int
     attempt: int
-    command: list[str] | None
-    args: list[str]
     created_at: str
     starts_at: str | None
     scheduled_at: str | None
@@ -483,6 +481,57 @@ class Session(TypedDict):
     services: list[Service]
     url: str | None
     urls: list[str]
+
+
+class Session(TypedDict):
+    """A session with its command line, which may be long."""
+
+    id: str
+    name: str
+    project: str
+    user: str
+    image: str
+    kind: Kind
+    priority: int
+    preemptible: bool
+    replicas: int
+    gpu_milli: int
+    cpu_milli: int
+    memory_mib: int
+    shm_mib: int
+    enforcement: Enforcement
+    held_milli: int
+    resize_milli: int | None
+    preset: str
+    group: str
+    gpu_models: list[str]
+    within: TopologyLevel
+    within_required: bool
+    local_image: bool
+    sandbox: str
+    denied: int
+    created_by_cli: bool
+    state: State
+    reason: str
+    cause: str
+    position: int
+    attempt: int
+    created_at: str
+    starts_at: str | None
+    scheduled_at: str | None
+    started_at: str | None
+    expires_at: str | None
+    extended_s: int
+    finished_at: str | None
+    exit_code: int | None
+    node: str | None
+    gpus: list[GpuShare]
+    containers: list[Container]
+    services: list[Service]
+    url: str | None
+    urls: list[str]
+    command: list[str] | None
+    args: list[str]
 
 
 class Settings(TypedDict):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -78,6 +81,34 @@ def test_the_edge_says_who_the_agent_is(tmp_path: Path) -> None:
         assert edge.post(HEARTBEAT_PATH, json=BEAT).status_code == 401
         none = {"X-Client-Verify": "NONE", "X-Client-Name": "worker1"}
         assert edge.post(HEARTBEAT_PATH, json=BEAT, headers=none).status_code == 401
+
+
+def test_a_body_without_end_is_refused_and_not_kept(server: subprocess.Popen[str], tmp_path: Path) -> None:
+    """Whoever sends on after the answer costs no memory."""
+    with client(tmp_path) as edge:
+        edge.get("/health")
+    before = peak_mib(server.pid)
+    part = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+    with socket.socket(socket.AF_UNIX) as guest:
+        guest.settimeout(20)
+        guest.connect(str(tmp_path / "api.sock"))
+        head = "POST /api/v1/auth/login HTTP/1.1\r\nHost: api\r\nTransfer-Encoding: chunked\r\n"
+        guest.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode())
+        with suppress(OSError):
+            for _ in range(2000):
+                guest.sendall(part)
+        answer = guest.recv(0x10000)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert peak_mib(server.pid) - before < 16
+    with client(tmp_path) as edge:
+        assert edge.get("/health").is_success
+
+
+def peak_mib(pid: int) -> int:
+    """Return the most memory that a process has had."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found
+    return int(found[1]) // 1024
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ class Operator:
 
     async def _load(self, session_id: UUID) -> Session | None:
         async with self._database.reading() as db:
-            return (await sessions.by_ids(db, [session_id])).get(session_id)
+            return await sessions.whole(db, session_id)
 
     async def _change(self, session: Session, noted: Noted | Mapping[int, Any], **values: Any) -> Session | None:
         """Write what is new of a session and its containers; None where somebody else was faster."""
@@ -205,7 +205,7 @@ class Operator:
             if values and not await sessions.change(db, session, **values):
                 return None
             await sessions.note_containers(db, session, noted)
-            return (await sessions.by_ids(db, [session.id])).get(session.id)
+            return await sessions.whole(db, session.id)
 
 
 def _refusal(node: str, error: PenstockError) -> PenstockError:

@@ -179,7 +179,8 @@ def _away(session: Session) -> list[str]:
 async def _check_rights(db: AsyncSession, session: Session, wanted: int) -> None:
     projects.check_active(session.project, now())
     if session.user_id:
-        extra = Extra(sessions=0, gpu_milli=session.replicas * (wanted - session.gpu_milli))
+        before = max(session.gpu_milli, session.resize_milli or 0)
+        extra = Extra(sessions=0, gpu_milli=session.replicas * max(0, wanted - before))
         await user_policies.check(db, session.user_id, extra)
 
 

@@ -40,7 +40,9 @@ from common.protocol import (
     Heartbeat,
     MetricsReport,
 )
+from tests import forks
 from tests.fakes import cuda
+from tests.forks import Fork
 
 BUSYBOX = Path("/bin/busybox")
 DOCKER = "unix:///var/run/docker.sock"
@@ -194,7 +196,7 @@ class Agent:
         self.authority = authority
         self.environment = environment
         self.log = log
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Fork | subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -212,11 +214,9 @@ class Agent:
     def client(self, name: str = "master") -> httpx.Client:
         return httpx.Client(base_url=self.url, verify=self.context(name), timeout=30)
 
-    def start(self) -> None:
+    def start(self, run: Callable[..., Fork | subprocess.Popen[bytes]] = forks.start) -> None:
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "appliance.agent"], env=self.environment, stdout=log, stderr=log
-            )
+            self.process = run([sys.executable, "-m", "appliance.agent"], env=self.environment, stdout=log, stderr=log)
         self.wait()
 
     def wait(self, timeout_s: float = 60) -> None:

@@ -66,8 +66,8 @@ class Site:
         for words in (("migrate",), ("create-admin", "--name", "admin")):
             forks.run([sys.executable, "-m", "api", *words], self.api_environment, PASSWORD, check=True)
         with (self.folder / "api.log").open("wb") as log:
-            words = [sys.executable, "-m", "tests.fakes.api"]
-            process = forks.start(words, env=self.api_environment, stdout=log, stderr=log)
+            command = [sys.executable, "-m", "tests.fakes.api"]
+            process = forks.start(command, env=self.api_environment, stdout=log, stderr=log)
         context = ssl.create_default_context(cafile=str(self.pki.ca))
         self.until(lambda: _answers(f"{self.url}/health", context), "the API answers")
         for name in ("worker1", "worker2"):

@@ -41,7 +41,8 @@ from common.protocol import (
     MetricsReport,
 )
 from tests import forks
-from tests.fakes import cuda
+from tests.fakes.cuda.clients import Bench
+from tests.fakes.cuda.fixtures import bench, release  # noqa: F401
 from tests.forks import Fork
 
 BUSYBOX = Path("/bin/busybox")
@@ -266,9 +267,9 @@ def agent(node: Agent) -> Agent:
 
 
 @pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def library(bench: Bench) -> Path:  # noqa: F811
     """The folder of the fake NVML and driver."""
-    return cuda.build(tmp_path_factory.mktemp("nvml"))
+    return bench.library
 
 
 @pytest.fixture

@@ -33,13 +33,8 @@ Make = Callable[..., ContainerSpec]
 
 
 @pytest.fixture(scope="session")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
-    folder = tmp_path_factory.mktemp("gpus")
-    (folder / "libraries").mkdir()
-    # containers of other users look into it
-    for each in (folder, folder.parent):
-        each.chmod(0o755)
-    return gpus.build(folder)
+def parts(library: Path, release: Path) -> Parts:
+    return Parts(library, release)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import signal
 import ssl
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
+from tests import forks
 from tests.browser import ECHO, new_page, sign_in
 from tests.integration import web_app
 from tests.integration.agent.conftest import (
@@ -80,8 +80,7 @@ class Site:
         return f"https://127.0.0.1:{self.edge.apps}"
 
     def run(self, *words: str, stdin: str = "") -> None:
-        command = (sys.executable, "-m", "api", *words)
-        subprocess.run(command, env=self.environment, input=stdin, text=True, check=True, capture_output=True)
+        forks.run([sys.executable, "-m", "api", *words], self.environment, stdin, check=True)
 
     def until(self, condition: Callable[[], Any], timeout_s: float = 60) -> Any:
         deadline = time.monotonic() + timeout_s
@@ -150,13 +149,13 @@ def site(
         running.run("create-admin", "--name", "admin", stdin=PASSWORD)
         agent = make_agent(authority, edge.api, folder)
         with running.log.open("ab") as log:
-            api = subprocess.Popen([sys.executable, "-m", "api", "serve"], env=environment, stdout=log, stderr=log)
+            api = forks.start([sys.executable, "-m", "api", "serve"], env=environment, stdout=log, stderr=log)
         try:
             _fill(running, agent, image)
             yield running
         finally:
             agent.stop()
-            api.send_signal(signal.SIGTERM)
+            api.terminate()
             api.wait(20)
             for container in engine.containers.list(all=True, filters={"ancestor": image}):
                 container.remove(force=True)

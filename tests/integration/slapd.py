@@ -41,6 +41,7 @@ suffix "dc=example,dc=org"
 rootdn "cn=root,dc=example,dc=org"
 rootpw root-secret
 access to attrs=userPassword by anonymous auth by * none
+access to dn.children="ou=people,dc=example,dc=org" by dn.exact="uid=blind,dc=example,dc=org" none by * break
 access to * by users read by anonymous auth
 """
 
@@ -58,6 +59,7 @@ def entries() -> str:
         ("twice", PEOPLE),
         ("twice", f"ou=branch,{PEOPLE}"),
         ("asker", BASE),
+        ("blind", BASE),
         ("ab", PEOPLE),
     ):
         people.append(
@@ -119,11 +121,11 @@ class Slapd:
             self.process.wait(10)
             self.process = None
 
-    def modify(self, ldif: str) -> None:
-        """Change entries."""
+    def modify(self, ldif: str, *, check: bool = True) -> None:
+        """Change entries; without `check` those that are not there may be missing."""
         words = ["ldapmodify", "-x", "-H", self.urls.split()[1], "-D", f"cn=root,{BASE}", "-w", "root-secret"]
         environment = {"LDAPTLS_CACERT": str(self.authority.ca), "PATH": "/usr/bin:/bin"}
-        subprocess.run(words, input=ldif.encode(), check=True, capture_output=True, env=environment)
+        subprocess.run(words, input=ldif.encode(), check=check, capture_output=True, env=environment)
 
 
 @contextmanager

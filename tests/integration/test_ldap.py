@@ -106,7 +106,8 @@ async def test_a_directory_that_is_away(cluster: Cluster, slapd: Slapd) -> None:
 
 
 async def ask(slapd: Slapd, name: str, password: str = SECRET, **changes: Any) -> UserRole | None:
-    return await directory.role_of(Settings(**settings_of(slapd, **changes)), name, password)
+    found = await directory.person(Settings(**settings_of(slapd, **changes)), name, password)
+    return found.role if found else None
 
 
 async def test_people_are_found_by_a_search(slapd: Slapd, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ class Edge:
 
 
 def configuration(edge: Edge, pki: Path, api: str) -> str:
-    """Return the role's template, filled in; `api` is HOST:PORT of a plain API in the place of its socket."""
+    """Return the role's template, filled in; `api` is the server of the API: HOST:PORT, or `unix:` and its socket."""
     variables: dict[str, Any] = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
     variables |= {
         "edge_console_port": edge.console,

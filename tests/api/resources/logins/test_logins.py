@@ -107,7 +107,7 @@ async def test_a_websocket_by_cookie_says_which_page_opens_it(
 ) -> None:
     async with cluster.client() as page:
         await sign_in(page, "admin")
-        cookie = f"penstock_session={page.cookies['penstock_session']}"
+        cookie = f"__Host-penstock_session={page.cookies['__Host-penstock_session']}"
     headers = {"host": "penstock", "cookie": cookie} | ({"origin": origin} if origin else {})
     sent = await open_websocket(cluster.app, f"{V1}/sessions/nothing/exec", headers)
     assert (sent[0]["type"] == "websocket.accept") is allowed

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import httpx
 import pytest
+from websockets.sync.client import unix_connect
 
 from common.protocol import HEARTBEAT_PATH
 from tests.fakes.heartbeats import node_info
+from tests.installed import ADMIN_KEY
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
 
 BEAT = {
@@ -44,7 +46,8 @@ def environment(authority: Authority, database_url: str, tmp_path: Path) -> dict
 def server(environment: dict[str, str], tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     path = tmp_path / "api.sock"
     path.touch()  # what a crash leaves behind is replaced
-    process = subprocess.Popen([sys.executable, "-m", "api", "serve"], env=environment, text=True)
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen([sys.executable, "-m", "api", "serve"], env=environment, text=True, stderr=log)
     deadline = time.monotonic() + 20
     while not path.is_socket():
         assert process.poll() is None
@@ -78,6 +81,19 @@ def test_the_edge_says_who_the_agent_is(tmp_path: Path) -> None:
         assert edge.post(HEARTBEAT_PATH, json=BEAT).status_code == 401
         none = {"X-Client-Verify": "NONE", "X-Client-Name": "worker1"}
         assert edge.post(HEARTBEAT_PATH, json=BEAT, headers=none).status_code == 401
+
+
+@pytest.mark.usefixtures("server")
+def test_commands_and_queries_are_in_no_log(tmp_path: Path) -> None:
+    key = {"Authorization": f"Bearer {ADMIN_KEY}"}
+    with client(tmp_path) as edge:
+        assert edge.get("/health", params={"token": "tea-leaves"}).status_code == 200
+        uri = {"X-Original-URI": "/web-8888/?token=tea-leaves"}
+        assert edge.get("/api/v1/apps/authorize", headers={**key, **uri}).headers["X-Status"] == "404"
+    uri = "ws://api/api/v1/sessions/desk/exec?project=team-a&command=%5B%22tea-leaves%22%5D"
+    with unix_connect(str(tmp_path / "api.sock"), uri, additional_headers=key) as terminal:
+        assert "there is no project team-a" in str(terminal.recv(timeout=10))
+    assert "tea-leaves" not in (tmp_path / "log").read_text()
 
 
 @pytest.mark.parametrize(

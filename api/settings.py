@@ -65,11 +65,6 @@ class Settings(Granularity, ControlApiSettings, environment.ServiceSettings):
         """Whether a proxy of ours has checked the agents' certificates."""
         return self.socket is not None if self.trust_client_headers is None else self.trust_client_headers
 
-    @property
-    def serves_tls(self) -> bool:
-        """Whether users reach the API over TLS: by its own certificate, or through the edge before the socket."""
-        return self.socket is not None or self.tls_cert is not None
-
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if (self.tls_cert is None) != (self.tls_key is None):

@@ -81,7 +81,7 @@ def _default(said: dict[str, Any]) -> str:
         return "–"
     if isinstance(default, list):
         return ("-" if "prefixItems" in said else ", ").join(map(str, default))
-    return str(default)
+    return str(default).replace("|", "\\|")
 
 
 def _values(said: dict[str, Any], schema: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from starlette.routing import Mount
 from starlette.types import Scope
 
 from api.auth import passwords
-from api.auth.identity import Identity, refusal
+from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.clock import now
 from api.database import Database
@@ -23,7 +23,7 @@ from api.resources.logins.callers import KnownCaller
 from api.settings import Settings
 from common.errors import ForbiddenError, PenstockError, UnauthenticatedError
 
-COOKIE = "penstock_session"
+_COOKIE = "penstock_session"
 CSRF_HEADER = "X-CSRF-Token"
 PREFIX = "/api/v1"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -106,7 +106,7 @@ async def authorize(connection: HTTPConnection) -> None:
     known = await _identify(connection)
     wanted = action_of(endpoint)
     if wanted is None or not known.identity.allows(wanted):
-        raise refusal(wanted) if wanted else ForbiddenError("nobody may call this")
+        raise known.identity.refusal(wanted) if wanted else ForbiddenError("nobody may call this")
     if known.must_change_password and wanted not in _BEFORE_NEW_PASSWORD:
         raise ForbiddenError(
             "you have to change your password first", where="password", hint="change it: POST /api/v1/auth/password"
@@ -152,6 +152,20 @@ Agent = Annotated[str, Depends(agent_of)]
 SettingsOf = Annotated[Settings, Depends(settings_of)]
 
 
+def is_secure(connection: HTTPConnection) -> bool:
+    """Return whether the caller's way here is encrypted, so far as the edge or this server says."""
+    return connection.url.scheme in ("https", "wss")
+
+
+def cookie_name(connection: HTTPConnection) -> str:
+    """Return what the cookie of a login is called.
+
+    A browser takes one with this prefix from nobody but this host, and only encrypted. Without TLS, as developers serve
+    on loopback, it would take none.
+    """
+    return f"__Host-{_COOKIE}" if is_secure(connection) else _COOKIE
+
+
 def csrf_token(secret: str) -> str:
     """Return the token that a page of ours sends with a login's cookie when it changes something.
 
@@ -168,7 +182,7 @@ def _settings(connection: HTTPConnection) -> Settings:
 async def _identify(connection: HTTPConnection) -> KnownCaller:
     database: Database = connection.app.state.database
     scheme, _, key = connection.headers.get("authorization", "").partition(" ")
-    cookie = connection.cookies.get(COOKIE)
+    cookie = connection.cookies.get(cookie_name(connection))
     known: KnownCaller | None = None
     at = now()
     if scheme.lower() == "bearer" and key:
@@ -212,7 +226,7 @@ def _check_page(connection: HTTPConnection, cookie: str) -> None:
 
 def _own_origin(connection: HTTPConnection) -> str:
     """Return the origin of our own pages, as the browser that calls knows it."""
-    scheme = "https" if connection.url.scheme in ("https", "wss") else "http"
+    scheme = "https" if is_secure(connection) else "http"
     return f"{scheme}://{connection.headers.get('host', '')}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NotRequired, TypedDict
 
 from appliance.client.views import SandboxRule
-from appliance.client.words import Enforcement, Expiry, Kind, NodeMode, TopologyLevel, UserRole
+from appliance.client.words import Enforcement, Expiry, Kind, NodeMode, TopologyLevel, UserRole, UserSource
 
 
 class ApiKeyRequest(TypedDict):
@@ -334,7 +334,9 @@ class SessionRequest(TypedDict):
 class UserChange(TypedDict):
     """What to change of a user; what is left out stays. Only `domain`, `policy` and `email` may be null: none.
 
-    A new password ends the user's logins and revokes the user's keys.
+    A new password ends the user's logins and revokes the user's keys. So does a `directory_id` of null, which gives
+    the account to whoever signs in next by its name in the directory. A role that is given here is not the
+    directory's any more, until `role_source` is.
     """
 
     password: NotRequired[str]
@@ -344,6 +346,8 @@ class UserChange(TypedDict):
     domain: NotRequired[str | None]
     policy: NotRequired[str | None]
     email: NotRequired[str | None]
+    role_source: NotRequired[UserSource]
+    directory_id: NotRequired[None]
 
 
 class UserRequest(TypedDict):

@@ -553,6 +553,8 @@ class SignedIn(TypedDict):
     name: str
     role: UserRole
     source: UserSource
+    role_source: UserSource
+    directory_id: str | None
     domain: str | None
     policy: str | None
     email: str | None
@@ -562,12 +564,17 @@ class SignedIn(TypedDict):
 
 
 class User(TypedDict):
-    """A user; the password never leaves the database."""
+    """A user; the password never leaves the database.
+
+    `directory_id` is the entry of the directory to which the account belongs, `role_source` who gives its role.
+    """
 
     id: str
     name: str
     role: UserRole
     source: UserSource
+    role_source: UserSource
+    directory_id: str | None
     domain: str | None
     policy: str | None
     email: str | None

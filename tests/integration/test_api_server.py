@@ -15,10 +15,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from websockets.sync.client import unix_connect
 
 from common.protocol import HEARTBEAT_PATH
 from tests import forks
 from tests.fakes.heartbeats import node_info
+from tests.installed import ADMIN_KEY
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
 
 BEAT = {
@@ -49,7 +51,8 @@ def environment(authority: Authority, database_url: str, tmp_path: Path) -> dict
 def server(environment: dict[str, str], tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     path = tmp_path / "api.sock"
     path.touch()  # what a crash leaves behind is replaced
-    process = subprocess.Popen(SERVE, env=environment)
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(SERVE, env=environment, stderr=log)
     deadline = time.monotonic() + 20
     while not path.is_socket():
         assert process.poll() is None
@@ -111,6 +114,17 @@ def peak_mib(pid: int) -> int:
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     assert found
     return int(found[1]) // 1024
+@pytest.mark.usefixtures("server")
+def test_commands_and_queries_are_in_no_log(tmp_path: Path) -> None:
+    key = {"Authorization": f"Bearer {ADMIN_KEY}"}
+    with client(tmp_path) as edge:
+        assert edge.get("/health", params={"token": "tea-leaves"}).status_code == 200
+        uri = {"X-Original-URI": "/web-8888/?token=tea-leaves"}
+        assert edge.get("/api/v1/apps/authorize", headers={**key, **uri}).headers["X-Status"] == "404"
+    uri = "ws://api/api/v1/sessions/desk/exec?project=team-a&command=%5B%22tea-leaves%22%5D"
+    with unix_connect(str(tmp_path / "api.sock"), uri, additional_headers=key) as terminal:
+        assert "there is no project team-a" in str(terminal.recv(timeout=10))
+    assert "tea-leaves" not in (tmp_path / "log").read_text()
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,6 @@ from tests.integration.agent.conftest import (
     Agent,
     Authority,
     authority,  # noqa: F401
-    free_port,
     make_agent,
 )
 from tests.integration.edge import Edge, running_edge
@@ -130,19 +129,18 @@ def site(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
-    port = free_port()
+    socket = folder / "api.sock"
     certificate, key = authority.issue("master")
     environment = {
         "PATH": os.environ["PATH"],
         "PENSTOCK_API_DATABASE_URL": new_database(postgresql_server),
-        "PENSTOCK_API_PORT": str(port),
-        "PENSTOCK_API_TRUST_CLIENT_HEADERS": "true",
+        "PENSTOCK_API_SOCKET": str(socket),
         "PENSTOCK_API_AGENT_CA": str(authority.ca),
         "PENSTOCK_API_AGENT_CERT": str(certificate),
         "PENSTOCK_API_AGENT_KEY": str(key),
         "PENSTOCK_API_HEARTBEAT_INTERVAL_S": "0.5",
     }
-    with running_edge(authority, f"127.0.0.1:{port}", folder / "edge") as edge:
+    with running_edge(authority, f"unix:{socket}", folder / "edge") as edge:
         environment["PENSTOCK_API_APPS_URL"] = f"https://127.0.0.1:{edge.apps}"
         running = Site(authority, edge, environment, folder / "api.log")
         running.run("migrate")
@@ -247,9 +245,11 @@ def test_somebody_else_finds_nothing(site: Site, alice: httpx.Client) -> None:
 
 
 def test_our_cookie_is_not_seen_by_the_app_and_its_own_is(alice: httpx.Client) -> None:
-    assert "penstock_session" in alice.cookies
+    assert "__Host-penstock_session" in alice.cookies
     headers = seen(
-        alice.get("/web-8888/", headers={"Cookie": f"a=1; penstock_session={alice.cookies['penstock_session']}"})
+        alice.get(
+            "/web-8888/", headers={"Cookie": f"a=1; __Host-penstock_session={alice.cookies['__Host-penstock_session']}"}
+        )
     )["headers"]
     assert headers["cookie"] == "a=1"
     assert "penstock" not in json.dumps({**headers, "host": ""}).replace("x-forwarded", "")
@@ -324,7 +324,7 @@ def test_large_uploads_go_through(alice: httpx.Client) -> None:
 
 
 def test_a_websocket_echoes(site: Site, alice: httpx.Client) -> None:
-    cookie = {"Cookie": f"penstock_session={alice.cookies['penstock_session']}"}
+    cookie = {"Cookie": f"__Host-penstock_session={alice.cookies['__Host-penstock_session']}"}
     url = f"wss://127.0.0.1:{site.edge.apps}/web-9000/kernels?token=1"
     with connect(url, ssl=site.trust, additional_headers=cookie, origin=Origin(site.apps), proxy=None) as app:
         hello = json.loads(app.recv(timeout=10))
@@ -337,7 +337,7 @@ def test_a_websocket_echoes(site: Site, alice: httpx.Client) -> None:
 
 @pytest.mark.parametrize("origin", ["https://evil.example", None])
 def test_a_websocket_of_a_stranger_is_refused(site: Site, alice: httpx.Client, origin: str | None) -> None:
-    cookie = {"Cookie": f"penstock_session={alice.cookies['penstock_session']}"} if origin else {}
+    cookie = {"Cookie": f"__Host-penstock_session={alice.cookies['__Host-penstock_session']}"} if origin else {}
     url = f"wss://127.0.0.1:{site.edge.apps}/web-9000/"
     with pytest.raises(InvalidStatus) as refused:
         connect(url, ssl=site.trust, additional_headers=cookie, origin=Origin(origin) if origin else None, proxy=None)

@@ -129,8 +129,8 @@ async def test_an_outsider_is_sent_to_the_login_and_back(cluster: Cluster, owner
 async def test_our_cookies_and_only_ours_stay_here(cluster: Cluster, owner: httpx.AsyncClient) -> None:
     async with cluster.client() as browser:
         await sign_in(browser, "alice")
-        secret = browser.cookies["penstock_session"]
-        cookies = f"_xsrf=1; penstock_session={secret}; __Host-penstock_csrf=x; Penstock_Other=y; app=a=b"
+        secret = browser.cookies["__Host-penstock_session"]
+        cookies = f"_xsrf=1; __Host-penstock_session={secret}; penstock_session=x; Penstock_Other=y; app=a=b"
         browser.cookies.clear()
         answer = await ask(browser, "/web-8888/", Cookie=cookies)
     assert answer.status_code == 200

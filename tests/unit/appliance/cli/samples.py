@@ -178,6 +178,8 @@ def user(**changes: Any) -> User:
         "name": "alice",
         "role": "member",
         "source": "local",
+        "role_source": "local",
+        "directory_id": None,
         "domain": None,
         "policy": None,
         "email": None,

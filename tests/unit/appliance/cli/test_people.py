@@ -22,7 +22,11 @@ def test_users_golden(logged_in: FakeApi, run: Run) -> None:
     )
     assert json.loads(run("user", "list", "-o", "json")[1]) == users
     logged_in.on("GET", "/users/alice", user(must_change_password=True))
-    assert "Password:    has to be changed\n" in run("user", "get", "alice")[1]
+    assert "has to be changed\n" in run("user", "get", "alice")[1]
+    logged_in.on("GET", "/users/alice", user(source="ldap", role_source="ldap", directory_id="entry-7"))
+    shown = run("user", "get", "alice")[1]
+    assert "Role given by:   ldap\n" in shown
+    assert "Directory entry: entry-7\n" in shown
 
 
 def test_a_user_is_created(logged_in: FakeApi, run: Run) -> None:
@@ -45,6 +49,8 @@ def test_a_user_is_created(logged_in: FakeApi, run: Run) -> None:
     ("command", "body"),
     [
         (("update", "alice", "--role", "admin"), {"role": "admin"}),
+        (("update", "alice", "--role-source", "ldap"), {"role_source": "ldap"}),
+        (("unbind", "alice"), {"directory_id": None}),
         (("update", "alice", "--policy", "none", "--domain", "physics"), {"policy": None, "domain": "physics"}),
         (("disable", "alice"), {"disabled": True}),
         (("enable", "alice"), {"disabled": False}),

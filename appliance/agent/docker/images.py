@@ -12,7 +12,8 @@ import structlog
 from anyio import to_thread
 
 from appliance.agent.docker.engine import Image, ImageMissingError
-from common.errors import NotFoundError, PenstockError, UnavailableError
+from appliance.agent.labels import check_image
+from common.errors import InputError, NotFoundError, PenstockError, UnavailableError
 from common.protocol import ImageState, ImageStatus
 
 log = structlog.get_logger()
@@ -57,11 +58,16 @@ class Images:
     async def ask(self, reference: str) -> ImageState:
         """Return what is known of an image, after a pull of it was begun where it is missing.
 
-        A pull that failed is told once; the next call tries again. Raises EngineAwayError where Docker is away.
+        A pull that failed is told once; the next call tries again. An image that no container may have has failed, too.
+        Raises EngineAwayError where Docker is away.
         """
         pull = self._pulls.get(reference)
         if pull is None:
             if found := await to_thread.run_sync(self._engine.image, reference):
+                try:
+                    check_image(reference, found.labels)
+                except InputError as error:
+                    return ImageState(reference=reference, status=ImageStatus.FAILED, error=str(error))
                 return ImageState(
                     reference=reference,
                     status=ImageStatus.READY,

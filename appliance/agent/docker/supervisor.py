@@ -20,12 +20,13 @@ import structlog
 from anyio import to_thread
 
 from appliance.agent import admission
-from appliance.agent.docker import containers, cores
+from appliance.agent.docker import containers, cores, inspections
 from appliance.agent.docker.blocking_calls import in_thread, items_in_thread
 from appliance.agent.docker.cores import CoreGrant
 from appliance.agent.docker.engine import DockerEngine, EngineAwayError, ImageMissingError
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images, not_here
+from appliance.agent.docker.inspections import Inspection
 from appliance.agent.docker.known_container import KnownContainer
 from appliance.agent.labels import LABEL_ID, digest_of
 from appliance.agent.port_forwarding import PortForwarder
@@ -128,7 +129,7 @@ class Supervisor:
         async with known.lock:
             admission.check_runs(known.state)
             self._shares.check_change(known.state, gpu_shares)
-            _, pid = containers.process_of(await in_thread(self._engine.inspect, identity))
+            _, pid = inspections.process_of(await in_thread(self._engine.inspect, identity))
             # it may have ended while Docker was asked
             admission.check_runs(known.state, pid)
             # no other change or launch may come between the check and the entry
@@ -208,22 +209,23 @@ class Supervisor:
     async def rebuild(self) -> None:
         """Learn the state of every container from Docker, and start those that were created and never started."""
         stale = {key for key, known in self._known.items() if not known.launching and not known.nowhere}
-        found = await in_thread(self._engine.inspect_all)
-        for inspection in found:
-            state = containers.state_of(inspection)
-            stale.discard(state.id)
-            known = self._known.get(state.id)
-            if not state.status.is_final:
-                self._shares.adopt(state.id, containers.kind_of(inspection), state.gpus)
-            if known is None:
-                known = self._known[state.id] = KnownContainer.of(inspection, state)
-            if known.launching:
-                known.overtaken = True
-            else:
-                await self._adopt(known, state, containers.network_of(inspection))
+        networks: dict[str, GangNetwork] = {}
+        for inspection in await in_thread(self._engine.inspect_all):
+            identity = inspections.identity_of(inspection)
+            stale.discard(identity)
+            try:
+                network = inspections.network_of(inspection)
+                if network:
+                    networks[identity] = network
+                await self._take_up(identity, inspection, network)
+            except EngineAwayError:
+                raise
+            except Exception as error:
+                # whatever it was: the others are taken up all the same, and the agent comes up
+                log.exception("a container is not taken up", id=identity, reason=str(error))
         for gone in stale:
             self._forget(gone)
-        await in_thread(self._gang_networks.recover, found, self._known.__contains__)
+        await in_thread(self._gang_networks.recover, networks, self._known.__contains__)
         await in_thread(self._shares.sweep, self._is_live)
         await self._switch_kinds()
         await in_thread(self._shares.tidy)
@@ -241,6 +243,17 @@ class Supervisor:
         held = [known.granted for known in self._known.values() if not known.state.status.is_final]
         near = frozenset[int]().union(*(self._near.get(share.uuid, ()) for share in spec.gpus))
         return cores.choose(spec.cpu_milli, self._cores, held, near)
+
+    async def _take_up(self, identity: str, inspection: Inspection, network: GangNetwork | None) -> None:
+        state, kind = inspections.state_of(inspection), inspections.label_values(inspection).kind
+        if not state.status.is_final:
+            self._shares.adopt(identity, kind, state.gpus)
+        if (known := self._known.get(identity)) is None:
+            known = self._known[identity] = KnownContainer.of(inspection)
+        if known.launching:
+            known.overtaken = True
+        else:
+            await self._adopt(known, state, network)
 
     async def _adopt(self, known: KnownContainer, state: ContainerState, network: GangNetwork | None) -> None:
         self._set(known, state)
@@ -322,7 +335,7 @@ class Supervisor:
             return
         try:
             inspection = await in_thread(self._engine.inspect, state.id)
-            known.offered = await self._forwarder.open(state.id, containers.address_of(inspection), known.ports)
+            known.offered = await self._forwarder.open(state.id, inspections.address_of(inspection), known.ports)
             known.closed = ""
         except PenstockError as refused:
             known.closed = str(refused)
@@ -354,7 +367,7 @@ class Supervisor:
     async def _process(self, identity: str) -> tuple[str, int] | None:
         """Return Docker's id of a container and that of its first process, 0 after its end; None where it is gone."""
         try:
-            return containers.process_of(await in_thread(self._engine.inspect, identity))
+            return inspections.process_of(await in_thread(self._engine.inspect, identity))
         except NotFoundError:
             return None
 

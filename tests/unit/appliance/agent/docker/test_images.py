@@ -63,6 +63,14 @@ async def test_an_image_that_is_here_is_ready_without_a_pull() -> None:
     assert engine.pulled == []
 
 
+async def test_an_image_with_labels_of_ours_has_failed() -> None:
+    engine = FakeEngine()
+    engine.here["a"] = Image("sha256:1", 10, {"maintainer", "io.penstock.network"})
+    state = await Images(engine).ask("a")
+    assert state.status is ImageStatus.FAILED
+    assert "the image a has labels that Penstock alone may write: io.penstock.network" in state.error
+
+
 async def test_many_who_want_an_image_have_it_pulled_once_and_see_how_far_it_is() -> None:
     engine = FakeEngine()
     images = Images(engine)

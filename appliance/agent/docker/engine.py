@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 import docker
 import requests
+import structlog
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
 from appliance.agent.docker import containers, cores, gang_network, inspections, mount_sources
@@ -22,7 +23,10 @@ from appliance.agent.labels import LABEL_ID, check_image, digest_of, name_of
 from appliance.agent.sandbox import confinement, oci_runtime
 from appliance.agent.shares.share_manager import PreparedShares
 from common.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
+from common.image_references import full, repository_of
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus
+
+log = structlog.get_logger()
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,6 +34,8 @@ Item_co = TypeVar("Item_co", covariant=True)
 
 _EVENTS = ["start", "die", "destroy"]
 _REMOVAL_S = 30.0
+_HAS_NONE = ("manifest unknown", "name unknown", "not found")
+"""What registries say of an image that they do not have."""
 
 
 class ImageMissingError(PenstockError):
@@ -42,7 +48,9 @@ class EngineAwayError(UnavailableError):
 
 @dataclass(frozen=True)
 class Image:
-    """An image of this node: its id, its size in bytes, and the names of its labels."""
+    """An image of this node: its digest at the registry, or its id where it comes from none; its size in bytes, and the
+    names of its labels.
+    """
 
     digest: str
     size: int
@@ -129,8 +137,10 @@ class DockerEngine:
         where the image must be pulled first, InputError for a sandbox that this node cannot hold and for an image that
         has labels of ours.
         """
-        if found := self.image(spec.image):
-            check_image(spec.image, found.labels)
+        image = self.image(spec.image)
+        if image is None:
+            raise _missing(spec.image)
+        check_image(spec.image, image.labels)
         confined = confinement.confinement_of(spec, self._listener)
         if confined and oci_runtime.NAME not in self._api.info()["Runtimes"]:
             raise InputError(
@@ -152,7 +162,8 @@ class DockerEngine:
             )
             self._api.create_container(**arguments)
         except ImageNotFound as error:
-            raise ImageMissingError(_reason(error), where="image", hint="pull it") from error
+            # it went since
+            raise _missing(spec.image) from error
         except APIError as error:
             existing = self._inspect_or_none(name_of(spec.id)) if error.status_code == 409 else None
             if existing is None or inspections.label_values(existing).digest != digest_of(spec):
@@ -176,18 +187,24 @@ class DockerEngine:
 
     @_translate
     def image(self, reference: str) -> Image | None:
-        """Return an image that is on this node; None where it is not."""
+        """Return an image that is on this node under this name; None where none is, as where the name is like an id."""
         try:
             found: dict[str, Any] = self._api.inspect_image(reference)  # type: ignore[no-untyped-call]
         except ImageNotFound:
             return None
-        return Image(str(found["Id"]), int(found["Size"]), (found["Config"] or {}).get("Labels") or {})
+        pinned = found.get("RepoDigests") or []
+        if full(reference) not in map(full, [*(found.get("RepoTags") or []), *pinned]):
+            return None
+        own = (name for name in pinned if repository_of(name) == repository_of(reference))
+        digest = next((name.partition("@")[2] for name in own), str(found["Id"]))
+        return Image(digest, int(found["Size"]), (found["Config"] or {}).get("Labels") or {})
 
     @_translate
     def pull(self, image: str, progress: Callable[[int, int], None]) -> None:
         """Pull an image; `progress` is told the bytes that have come and those that are known to come.
 
-        Raises UnavailableError with Docker's reason.
+        Raises UnavailableError. What Docker says of it goes into the log and no further: it may speak of addresses that
+        only this node reaches.
         """
         layers: dict[str, tuple[int, int]] = {}
         try:
@@ -203,8 +220,12 @@ class DockerEngine:
         except APIError as refused:
             error = _reason(refused)
         if error:
+            log.warning("an image cannot be pulled", image=image, reason=error)
+            has_none = any(words in error for words in _HAS_NONE)
             raise UnavailableError(
-                f"image {image} cannot be pulled: {error}", where="image", hint="check its name and the site's registry"
+                f"image {image} cannot be pulled: its registry does not {'have' if has_none else 'deliver'} it",
+                where="image",
+                hint="check its name; the journal of the node's agent has the details",
             )
 
     @_translate
@@ -308,6 +329,10 @@ class DockerEngine:
                     f"Docker does not finish removing {name}", where=name, hint="see `journalctl -u docker`"
                 )
             time.sleep(0.05)
+
+
+def _missing(image: str) -> ImageMissingError:
+    return ImageMissingError(f"there is no image {image}", where="image", hint="pull it")
 
 
 def _reason(error: APIError) -> str:

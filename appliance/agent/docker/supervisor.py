@@ -110,9 +110,9 @@ class Supervisor:
         async with known.lock:
             try:
                 await self._create_and_start(spec, known)
-            except ImageMissingError as missing:
+            except ImageMissingError:
                 if spec.pull is Pull.NEVER:
-                    self._fail(known, not_here(spec.image, missing))
+                    self._fail(known, not_here(spec.image))
                 else:
                     self._set(known, state.model_copy(update={"status": ContainerStatus.PULLING}))
                     self._begin(self._pull_and_start(spec, known))

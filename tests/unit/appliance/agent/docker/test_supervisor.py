@@ -119,7 +119,7 @@ def supervise(engine: FakeEngine, node: NodeNetworks | None = None) -> Superviso
     shares = ShareManager(Gpus(), [], {}, [], Path("/nowhere"))
     return Supervisor(
         real,
-        Images(real),
+        Images(real, []),
         forwarder,
         shares=shares,
         gang_networks=gang_networks(node),

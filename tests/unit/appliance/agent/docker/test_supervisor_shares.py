@@ -93,7 +93,7 @@ class Supervised:
         forwarder = PortForwarder(ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1))
         self.supervisor = Supervisor(
             engine,
-            Images(engine),
+            Images(engine, []),
             forwarder,
             shares=self.node.shares,
             gang_networks=gang_networks(),

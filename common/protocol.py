@@ -37,6 +37,9 @@ CONTAINERS_PATH = "/v1/containers"
 · WebSocket /{id}/exec?command=JSON-LIST&tty=0|1&rows=N&cols=N:
 binary frames carry bytes both ways; text frames carry ExecControl as JSON; the agent ends with an `exit` frame."""
 
+CONTAINER_HEADER = "X-Penstock-Container"
+"""In the head of a request the edge says at a port of an agent whose port it takes that for: the container's id."""
+
 DEFAULT_SHM_MIB = 64
 """MiB of a container's `/dev/shm` where nobody says: as much as Docker gives."""
 SYSTEM_FOLDERS = (

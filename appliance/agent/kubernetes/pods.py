@@ -222,8 +222,8 @@ def _progress(pod: Object, status: Object, detail: Object) -> dict[str, Any]:
         return {"status": ContainerStatus.FAILED, "error": f"{_NEVER_STARTS[reason]}: {message or reason}"}
     # a machine does not tell pulling from creating; what may take long gets the time that pulling may take
     pulls = is_placed(pod) and _pulls(pod)
-    status = ContainerStatus.PULLING if pulls else ContainerStatus.CREATING
-    return {"status": status, "warning": NO_IMAGE.get(reason, "")}
+    begun = ContainerStatus.PULLING if pulls else ContainerStatus.CREATING
+    return {"status": begun, "warning": NO_IMAGE.get(reason, "")}
 
 
 def _end(pod: Object, status: Object, ended: Object) -> dict[str, Any]:

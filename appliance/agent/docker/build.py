@@ -66,7 +66,7 @@ def build(settings: Settings) -> ContainerRuntime:
         images=images,
         terminal=partial(Terminal, engine),
         begin=listener.start,
-        tasks=lambda: [*maintenance.tasks(supervisor), DeniedCallReporter(settings, listener).run()],
+        tasks={**maintenance.tasks(supervisor), "denied calls": DeniedCallReporter(settings, listener).run},
         is_stuck=maintenance.arbiter.is_stuck,
         close=close,
     )

@@ -56,7 +56,7 @@ def build(settings: Settings) -> ContainerRuntime:
         images=Images(client, pod_settings),
         terminal=partial(Terminal, client),
         begin=lambda: None,
-        tasks=lambda: (),
+        tasks={},
         is_stuck=lambda: False,
         close=lambda: None,
     )

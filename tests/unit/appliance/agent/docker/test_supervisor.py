@@ -61,13 +61,17 @@ class Stream:
 
 
 class FakeEngine:
-    """One container; `started` holds the answer to its start back until the test lets it go."""
+    """One container; `started` and `stopped` hold back the answers to its start and its removal until the test lets
+    them go. One that `breaks` makes none.
+    """
 
     def __init__(self) -> None:
         self.stream = Stream()
         self.started = threading.Event()
         self.streams = 0
         self.found: list[Mapping[str, Any]] = []
+        self.stopped = threading.Event()
+        self.breaks = False
 
     def events(self) -> Stream:
         self.streams += 1
@@ -80,7 +84,11 @@ class FakeEngine:
         return self.found
 
     def create(self, spec: ContainerSpec, granted: object, part: object) -> None:
-        pass
+        if self.breaks:
+            raise KeyError("what nobody expected")
+
+    def remove(self, identity: str, grace_s: int) -> None:
+        self.stopped.wait(5)
 
     def start(self, identity: str) -> ContainerState:
         self.started.wait(5)
@@ -206,6 +214,36 @@ async def test_followers_do_not_keep_others_from_reading_a_log(monkeypatch: pyte
         assert [part async for part in await supervisor.logs("c1", follow=False, tail=None)] == [b"all of it\n"]
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
+
+
+async def test_containers_that_take_long_to_stop_hold_up_nobody_else() -> None:
+    """Nor do those that take long to start."""
+    engine = FakeEngine()
+    supervisor = supervise(engine)
+    specs = [SPEC.model_copy(update={"id": f"s{number}"}) for number in range(50)]
+    starting = [asyncio.create_task(supervisor.launch(spec)) for spec in specs]
+    stopping = [asyncio.create_task(supervisor.remove(f"c{number}", 600)) for number in range(50)]
+    await until(lambda: len(supervisor.states()) == len(specs))
+    await asyncio.sleep(0.05)
+    async with asyncio.timeout(2):
+        logs = await supervisor.logs("c99", follow=False, tail=None)
+        assert [part async for part in logs] == [b"all of it\n"]
+    assert not any(task.done() for task in (*starting, *stopping))
+    engine.started.set()
+    async with asyncio.timeout(2):
+        await asyncio.gather(*starting)
+    assert not any(task.done() for task in stopping)
+    engine.stopped.set()
+    await asyncio.gather(*stopping)
+
+
+async def test_a_container_that_the_agent_itself_fails_with_has_failed() -> None:
+    """Else it would look as if it were on its way, for ever."""
+    engine = FakeEngine()
+    engine.breaks = True
+    state = await supervise(engine).launch(SPEC)
+    assert state.status is ContainerStatus.FAILED
+    assert "the agent failed" in state.error
 
 
 async def test_storage_that_does_not_answer_holds_up_only_those_who_want_it(monkeypatch: pytest.MonkeyPatch) -> None:

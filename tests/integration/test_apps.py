@@ -261,6 +261,7 @@ def test_nobody_says_who_he_is_but_the_edge(alice: httpx.Client) -> None:
         "X-Client-Name": "worker1",
         "X-Client-Verify": "SUCCESS",
         "X-Original-URI": "/",
+        "X-Penstock-Container": "session-of-somebody-else",
     }
     headers = seen(alice.get("/web-8888/", headers=claims))["headers"]
     assert headers["x-forwarded-user"] == "alice"

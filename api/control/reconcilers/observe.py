@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -98,7 +98,7 @@ class Observer:
             return await self._look(reports)
         except OUTAGES:
             raise
-        except DBAPIError:
+        except Exception:
             return await self._look_singly(reports)
 
     def _is_news(self, report: HeardHeartbeat) -> bool:
@@ -114,10 +114,16 @@ class Observer:
         if not reports:
             return ()
         alive: set[str] = set()
-        async with self._database.transaction() as db:
-            for part in _together(reports):
-                names = [report.heartbeat.name for report in part]
-                alive |= await nodes.note_alive(db, names, part[0].received_at)
+        try:
+            async with self._database.transaction() as db:
+                for part in _together(reports):
+                    names = [report.heartbeat.name for report in part]
+                    alive |= await nodes.note_alive(db, names, part[0].received_at)
+        except OUTAGES:
+            raise
+        except Exception as error:
+            log.exception("signs of life are noted one by one", reason=str(error))
+            return ()
         return alive
 
     async def _look(self, reports: Sequence[HeardHeartbeat]) -> list[Orphan]:
@@ -129,15 +135,17 @@ class Observer:
         return orphans
 
     async def _look_singly(self, reports: Sequence[HeardHeartbeat]) -> list[Orphan]:
-        """Leave out the heartbeat that the database cannot take, so that one agent does not silence all others."""
+        """Leave out the heartbeat that cannot be written, whatever it is, so that no agent silences all others."""
         orphans: list[Orphan] = []
         for report in reports:
             try:
                 orphans += await self._look([report])
             except OUTAGES:
                 raise
-            except DBAPIError as error:
-                log.warning("heartbeat refused", node=report.heartbeat.name, reason=str(error.orig))
+            except Exception as error:
+                log.exception("heartbeat refused", node=report.heartbeat.name, reason=str(error))
+                # whether or not the next one says anything new
+                self.look_at(report.heartbeat.name)
         return orphans
 
     async def _apply(self, db: AsyncSession, reports: Sequence[HeardHeartbeat]) -> tuple[list[Orphan], set[str]]:

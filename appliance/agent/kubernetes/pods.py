@@ -6,7 +6,7 @@ Labels and annotations are the only memory of the agent: whatever it must know a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import PurePosixPath
@@ -29,6 +29,7 @@ from appliance.agent.labels import (
     digest_of,
     name_of,
 )
+from common import image_references
 from common.errors import InputError, Problem
 from common.gpu.kinds import Enforcement
 from common.gpu.share import GpuShare
@@ -38,10 +39,16 @@ LABEL_NODE = "io.penstock.node"
 """Which Penstock node a pod belongs to: several may stand for parts of one cluster."""
 CONTAINER = "session"
 """Name of the only container of a pod."""
-_NEVER_STARTS = {
+_TRIED_AGAIN = "ErrImagePull"
+NO_IMAGE = {
     "InvalidImageName": "the name of its image is not valid",
     "ErrImageNeverPull": "its image is not on the machine, and it was asked not to pull it",
+    _TRIED_AGAIN: "its image cannot be pulled",
     "ImagePullBackOff": "its image cannot be pulled",
+}
+"""What an image lacks. What the machine says of it stays in the cluster: it may speak of addresses that only that one
+reaches."""
+_NEVER_STARTS = {
     "CreateContainerConfigError": "the cluster cannot make its container",
     "CreateContainerError": "the cluster cannot make its container",
     "RunContainerError": "its container does not start",
@@ -61,7 +68,8 @@ class FolderClaim:
 
 @dataclass(frozen=True)
 class PodSettings:
-    """What the site's settings say of all pods: whose they are, how GPUs are asked for, and what may be mounted.
+    """What the site's settings say of all pods: whose they are, how GPUs are asked for, what may be mounted, and from
+    which registries images are pulled.
 
     `machines` are the labels of the machines that may be used; none means all.
     """
@@ -71,6 +79,7 @@ class PodSettings:
     machines: Mapping[str, str] = field(default_factory=dict)
     claims: Sequence[FolderClaim] = ()
     host_folders: Sequence[PurePosixPath] = ()
+    registries: Collection[str] = ()
 
     @property
     def selector(self) -> str:
@@ -80,6 +89,9 @@ class PodSettings:
 
 def check(spec: ContainerSpec, pod_settings: PodSettings) -> None:
     """Refuse what a cluster can never run, with every reason; raises InputError."""
+    if spec.pull is not Pull.NEVER:
+        # nobody knows which images its machines have
+        image_references.check_registry(spec.image, pod_settings.registries)
     if problems := [*_shares(spec), *_mounts(spec, pod_settings), *_missing(spec)]:
         raise InputError.of(problems)
 
@@ -204,11 +216,14 @@ def _progress(pod: Object, status: Object, detail: Object) -> dict[str, Any]:
         return found
     waiting = detail.get("waiting", {})
     reason, message = waiting.get("reason", ""), waiting.get("message", "")
+    if reason in NO_IMAGE and reason != _TRIED_AGAIN:
+        return {"status": ContainerStatus.FAILED, "error": NO_IMAGE[reason]}
     if reason in _NEVER_STARTS:
         return {"status": ContainerStatus.FAILED, "error": f"{_NEVER_STARTS[reason]}: {message or reason}"}
     # a machine does not tell pulling from creating; what may take long gets the time that pulling may take
     pulls = is_placed(pod) and _pulls(pod)
-    return {"status": ContainerStatus.PULLING if pulls else ContainerStatus.CREATING, "warning": message}
+    begun = ContainerStatus.PULLING if pulls else ContainerStatus.CREATING
+    return {"status": begun, "warning": NO_IMAGE.get(reason, "")}
 
 
 def _end(pod: Object, status: Object, ended: Object) -> dict[str, Any]:

@@ -63,10 +63,12 @@ def meant(answer: httpx.Response) -> int:
 
 async def test_the_owner_is_led_to_the_agent_without_the_prefix(owner: httpx.AsyncClient) -> None:
     answer = await ask(owner, "/web-8888/lab/tree?x=%2F&y")
+    [session] = await ok(owner.get(f"{V1}/sessions"))
     assert answer.status_code == 200
     assert {name: text for name, text in answer.headers.items() if name.startswith("x-upstream")} == {
         "x-upstream": "192.0.2.10:57123",
         "x-upstream-name": "worker1",
+        "x-upstream-container": f"session-{session['id']}-0-0",
         "x-upstream-uri": "/lab/tree?x=%2F&y",
         "x-upstream-prefix": "/web-8888",
         "x-upstream-cookie-path": "/web-8888",

@@ -114,6 +114,8 @@ def peak_mib(pid: int) -> int:
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     assert found
     return int(found[1]) // 1024
+
+
 @pytest.mark.usefixtures("server")
 def test_commands_and_queries_are_in_no_log(tmp_path: Path) -> None:
     key = {"Authorization": f"Bearer {ADMIN_KEY}"}

@@ -7,11 +7,12 @@ from html import escape
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
 from api.endpoints.access import SettingsOf, public
 from api.endpoints.docs import HEADERS, STATIC
+from api.endpoints.routes import Router
 
 START = "/"
 """Where a browser goes that was not sent from anywhere."""
@@ -19,7 +20,7 @@ START = "/"
 # What browsers and servers read alike: no spaces, backslashes or control characters.
 _PLACE = re.compile(r"(?:https://(?P<authority>[^/?#]+))?(?:/(?![/\\])[^\\]*)?", re.ASCII)
 
-router = APIRouter()
+router = Router()
 
 
 @router.get("/login", include_in_schema=False, response_class=HTMLResponse)

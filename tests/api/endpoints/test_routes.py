@@ -44,6 +44,7 @@ EXPECTED = {
     "GET /": ALL,
     "GET /docs": ALL,
     "GET /health": ALL,
+    "GET /login": ALL,
     "GET /openapi.json": ALL,
     f"POST {HEARTBEAT_PATH}": NOBODY,
     f"POST {METRICS_PATH}": NOBODY,

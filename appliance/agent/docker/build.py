@@ -33,6 +33,7 @@ def build(settings: Settings) -> ContainerRuntime:
     )
     kinds, node_cores = node_info.kinds(settings), cores.of_node()
     gpus = accelerators.discover(kinds)
+    engine.negotiate()
     told = engine.info()
     has = node_info.take(settings, told, gpus, node_cores)
     log.info(

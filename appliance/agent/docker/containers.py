@@ -39,8 +39,8 @@ from common.errors import InputError, Problem
 from common.gpu.kinds import Enforcement
 from common.protocol import ContainerSpec, ContainerState, GpuDevice
 
-API_VERSION = "1.41"
-"""Docker's API of Engine 20.10, the oldest that we support."""
+OLDEST_API = "1.41"
+"""Docker's API of Engine 20.10, the oldest that we support: all that is asked for stands in it."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def creation(
     `shown` are files that it sees in place of the kernel's.
     """
     host = HostConfig(
-        version=API_VERSION,
+        version=OLDEST_API,
         init=True,
         runtime=oci_runtime.NAME if confinement else None,
         security_opt=["no-new-privileges"],

@@ -15,7 +15,7 @@ import requests
 import structlog
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
-from appliance.agent.docker import containers, cores, gang_network, inspections, mount_sources
+from appliance.agent.docker import api_version, containers, cores, gang_network, inspections, mount_sources
 from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.cores import CoreGrant
 from appliance.agent.docker.inspections import Inspection
@@ -101,7 +101,20 @@ class DockerEngine:
         self._limits = limits
         self._listener = listener
         self._shown = shown
-        self._api = docker.APIClient(base_url=f"unix://{socket}", version=containers.API_VERSION)
+        self._api = self._speaking(containers.OLDEST_API)
+
+    @property
+    def api_version(self) -> str:
+        """The version of Docker's API that is spoken."""
+        return str(self._api.api_version)
+
+    @_translate
+    def negotiate(self) -> None:
+        """Speak the newest version of Docker's API that both sides know; raises UnavailableError without one."""
+        version = api_version.choose(self._api.version(api_version=False))
+        if version != self.api_version:
+            log.info("Docker's API", version=version, before=self.api_version)
+            self._api = self._speaking(version)
 
     @_translate
     def info(self) -> dict[str, Any]:
@@ -197,7 +210,7 @@ class DockerEngine:
             return None
         own = (name for name in pinned if repository_of(name) == repository_of(reference))
         digest = next((name.partition("@")[2] for name in own), str(found["Id"]))
-        return Image(digest, int(found["Size"]), (found["Config"] or {}).get("Labels") or {})
+        return Image(digest, int(found["Size"]), (found.get("Config") or {}).get("Labels") or {})
 
     @_translate
     def pull(self, image: str, progress: Callable[[int, int], None]) -> None:
@@ -253,7 +266,11 @@ class DockerEngine:
 
     @_translate
     def events(self) -> Closable[dict[str, Any]]:
-        """Return the stream of starts and ends of our containers."""
+        """Return the stream of starts and ends of our containers.
+
+        Whoever follows them anew may have another engine before him, such as one that was upgraded.
+        """
+        self.negotiate()
         filters = {"type": "container", "label": LABEL_ID, "event": _EVENTS}
         return cast("Closable[dict[str, Any]]", self._api.events(decode=True, filters=filters))
 
@@ -314,6 +331,9 @@ class DockerEngine:
     def close(self) -> None:
         """Close the connections to Docker."""
         self._api.close()
+
+    def _speaking(self, version: str) -> docker.APIClient:
+        return docker.APIClient(base_url=f"unix://{self.socket}", version=version)
 
     def _inspect_or_none(self, container: str) -> Inspection | None:
         try:

@@ -54,6 +54,13 @@ _NEVER_STARTS = {
     "RunContainerError": "its container does not start",
 }
 """Reasons for which the container of a pod will never run, as long as nobody changes the cluster."""
+_PHASES = {
+    "Running": ContainerStatus.RUNNING,
+    "Succeeded": ContainerStatus.EXITED,
+    "Failed": ContainerStatus.FAILED,
+}
+UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
+"""What reading a pod raises that is not as we made it, or as a cluster should tell it."""
 _gpu_shares = TypeAdapter(list[GpuShare])
 _ports = TypeAdapter(list[int])
 
@@ -152,9 +159,23 @@ def manifest(spec: ContainerSpec, pod_settings: PodSettings, machine: str) -> di
 
 
 def state_of(pod: Object) -> ContainerState:
-    """Return the state of the container of a pod of ours."""
+    """Return the state of the container of a pod of ours; that of a pod that cannot be read has a warning."""
+    try:
+        return _state_of(pod)
+    except UNREADABLE as error:
+        why, _, _ = str(error).partition("\n")
+        return ContainerState(
+            id=id_of(pod),
+            session_id=pod["metadata"]["labels"].get(LABEL_SESSION, ""),
+            status=_PHASES.get(pod.get("status", {}).get("phase", ""), ContainerStatus.CREATING),
+            gpus=readable_shares(pod) or [],
+            warning=f"its pod cannot be read ({why}): somebody has changed it",
+        )
+
+
+def _state_of(pod: Object) -> ContainerState:
     status = pod.get("status", {})
-    gpu_shares = shares_of(pod)
+    gpu_shares, _ = shares_of(pod), ports_of(pod)
     found = {"id": id_of(pod), "session_id": pod["metadata"]["labels"][LABEL_SESSION], "gpus": gpu_shares}
     found["enforcement"] = Enforcement.NONE if gpu_shares else None
     told = [item["state"] for item in status.get("containerStatuses", []) if item["name"] == CONTAINER]
@@ -188,6 +209,14 @@ def digest_label(pod: Object) -> str:
 def shares_of(pod: Object) -> list[GpuShare]:
     """Return the places for GPUs that a pod of ours was given."""
     return _gpu_shares.validate_json(pod["metadata"]["annotations"][LABEL_GPUS])
+
+
+def readable_shares(pod: Object) -> list[GpuShare] | None:
+    """Return the places for GPUs that a pod of ours was given; None where nobody can tell."""
+    try:
+        return shares_of(pod)
+    except UNREADABLE:
+        return None
 
 
 def ports_of(pod: Object) -> list[int]:

@@ -67,8 +67,9 @@ def belongs_to_system(target: str) -> bool:
 class Message(StrictModel):
     """Base of all messages: unknown keys are refused, so that versions cannot misunderstand each other in silence."""
 
-    # with a length pydantic looks at each text, and refuses what UTF-8 cannot encode
-    model_config = ConfigDict(str_max_length=MAX_TEXT)
+    # with a length pydantic looks at each text, and refuses what UTF-8 cannot encode; what an error would quote goes
+    # into logs, and may be a user's secret
+    model_config = ConfigDict(str_max_length=MAX_TEXT, hide_input_in_errors=True)
 
 
 class GpuDevice(Message):

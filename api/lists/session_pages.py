@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Integer, Row, Select, and_, bindparam, or_, select
+from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Identity, Reach
@@ -63,7 +63,7 @@ async def page(
     listed = not (filters.states or filters.ended)
     statement = _statement(frozenset(asked), listed=listed)
     rows = (await db.execute(statement, asked | {"limit": limit + 1})).all()
-    entries = [Entry(row.id, row.version, cursor(row)) for row in rows[:limit]]
+    entries = [Entry(row.id, row.version, cursor(row.created_at, row.id)) for row in rows[:limit]]
     return Page(entries, len(rows) > limit, (filters, limit, apps_url))
 
 
@@ -113,9 +113,9 @@ def _filtered(filters: Filters) -> dict[str, Any]:
     return {name: value for name, value in asked.items() if value is not None}
 
 
-def cursor(row: Row[Any]) -> str:
+def cursor(created_at: datetime, id_: UUID) -> str:
     """Return the cursor after which a list goes on behind a session."""
-    return f"{(row.created_at - EPOCH) // timedelta(microseconds=1)}.{row.id.hex}"
+    return f"{(created_at - EPOCH) // timedelta(microseconds=1)}.{id_.hex}"
 
 
 def position(cursor: str | None) -> dict[str, Any]:

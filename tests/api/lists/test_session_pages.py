@@ -19,7 +19,7 @@ async def names(client: object, **query: object) -> list[str]:
 
 
 async def test_a_list_shows_what_one_session_shows_but_its_command_line(ready: Cluster) -> None:
-    words = {"command": ["sleep"], "args": ["60"]}
+    words: dict[str, Any] = {"command": ["sleep"], "args": ["60"]}
     await run(ready, "gang", replicas=2, ports=[80], **words)
     (listed,) = await ok(ready.admin.get(f"{V1}/sessions"))
     assert listed | words == await ready.session("gang")
@@ -54,7 +54,8 @@ async def test_a_page_ends_before_it_is_too_long(ready: Cluster) -> None:
     await ok(ready.admin.post(f"{V1}/sessions/batch", json=body("job", count=10)))
     async with ready.database.transaction() as db:
         await db.execute(update(Session).values(reason="x" * (1 << 20)))
-    seen, after, longest = [], None, 0
+    seen: list[str] = []
+    after, longest = None, 0
     while after or not seen:
         answer = await ready.admin.get(f"{V1}/sessions", params={"after": after} if after else {})
         again = await ready.admin.get(answer.url, headers={"If-None-Match": answer.headers["ETag"]})

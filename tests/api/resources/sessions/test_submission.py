@@ -117,10 +117,10 @@ async def test_bad_sessions_change_nothing(ready: Cluster, change: dict[str, Any
 
 
 async def test_what_is_not_too_long_comes_to_its_containers(ready: Cluster) -> None:
-    words = {"args": ["a" * 32_767] * 3, "environment": {"A": "a" * 32_765}}
-    session = await run(ready, **words)
+    args, environment = ["a" * 32_767] * 3, {"A": "a" * 32_765}
+    session = await run(ready, args=args, environment=environment)
     spec = ready.engine.specs[f"session-{session['id']}-0-0"]
-    assert (spec.args, spec.environment) == (words["args"], words["environment"])
+    assert (spec.args, spec.environment) == (args, environment)
 
 
 async def test_the_largest_possible_size_is_named(ready: Cluster) -> None:

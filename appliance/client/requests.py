@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import NotRequired, TypedDict
 
 from appliance.client.views import SandboxRule
-from appliance.client.words import Enforcement, Expiry, Kind, NodeMode, TopologyLevel, UserRole, UserSource
+from appliance.client.words import Enforcement, Expiry, KeyScope, Kind, NodeMode, TopologyLevel, UserRole, UserSource
 
 
 class ApiKeyRequest(TypedDict):
-    """A key to make; its name says where it is used, such as on which machine. It holds for `days`, or for ever."""
+    """A key to make; its name says where it is used, such as on which machine. It holds for `days`, or for ever.
+
+    `scope` is what it is good for: `read`, `submit` (work with sessions, too), or `all` that its user may do. A key
+    that is made with a key does not end after that one, and without `days` together with it.
+    """
 
     name: str
     days: NotRequired[int | None]
+    scope: NotRequired[KeyScope]
 
 
 class BatchRequest(TypedDict):

@@ -9,6 +9,7 @@ from appliance.client.words import (
     ContainerStatus,
     Enforcement,
     Expiry,
+    KeyScope,
     Kind,
     NodeMode,
     NodeState,
@@ -49,6 +50,7 @@ class ApiKey(TypedDict):
     id: str
     name: str
     prefix: str
+    scope: KeyScope
     created_at: str
     expires_at: str | None
     used_at: str | None
@@ -267,6 +269,7 @@ class NewApiKey(TypedDict):
     id: str
     name: str
     prefix: str
+    scope: KeyScope
     created_at: str
     expires_at: str | None
     used_at: str | None

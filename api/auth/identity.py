@@ -52,11 +52,6 @@ class Identity:
     member_of: frozenset[UUID] = field(default=frozenset())
     key: KeyScope = KeyScope.ALL
 
-    @property
-    def is_admin(self) -> bool:
-        """Whether the caller is an administrator of the whole site."""
-        return self.role is UserRole.ADMIN and self.domain is None
-
     @cached_property
     def parties(self) -> tuple[Party, ...]:
         """The columns of the policy's table that hold for the caller."""
@@ -95,10 +90,11 @@ class Identity:
         project: ProjectRef | None = None,
         owner_id: UUID | None = None,
         domain: str | None = None,
+        where: str = "",
     ) -> None:
-        """Raise ForbiddenError unless the caller may do this; the arguments are those of `may`."""
+        """Raise ForbiddenError unless the caller may do this; the arguments are those of `may`, and a field."""
         if not self.may(action, project=project, owner_id=owner_id, domain=domain):
-            raise self.refusal(action)
+            raise self.refusal(action, where)
 
     def reach(self, action: Action) -> Reach:
         """Return what the caller may do this to."""
@@ -117,12 +113,12 @@ class Identity:
             own=Scope.OWN in scopes.values(),
         )
 
-    def refusal(self, action: Action) -> ForbiddenError:
-        """Return the error that says that the caller may not do something."""
+    def refusal(self, action: Action, where: str = "") -> ForbiddenError:
+        """Return the error that says that the caller may not do something, or not with a field of a body."""
         if action in TABLE and not covers(self.key, action):
             return ForbiddenError(
                 f"a key with the scope {self.key} may not {action}",
                 where="Authorization",
                 hint=f"send a key with the scope {TABLE[action].key}, or sign in",
             )
-        return ForbiddenError(f"you may not {action}", hint="ask an administrator")
+        return ForbiddenError(f"you may not {action}", where=where, hint="ask an administrator")

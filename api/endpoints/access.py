@@ -23,7 +23,9 @@ from api.resources.logins.callers import KnownCaller
 from api.settings import Settings
 from common.errors import ForbiddenError, PenstockError, UnauthenticatedError
 
-_COOKIE = "penstock_session"
+_PREFIX_OF_HOST = "__Host-"
+COOKIE = f"{_PREFIX_OF_HOST}penstock_session"
+"""The cookie of a login. A browser takes one with this prefix from nobody but this host, and only encrypted."""
 CSRF_HEADER = "X-CSRF-Token"
 PREFIX = "/api/v1"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -76,8 +78,8 @@ def is_public(endpoint: Callable[..., Any]) -> bool:
     return endpoint in _public
 
 
-def is_for_agents(endpoint: Callable[..., Any]) -> bool:
-    """Return whether an endpoint is for node agents."""
+def is_for_agents(endpoint: Callable[..., Any] | None) -> bool:
+    """Return whether only node agents may call an endpoint."""
     return endpoint in _for_agents
 
 
@@ -158,12 +160,8 @@ def is_secure(connection: HTTPConnection) -> bool:
 
 
 def cookie_name(connection: HTTPConnection) -> str:
-    """Return what the cookie of a login is called.
-
-    A browser takes one with this prefix from nobody but this host, and only encrypted. Without TLS, as developers serve
-    on loopback, it would take none.
-    """
-    return f"__Host-{_COOKIE}" if is_secure(connection) else _COOKIE
+    """Return what the cookie of a login is called; without TLS, as developers serve, browsers take no such prefix."""
+    return COOKIE if is_secure(connection) else COOKIE.removeprefix(_PREFIX_OF_HOST)
 
 
 def csrf_token(secret: str) -> str:

@@ -30,6 +30,7 @@ from api.endpoints import (
     projects,
     sandboxes,
     scheduler,
+    security,
     sessions,
     system,
     user_policies,
@@ -57,7 +58,7 @@ class Application(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document."""
-        return errors.described(super().openapi())
+        return security.described(errors.described(super().openapi()), self)
 
 
 def create_app(settings: Settings, database: Database, engine: Engine, *, reconcile: bool = True) -> FastAPI:

@@ -28,8 +28,8 @@ class User(Base):
     is what the directory's groups make it, or what an administrator says: `role_source`.
 
     `domain` is the company that the user belongs to, None for the site's own people. `policy` limits what the user's
-    sessions hold together. A `disabled` user can neither sign in nor use keys. One who `must_change_password` can do
-    nothing else before.
+    sessions hold together; without one the domain's does. A `disabled` user can neither sign in nor use keys. One who
+    `must_change_password` can do nothing else before.
     """
 
     __tablename__ = "users"

@@ -94,10 +94,10 @@ def enable(name: NameArgument, form: FormatOption = Format.TABLE) -> None:
 
 
 @app.command("unbind")
-def unbind(name: NameArgument) -> None:
+def unbind(name: NameArgument, form: FormatOption = Format.TABLE) -> None:
     """Give an account to whoever signs in next by its name in the directory; logins end and keys are revoked."""
-    config.load().client.users.update(name, directory_id=None)
-    print(f"The account {name} belongs to the next who signs in by this name.")
+    user = config.load().client.users.update(name, directory_id=None)
+    output.show(user, form, lambda _: print(f"The account {name} belongs to the next who signs in by this name."))
 
 
 @app.command("password")

@@ -55,18 +55,24 @@ class BatchRequest(TypedDict):
 
 
 class DomainChange(TypedDict):
-    """What to change of a domain; what is left out stays. A `quota_milli` of null takes the limit away."""
+    """What to change of a domain; what is left out stays. null takes the limit of quotas, or the policy, away."""
 
     description: NotRequired[str]
     quota_milli: NotRequired[int | None]
+    policy: NotRequired[str | None]
 
 
 class DomainRequest(TypedDict):
-    """A domain to create. `quota_milli` limits the quotas of its projects together, in milli-GPU; null: no limit."""
+    """A domain to create. `quota_milli` limits the quotas of its projects together, in milli-GPU; null: no limit.
+
+    `policy` is the user policy of its people, but for those whom an administrator of the site has given another
+    one.
+    """
 
     name: str
     description: NotRequired[str]
     quota_milli: NotRequired[int | None]
+    policy: NotRequired[str | None]
 
 
 class Extension(TypedDict):

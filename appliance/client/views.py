@@ -25,10 +25,14 @@ from appliance.client.words import (
 class AccountingRow(TypedDict):
     """What ran for one user, project or domain ("" for the site itself); `sessions` counts each session once.
 
+    One that is `deleted` may have the name of another that is there. `id` tells them apart; the total has none.
+
     `session_seconds` is how long they ran, `gpu_seconds` that time multiplied by the GPUs that they held.
     """
 
+    id: str | None
     name: str
+    deleted: bool
     sessions: int
     session_seconds: float
     gpu_seconds: float
@@ -123,6 +127,7 @@ class Domain(TypedDict):
     name: str
     description: str
     quota_milli: int | None
+    policy: str | None
     created_at: str
 
 

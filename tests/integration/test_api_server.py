@@ -121,8 +121,8 @@ def test_commands_and_queries_are_in_no_log(tmp_path: Path) -> None:
     key = {"Authorization": f"Bearer {ADMIN_KEY}"}
     with client(tmp_path) as edge:
         assert edge.get("/health", params={"token": "tea-leaves"}).status_code == 200
-        uri = {"X-Original-URI": "/web-8888/?token=tea-leaves"}
-        assert edge.get("/api/v1/apps/authorize", headers={**key, **uri}).headers["X-Status"] == "404"
+        asked = {"X-Original-URI": "/web-8888/?token=tea-leaves"}
+        assert edge.get("/api/v1/apps/authorize", headers={**key, **asked}).headers["X-Status"] == "404"
     uri = "ws://api/api/v1/sessions/desk/exec?project=team-a&command=%5B%22tea-leaves%22%5D"
     with unix_connect(str(tmp_path / "api.sock"), uri, additional_headers=key) as terminal:
         assert "there is no project team-a" in str(terminal.recv(timeout=10))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -19,6 +19,9 @@ from common.errors import ConflictError, ForbiddenError, InputError, NotFoundErr
 
 OWN_STAYS = ("role", "disabled", "domain")
 """What nobody changes of themselves: a slip would lock them out."""
+
+OF_THE_SITE = {"domain": Action.USER_MOVE, "policy": Action.USER_LIMIT, "role": Action.USER_AUDIT}
+"""What a right of its own is needed to give somebody; of roles, that of an auditor."""
 
 log = structlog.get_logger()
 
@@ -72,6 +75,7 @@ async def create(db: AsyncSession, request: UserRequest, caller: Identity | None
     domain = request.domain or (caller.domain if caller else None)
     if caller:
         caller.check(Action.USER_CREATE, domain=domain)
+        _check_given(caller, request.model_dump(include={"role", "policy"}, exclude_defaults=True))
     await _check_references(db, {"domain": domain, "policy": request.policy})
     if await repository.by_name(db, request.name):
         raise ConflictError(f"there is a user {request.name} already", where="name", hint="choose another name")
@@ -152,8 +156,7 @@ async def change(db: AsyncSession, user: User, request: UserChange, caller: Iden
     changed = {name for name, value in given.items() if getattr(user, name) != value}
     if user.id == caller.id and (slips := changed.intersection(OWN_STAYS)):
         raise ConflictError("you cannot change this of yourself", where=min(slips), hint="ask another administrator")
-    if "domain" in changed and not caller.is_admin:
-        raise ForbiddenError("only the site's administrators move users", where="domain", hint="ask one of them")
+    _check_given(caller, {name: given[name] for name in changed})
     await _check_references(db, {name: given[name] for name in ("domain", "policy") if name in changed})
     stays = given.get("role", user.role) is UserRole.ADMIN and not given.get("disabled") and not given.get("domain")
     if not stays and await _is_last_admin(db, user):
@@ -219,6 +222,13 @@ def wrong_login() -> UnauthenticatedError:
     return UnauthenticatedError(
         "name or password is wrong", where="password", hint="try again, or ask an administrator for a new password"
     )
+
+
+def _check_given(caller: Identity, given: Mapping[str, Any]) -> None:
+    """Refuse what only the site's administrators give: it reaches beyond a domain, or limits it."""
+    for field, action in OF_THE_SITE.items():
+        if field in given and (field != "role" or given[field] is UserRole.AUDITOR):
+            caller.check(action, where=field)
 
 
 async def _is_last_admin(db: AsyncSession, user: User) -> bool:

@@ -225,6 +225,7 @@ def api_key(**changes: Any) -> ApiKey:
         "id": "key-7",
         "name": "ci",
         "prefix": "pk_ab",
+        "scope": "all",
         "created_at": AGO,
         "expires_at": None,
         "used_at": AGO,

@@ -112,16 +112,19 @@ def test_domains(logged_in: FakeApi, run: Run) -> None:
 
 
 def test_api_keys(logged_in: FakeApi, run: Run) -> None:
-    keys = [api_key(), api_key(id="key-8", name="night", used_at=None, expires_at="2027-01-02T00:00:00+00:00")]
+    keys = [api_key(), api_key(id="key-8", name="night", scope="read", used_at=None, expires_at="2027-01-02T00:00:00Z")]
     logged_in.on("GET", "/api-keys", keys)
     assert run("apikey", "list")[1] == (
-        "ID     NAME   BEGINS WITH  CREATED  USED   EXPIRES\n"
-        "key-7  ci     pk_ab        3h       3h     never\n"
-        "key-8  night  pk_ab        3h       never  2027-01-02\n"
+        "ID     NAME   BEGINS WITH  SCOPE  CREATED  USED   EXPIRES\n"
+        "key-7  ci     pk_ab        all    3h       3h     never\n"
+        "key-8  night  pk_ab        read   3h       never  2027-01-02\n"
     )
     logged_in.on("POST", "/api-keys", {**api_key(), "key": "pk_abcdef"}, status=201)
     assert run("apikey", "create", "ci", "--days", "30")[1] == "pk_abcdef\n"
     assert logged_in.last.body == {"name": "ci", "days": 30}
+    run("apikey", "create", "ci", "--scope", "submit")
+    assert logged_in.last.body == {"name": "ci", "scope": "submit"}
+    assert run("apikey", "create", "ci", "--scope", "write")[0] == 2
     logged_in.on("DELETE", "/api-keys/key-7", {"done": True})
     assert run("apikey", "revoke", "key-7")[1] == "Revoked key-7.\n"
     logged_in.on("GET", "/users/bob/api-keys", keys)

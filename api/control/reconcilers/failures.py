@@ -1,4 +1,4 @@
-"""What fails unexpectedly: it is tried some times and then given up, loudly, so that nothing is tried without end.
+"""Failures that nobody foresaw: what fails is tried some times and then given up, loudly, so that nothing has no end.
 
 Agents and the database may be away for long, and what waits for them goes on waiting: that is nobody's failure. All
 else that is raised and that nobody foresaw counts, for the session, the image or the container at which it was raised.
@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import structlog
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError, PendingRollbackError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 TRIES = 5
 """So often in a row one thing may fail."""
-OUTAGES = (OperationalError, InterfaceError, PoolTimeoutError, asyncio.CancelledError)
+OUTAGES = (OperationalError, InterfaceError, PendingRollbackError, PoolTimeoutError, asyncio.CancelledError)
 """What is raised while the database is away, or as the process ends."""
 
 

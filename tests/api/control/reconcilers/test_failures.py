@@ -18,7 +18,7 @@ from api.control.manager import MAX_FAILURES
 from api.control.reconcilers import change, deadlines, losses, observe
 from api.control.reconcilers.failures import TRIES
 from api.resources.sessions import repository, resizing, scheduling
-from api.scheduler import planner
+from api.scheduler.cycle import Cycle
 from tests.api.cluster import V1, Cluster, ok
 from tests.api.steps import delete, listen, lose, pass_time, run
 
@@ -269,20 +269,14 @@ async def test_a_session_that_runs_and_cannot_be_read(ready: Cluster, monkeypatc
 async def test_a_session_at_which_the_decision_fails(
     ready: Cluster, monkeypatch: pytest.MonkeyPatch, others: int
 ) -> None:
-    class Choosy(planner.Cycle):
-        def run(self) -> Any:
-            if any(workload.name == "bad" for workload in self.queue):
-                raise Unforeseen
-            return super().run()
+    begin = Cycle.__init__
 
-    made = planner.Cycle.__init__
+    def choosy(cycle: Cycle, state: Any, queue: Any, *args: Any) -> None:
+        if any(workload.name == "bad" for workload in queue):
+            raise Unforeseen
+        begin(cycle, state, queue, *args)
 
-    def note(self: Any, state: Any, queue: Any, *args: Any) -> None:
-        self.queue = queue
-        made(self, state, queue, *args)
-
-    monkeypatch.setattr(Choosy, "__init__", note)
-    monkeypatch.setattr(planner, "Cycle", Choosy)
+    monkeypatch.setattr(Cycle, "__init__", choosy)
     names = [f"good-{number}" for number in range(others)]
     for name in [*names[:2], "bad", *names[2:]]:
         await ready.submit(name)
@@ -292,6 +286,7 @@ async def test_a_session_at_which_the_decision_fails(
 
 
 async def test_a_decision_that_cannot_be_written(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a leader, in its own transactions."""
     await ready.submit("good")
     bad = (await ready.submit("bad"))["id"]
     start = scheduling.start
@@ -302,9 +297,13 @@ async def test_a_decision_that_cannot_be_written(ready: Cluster, monkeypatch: py
         return await start(db, placed, *args)
 
     monkeypatch.setattr(scheduling, "start", fail)
+    async with ready.database.leadership() as leadership:
+        assert await leadership.renew()
+        for _ in range(TRIES):
+            await ready.manager.reconcile(leadership.transaction)
+            assert await leadership.renew()
     await ready.settle()
     assert (await ready.states())["good"] == "RUNNING"
-    await persist(ready)
     assert await outcome(ready) == ("FAILED", GIVEN_UP.format("to find it a place"))
 
 

@@ -96,10 +96,7 @@ class PodSettings:
 
 def check(spec: ContainerSpec, pod_settings: PodSettings) -> None:
     """Refuse what a cluster can never run, with every reason; raises InputError."""
-    if spec.pull is not Pull.NEVER:
-        # nobody knows which images its machines have
-        image_references.check_registry(spec.image, pod_settings.registries)
-    if problems := [*_shares(spec), *_mounts(spec, pod_settings), *_missing(spec)]:
+    if problems := [*_shares(spec), *_mounts(spec, pod_settings), *_missing(spec), *_image(spec, pod_settings)]:
         raise InputError.of(problems)
 
 
@@ -302,6 +299,15 @@ def _missing(spec: ContainerSpec) -> Iterable[Problem]:
     if spec.network is not None:
         reason = "a Kubernetes cluster does not have the networks between the containers of a session"
         yield Problem("network", reason, f"ask for one container, or {hint}")
+
+
+def _image(spec: ContainerSpec, pod_settings: PodSettings) -> Iterable[Problem]:
+    # nobody knows which images the machines have
+    if spec.pull is not Pull.NEVER:
+        try:
+            image_references.check_registry(spec.image, pod_settings.registries)
+        except InputError as error:
+            yield from error.problems
 
 
 def _claim(source: PurePosixPath, pod_settings: PodSettings) -> FolderClaim | None:

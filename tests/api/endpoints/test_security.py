@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.api.cluster import Cluster, ok
-from tests.api.endpoints.test_routes import routes_of
+from tests.api.endpoints.routes import routes_of
 from tests.api.resources.api_keys.test_api_keys import least
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ import pytest
 
 from api.clock import now
 from tests.api.cluster import V1, Cluster, ok, refused, sign_in
-from tests.api.endpoints.test_routes import Route, routes_of, status_of
+from tests.api.endpoints.routes import Route, routes_of, status_of
 
 pytestmark = pytest.mark.anyio
 

@@ -19,7 +19,7 @@ from api.tables.logins import Login, LoginTries
 from api.tables.users import User, UserSource
 from common.errors import ThrottledError, UnavailableError
 from tests.api.cluster import V1, Cluster, ok, problems, refused, sign_in
-from tests.api.endpoints.test_routes import open_websocket
+from tests.api.endpoints.routes import open_websocket
 from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio

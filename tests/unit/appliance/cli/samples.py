@@ -217,7 +217,8 @@ def policy(**changes: Any) -> Policy:
 
 
 def domain(**changes: Any) -> Domain:
-    return cast("Domain", {"name": "physics", "description": "", "quota_milli": None, "created_at": AGO, **changes})
+    base: Domain = {"name": "physics", "description": "", "quota_milli": None, "policy": None, "created_at": AGO}
+    return cast("Domain", {**base, **changes})
 
 
 def api_key(**changes: Any) -> ApiKey:

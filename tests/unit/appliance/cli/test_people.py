@@ -94,19 +94,23 @@ def test_policies(logged_in: FakeApi, run: Run) -> None:
 
 
 def test_domains(logged_in: FakeApi, run: Run) -> None:
-    logged_in.on("GET", "/domains", [domain(description="the third floor"), domain(quota_milli=2500)])
+    logged_in.on("GET", "/domains", [domain(description="the third floor"), domain(quota_milli=2500, policy="one")])
     assert run("domain", "list")[1] == (
-        "NAME     GPUS  DESCRIPTION      CREATED\n"
-        "physics  -     the third floor  3h\n"
-        "physics  2.5                    3h\n"
+        "NAME     GPUS  POLICY  DESCRIPTION      CREATED\n"
+        "physics  -     -       the third floor  3h\n"
+        "physics  2.5   one                      3h\n"
     )
     logged_in.on("PATCH", "/domains/physics", domain(quota_milli=2500))
     assert run("domain", "update", "physics", "--gpus", "2.5")[1] == "Changed domain physics.\n"
     assert logged_in.last.body == {"quota_milli": 2500}
     run("domain", "update", "physics", "--gpus", "none", "--description", "the fourth floor")
     assert logged_in.last.body == {"quota_milli": None, "description": "the fourth floor"}
+    for name, sent in (("one", "one"), ("none", None)):
+        run("domain", "update", "physics", "--policy", name)
+        assert logged_in.last.body == {"policy": sent}
     logged_in.on("POST", "/domains", domain(), status=201)
-    assert run("domain", "create", "physics")[1] == "Created domain physics.\n"
+    assert run("domain", "create", "physics", "--policy", "one")[1] == "Created domain physics.\n"
+    assert logged_in.last.body == {"name": "physics", "policy": "one"}
     logged_in.on("DELETE", "/domains/physics", {"done": True})
     assert run("domain", "delete", "physics")[1] == "Deleted domain physics.\n"
 
@@ -135,20 +139,22 @@ def test_api_keys(logged_in: FakeApi, run: Run) -> None:
 
 def test_accounting(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "moment", lambda time: time or "")
-    row = {"name": "team-a", "sessions": 3, "session_seconds": 5400.0, "gpu_seconds": 10800.0}
+    row = {"id": "1", "name": "team-a", "deleted": False}
+    row |= {"sessions": 3, "session_seconds": 5400.0, "gpu_seconds": 10800.0}
     report = {
         "starts_at": "2026-01-01T00:00:00+00:00",
         "ends_at": "2026-02-01T00:00:00+00:00",
         "by": "project",
-        "rows": [row],
+        "rows": [row, {**row, "id": "0", "deleted": True}],
         "total": {**row, "name": ""},
     }
     logged_in.on("GET", "/accounting", report)
     options = ("--by", "project", "--from", "2026-01-01", "--until", "2026-01-31")
     assert run("accounting", *options)[1] == (
-        "PROJECT       SESSIONS  HOURS  GPU HOURS\n"
-        "team-a        3         1.5    3.0\n"
-        "all together  3         1.5    3.0\n"
+        "PROJECT           SESSIONS  HOURS  GPU HOURS\n"
+        "team-a            3         1.5    3.0\n"
+        "team-a (deleted)  3         1.5    3.0\n"
+        "all together      3         1.5    3.0\n"
         "from 2026-01-01T00:00:00+00:00 until 2026-02-01T00:00:00+00:00\n"
     )
     assert logged_in.last.query == {

@@ -1,4 +1,4 @@
-"""Which version of Docker's API is spoken. Pure."""
+"""The version of Docker's API that is spoken. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Docker's answer to `inspect` tells of a container of ours. Pure: nothing here talks to Docker."""
+"""Docker's answer to `inspect`, and what it tells of a container of ours. Pure: nothing here talks to Docker."""
 
 from __future__ import annotations
 

@@ -40,7 +40,12 @@ def test_pip_is_asked_once_for_all_targets_and_kinds(
 ) -> None:
     asked: list[str] = []
     plain = indexes.Indexes(None, [], [], False, None)
-    monkeypatch.setattr(indexes, "machine", lambda: asked.append("pip") or plain)
+
+    def machine() -> indexes.Indexes:
+        asked.append("pip")
+        return plain
+
+    monkeypatch.setattr(indexes, "machine", machine)
     other = '  - {name: debian13, release: trixie, python: "3.13"}\n'
     text = MANIFEST.replace("python:\n", f"{other}python:\n", 1)
     notes = tmp_path / "notes.txt"

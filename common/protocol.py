@@ -39,6 +39,9 @@ binary frames carry bytes both ways; text frames carry ExecControl as JSON; the 
 
 MAX_TEXT = 1 << 20
 """Most characters of any text of a message."""
+CONTAINER_HEADER = "X-Penstock-Container"
+"""In the head of a request the edge says at a port of an agent whose port it takes that for: the container's id."""
+
 DEFAULT_SHM_MIB = 64
 """MiB of a container's `/dev/shm` where nobody says: as much as Docker gives."""
 SYSTEM_FOLDERS = (

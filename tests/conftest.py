@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests import once
+
 if TYPE_CHECKING:
     from tests.installed import InstalledDatabase
 
-SERVER, OWNER = "PENSTOCK_TESTS_POSTGRESQL", "PENSTOCK_TESTS_PID"
-"""Environment variables by which the processes of a run know the folder of the server that they share, and the first
-of them."""
+OWNER = "PENSTOCK_TESTS_PID"
+"""Environment variable by which the processes of a run know the first of them."""
+SERVER = "postgresql"
+"""The folder of the server that they share, in that of the run."""
 
 LIMITS_S = {"integration": 1800, "lab": 3600}
 """How long a test of these tiers may take, with what it sets up for others, on a busy machine."""
@@ -30,8 +32,7 @@ settings.load_profile("full")
 
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
-        # short, for the path of a socket may have 107 characters
-        os.environ[SERVER] = tempfile.mkdtemp(prefix="penstock-postgresql-")
+        (once.begin() / SERVER).mkdir()
         os.environ[OWNER] = str(os.getpid())
 
 
@@ -50,7 +51,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         from tests import postgresql
 
-        postgresql.stop(Path(os.environ.pop(SERVER)))
+        postgresql.stop(once.folder() / SERVER)
+        once.end()
 
 
 @pytest.fixture
@@ -63,7 +65,7 @@ def postgresql_server() -> Path:
     """The folder of a running PostgreSQL, which `new_database` takes; it serves the other tests, too."""
     from tests import postgresql
 
-    folder = Path(os.environ[SERVER])
+    folder = once.folder() / SERVER
     postgresql.shared_server(folder, int(os.environ[OWNER]))
     return folder
 

@@ -16,6 +16,7 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from api.clock import Clock
+from api.control.directory_check import DirectoryCheck
 from api.control.image_check import Checker
 from api.control.loop import Loop
 from api.control.reconcilers import resizes
@@ -90,6 +91,7 @@ class Manager:
         self._operator = Operator(database, engine, settings, self._observer.look_at)
         self._timed = TimedReconciler(database, settings, clock, self._failures)
         self._checker = Checker(database, engine, self._failures)
+        self._directory = DirectoryCheck(database, settings, clock)
         self.loop = Loop(database, settings, self._failures)
         self._woken = asyncio.Event()
         self._busy: dict[str, asyncio.Task[None]] = {}
@@ -146,6 +148,8 @@ class Manager:
         unseen = [image_id for image_id in images if f"image/{image_id}" not in self._busy]
         for image_id in unseen:
             self._begin(f"image/{image_id}", self._checker.check(image_id))
+        if self._directory.is_due and "directory" not in self._busy:
+            self._begin("directory", self._directory.look())
         return bool(starts or stops or changes or unseen)
 
     async def _part(self, name: str, work: Callable[[], Awaitable[object]]) -> None:

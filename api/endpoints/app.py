@@ -22,6 +22,7 @@ from api.endpoints import (
     errors,
     groups,
     images,
+    login_page,
     logins,
     metrics,
     nodes,
@@ -29,6 +30,7 @@ from api.endpoints import (
     projects,
     sandboxes,
     scheduler,
+    security,
     sessions,
     system,
     user_policies,
@@ -56,7 +58,7 @@ class Application(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document."""
-        return errors.described(super().openapi())
+        return security.described(errors.described(super().openapi()), self)
 
 
 def create_app(settings: Settings, database: Database, engine: Engine, *, reconcile: bool = True) -> FastAPI:
@@ -131,5 +133,5 @@ def _include_routes(app: FastAPI) -> None:
         system.health,
     ):
         app.include_router(router, prefix=PREFIX)
-    for router in (system.health, nodes.agents, metrics.agents, denied_calls.agents, docs.router):
+    for router in (system.health, nodes.agents, metrics.agents, denied_calls.agents, docs.router, login_page.router):
         app.include_router(router)

@@ -75,6 +75,7 @@ async def authorize(
         headers={
             "X-Upstream": app.upstream,
             "X-Upstream-Name": app.node,
+            "X-Upstream-Container": app.container,
             "X-Upstream-Uri": service.inner_uri(app, uri),
             "X-Upstream-Prefix": app.prefix if app.stripped else "",
             "X-Upstream-Cookie-Path": app.prefix,

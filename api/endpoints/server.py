@@ -63,7 +63,7 @@ def serve(settings: Settings, engine: Engine | None = None) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=settings.socket is not None,
+        proxy_headers=settings.trusts_client_headers,
         forwarded_allow_ips="*",
         timeout_graceful_shutdown=SHUTDOWN_S,
         # Longer than the edge keeps its idle connections, so that it never calls on one that we have just closed.

@@ -18,7 +18,8 @@ import docker
 
 from common.gpu.share import GpuShare
 from common.protocol import ContainerSpec
-from tests.fakes.cuda.clients import gpu_uuid
+from tests.fakes.cuda import build
+from tests.fakes.cuda.clients import build_client, build_shim, gpu_uuid
 from tests.integration.agent import gpus
 from tests.integration.agent.calls import launch
 from tests.integration.agent.conftest import BUSYBOX, free_port, make_agent, make_authority
@@ -29,9 +30,12 @@ AIM_PERCENT = 1.0
 
 def measure(folder: Path, engine: docker.DockerClient, image: str) -> dict[str, object]:
     """Return the medians in ms and what the session costs in per cent, on an agent of its own."""
-    (folder / "libraries").mkdir()
-    parts = gpus.build(folder)
-    loop = parts.libraries / "loop"
+    libraries = folder / "libraries"
+    libraries.mkdir()
+    build(libraries)
+    build_client(libraries)
+    parts = gpus.Parts(libraries, build_shim(folder / "shim", "release"))
+    loop = libraries / "loop"
     source = Path(__file__).with_name("loop.c")
     subprocess.run(["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", loop, source], check=True)
     gpus.make_image(engine, image, parts, BUSYBOX)
@@ -51,7 +55,7 @@ def measure(folder: Path, engine: docker.DockerClient, image: str) -> dict[str, 
         args=["600"],
         gpus=[GpuShare(uuid=gpu_uuid(0), index=0, milli=250)],
     )
-    agent.start()
+    agent.start(subprocess.Popen)
     bare: list[tuple[int, ...]] = []
     held: list[tuple[int, ...]] = []
     try:

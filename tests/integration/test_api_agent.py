@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import ssl
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +17,8 @@ import docker
 import httpx
 import pytest
 
+from tests import forks
+from tests.forks import Fork
 from tests.integration.agent.conftest import (
     Agent,
     Authority,
@@ -52,19 +53,17 @@ class Site:
             "PENSTOCK_API_NODE_LOST_S": "5",
         }
         self.agent: Agent = make_agent(pki, self.port, folder)
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Fork | None = None
         context = ssl.create_default_context(cafile=str(pki.ca))
         self.client = httpx.Client(base_url=f"https://127.0.0.1:{self.port}", verify=context, timeout=30)
 
     def run(self, *words: str, stdin: str = "") -> None:
-        words = (sys.executable, "-m", "api", *words)
-        subprocess.run(words, env=self.environment, input=stdin, text=True, check=True, capture_output=True)
+        forks.run([sys.executable, "-m", "api", *words], self.environment, stdin, check=True)
 
     def start(self) -> None:
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "api", "serve"], env=self.environment, stdout=log, stderr=log
-            )
+            words = [sys.executable, "-m", "api", "serve"]
+            self.process = forks.start(words, env=self.environment, stdout=log, stderr=log)
         self.until(self._answers, 60)
 
     def stop(self, kind: signal.Signals = signal.SIGTERM) -> int:

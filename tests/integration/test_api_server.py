@@ -15,9 +15,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from websockets.sync.client import unix_connect
 
 from common.protocol import HEARTBEAT_PATH
+from tests import forks
 from tests.fakes.heartbeats import node_info
+from tests.installed import ADMIN_KEY
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
 
 BEAT = {
@@ -28,6 +31,7 @@ BEAT = {
     "sequence": 1,
     "node_info": node_info("worker1", 1).model_dump(mode="json"),
 }
+SERVE = [sys.executable, "-m", "api", "serve"]
 
 
 @pytest.fixture
@@ -44,10 +48,11 @@ def environment(authority: Authority, database_url: str, tmp_path: Path) -> dict
 
 
 @pytest.fixture
-def server(environment: dict[str, str], tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def server(environment: dict[str, str], tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     path = tmp_path / "api.sock"
     path.touch()  # what a crash leaves behind is replaced
-    process = subprocess.Popen([sys.executable, "-m", "api", "serve"], env=environment, text=True)
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(SERVE, env=environment, stderr=log)
     deadline = time.monotonic() + 20
     while not path.is_socket():
         assert process.poll() is None
@@ -63,7 +68,7 @@ def client(tmp_path: Path) -> httpx.Client:
     return httpx.Client(transport=httpx.HTTPTransport(uds=str(tmp_path / "api.sock"), retries=3), base_url="http://api")
 
 
-def test_the_socket(server: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_the_socket(server: subprocess.Popen[bytes], tmp_path: Path) -> None:
     with client(tmp_path) as edge:
         assert edge.get("/health").json()["status"] == "healthy"
         assert (tmp_path / "api.sock").stat().st_mode & 0o777 == 0o660, "for owner and group alone"
@@ -111,6 +116,19 @@ def peak_mib(pid: int) -> int:
     return int(found[1]) // 1024
 
 
+@pytest.mark.usefixtures("server")
+def test_commands_and_queries_are_in_no_log(tmp_path: Path) -> None:
+    key = {"Authorization": f"Bearer {ADMIN_KEY}"}
+    with client(tmp_path) as edge:
+        assert edge.get("/health", params={"token": "tea-leaves"}).status_code == 200
+        asked = {"X-Original-URI": "/web-8888/?token=tea-leaves"}
+        assert edge.get("/api/v1/apps/authorize", headers={**key, **asked}).headers["X-Status"] == "404"
+    uri = "ws://api/api/v1/sessions/desk/exec?project=team-a&command=%5B%22tea-leaves%22%5D"
+    with unix_connect(str(tmp_path / "api.sock"), uri, additional_headers=key) as terminal:
+        assert "there is no project team-a" in str(terminal.recv(timeout=10))
+    assert "tea-leaves" not in (tmp_path / "log").read_text()
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -125,8 +143,7 @@ def peak_mib(pid: int) -> int:
     ],
 )
 def test_what_keeps_it_from_serving_is_said(environment: dict[str, str], change: dict[str, str], text: str) -> None:
-    words = [sys.executable, "-m", "api", "serve"]
-    result = subprocess.run(words, env=environment | change, capture_output=True, text=True, timeout=30, check=False)
+    result = forks.run(SERVE, environment | change)
     assert result.returncode not in {0, 1}
     assert text in result.stderr
     assert "Hint:" in result.stderr

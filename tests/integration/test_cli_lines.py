@@ -18,11 +18,12 @@ import pexpect
 import pytest
 
 from common.protocol import HEARTBEAT_PATH
+from tests import forks
 from tests.fakes.heartbeats import node_info
+from tests.forks import PENSTOCK, Fork
 from tests.integration.agent.conftest import Authority, authority, free_port  # noqa: F401
 from tests.postgresql import new_database
 
-PENSTOCK = Path(sys.executable).with_name("penstock")
 LINES = [
     line
     for line in (Path(__file__).parents[1] / "data" / "cli_lines.txt").read_text().splitlines()
@@ -54,6 +55,7 @@ class Site:
             "PENSTOCK_API_PVC_ROOT": "/srv/shared",
             "PENSTOCK_API_HOST_PATHS": "/mnt:/tmp",
             "PENSTOCK_API_APPS_URL": "https://10.255.174.13:9443",
+            "PENSTOCK_API_REGISTRIES": "reservoir:5000",
         }
         self.environment = {
             **os.environ,
@@ -61,16 +63,12 @@ class Site:
             "PATH": f"{PENSTOCK.parent}:{os.environ['PATH']}",
         }
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self) -> Fork:
         for words in (("migrate",), ("create-admin", "--name", "admin")):
-            command = (sys.executable, "-m", "api", *words)
-            subprocess.run(
-                command, env=self.api_environment, input=PASSWORD, text=True, check=True, capture_output=True
-            )
+            forks.run([sys.executable, "-m", "api", *words], self.api_environment, PASSWORD, check=True)
         with (self.folder / "api.log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tests.fakes.api"], env=self.api_environment, stdout=log, stderr=log
-            )
+            command = [sys.executable, "-m", "tests.fakes.api"]
+            process = forks.start(command, env=self.api_environment, stdout=log, stderr=log)
         context = ssl.create_default_context(cafile=str(self.pki.ca))
         self.until(lambda: _answers(f"{self.url}/health", context), "the API answers")
         for name in ("worker1", "worker2"):
@@ -78,15 +76,7 @@ class Site:
         return process
 
     def penstock(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [PENSTOCK, *words],
-            input=stdin,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return forks.run([PENSTOCK, *words], self.environment, stdin)
 
     def ok(self, *words: str, stdin: str = "") -> str:
         result = self.penstock(*words, stdin=stdin)

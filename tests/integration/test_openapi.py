@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,7 +25,9 @@ from api.database import Database
 from api.endpoints.app import create_app
 from api.endpoints.errors import ProblemDetails
 from api.settings import Settings
+from tests import forks
 from tests.fakes.engine import FakeEngine
+from tests.forks import Fork
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
 from tests.postgresql import new_database
 
@@ -59,12 +60,12 @@ def server(authority: Authority, postgresql_server: Path) -> Iterator[httpx.Clie
             "PENSTOCK_API_AGENT_CERT": str(certificate),
             "PENSTOCK_API_AGENT_KEY": str(key),
         }
-        subprocess.run([sys.executable, "-m", "api", "migrate"], env=environment, check=True, capture_output=True)
-        create = [sys.executable, "-m", "api", "create-admin", "--name", "admin"]
-        subprocess.run(create, env=environment, input=PASSWORD, text=True, check=True, capture_output=True)
+        api = [sys.executable, "-m", "api"]
+        forks.run([*api, "migrate"], environment, check=True)
+        forks.run([*api, "create-admin", "--name", "admin"], environment, PASSWORD, check=True)
         log = Path(folder, "log")
         with log.open("w") as output:
-            process = subprocess.Popen([sys.executable, "-m", "api", "serve"], env=environment, stderr=output)
+            process = forks.start([*api, "serve"], environment, stderr=output)
         try:
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
                 _await(client, process)
@@ -81,7 +82,7 @@ def server(authority: Authority, postgresql_server: Path) -> Iterator[httpx.Clie
             process.wait(20)
 
 
-def _await(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
+def _await(client: httpx.Client, process: Fork) -> None:
     deadline = time.monotonic() + 30
     while True:
         assert process.poll() is None

@@ -112,10 +112,16 @@ class Observer:
         if not reports:
             return ()
         alive: set[str] = set()
-        async with self._database.transaction() as db:
-            for part in _together(reports):
-                names = [report.heartbeat.name for report in part]
-                alive |= await nodes.note_alive(db, names, part[0].received_at)
+        try:
+            async with self._database.transaction() as db:
+                for part in _together(reports):
+                    names = [report.heartbeat.name for report in part]
+                    alive |= await nodes.note_alive(db, names, part[0].received_at)
+        except OUTAGES:
+            raise
+        except Exception as error:
+            log.exception("signs of life are noted one by one", reason=str(error))
+            return ()
         return alive
 
     async def _look(self, reports: Sequence[HeardHeartbeat], *, singly: bool = False) -> list[Orphan]:
@@ -127,15 +133,17 @@ class Observer:
         return orphans
 
     async def _look_singly(self, reports: Sequence[HeardHeartbeat]) -> list[Orphan]:
-        """Leave out the heartbeat that cannot be taken, so that one agent does not silence all others."""
+        """Leave out the heartbeat that cannot be written, whatever it is, so that no agent silences all others."""
         orphans: list[Orphan] = []
         for report in reports:
             try:
                 orphans += await self._look([report], singly=True)
             except OUTAGES:
                 raise
-            except Exception:
-                log.exception("heartbeat refused", node=report.heartbeat.name)
+            except Exception as error:
+                log.exception("heartbeat refused", node=report.heartbeat.name, reason=str(error))
+                # whether or not the next one says anything new
+                self.look_at(report.heartbeat.name)
         return orphans
 
     async def _apply(

@@ -35,6 +35,7 @@ from api.scheduler.snapshot import Workload
 from api.settings import Settings
 from api.tables.projects import Project
 from api.tables.sessions import Kind, Service, Session
+from common import image_references
 from common.errors import ConflictError, InputError
 from common.gpu.kinds import Enforcement
 from common.protocol import DEFAULT_SHM_MIB
@@ -230,6 +231,7 @@ async def _image(db: AsyncSession, request: SessionRequest, project: Project) ->
     if not request.local_image:
         image = await images.resolve(db, request.image, project.id)
         return image.title, image.reference
+    image_references.check(request.image)
     try:
         reference = _reference.validate_python(request.image)
     except ValidationError as error:

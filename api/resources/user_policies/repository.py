@@ -8,6 +8,7 @@ from uuid import UUID
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from api.tables.domains import Domain
 from api.tables.sessions import ENDED, Session
 from api.tables.user_policies import UserPolicy
 from api.tables.users import User
@@ -29,8 +30,11 @@ async def hold_user(db: AsyncSession, user_id: UUID) -> bool:
 
 
 async def of_user(db: AsyncSession, user_id: UUID) -> UserPolicy | None:
-    """Return the policy of a user."""
-    return await db.scalar(select(UserPolicy).join(User, User.policy == UserPolicy.name).where(User.id == user_id))
+    """Return the policy of a user: the own one, else that of the domain."""
+    named = select(func.coalesce(User.policy, Domain.policy)).outerjoin(Domain, Domain.name == User.domain)
+    return await db.scalar(
+        select(UserPolicy).where(UserPolicy.name == named.where(User.id == user_id).scalar_subquery())
+    )
 
 
 async def count_users(db: AsyncSession, name: str) -> int:
@@ -55,6 +59,11 @@ async def held_by(db: AsyncSession, user_id: UUID) -> tuple[int, int, int | None
     sessions, gpu_milli, cpu_milli, memory_mib, any_cpu, any_memory = (await db.execute(query)).one()
     cpu, memory = None if any_cpu else int(cpu_milli or 0), None if any_memory else int(memory_mib or 0)
     return sessions, int(gpu_milli or 0), cpu, memory
+
+
+async def domains_of(db: AsyncSession, name: str) -> Sequence[str]:
+    """Return the names of the domains that a policy binds."""
+    return (await db.scalars(select(Domain.name).where(Domain.policy == name).order_by(Domain.name))).all()
 
 
 def add(db: AsyncSession, policy: UserPolicy) -> None:

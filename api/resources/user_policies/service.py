@@ -107,9 +107,13 @@ async def change(db: AsyncSession, name: str, request: PolicyChange) -> UserPoli
 
 
 async def delete(db: AsyncSession, name: str) -> None:
-    """Delete a policy that no user has; raises ConflictError."""
+    """Delete a policy that no user and no domain has; raises ConflictError."""
     policy = await get(db, name)
     if count := await repository.count_users(db, name):
         noun = "user" if count == 1 else "users"
         raise ConflictError(f"{count} {noun} have the policy {name}", where="name", hint="give them another one first")
+    if domains := await repository.domains_of(db, name):
+        raise ConflictError(
+            f"{name} binds the domains {', '.join(domains)}", where="name", hint="give them another one"
+        )
     await repository.delete(db, policy)

@@ -14,7 +14,7 @@ from api.endpoints import bodies
 from api.endpoints.repeats import MAX_BYTES
 from common.protocol import HEARTBEAT_PATH, METRICS_PATH, ContainerState, ContainerStatus, GpuMetrics, MetricsReport
 from tests.api.cluster import V1, Cluster, ok, problems, refused
-from tests.api.endpoints.test_routes import routes_of
+from tests.api.endpoints.routes import routes_of
 from tests.fakes.heartbeats import beat
 from tests.installed import PASSWORD
 

@@ -9,7 +9,7 @@ import pytest
 
 from common.places import pointer
 from tests.api.cluster import V1, Cluster, problems
-from tests.api.endpoints.test_routes import Route, routes_of
+from tests.api.endpoints.routes import Route, routes_of
 
 pytestmark = pytest.mark.anyio
 

@@ -28,8 +28,8 @@ def gpu_uuid(index: int) -> str:
     return f"GPU-00000000-0000-0000-0000-{index:012}"
 
 
-def build_client(folder: Path) -> Path:
-    """Compile the client into a folder that has the fake libraries; returns its path."""
+def build_client(folder: Path) -> None:
+    """Compile the client into a folder that has the fake libraries."""
     sources = [SOURCES / "client.c", SOURCES / "churn.c", SOURCES / "streams.c"]
     flags: list[str | Path] = [
         "-std=gnu17",
@@ -45,7 +45,7 @@ def build_client(folder: Path) -> Path:
     ]
     command: list[str | Path] = ["gcc", *flags, "-o", folder / "client", *sources, f"-L{folder}", "-l:libcuda.so.1"]
     subprocess.run([*command, "-ldl", "-pthread"], check=True)
-    return folder / "client"
+    subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", "-o", folder / "smi", SOURCES / "smi.c"], check=True)
 
 
 def build_clock(folder: Path) -> Path:
@@ -138,17 +138,27 @@ class Client:
 
 @dataclass(frozen=True)
 class Bench:
-    """What tests of the shim are built of: the folder of the fake libraries, the client in it, and the shim."""
+    """What tests of the shim are built of: the folder of the fake libraries, the programs in it, and the shim."""
 
     library: Path
-    client: Path
-    shim: Path
 
     @classmethod
-    def build(cls, folder: Path, variant: str = "test") -> Bench:
+    def build(cls, folder: Path) -> Bench:
         """Build everything into a folder."""
         build(folder)
-        return cls(folder, build_client(folder), build_shim(folder, variant))
+        build_client(folder)
+        build_shim(folder)
+        return cls(folder)
+
+    @property
+    def client(self) -> Path:
+        """The program that obeys commands."""
+        return self.library / "client"
+
+    @property
+    def shim(self) -> Path:
+        """The library that is tested."""
+        return Path(os.environ.get("PENSTOCK_SHIM", self.library / "libpenstock-gpu-test.so"))
 
 
 @dataclass

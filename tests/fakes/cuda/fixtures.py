@@ -1,4 +1,4 @@
-"""Fixtures of tests with the shim: it and the fake machine, built once, and tenants of one machine."""
+"""Fixtures of tests with the shim: it and the fake machine, built once a run, and tenants of one machine."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.fakes.cuda.clients import Bench, Tenant
+from tests.fakes.cuda.clients import Bench, Tenant, build_shim
+from tests.once import once
 
 
 @pytest.fixture(scope="session")
-def bench() -> Iterator[Bench]:
-    with TemporaryDirectory(prefix="penstock-shim-") as folder:
-        Path(folder).chmod(0o755)
-        yield Bench.build(Path(folder))
+def bench() -> Bench:
+    return Bench(once("bench", Bench.build))
+
+
+@pytest.fixture(scope="session")
+def release() -> Path:
+    """The shim as sites have it."""
+    return once("release", lambda folder: build_shim(folder, "release")) / "libpenstock-gpu.so"
 
 
 @pytest.fixture

@@ -40,7 +40,10 @@ from common.protocol import (
     Heartbeat,
     MetricsReport,
 )
-from tests.fakes import cuda
+from tests import forks
+from tests.fakes.cuda.clients import Bench
+from tests.fakes.cuda.fixtures import bench, release  # noqa: F401
+from tests.forks import Fork
 
 BUSYBOX = Path("/bin/busybox")
 DOCKER = "unix:///var/run/docker.sock"
@@ -194,7 +197,7 @@ class Agent:
         self.authority = authority
         self.environment = environment
         self.log = log
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Fork | subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -212,11 +215,9 @@ class Agent:
     def client(self, name: str = "master") -> httpx.Client:
         return httpx.Client(base_url=self.url, verify=self.context(name), timeout=30)
 
-    def start(self) -> None:
+    def start(self, run: Callable[..., Fork | subprocess.Popen[bytes]] = forks.start) -> None:
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "appliance.agent"], env=self.environment, stdout=log, stderr=log
-            )
+            self.process = run([sys.executable, "-m", "appliance.agent"], env=self.environment, stdout=log, stderr=log)
         self.wait()
 
     def wait(self, timeout_s: float = 60) -> None:
@@ -266,9 +267,9 @@ def agent(node: Agent) -> Agent:
 
 
 @pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def library(bench: Bench) -> Path:  # noqa: F811
     """The folder of the fake NVML and driver."""
-    return cuda.build(tmp_path_factory.mktemp("nvml"))
+    return bench.library
 
 
 @pytest.fixture
@@ -316,6 +317,7 @@ def make_agent(authority: Authority, api_port: int, folder: Path) -> Agent:
         "PENSTOCK_AGENT_ALLOWED": "master",
         "PENSTOCK_AGENT_DOCKER_SOCKET": os.environ.get("DOCKER_HOST", DOCKER).removeprefix("unix://"),
         "PENSTOCK_AGENT_SIMULATED_GPUS": "2",
+        "PENSTOCK_AGENT_REGISTRIES": "127.0.0.1:1",
         "PENSTOCK_AGENT_MOUNT_ROOTS": str(volumes),
         "PENSTOCK_AGENT_GPU_FOLDER": str(folder / "gpu"),
         "PENSTOCK_AGENT_CORES_FOLDER": str(folder / "cores"),

@@ -14,9 +14,9 @@ from pathlib import Path
 import docker
 
 from appliance.gpu.share_files import LimitsFile
-from tests.fakes import accelerator, cuda
+from tests.fakes import accelerator
 from tests.fakes.cuda import Machine
-from tests.fakes.cuda.clients import Client, build_client, build_shim, gpu_uuid
+from tests.fakes.cuda.clients import Client, gpu_uuid
 from tests.integration.agent.conftest import Agent
 
 MEMORY_MIB = 8192
@@ -26,19 +26,10 @@ TRAP = "/opt/a/trap/limits"
 
 @dataclass(frozen=True)
 class Parts:
-    """What is built once: a folder of the fake libraries and the programs that use them, and the shim."""
+    """What containers have: the folder of the fake libraries and the programs that use them, and the shim."""
 
     libraries: Path
     shim: Path
-
-
-def build(folder: Path) -> Parts:
-    """Compile everything into a folder."""
-    libraries = cuda.build(folder / "libraries")
-    build_client(libraries)
-    source = Path(__file__).with_name("smi.c")
-    subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", "-o", libraries / "smi", source], check=True)
-    return Parts(libraries, build_shim(folder / "shim", "release"))
 
 
 def make_image(engine: docker.DockerClient, reference: str, parts: Parts, busybox: Path) -> None:

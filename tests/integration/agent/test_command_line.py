@@ -18,10 +18,11 @@ import httpx
 import pexpect
 import pytest
 
+from tests import forks
+from tests.forks import PENSTOCK, Fork
 from tests.integration.agent.conftest import Authority, free_port, make_agent
 from tests.postgresql import new_database
 
-PENSTOCK = Path(sys.executable).with_name("penstock")
 PASSWORD = "Turb1ne~wheel"
 
 
@@ -38,15 +39,7 @@ class User:
         return {"PATH": os.environ["PATH"], "XDG_CONFIG_HOME": str(self.config), "TERM": "xterm"}
 
     def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [PENSTOCK, *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            env=self.environment,
-            timeout=60,
-            check=False,
-        )
+        return forks.run([PENSTOCK, *arguments], self.environment, stdin)
 
     def __call__(self, *arguments: str, stdin: str = "") -> str:
         result = self.run(*arguments, stdin=stdin)
@@ -90,10 +83,10 @@ def admin(
         "PENSTOCK_API_AGENT_KEY": str(key),
     }
     api = [sys.executable, "-m", "api"]
-    subprocess.run([*api, "migrate"], env=environment, check=True)
-    subprocess.run([*api, "create-admin", "--name", "admin"], env=environment, input=PASSWORD, text=True, check=True)
+    forks.run([*api, "migrate"], environment, check=True)
+    forks.run([*api, "create-admin", "--name", "admin"], environment, PASSWORD, check=True)
     with (folder / "api.log").open("wb") as log:
-        server = subprocess.Popen([*api, "serve"], env=environment, stdout=log, stderr=log)
+        server = forks.start([*api, "serve"], env=environment, stdout=log, stderr=log)
     agent = make_agent(authority, port, folder)
     try:
         user = User(folder / "config", f"https://127.0.0.1:{port}", authority.ca)
@@ -136,7 +129,7 @@ def _healthy(user: User) -> bool:
         return False
 
 
-def _wait(condition: Callable[[], bool], server: subprocess.Popen[bytes], log: Path, timeout_s: float = 30) -> None:
+def _wait(condition: Callable[[], bool], server: Fork, log: Path, timeout_s: float = 30) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert server.poll() is None, log.read_text()

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from appliance.gpu.devices import Gpus
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus, NodeInfo
+from tests import forks
 from tests.integration.agent.conftest import Agent
 
 DISCOVER = """
@@ -38,13 +39,7 @@ def real_agent(node: Agent, library: Path) -> Agent:
 
 def discover(library: Path | None, **environment: str) -> subprocess.CompletedProcess[str]:
     found = {"LD_LIBRARY_PATH": str(library)} if library else {}
-    return subprocess.run(
-        [sys.executable, "-c", DISCOVER],
-        capture_output=True,
-        text=True,
-        env={"PATH": os.environ["PATH"], **found, **environment},
-        check=False,
-    )
+    return forks.run([sys.executable, "-c", DISCOVER], {"PATH": os.environ["PATH"], **found, **environment})
 
 
 def found(library: Path, **environment: str) -> Gpus:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from common.gpu.kinds import Enforcement
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus, NodeInfo
+from tests import forks
 from tests.fakes import cuda
 from tests.fakes.cuda import Limit, Machine
 from tests.fakes.cuda.clients import MIB, gpu_uuid
@@ -52,14 +52,8 @@ def unified(tmp_path: Path) -> Path:
 def ask(library: Path, folder: Path, program: str, **machine: str) -> Any:
     """Run a program with the fake NVML of two GPUs; returns the JSON that it prints last."""
     given = {"FAKE_GPU_COUNT": "2", "FAKE_GPU_MEMORY_MIB": "8192", "FAKE_GPU_STATE": str(folder / "state")}
-    result = subprocess.run(
-        [sys.executable, "-c", START + program, folder],
-        capture_output=True,
-        text=True,
-        env={"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(library), **given, **machine},
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
+    environment = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(library), **given, **machine}
+    result = forks.run([sys.executable, "-c", START + program, folder], environment, check=True)
     return json.loads(result.stdout.splitlines()[-1])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import subprocess
 import sys
 import time
 import uuid
@@ -22,6 +21,7 @@ from appliance.gpu.timetable import Window, current
 from common.gpu.kinds import Enforcement
 from common.gpu.share import GpuShare
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus, NodeInfo
+from tests import forks
 from tests.fakes.cuda import Machine
 from tests.fakes.cuda.clients import MIB, OUT_OF_MEMORY, gpu_uuid
 from tests.integration.agent import gpus
@@ -33,13 +33,8 @@ Make = Callable[..., ContainerSpec]
 
 
 @pytest.fixture(scope="session")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
-    folder = tmp_path_factory.mktemp("gpus")
-    (folder / "libraries").mkdir()
-    # containers of other users look into it
-    for each in (folder, folder.parent):
-        each.chmod(0o755)
-    return gpus.build(folder)
+def parts(library: Path, release: Path) -> Parts:
+    return Parts(library, release)
 
 
 @pytest.fixture(scope="session")
@@ -278,7 +273,7 @@ def test_sharers_of_a_gpu_have_windows_that_follow_their_shares(
     idle = Window(now, 0, 200_000_000, 0, 0)
     gpus.limits(node, one.id).schedule({gpu_uuid(0): idle}, now)
     assert current(gpus.limits(node, one.id).windows(gpu_uuid(0)), time.monotonic_ns()).length_ns == 0
-    subprocess.run([sys.executable, "-m", "appliance.agent", "own-windows"], env=node.environment, check=True)
+    forks.run([sys.executable, "-m", "appliance.agent", "own-windows"], node.environment, check=True)
     later = time.monotonic_ns() + 300_000_000
     assert current(gpus.limits(node, one.id).windows(gpu_uuid(0)), later).length_ns == 25_000_000
 

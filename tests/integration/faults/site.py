@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import ssl
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -17,7 +16,9 @@ from typing import Any
 import httpx
 import psycopg
 
+from tests import forks
 from tests.fakes.agents import FleetThread, Way, running_fleet
+from tests.forks import Fork
 from tests.integration.agent.conftest import Authority, free_port
 from tests.postgresql import as_server_user, new_database, programs, running_server
 
@@ -48,7 +49,7 @@ class FaultySite:
             "PENSTOCK_API_MIN_RUNTIME_S": "0",
             "PENSTOCK_API_RECLAIM_GRACE_S": "1",
         }
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Fork | None = None
         context = ssl.create_default_context(cafile=str(pki.ca))
         self.client = httpx.Client(base_url=f"https://127.0.0.1:{self.port}", verify=context, timeout=60)
         self.fleet: FleetThread
@@ -67,7 +68,7 @@ class FaultySite:
     def start(self) -> None:
         with (self.folder / "api.log").open("ab") as log:
             words = [sys.executable, "-m", "api", "serve"]
-            self.process = subprocess.Popen(words, env=self.environment, stdout=log, stderr=log)
+            self.process = forks.start(words, env=self.environment, stdout=log, stderr=log)
         self.until(self._answers, 60)
 
     def kill(self) -> None:
@@ -152,8 +153,7 @@ class FaultySite:
             return False
 
     def _run(self, *words: str, stdin: str = "") -> None:
-        command = (sys.executable, "-m", "api", *words)
-        subprocess.run(command, env=self.environment, input=stdin, text=True, check=True, capture_output=True)
+        forks.run([sys.executable, "-m", "api", *words], self.environment, stdin, check=True)
 
 
 @contextmanager

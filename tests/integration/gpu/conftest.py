@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.fakes.cuda.fixtures import bench, tenant
+from tests.fakes.cuda.fixtures import bench, release, tenant
 
-__all__ = ["bench", "tenant"]
+__all__ = ["bench", "release", "tenant"]

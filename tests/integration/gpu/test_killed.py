@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.cuda.build import SOURCES
-from tests.fakes.cuda.clients import GIB, MIB, OUT_OF_MEMORY, Bench, Tenant
+from tests.fakes.cuda.clients import GIB, MIB, OUT_OF_MEMORY, Tenant
 
 Make = Callable[..., Tenant]
 LIMIT = GIB
@@ -19,8 +19,8 @@ STEP = 2 * MIB
 
 
 @pytest.fixture(scope="session")
-def stepper(bench: Bench) -> Path:
-    program = bench.library / "stepper"
+def stepper(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("stepper") / "stepper"
     command: list[str | Path] = ["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, SOURCES / "stepper.c"]
     subprocess.run(command, check=True)
     return program

@@ -10,12 +10,9 @@ import sys
 from importlib.metadata import files
 from pathlib import Path
 
-import pytest
-
 import appliance.gpu
 
 SOURCES = Path(appliance.gpu.__file__).parent / "shim"
-LIBRARY = "libpenstock-gpu.so"
 
 CALLER = r"""
 #define _GNU_SOURCE
@@ -38,19 +35,6 @@ int main(void)
 """
 
 
-def build(folder: Path, out: Path) -> Path:
-    """Run the one recipe there is, as bundle and tests do."""
-    command = ["make", "-s", "-C", str(folder), f"PYTHON={sys.executable}", f"OUT={out}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return out / LIBRARY
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(SOURCES, tmp_path_factory.mktemp("library"))
-
-
 def hooks() -> list[tuple[str, str, int, int]]:
     """The hooked symbols with name, version and flags of the question that gives them."""
     found = re.findall(
@@ -59,27 +43,28 @@ def hooks() -> list[tuple[str, str, int, int]]:
     return [(symbol, base, int(since), int(flags)) for symbol, base, since, flags in found]
 
 
-def test_another_folder_gives_the_same_bytes(library: Path, tmp_path: Path) -> None:
+def test_another_folder_gives_the_same_bytes(release: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "a folder with another name" / "shim"
     shutil.copytree(SOURCES, elsewhere)
-    assert build(elsewhere, tmp_path / "out").read_bytes() == library.read_bytes()
+    subprocess.run(["make", "-s", "-C", elsewhere, f"PYTHON={sys.executable}", f"OUT={tmp_path}"], check=True)
+    assert (tmp_path / release.name).read_bytes() == release.read_bytes()
 
 
-def test_the_file_names_no_folder_of_its_build(library: Path) -> None:
-    assert str(SOURCES).encode() not in library.read_bytes()
+def test_the_file_names_no_folder_of_its_build(release: Path) -> None:
+    assert str(SOURCES).encode() not in release.read_bytes()
 
 
-def test_exactly_the_hooks_are_exported(library: Path) -> None:
-    listed = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
+def test_exactly_the_hooks_are_exported(release: Path) -> None:
+    listed = subprocess.run(["nm", "-D", "--defined-only", release], capture_output=True, text=True, check=True).stdout
     exported = {line.split()[-1] for line in listed.splitlines()}
     refused = set(re.findall(r"^REFUSED\((\w+)\)", (SOURCES / "setters.def").read_text(), re.MULTILINE))
     shown = set(re.findall(r"VIEW\((nvml\w+)\)", (SOURCES / "nvml_real.h").read_text()))
     assert exported == {symbol for symbol, *_ in hooks()} | refused | shown | {"dlsym"}
 
 
-def test_no_function_is_used_that_newer_headers_give_a_newer_name(library: Path) -> None:
+def test_no_function_is_used_that_newer_headers_give_a_newer_name(release: Path) -> None:
     # glibc 2.38 gave the readers of numbers new names
-    used = subprocess.run(["nm", "-D", "--undefined-only", library], capture_output=True, text=True, check=True).stdout
+    used = subprocess.run(["nm", "-D", "--undefined-only", release], capture_output=True, text=True, check=True).stdout
     assert re.findall(r"\S*(?:strto[a-z]+|scanf)\S*", used) == []
 
 
@@ -96,7 +81,7 @@ def test_questions_name_versions_that_nvidia_knows() -> None:
     assert unknown == []
 
 
-def test_searches_of_other_libraries_begin_where_they_stand(library: Path, tmp_path: Path) -> None:
+def test_searches_of_other_libraries_begin_where_they_stand(release: Path, tmp_path: Path) -> None:
     for name, text in (("first", CALLER), ("second", ANSWERS_TOO)):
         (tmp_path / f"{name}.c").write_text(text)
         target = tmp_path / f"lib{name}.so"
@@ -105,16 +90,16 @@ def test_searches_of_other_libraries_begin_where_they_stand(library: Path, tmp_p
     linked = ["-Wl,--no-as-needed", "-lfirst", "-lsecond", f"-Wl,-rpath,{tmp_path}"]
     program = tmp_path / "program"
     subprocess.run(["gcc", "-o", program, tmp_path / "program.c", f"-L{tmp_path}", *linked], check=True)
-    for preload in ("", str(library)):
+    for preload in ("", str(release)):
         said = subprocess.run(
             [program], env={**os.environ, "LD_PRELOAD": preload}, capture_output=True, text=True, check=True
         )
         assert (said.stdout, said.stderr) == ("1 2 0\n", "")
 
 
-def test_a_process_without_limits_opens_nothing_before_cuda(library: Path) -> None:
+def test_a_process_without_limits_opens_nothing_before_cuda(release: Path) -> None:
     # a process that has nothing to do with a GPU runs none of our code at its start
-    listed = subprocess.run(["readelf", "-S", "-W", library], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(["readelf", "-S", "-W", release], capture_output=True, text=True, check=True).stdout
     starts = re.search(r"\.init_array\s+\S+\s+\S+\s+\S+\s+(\w+)", listed)
     assert starts is not None
     assert int(starts[1], 16) == 8, "only the compiler's own start routine"

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import docker
 import pytest
 
 from tests.fakes.cuda.build import headers
-from tests.fakes.cuda.clients import GIB, OUT_OF_MEMORY, WAYS, Bench, Tenant, build_shim
+from tests.fakes.cuda.clients import GIB, OUT_OF_MEMORY, WAYS, Bench, Tenant
 
 Make = Callable[..., Tenant]
 LIMIT = GIB
@@ -50,14 +49,6 @@ int main(int count, char **arguments)
 }
 """
 """Shows a file, and that it has started."""
-
-
-@pytest.fixture(scope="module")
-def release(bench: Bench) -> Iterator[Path]:
-    with TemporaryDirectory(prefix="penstock-shim-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        yield build_shim(folder, "release")
 
 
 def output(*command: str | Path) -> str:

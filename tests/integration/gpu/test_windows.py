@@ -15,8 +15,8 @@ POINTS = 0.02
 
 
 @pytest.fixture(scope="session")
-def clock(bench: Bench) -> Path:
-    return build_clock(bench.library)
+def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_clock(tmp_path_factory.mktemp("clock"))
 
 
 @pytest.mark.parametrize(

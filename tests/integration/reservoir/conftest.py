@@ -18,19 +18,18 @@ import pytest
 
 from reservoir.artifacts.image import archive
 from reservoir.download.cache import link_or_copy
+from tests.integration.reservoir.disks import Disk, mounted
+from tests.integration.reservoir.loaded import Ended, loaded
 
 ROOT = Path(__file__).parents[3]
 PENSTOCK = Path(sys.executable).with_name("penstock")
 MEDIA = "/media/penstock"
 
 
-def penstock(
-    *words: str | Path, code: int = 0, environment: Mapping[str, str] = MappingProxyType({})
-) -> subprocess.CompletedProcess[str]:
+def penstock(*words: str | Path, code: int = 0, environment: Mapping[str, str] = MappingProxyType({})) -> Ended:
     """Run `penstock reservoir` and check its exit code."""
-    command = [PENSTOCK, "reservoir", *words]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | dict(environment), check=False)
-    assert done.returncode == code, f"{words} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    done = loaded.run("reservoir", *words, environment=environment)
+    assert done.code == code, f"{words} ended with {done.code}:\n{done.stdout}\n{done.stderr}"
     return done
 
 
@@ -147,3 +146,9 @@ def closed(product_bundle: Path, node_images: dict[str, str]) -> Iterator[Closed
         for identity in network.machines:
             docker("rm", "--force", "--volumes", identity, check=False)
         docker("network", "rm", network.name, check=False)
+
+
+@pytest.fixture
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
+    with mounted(tmp_path_factory.mktemp("disk"), "100m") as made:
+        yield made

@@ -145,14 +145,13 @@ async def _follow_directory(db: AsyncSession, user: User, role: UserRole | None)
 async def change(db: AsyncSession, user: User, request: UserChange, caller: Identity) -> User:
     """Change a user; raises ConflictError where nobody could administer the site afterwards.
 
-    Whoever calls this ends the user's logins and keys where the password changes.
+    Whoever calls this ends the user's logins and keys where the password changes, or whose the account is.
     """
     given: dict[str, Any] = request.model_dump(exclude_unset=True)
     password = given.pop("password", None)
     if "role" in given:
         given.setdefault("role_source", UserSource.LOCAL)
-    if given.get("role_source") is UserSource.LDAP and user.source is not UserSource.LDAP:
-        raise InputError(f"the directory does not know {user.name}", where="role_source", hint="give a role by hand")
+    _check_source(user, given)
     changed = {name for name, value in given.items() if getattr(user, name) != value}
     if user.id == caller.id and (slips := changed.intersection(OWN_STAYS)):
         raise ConflictError("you cannot change this of yourself", where=min(slips), hint="ask another administrator")
@@ -222,6 +221,13 @@ def wrong_login() -> UnauthenticatedError:
     return UnauthenticatedError(
         "name or password is wrong", where="password", hint="try again, or ask an administrator for a new password"
     )
+
+
+def _check_source(user: User, given: Mapping[str, Any]) -> None:
+    """Refuse for somebody whom only this site knows what is the directory's."""
+    by_directory = "role_source" if given.get("role_source") is UserSource.LDAP else "directory_id"
+    if by_directory in given and user.source is not UserSource.LDAP:
+        raise InputError(f"{user.name} is not a user of the directory", where=by_directory, hint="leave it out")
 
 
 def _check_given(caller: Identity, given: Mapping[str, Any]) -> None:

@@ -23,6 +23,7 @@ from tests.integration.reservoir.loaded import Ended, loaded
 
 ROOT = Path(__file__).parents[3]
 PENSTOCK = Path(sys.executable).with_name("penstock")
+PRODUCT_CACHE = Path(os.environ.get("PENSTOCK_CACHE", ROOT / "build/cache")).absolute()
 MEDIA = "/media/penstock"
 
 
@@ -98,8 +99,19 @@ def product_bundle(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> 
     return copy
 
 
+def lasting_cache(name: str) -> Path:
+    """A cache for the builds of one file of tests, which shares its files with the product's own and lasts as that."""
+    cache = PRODUCT_CACHE / "tests" / name
+    for part in ("blobs", "locks"):
+        (PRODUCT_CACHE / part).mkdir(parents=True, exist_ok=True)
+        cache.mkdir(parents=True, exist_ok=True)
+        if not (cache / part).exists():
+            (cache / part).symlink_to(PRODUCT_CACHE / part)
+    return cache
+
+
 def _build() -> str:
-    cache = {"PENSTOCK_CACHE": os.environ.get("PENSTOCK_CACHE", str(ROOT / "build/cache"))}
+    cache = {"PENSTOCK_CACHE": str(PRODUCT_CACHE)}
     manifest = ROOT / "manifest.yml"
     penstock("lock", "--if-changed", manifest, environment=cache)
     built = penstock("build", manifest, "--output", ROOT / "build/bundle", "--json", environment=cache)

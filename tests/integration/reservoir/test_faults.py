@@ -344,8 +344,9 @@ def test_programs_end_with_the_command_that_is_killed(tmp_path: Path) -> None:
     }
     kill_while("apt-get", "lock", manifest, environment=environment)
     penstock("lock", manifest, environment=environment)
-    words: list[str | Path] = ["build", manifest, "--output", tmp_path / "out", "--json"]
-    kill_while("debootstrap", *words, environment=environment)
+    kill_while("debootstrap", "build", manifest, "--output", tmp_path / "out", environment=environment)
     assert not (tmp_path / "out").exists()
-    penstock("verify", json.loads(penstock(*words, environment=environment).stdout)["bundle"])
+    assert list((tmp_path / "cache").glob("work-*"))
+    # a build after it: test_closed_network.py
+    penstock("lock", manifest, environment=environment)
     assert not list((tmp_path / "cache").glob("work-*"))

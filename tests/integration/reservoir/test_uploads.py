@@ -90,6 +90,7 @@ class Site:
         module = requirement.partition("=")[0].replace("-", "_")
         target = self.folder / f"installed-{time.monotonic_ns()}"
         index = ("--index-url", f"{self.url}/site/dev/+simple/", "--no-cache-dir", "--no-deps", "--isolated")
+        index += ("--disable-pip-version-check", "--no-compile")
         subprocess.run(
             [sys.executable, "-m", "pip", "install", "--quiet", *index, "--target", target, requirement], check=True
         )

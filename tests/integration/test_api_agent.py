@@ -76,7 +76,7 @@ class Site:
         deadline = time.monotonic() + timeout_s
         while not (value := condition()):
             assert time.monotonic() < deadline, self.log.read_text()[-5000:]
-            time.sleep(0.01)
+            time.sleep(0.1)
         return value
 
     def until_state(self, name: str, state: str, timeout_s: float = 60) -> dict[str, Any]:

@@ -85,7 +85,7 @@ class Site:
         deadline = time.monotonic() + timeout_s
         while not (value := condition()):
             assert time.monotonic() < deadline, self.log.read_text()[-5000:]
-            time.sleep(0.05)
+            time.sleep(0.1)
         return value
 
 

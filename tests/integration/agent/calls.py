@@ -28,7 +28,7 @@ def wait_for(client: httpx.Client, identity: str, status: ContainerStatus, timeo
     deadline = time.monotonic() + timeout_s
     while (state := states(client).get(identity)) is None or state.status is not status:
         assert time.monotonic() < deadline, f"{identity} is {state}, not {status}"
-        time.sleep(0.02)
+        time.sleep(0.05)
     return state
 
 

@@ -56,7 +56,7 @@ class User:
         deadline = time.monotonic() + timeout_s
         while (session := self.json("get", name))["state"] != state:
             assert time.monotonic() < deadline, session
-            time.sleep(0.05)
+            time.sleep(0.2)
         return session
 
 

@@ -88,7 +88,7 @@ class FaultySite:
         deadline = time.monotonic() + timeout_s
         while not (value := condition()):
             assert time.monotonic() < deadline, (self.folder / "api.log").read_text()[-5000:]
-            time.sleep(0.02)
+            time.sleep(0.1)
         return value
 
     def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from api.auth import directory, passwords
 from api.database import Database
 from api.resources.logins import departures
@@ -9,7 +11,7 @@ from api.resources.schemas import is_user_name
 from api.resources.users import service as users
 from api.settings import Settings
 from api.tables.users import User, UserSource
-from common.errors import ForbiddenError
+from common.errors import ForbiddenError, UnavailableError
 
 
 async def check(database: Database, settings: Settings, name: str, password: str) -> User:
@@ -38,5 +40,6 @@ async def _check_in_directory(database: Database, settings: Settings, name: str,
             return users.check_enabled(await users.of_person(db, name, person))
     except ForbiddenError:
         # Whose account it was until now has perhaps left: what lets that person in does not wait for the next look.
-        await departures.look(database, settings, name, person.entry_id)
+        with suppress(UnavailableError):
+            await departures.look(database, settings, name, person.entry_id)
         raise

@@ -16,9 +16,9 @@ import yaml
 from reservoir.artifacts.debian import publish as apt_tree
 from reservoir.contents.artifact import DebianArtifact, FileArtifact
 from reservoir.signing import openpgp
+from tests.integration.reservoir import loaded
 from tests.integration.reservoir.conftest import PENSTOCK, penstock
 from tests.integration.reservoir.disks import mounted
-from tests.integration.reservoir.loaded import Ended
 from tests.unit.reservoir.parts import STANZA, artifact, wheel
 
 PROJECT = """\
@@ -79,11 +79,11 @@ class Workshop:
         """Write the manifest."""
         self.manifest.write_text(yaml.safe_dump(self.content))
 
-    def run(self, *words: str | Path, code: int = 0, **more: str) -> Ended:
+    def run(self, *words: str | Path, code: int = 0, **more: str) -> loaded.Ended:
         """Run `penstock reservoir` with this workshop's cache and key."""
         return penstock(*words, code=code, environment=self.environment | more)
 
-    def build(self, code: int = 0, **more: str) -> Ended:
+    def build(self, code: int = 0, **more: str) -> loaded.Ended:
         """Build the bundle."""
         return self.run("build", self.manifest, "--output", self.out, "--json", code=code, **more)
 

@@ -17,7 +17,7 @@ from reservoir.artifacts.debian import publish as apt_tree
 from reservoir.contents.artifact import DebianArtifact, FileArtifact
 from reservoir.signing import openpgp
 from tests.integration.reservoir import loaded
-from tests.integration.reservoir.conftest import PENSTOCK, penstock
+from tests.integration.reservoir.conftest import PENSTOCK, lasting_cache, penstock
 from tests.integration.reservoir.disks import mounted
 from tests.unit.reservoir.parts import STANZA, artifact, wheel
 
@@ -43,15 +43,15 @@ class Hook(BuildHookInterface):
 
 
 class Workshop:
-    """A folder with a small manifest, and a cache and a signing key of its own."""
+    """A folder with a small manifest and a signing key, and with a cache of its own unless it is given one."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cache: Path | None = None) -> None:
         self.folder = folder
         self.manifest = folder / "manifest.yml"
         self.lock = folder / "reservoir.lock"
         self.out = folder / "out"
         self.environment = {
-            "PENSTOCK_CACHE": str(folder / "cache"),
+            "PENSTOCK_CACHE": str(cache or folder / "cache"),
             "PENSTOCK_SIGNING_KEY": str(folder / "signing.key"),
         }
         (folder / "demo_project").mkdir()
@@ -90,7 +90,7 @@ class Workshop:
 
 @pytest.fixture
 def workshop(tmp_path: Path) -> Workshop:
-    return Workshop(tmp_path)
+    return Workshop(tmp_path, lasting_cache("build"))
 
 
 @pytest.fixture(scope="module")

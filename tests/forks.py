@@ -41,6 +41,7 @@ IMPORTED = {
     "tests.fakes.api": (*_OF_API, "tests.fakes.engine"),
     "appliance.agent": ("appliance.agent.server", "appliance.agent.shares.own_windows"),
     PENSTOCK.name: ("appliance.cli.session", "appliance.cli.submit", "appliance.cli.terminal", *_OF_TYPER),
+    "tests.integration.reservoir.loaded": ("tests.integration.reservoir.preloaded",),
     "-c": _OF_GPUS,
 }
 """What the interpreter of each program imports before it forks: what the program itself would import."""

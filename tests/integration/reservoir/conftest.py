@@ -18,8 +18,8 @@ import pytest
 
 from reservoir.artifacts.image import archive
 from reservoir.download.cache import link_or_copy
+from tests.integration.reservoir import loaded
 from tests.integration.reservoir.disks import Disk, mounted
-from tests.integration.reservoir.loaded import Ended, loaded
 
 ROOT = Path(__file__).parents[3]
 PENSTOCK = Path(sys.executable).with_name("penstock")
@@ -27,9 +27,9 @@ PRODUCT_CACHE = Path(os.environ.get("PENSTOCK_CACHE", ROOT / "build/cache")).abs
 MEDIA = "/media/penstock"
 
 
-def penstock(*words: str | Path, code: int = 0, environment: Mapping[str, str] = MappingProxyType({})) -> Ended:
+def penstock(*words: str | Path, code: int = 0, environment: Mapping[str, str] = MappingProxyType({})) -> loaded.Ended:
     """Run `penstock reservoir` and check its exit code."""
-    done = loaded.run("reservoir", *words, environment=environment)
+    done = loaded.run(*words, environment=environment)
     assert done.code == code, f"{words} ended with {done.code}:\n{done.stdout}\n{done.stderr}"
     return done
 

@@ -8,18 +8,18 @@ from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
 
-from tests.integration.reservoir.loaded import Ended, loaded
+from tests.integration.reservoir import loaded
 
 
 @dataclass(frozen=True)
 class PowerCut:
-    """Runs commands of `penstock`; changes below `folder` count."""
+    """Runs commands of `penstock reservoir`; changes below `folder` count."""
 
     folder: Path
 
     def run(
         self, *words: str | Path, before: int | None = None, environment: Mapping[str, str] = MappingProxyType({})
-    ) -> Ended:
+    ) -> loaded.Ended:
         """Run a command; with `before`, cut the power right before that change, counted from 0."""
         return loaded.run(*words, environment=environment, below=self.folder, before=before)
 

@@ -16,9 +16,9 @@ import yaml
 from reservoir.artifacts.debian import publish as apt_tree
 from reservoir.contents.artifact import DebianArtifact, FileArtifact
 from reservoir.signing import openpgp
-from tests.integration.reservoir.conftest import PENSTOCK, penstock
+from tests.integration.reservoir import loaded
+from tests.integration.reservoir.conftest import PENSTOCK, lasting_cache, penstock
 from tests.integration.reservoir.disks import mounted
-from tests.integration.reservoir.loaded import Ended
 from tests.unit.reservoir.parts import STANZA, artifact, wheel
 
 PROJECT = """\
@@ -43,15 +43,15 @@ class Hook(BuildHookInterface):
 
 
 class Workshop:
-    """A folder with a small manifest, and a cache and a signing key of its own."""
+    """A folder with a small manifest and a signing key, and with a cache of its own unless it is given one."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cache: Path | None = None) -> None:
         self.folder = folder
         self.manifest = folder / "manifest.yml"
         self.lock = folder / "reservoir.lock"
         self.out = folder / "out"
         self.environment = {
-            "PENSTOCK_CACHE": str(folder / "cache"),
+            "PENSTOCK_CACHE": str(cache or folder / "cache"),
             "PENSTOCK_SIGNING_KEY": str(folder / "signing.key"),
         }
         (folder / "demo_project").mkdir()
@@ -79,18 +79,18 @@ class Workshop:
         """Write the manifest."""
         self.manifest.write_text(yaml.safe_dump(self.content))
 
-    def run(self, *words: str | Path, code: int = 0, **more: str) -> Ended:
+    def run(self, *words: str | Path, code: int = 0, **more: str) -> loaded.Ended:
         """Run `penstock reservoir` with this workshop's cache and key."""
         return penstock(*words, code=code, environment=self.environment | more)
 
-    def build(self, code: int = 0, **more: str) -> Ended:
+    def build(self, code: int = 0, **more: str) -> loaded.Ended:
         """Build the bundle."""
         return self.run("build", self.manifest, "--output", self.out, "--json", code=code, **more)
 
 
 @pytest.fixture
 def workshop(tmp_path: Path) -> Workshop:
-    return Workshop(tmp_path)
+    return Workshop(tmp_path, lasting_cache("build"))
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 from reservoir.signing import ed25519
+from tests.integration.reservoir import loaded
 from tests.integration.reservoir.conftest import PENSTOCK, penstock
 from tests.integration.reservoir.disks import Disk
-from tests.integration.reservoir.loaded import Ended, loaded
 from tests.integration.reservoir.test_power_cuts import files, held, leftovers, served
 from tests.unit.reservoir.parts import make_bundle, wheel
 
@@ -44,7 +44,7 @@ def test_a_disk_that_fills_up_anywhere_in_an_import_or_a_publication(disk: Disk,
         penstock("publish", "--root", site)
         disk.resize(disk.used() + needed * step // 8)
         for words in (["import", second], ["publish"]):
-            done = loaded.run("reservoir", *words, "--root", site)
+            done = loaded.run(*words, "--root", site)
             assert done.code in (0, 5), done.stderr
             if done.code:
                 refused += 1
@@ -194,7 +194,7 @@ class Workshop:
     def command(self) -> list[str | Path]:
         return ["build", self.manifest, "--output", self.out, "--json"]
 
-    def build(self, code: int = 0) -> Ended:
+    def build(self, code: int = 0) -> loaded.Ended:
         """Build the bundle."""
         return penstock(*self.command, code=code, environment=self.environment)
 
@@ -264,7 +264,7 @@ def test_a_disk_that_fills_up_anywhere_in_a_build(workshop: Workshop, disk: Disk
         for folder in (workshop.cache, workshop.out):
             shutil.rmtree(folder, ignore_errors=True)
         disk.resize(max(8192, needed * step // 6))
-        done = loaded.run("reservoir", *workshop.command, environment=workshop.environment)
+        done = loaded.run(*workshop.command, environment=workshop.environment)
         assert done.code in (0, 5), done.stderr
         if done.code:
             refused += 1
@@ -347,6 +347,8 @@ def test_programs_end_with_the_command_that_is_killed(tmp_path: Path) -> None:
     kill_while("debootstrap", "build", manifest, "--output", tmp_path / "out", environment=environment)
     assert not (tmp_path / "out").exists()
     assert list((tmp_path / "cache").glob("work-*"))
-    # a build after it: test_closed_network.py
-    penstock("lock", manifest, environment=environment)
+    # whatever takes the cache next; a whole build after it: test_closed_network.py
+    nothing = tmp_path / "nothing.yml"
+    nothing.write_text(yaml.safe_dump(content | {"targets": [{"name": "none", "release": "bookworm"}], "images": []}))
+    penstock("lock", nothing, "--lock", tmp_path / "nothing.lock", environment=environment)
     assert not list((tmp_path / "cache").glob("work-*"))

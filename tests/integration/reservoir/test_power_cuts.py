@@ -70,8 +70,8 @@ def site(tmp_path: Path, power: PowerCut) -> Path:
     key = ed25519.new_key(tmp_path / "maker.key")
     root = tmp_path / "site"
     first = make_bundle(tmp_path / "first", key)
-    assert power.run("reservoir", "import", first, "--root", root).code == 0
-    assert power.run("reservoir", "publish", "--root", root).code == 0
+    assert power.run("import", first, "--root", root).code == 0
+    assert power.run("publish", "--root", root).code == 0
     return root
 
 
@@ -89,21 +89,21 @@ def cut_everywhere(power: PowerCut, site: Path, *words: str | Path) -> int:
     kept = site.with_name("kept")
     shutil.copytree(site, kept, symlinks=True)
     before, before_held = served(site), held(site)
-    whole = power.run("reservoir", *words)
+    whole = power.run(*words)
     assert whole.code == 0, whole.said
     after, after_held, rest = served(site), held(site), leftovers(site)
     cuts = moments(whole.changes)
     for moment in cuts:
         shutil.rmtree(site)
         shutil.copytree(kept, site, symlinks=True)
-        cut = power.run("reservoir", *words, before=moment)
+        cut = power.run(*words, before=moment)
         told = f"{words[0]} cut before change {moment}, {whole.changes[moment]}"
         assert cut.code == -9, told
         assert served(site) in (before, after), told
         assert (
             before_held.items() & after_held.items() <= held(site).items() <= before_held.items() | after_held.items()
         ), told
-        again = power.run("reservoir", *words)
+        again = power.run(*words)
         assert again.code == 0, f"{told}: {again.said}"
         assert (served(site), held(site), leftovers(site)) == (after, after_held, rest), told
     return len(cuts)
@@ -114,13 +114,13 @@ def test_import(power: PowerCut, site: Path, second: Path) -> None:
 
 
 def test_publish(power: PowerCut, site: Path, second: Path) -> None:
-    assert power.run("reservoir", "import", second, "--root", site).code == 0
+    assert power.run("import", second, "--root", site).code == 0
     assert cut_everywhere(power, site, "publish", "--root", site) > 15
 
 
 def test_rollback(power: PowerCut, site: Path, second: Path) -> None:
-    assert power.run("reservoir", "import", second, "--root", site).code == 0
-    assert power.run("reservoir", "publish", "--root", site).code == 0
+    assert power.run("import", second, "--root", site).code == 0
+    assert power.run("publish", "--root", site).code == 0
     # not each command is the same twice: a second rollback would go one further back
     assert cut_everywhere(power, site, "rollback", "--to", "1", "--root", site) >= 3
 
@@ -129,32 +129,32 @@ def test_prune(power: PowerCut, site: Path, second: Path, tmp_path: Path) -> Non
     key = ed25519.read_key(tmp_path / "maker.key")
     for number in range(2, 5):
         bundle = make_bundle(tmp_path / "more", key, version=f"1.{number}", body=f"# {number}\n")
-        assert power.run("reservoir", "import", bundle, "--root", site).code == 0
-        assert power.run("reservoir", "publish", "--root", site).code == 0
+        assert power.run("import", bundle, "--root", site).code == 0
+        assert power.run("publish", "--root", site).code == 0
     assert cut_everywhere(power, site, "prune", "--keep", "1", "--root", site) > 5
 
 
 def test_remove(power: PowerCut, site: Path, tmp_path: Path) -> None:
     other = make_bundle(tmp_path / "other", ed25519.read_key(tmp_path / "maker.key"), name="other", body="# other\n")
-    assert power.run("reservoir", "import", other, "--root", site).code == 0
+    assert power.run("import", other, "--root", site).code == 0
     assert cut_everywhere(power, site, "remove", "other", "--root", site) > 8
 
 
 def test_withdraw(power: PowerCut, site: Path, tmp_path: Path) -> None:
     other = make_bundle(tmp_path / "other", ed25519.read_key(tmp_path / "maker.key"), name="other", body="# other\n")
-    assert power.run("reservoir", "import", other, "--root", site).code == 0
+    assert power.run("import", other, "--root", site).code == 0
     assert cut_everywhere(power, site, "remove", "small", "--withdraw", "--root", site) >= 3
 
 
 def test_media(power: PowerCut, site: Path, second: Path, tmp_path: Path) -> None:
     """The last medium of a set completes the bundle; the others wait at the site."""
-    words: list[str | Path] = ["reservoir", "split", second, "--size", "1500KB", "--output", tmp_path / "media"]
+    words: list[str | Path] = ["split", second, "--size", "1500KB", "--output", tmp_path / "media"]
     split = power.run(*words, environment={"PENSTOCK_SIGNING_KEY": str(tmp_path / "maker.key")})
     assert split.code == 0, split.said
     *others, last = sorted(path.parent for path in (tmp_path / "media").rglob("bundle.json"))
     assert others
     for medium in others:
-        assert power.run("reservoir", "import", medium, "--root", site).code == 0
+        assert power.run("import", medium, "--root", site).code == 0
     assert cut_everywhere(power, site, "import", last, "--root", site) > 10
 
 
@@ -163,7 +163,7 @@ def test_the_first_import_and_publication(power: PowerCut, tmp_path: Path) -> No
     bundle = make_bundle(tmp_path / "first", Ed25519PrivateKey.generate())
     root = tmp_path / "site"
     for words in (["import", bundle], ["publish"]):
-        whole = power.run("reservoir", *words, "--root", root)
+        whole = power.run(*words, "--root", root)
         assert whole.code == 0
     after = served(root)
     changes = {name: power_changes(power, bundle, tmp_path / name, name) for name in ("import", "publish")}
@@ -171,12 +171,12 @@ def test_the_first_import_and_publication(power: PowerCut, tmp_path: Path) -> No
         for moment in range(0, count, 5):
             fresh = tmp_path / f"{name}-{moment}"
             if name == "publish":
-                assert power.run("reservoir", "import", bundle, "--root", fresh).code == 0
+                assert power.run("import", bundle, "--root", fresh).code == 0
             words = [name, bundle] if name == "import" else [name]
-            assert power.run("reservoir", *words, "--root", fresh, before=moment).code == -9
+            assert power.run(*words, "--root", fresh, before=moment).code == -9
             assert not (fresh / "current").exists() or served(fresh).keys() == after.keys()
             for again in (["import", bundle], ["publish"]):
-                assert power.run("reservoir", *again, "--root", fresh).code == 0, (name, moment)
+                assert power.run(*again, "--root", fresh).code == 0, (name, moment)
             assert served(fresh).keys() == after.keys()
             assert not leftovers(fresh)
             shutil.rmtree(fresh)
@@ -184,8 +184,8 @@ def test_the_first_import_and_publication(power: PowerCut, tmp_path: Path) -> No
 
 def power_changes(power: PowerCut, bundle: Path, root: Path, name: str) -> int:
     """How many changes a command makes at a site that has nothing yet."""
-    imported = power.run("reservoir", "import", bundle, "--root", root)
-    done = imported if name == "import" else power.run("reservoir", "publish", "--root", root)
+    imported = power.run("import", bundle, "--root", root)
+    done = imported if name == "import" else power.run("publish", "--root", root)
     assert done.code == 0
     return len(done.changes)
 
@@ -230,22 +230,22 @@ class Workshop:
 def test_lock(power: PowerCut, tmp_path: Path) -> None:
     shop = Workshop(tmp_path / "shop")
     lock = shop.folder / "reservoir.lock"
-    whole = power.run("reservoir", "lock", shop.manifest, environment=shop.environment)
+    whole = power.run("lock", shop.manifest, environment=shop.environment)
     assert whole.code == 0, whole.said
     made = lock.read_bytes()
     for moment in moments(whole.changes):
         shop.forget()
         lock.unlink()
-        assert power.run("reservoir", "lock", shop.manifest, before=moment, environment=shop.environment).code == -9
+        assert power.run("lock", shop.manifest, before=moment, environment=shop.environment).code == -9
         assert not lock.exists() or lock.read_bytes() == made
-        assert power.run("reservoir", "lock", shop.manifest, environment=shop.environment).code == 0
+        assert power.run("lock", shop.manifest, environment=shop.environment).code == 0
         assert lock.read_bytes() == made
 
 
 def test_build(power: PowerCut, tmp_path: Path) -> None:
     shop = Workshop(tmp_path / "shop")
-    words: list[str | Path] = ["reservoir", "build", shop.manifest, "--output", shop.out]
-    assert power.run("reservoir", "lock", shop.manifest, environment=shop.environment).code == 0
+    words: list[str | Path] = ["build", shop.manifest, "--output", shop.out]
+    assert power.run("lock", shop.manifest, environment=shop.environment).code == 0
     assert power.run(*words, environment=shop.environment).code == 0
     made = files(shop.out)
     shop.forget()

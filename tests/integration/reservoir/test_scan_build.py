@@ -11,7 +11,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from tests.integration.reservoir.conftest import penstock
+from tests.integration.reservoir.conftest import lasting_cache, penstock
 from tests.integration.reservoir.rpms import Package, Upstream, Vendor
 from tests.integration.reservoir.test_build import Workshop
 from tests.unit.reservoir.scan.advisories import URLLIB3, advisory, write
@@ -45,7 +45,7 @@ def entries() -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
     """The hard set boto3 with urllib3<1.25.4, and jq; locked once."""
-    made = Workshop(tmp_path_factory.mktemp("workshop"))
+    made = Workshop(tmp_path_factory.mktemp("workshop"), lasting_cache("scan"))
     made.content |= {
         "python": {"requirements": ["boto3<1.15", "urllib3<1.25.4"]},
         "security": {"advisories": "advisories", "policy": "policy.yml"},

@@ -9,6 +9,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -130,7 +131,8 @@ def list_nodes() -> None:
         async with database.reading() as db:
             by_node = await groups.by_node(db)
             found = await nodes.page(db, nodes.Filters(), by_node, limit=MAX_PAGE)
-            answer = await texts.answer(found, texts.Texts(), lambda ids: nodes.texts(db, ids, by_node), None)
+            render = partial(nodes.texts, db, by_node=by_node)
+            answer = await texts.answer(found, texts.Texts(), render, None, page_bytes=sys.maxsize)
             return bytes(answer.body).decode()
 
     typer.echo(_with_database(read))

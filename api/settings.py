@@ -13,6 +13,7 @@ from pydantic_settings import SettingsConfigDict
 from common.gpu.share import Granularity
 from common.settings import environment
 from common.settings.control_api import ControlApiSettings
+from common.settings.images import ImageSettings
 from common.settings.options import FOLDERS, AbsolutePath, Port
 
 PREFIX = "PENSTOCK_API_"
@@ -28,7 +29,7 @@ def _octal(value: Any) -> Any:
         raise ValueError(f"{value!r} is not a file mode; write octal digits, such as 0660") from None
 
 
-class Settings(Granularity, ControlApiSettings, environment.ServiceSettings):
+class Settings(Granularity, ControlApiSettings, ImageSettings, environment.ServiceSettings):
     """What the API is told: what a site chooses, and what follows from where it is installed.
 
     `socket` takes the place of `host` and `port`. `tls_cert` and `tls_key` make a TCP port speak TLS and ask agents for
@@ -64,11 +65,6 @@ class Settings(Granularity, ControlApiSettings, environment.ServiceSettings):
     def trusts_client_headers(self) -> bool:
         """Whether a proxy of ours has checked the agents' certificates."""
         return self.socket is not None if self.trust_client_headers is None else self.trust_client_headers
-
-    @property
-    def serves_tls(self) -> bool:
-        """Whether users reach the API over TLS: by its own certificate, or through the edge before the socket."""
-        return self.socket is not None or self.tls_cert is not None
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

@@ -125,4 +125,4 @@ _BY_STATUS = {kind.http_status: kind for kind in PenstockError.__subclasses__() 
 
 def kind_of(status: int) -> type[PenstockError]:
     """Return the class that an HTTP status stands for; UnavailableError for one that is none of ours."""
-    return InputError if status == 400 else _BY_STATUS.get(status, UnavailableError)
+    return InputError if status in (400, 413) else _BY_STATUS.get(status, UnavailableError)

@@ -15,6 +15,8 @@ from common.errors import PenstockError, Problem, kind_of
 from common.places import dotted, from_dotted, from_pointer, pointer
 
 MEDIA_TYPE = "application/problem+json"
+MAX_CHARACTERS = 2000
+"""So long is each text of a problem at most: what is quoted of a request may be as long as that."""
 
 Item = dict[str, str]
 """One of `errors`: `detail`, `hint`, and at most one of `pointer`, `parameter` and `where` for what it is about."""
@@ -72,7 +74,14 @@ def read(status: int, content: bytes) -> PenstockError | None:
 
 
 def _item(problem: Problem, **about: str) -> Item:
-    return {**about, "detail": problem.reason, "hint": problem.hint}
+    told = {**about, "detail": problem.reason, "hint": problem.hint}
+    return {name: _bounded(text) for name, text in told.items()}
+
+
+def _bounded(text: str) -> str:
+    """Return a text that is not too long, and that UTF-8 can encode."""
+    cut = text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"
+    return cut.encode(errors="backslashreplace").decode()
 
 
 def _problem(told: Item) -> Problem:

@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import PurePosixPath
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from common.gpu.kinds import Enforcement
 from common.gpu.share import MAX_DEVICES, MAX_GPUS, MILLI, GpuShare
@@ -36,6 +36,11 @@ CONTAINERS_PATH = "/v1/containers"
 · GET /{id}/logs?follow=0|1&tail=N → text/plain stream
 · WebSocket /{id}/exec?command=JSON-LIST&tty=0|1&rows=N&cols=N:
 binary frames carry bytes both ways; text frames carry ExecControl as JSON; the agent ends with an `exit` frame."""
+
+MAX_TEXT = 1 << 20
+"""Most characters of any text of a message."""
+CONTAINER_HEADER = "X-Penstock-Container"
+"""In the head of a request the edge says at a port of an agent whose port it takes that for: the container's id."""
 
 DEFAULT_SHM_MIB = 64
 """MiB of a container's `/dev/shm` where nobody says: as much as Docker gives."""
@@ -61,6 +66,10 @@ def belongs_to_system(target: str) -> bool:
 
 class Message(StrictModel):
     """Base of all messages: unknown keys are refused, so that versions cannot misunderstand each other in silence."""
+
+    # with a length pydantic looks at each text, and refuses what UTF-8 cannot encode; what an error would quote goes
+    # into logs, and may be a user's secret
+    model_config = ConfigDict(str_max_length=MAX_TEXT, hide_input_in_errors=True)
 
 
 class GpuDevice(Message):

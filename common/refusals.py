@@ -18,11 +18,19 @@ from common.problem import Item
 
 log = structlog.get_logger()
 
+LISTED = 20
+"""So many problems are told at most; of the others only how many there are."""
+
 _HINTS = {
     "extra_forbidden": "remove the key, or correct its spelling",
     "missing": "add it",
+    "string_unicode": "write text",
 }
-_REASONS = {"Extra inputs are not permitted": "unknown key", "Field required": "this is required"}
+_REASONS = {
+    "extra_forbidden": "unknown key",
+    "missing": "this is required",
+    "string_unicode": "half of a surrogate pair is not text",
+}
 
 
 def install(app: FastAPI, who: str) -> None:
@@ -33,9 +41,12 @@ def install(app: FastAPI, who: str) -> None:
     app.add_exception_handler(Exception, partial(_unexpected, who=who))
 
 
-def answer(status: int, items: Sequence[Item], headers: dict[str, str] | None = None) -> JSONResponse:
-    """Return problems as an answer."""
-    body = problem.document(status, items, request_id.current())
+def answer(
+    status: int, items: Sequence[Item], headers: dict[str, str] | None = None, *, left_out: int = 0
+) -> JSONResponse:
+    """Return problems as an answer, and how many more there are."""
+    more = [problem.item(Problem("", f"{left_out} more", "correct these first"))] if left_out else []
+    body = problem.document(status, [*items, *more], request_id.current())
     return JSONResponse(body, status, headers, problem.MEDIA_TYPE)
 
 
@@ -47,8 +58,8 @@ def refuse(status: int, reason: str, hint: str, headers: dict[str, str] | None =
 async def _penstock(connection: HTTPConnection, error: Exception) -> JSONResponse:
     assert isinstance(error, PenstockError)  # noqa: S101 -- registered for this class only
     fields, parameters = _fields(connection), {*connection.path_params, *connection.query_params}
-    items = [problem.item(one, fields, parameters) for one in error.problems]
-    return answer(error.http_status, items, _headers(error))
+    items = [problem.item(one, fields, parameters) for one in error.problems[:LISTED]]
+    return answer(error.http_status, items, _headers(error), left_out=len(error.problems) - len(items))
 
 
 def _fields(connection: HTTPConnection) -> Container[int | str]:
@@ -68,7 +79,9 @@ def _headers(error: PenstockError) -> dict[str, str]:
 
 async def _validation(_connection: HTTPConnection, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError | WebSocketRequestValidationError)  # noqa: S101
-    return answer(422, [_item(told) for told in error.errors()])
+    told = error.errors()
+    items = [_item(one) for one in told[:LISTED]]
+    return answer(422, items, left_out=len(told) - len(items))
 
 
 def _item(told: dict[str, Any]) -> Item:
@@ -77,8 +90,8 @@ def _item(told: dict[str, Any]) -> Item:
     if kind == "json_invalid":
         invalid = Problem("", f"the body is not JSON: {told['ctx']['error']}", "send well-formed JSON")
         return problem.in_body((), invalid)
-    reason = str(told["msg"]).removeprefix("Value error, ")
-    found = Problem("", _REASONS.get(reason, reason), _HINTS.get(kind, "correct the value"))
+    reason = _REASONS.get(kind, str(told["msg"]).removeprefix("Value error, "))
+    found = Problem("", reason, _HINTS.get(kind, "correct the value"))
     if source != "body":
         return problem.in_parameter(str(path[0]), found)
     # a key that is wrong has no place of its own in the body

@@ -49,7 +49,7 @@ class SandboxRule(StrictModel):
 
     calls: list[Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{1,39}$")]] = Field(min_length=1, max_length=64)
     when: list[ArgumentTest] = Field(default_factory=list, max_length=6)
-    errno: str = "EPERM"
+    errno: str = Field(default="EPERM", max_length=32)
     ends: bool = False
 
     @field_validator("calls")

@@ -35,7 +35,9 @@ def main() -> None:
     port = int(sys.argv[1]) if len(sys.argv) > 1 else 56789
     with running_server() as folder:
         database = InstalledDatabase(folder)
-        settings = Settings(database_url=database.fresh(), port=port, trust_client_headers=True)
+        settings = Settings(
+            database_url=database.fresh(), port=port, trust_client_headers=True, registries=("reservoir:5000",)
+        )
         database.close()
         engine = FakeEngine()
         threading.Thread(target=_fill, args=(engine, f"http://127.0.0.1:{port}", settings), daemon=True).start()

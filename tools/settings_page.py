@@ -14,6 +14,7 @@ from appliance.site.gpu import SharedGpus
 from appliance.site.kubernetes import KubernetesCluster
 from appliance.site.model import SimulatedGpus
 from common.settings.control_api import ControlApiSettings
+from common.settings.images import ImageSettings
 from common.settings.node_agent import LocationSettings, NodeAgentSettings
 from common.settings.package_index import PackageIndexSettings
 
@@ -43,6 +44,7 @@ class Part(NamedTuple):
 PARTS = (
     Part("Control API", "control_api", ControlApiSettings, "Deadlines, the scheduler, logins, and the directory."),
     Part("Node agents", "node_agent", NodeAgentSettings, "For the agents of all workers."),
+    Part("Images", "images", ImageSettings, "Where they come from."),
     Part("Place of a node", "nodes[]", LocationSettings, "By which the containers of a session are kept together."),
     Part("GPUs", "gpu", SharedGpus, "How GPUs are divided, and how the parts are held."),
     Part(
@@ -81,7 +83,7 @@ def _default(said: dict[str, Any]) -> str:
         return "–"
     if isinstance(default, list):
         return ("-" if "prefixItems" in said else ", ").join(map(str, default))
-    return str(default)
+    return str(default).replace("|", "\\|")
 
 
 def _values(said: dict[str, Any], schema: dict[str, Any]) -> str:

@@ -46,24 +46,24 @@ def main(groups: Sequence[str]) -> int:
 
 
 def run(names: Sequence[str]) -> list[Tier]:
-    """Make tiers side by side; what one of several says comes when it ends, so that it stands together."""
-    if len(names) == 1:
-        return [make(names[0], None)]
+    """Make tiers side by side; each line that one of several says begins with its name."""
+    width = max(map(len, names)) if len(names) > 1 else 0
     with ThreadPoolExecutor(len(names)) as pool:
-        return [*pool.map(lambda name: make(name, subprocess.PIPE), names)]
+        return [*pool.map(lambda name: make(name, width), names)]
 
 
-def make(name: str, output: int | None) -> Tier:
-    """Make a tier, whose output goes where ours goes, or is printed at its end where it is a pipe."""
+def make(name: str, width: int) -> Tier:
+    """Make a tier; with a width, what it says goes on as it comes, behind its name in so many characters."""
     report = REPORTS / f"{name}.xml"
     report.unlink(missing_ok=True)
     begin = time.monotonic()
     command = ["make", "--no-print-directory", name]
-    done = subprocess.run(command, cwd=ROOT, check=False, text=True, stdout=output, stderr=output and subprocess.STDOUT)
+    out, errors = (subprocess.PIPE, subprocess.STDOUT) if width else (None, None)
+    with subprocess.Popen(command, cwd=ROOT, text=True, errors="replace", stdout=out, stderr=errors) as process:
+        for line in process.stdout or ():
+            print(f"{name:{width}} | {line}", end="", flush=True)
     seconds = time.monotonic() - begin
-    if done.stdout:
-        print(done.stdout, end="", flush=True)
-    return Tier(name, seconds, done.returncode == 0, read(report) if report.is_file() else {})
+    return Tier(name, seconds, process.returncode == 0, read(report) if report.is_file() else {})
 
 
 def read(report: Path) -> dict[str, float]:

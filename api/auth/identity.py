@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Protocol
 from uuid import UUID
 
-from api.auth.policy import Action, Party, Scope, UserRole, parties_of, scope_of
+from api.auth.policy import TABLE, Action, KeyScope, Party, Scope, UserRole, covers, parties_of, scope_of
 from common.errors import ForbiddenError
 
 
@@ -39,7 +39,10 @@ class Reach:
 
 @dataclass(frozen=True)
 class Identity:
-    """A known caller. `domain` is a name; `member_of` holds the projects that the caller manages too."""
+    """A known caller. `domain` is a name; `member_of` holds the projects that the caller manages too.
+
+    `key` is the scope of the key that the caller sent; who has signed in may do all.
+    """
 
     id: UUID
     name: str
@@ -47,11 +50,7 @@ class Identity:
     domain: str | None = None
     manages: frozenset[UUID] = field(default=frozenset())
     member_of: frozenset[UUID] = field(default=frozenset())
-
-    @property
-    def is_admin(self) -> bool:
-        """Whether the caller is an administrator of the whole site."""
-        return self.role is UserRole.ADMIN and self.domain is None
+    key: KeyScope = KeyScope.ALL
 
     @cached_property
     def parties(self) -> tuple[Party, ...]:
@@ -60,7 +59,7 @@ class Identity:
 
     def allows(self, action: Action) -> bool:
         """Return whether there is anything at all that the caller may do this to."""
-        return any(scope_of(action, party) for party in self.parties)
+        return covers(self.key, action) and any(scope_of(action, party) for party in self.parties)
 
     def may(
         self,
@@ -91,13 +90,16 @@ class Identity:
         project: ProjectRef | None = None,
         owner_id: UUID | None = None,
         domain: str | None = None,
+        where: str = "",
     ) -> None:
-        """Raise ForbiddenError unless the caller may do this; the arguments are those of `may`."""
+        """Raise ForbiddenError unless the caller may do this; the arguments are those of `may`, and a field."""
         if not self.may(action, project=project, owner_id=owner_id, domain=domain):
-            raise refusal(action)
+            raise self.refusal(action, where)
 
     def reach(self, action: Action) -> Reach:
         """Return what the caller may do this to."""
+        if not covers(self.key, action):
+            return Reach()
         scopes = {party: scope for party in self.parties if (scope := scope_of(action, party))}
         wide = Scope.SITE in scopes.values() or (Scope.DOMAIN in scopes.values() and self.domain is None)
         projects: frozenset[UUID] = frozenset()
@@ -111,7 +113,12 @@ class Identity:
             own=Scope.OWN in scopes.values(),
         )
 
-
-def refusal(action: Action) -> ForbiddenError:
-    """Return the error that says that a caller may not do something."""
-    return ForbiddenError(f"you may not {action}", hint="ask an administrator")
+    def refusal(self, action: Action, where: str = "") -> ForbiddenError:
+        """Return the error that says that the caller may not do something, or not with a field of a body."""
+        if action in TABLE and not covers(self.key, action):
+            return ForbiddenError(
+                f"a key with the scope {self.key} may not {action}",
+                where="Authorization",
+                hint=f"send a key with the scope {TABLE[action].key}, or sign in",
+            )
+        return ForbiddenError(f"you may not {action}", where=where, hint="ask an administrator")

@@ -7,6 +7,7 @@ This module is pure: it knows neither rows nor requests. `api.auth.identity` app
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -24,6 +25,7 @@ class Party(StrEnum):
     ADMIN = "admin"
     DOMAIN_ADMIN = "domain admin"
     AUDITOR = "auditor"
+    DOMAIN_AUDITOR = "domain auditor"
     MANAGER = "manager"
     MEMBER = "member"
 
@@ -42,6 +44,14 @@ class Scope(StrEnum):
     OWN = "own"
 
 
+class KeyScope(StrEnum):
+    """What an API key is good for: to read, to work with sessions too, or all that its user may do; narrowest first."""
+
+    READ = "read"
+    SUBMIT = "submit"
+    ALL = "all"
+
+
 class Action(StrEnum):
     """What somebody may want to do; every endpoint names one."""
 
@@ -53,6 +63,9 @@ class Action(StrEnum):
     USER_CREATE = "create users"
     USER_CHANGE = "change users, their passwords, logins and keys"
     USER_DELETE = "delete users"
+    USER_MOVE = "move users to another domain"
+    USER_AUDIT = "make auditors"
+    USER_LIMIT = "say which policy limits a user"
     DOMAIN_READ = "see domains"
     DOMAIN_MANAGE = "create and delete domains"
     POLICY_READ = "see user policies"
@@ -63,6 +76,7 @@ class Action(StrEnum):
     PROJECT_MEMBERS = "change the members of projects"
     PROJECT_CHANGE = "change projects"
     PROJECT_DELETE = "delete projects"
+    PROJECT_WEIGH = "give projects a weight beyond their quotas"
     GROUP_READ = "see resource groups"
     GROUP_OVERSEE = "see the resource groups that others use, and who may use them"
     GROUP_ALLOW = "say who may use resource groups"
@@ -91,76 +105,87 @@ class Action(StrEnum):
     SETTINGS_READ = "see the site's settings"
 
 
-Row = Mapping[Party, Scope]
+@dataclass(frozen=True)
+class Row:
+    """What the table says of an action: the narrowest scope of a key for it, and how far each party reaches."""
+
+    key: KeyScope
+    reach: Mapping[Party, Scope]
 
 
-def _row(
-    admin: Scope | None,
-    domain_admin: Scope | None,
-    auditor: Scope | None,
-    manager: Scope | None,
-    member: Scope | None,
-) -> Row:
-    scopes = zip(Party, (admin, domain_admin, auditor, manager, member), strict=True)
-    return {party: scope for party, scope in scopes if scope}
+def _row(key: KeyScope, *reach: Scope | None) -> Row:
+    return Row(key, {party: scope for party, scope in zip(Party, reach, strict=True) if scope})
 
 
-_S, _D, _P, _O = Scope.SITE, Scope.DOMAIN, Scope.PROJECT, Scope.OWN
+_READ, _SUBMIT, _ALL = KeyScope
+_S, _D, _P, _O = Scope
 
 # fmt: off
 TABLE: Mapping[Action, Row] = {
-    #                             admin  domain admin  auditor  manager  member
-    Action.ACCOUNT_READ:     _row(_O,    _O,           _O,      _O,      _O),
-    Action.ACCOUNT_LOGOUT:   _row(_O,    _O,           _O,      _O,      _O),
-    Action.ACCOUNT_PASSWORD: _row(_O,    _O,           _O,      _O,      _O),
-    Action.ACCOUNT_CHANGE:   _row(_O,    _O,           _O,      _O,      _O),
-    Action.USER_READ:        _row(_S,    _D,           _D,      None,    None),
-    Action.USER_CREATE:      _row(_S,    _D,           None,    None,    None),
-    Action.USER_CHANGE:      _row(_S,    _D,           None,    None,    None),
-    Action.USER_DELETE:      _row(_S,    _D,           None,    None,    None),
-    Action.DOMAIN_READ:      _row(_S,    _D,           _D,      None,    None),
-    Action.DOMAIN_MANAGE:    _row(_S,    None,         None,    None,    None),
-    Action.POLICY_READ:      _row(_S,    _S,           _S,      None,    None),
-    Action.POLICY_MANAGE:    _row(_S,    None,         None,    None,    None),
-    Action.ACCOUNTING_READ:  _row(_S,    _D,           _D,      _P,      _O),
-    Action.PROJECT_READ:     _row(_S,    _D,           _D,      _P,      _P),
-    Action.PROJECT_CREATE:   _row(_S,    _D,           None,    None,    None),
-    Action.PROJECT_MEMBERS:  _row(_S,    _D,           None,    _P,      None),
-    Action.PROJECT_CHANGE:   _row(_S,    _D,           None,    None,    None),
-    Action.PROJECT_DELETE:   _row(_S,    _D,           None,    None,    None),
-    Action.GROUP_READ:       _row(_S,    _S,           _S,      _S,      _S),
-    Action.GROUP_OVERSEE:    _row(_S,    _D,           _D,      None,    None),
-    Action.GROUP_ALLOW:      _row(_S,    _D,           None,    None,    None),
-    Action.GROUP_MANAGE:     _row(_S,    None,         None,    None,    None),
-    Action.IMAGE_READ:       _row(_S,    _S,           _S,      _S,      _S),
-    Action.IMAGE_REGISTER:   _row(_S,    _D,           None,    _P,      _P),
-    Action.IMAGE_MANAGE:     _row(_S,    _D,           None,    _P,      _O),
-    Action.NODE_READ:        _row(_S,    _D,           _D,      _D,      _D),
-    Action.NODE_CHANGE:      _row(_S,    _D,           None,    None,    None),
-    Action.NODE_DELETE:      _row(_S,    None,         None,    None,    None),
-    Action.SESSION_READ:     _row(_S,    _D,           _D,      _P,      _P),
-    Action.SESSION_SUBMIT:   _row(_S,    _D,           None,    _P,      _P),
-    Action.SESSION_END:      _row(_S,    _D,           None,    _P,      _O),
-    Action.SESSION_EXTEND:   _row(_S,    _D,           None,    _P,      _O),
-    Action.SESSION_CHANGE:   _row(_S,    _D,           None,    _P,      _O),
-    Action.SESSION_RESIZE:   _row(_S,    _D,           None,    _P,      _O),
-    Action.SESSION_RAISE:    _row(_S,    _D,           None,    _P,      None),
-    Action.SESSION_ENTER:    _row(_S,    _D,           None,    _O,      _O),
-    Action.APP_OPEN:         _row(_S,    _D,           None,    _O,      _O),
-    Action.PRESET_READ:      _row(_S,    _S,           _S,      _S,      _S),
-    Action.PRESET_MANAGE:    _row(_S,    None,         None,    None,    None),
-    Action.SANDBOX_READ:     _row(_S,    _S,           _S,      _S,      _S),
-    Action.SANDBOX_MANAGE:   _row(_S,    None,         None,    None,    None),
-    Action.DENIED_CALL_READ: _row(_S,    _D,           _D,      _P,      None),
-    Action.SCHEDULER_READ:   _row(_S,    None,         _S,      None,    None),
-    Action.SETTINGS_READ:    _row(_S,    _S,           _S,      _S,      _S),
+    #                             key      admin  domain admin  auditor  domain auditor  manager  member
+    Action.ACCOUNT_READ:     _row(_READ,   _O,    _O,           _O,      _O,             _O,      _O),
+    Action.ACCOUNT_LOGOUT:   _row(_READ,   _O,    _O,           _O,      _O,             _O,      _O),
+    Action.ACCOUNT_PASSWORD: _row(_ALL,    _O,    _O,           _O,      _O,             _O,      _O),
+    Action.ACCOUNT_CHANGE:   _row(_ALL,    _O,    _O,           _O,      _O,             _O,      _O),
+    Action.USER_READ:        _row(_READ,   _S,    _D,           _S,      _D,             None,    None),
+    Action.USER_CREATE:      _row(_ALL,    _S,    _D,           None,    None,           None,    None),
+    Action.USER_CHANGE:      _row(_ALL,    _S,    _D,           None,    None,           None,    None),
+    Action.USER_DELETE:      _row(_ALL,    _S,    _D,           None,    None,           None,    None),
+    Action.USER_MOVE:        _row(_ALL,    _S,    None,         None,    None,           None,    None),
+    Action.USER_AUDIT:       _row(_ALL,    _S,    None,         None,    None,           None,    None),
+    Action.USER_LIMIT:       _row(_ALL,    _S,    None,         None,    None,           None,    None),
+    Action.DOMAIN_READ:      _row(_READ,   _S,    _D,           _S,      _D,             None,    None),
+    Action.DOMAIN_MANAGE:    _row(_ALL,    _S,    None,         None,    None,           None,    None),
+    Action.POLICY_READ:      _row(_READ,   _S,    _S,           _S,      _S,             None,    None),
+    Action.POLICY_MANAGE:    _row(_ALL,    _S,    None,         None,    None,           None,    None),
+    Action.ACCOUNTING_READ:  _row(_READ,   _S,    _D,           _S,      _D,             _P,      _O),
+    Action.PROJECT_READ:     _row(_READ,   _S,    _D,           _S,      _D,             _P,      _P),
+    Action.PROJECT_CREATE:   _row(_ALL,    _S,    _D,           None,    None,           None,    None),
+    Action.PROJECT_MEMBERS:  _row(_ALL,    _S,    _D,           None,    None,           _P,      None),
+    Action.PROJECT_CHANGE:   _row(_ALL,    _S,    _D,           None,    None,           None,    None),
+    Action.PROJECT_DELETE:   _row(_ALL,    _S,    _D,           None,    None,           None,    None),
+    Action.PROJECT_WEIGH:    _row(_ALL,    _S,    None,         None,    None,           None,    None),
+    Action.GROUP_READ:       _row(_READ,   _S,    _S,           _S,      _S,             _S,      _S),
+    Action.GROUP_OVERSEE:    _row(_READ,   _S,    _D,           _S,      _D,             None,    None),
+    Action.GROUP_ALLOW:      _row(_ALL,    _S,    _D,           None,    None,           None,    None),
+    Action.GROUP_MANAGE:     _row(_ALL,    _S,    None,         None,    None,           None,    None),
+    Action.IMAGE_READ:       _row(_READ,   _S,    _S,           _S,      _S,             _S,      _S),
+    Action.IMAGE_REGISTER:   _row(_ALL,    _S,    _D,           None,    None,           _P,      _P),
+    Action.IMAGE_MANAGE:     _row(_ALL,    _S,    _D,           None,    None,           _P,      _O),
+    Action.NODE_READ:        _row(_READ,   _S,    _D,           _S,      _D,             _D,      _D),
+    Action.NODE_CHANGE:      _row(_ALL,    _S,    _D,           None,    None,           None,    None),
+    Action.NODE_DELETE:      _row(_ALL,    _S,    None,         None,    None,           None,    None),
+    Action.SESSION_READ:     _row(_READ,   _S,    _D,           _S,      _D,             _P,      _P),
+    Action.SESSION_SUBMIT:   _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _P),
+    Action.SESSION_END:      _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _O),
+    Action.SESSION_EXTEND:   _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _O),
+    Action.SESSION_CHANGE:   _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _O),
+    Action.SESSION_RESIZE:   _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _O),
+    Action.SESSION_RAISE:    _row(_SUBMIT, _S,    _D,           None,    None,           _P,      None),
+    Action.SESSION_ENTER:    _row(_SUBMIT, _S,    _D,           None,    None,           _O,      _O),
+    Action.APP_OPEN:         _row(_SUBMIT, _S,    _D,           None,    None,           _O,      _O),
+    Action.PRESET_READ:      _row(_READ,   _S,    _S,           _S,      _S,             _S,      _S),
+    Action.PRESET_MANAGE:    _row(_ALL,    _S,    None,         None,    None,           None,    None),
+    Action.SANDBOX_READ:     _row(_READ,   _S,    _S,           _S,      _S,             _S,      _S),
+    Action.SANDBOX_MANAGE:   _row(_ALL,    _S,    None,         None,    None,           None,    None),
+    Action.DENIED_CALL_READ: _row(_READ,   _S,    _D,           _S,      _D,             _P,      None),
+    Action.SCHEDULER_READ:   _row(_READ,   _S,    None,         _S,      None,           None,    None),
+    Action.SETTINGS_READ:    _row(_READ,   _S,    _S,           _S,      _S,             _S,      _S),
 }
 # fmt: on
 
 
 def scope_of(action: Action, party: Party) -> Scope | None:
     """Return how far a party may reach with an action; None where it may not at all."""
-    return TABLE.get(action, {}).get(party)
+    row = TABLE.get(action)
+    return row.reach.get(party) if row else None
+
+
+def covers(key: KeyScope, action: Action) -> bool:
+    """Return whether a key of a scope is good for an action."""
+    row = TABLE.get(action)
+    order = list(KeyScope)
+    return row is not None and order.index(key) >= order.index(row.key)
 
 
 def parties_of(role: UserRole, *, domain: bool, manages: bool) -> tuple[Party, ...]:
@@ -168,5 +193,5 @@ def parties_of(role: UserRole, *, domain: bool, manages: bool) -> tuple[Party, .
     if role is UserRole.ADMIN:
         return (Party.DOMAIN_ADMIN if domain else Party.ADMIN,)
     if role is UserRole.AUDITOR:
-        return (Party.AUDITOR,)
+        return (Party.DOMAIN_AUDITOR if domain else Party.AUDITOR,)
     return (Party.MANAGER, Party.MEMBER) if manages else (Party.MEMBER,)

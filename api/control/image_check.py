@@ -13,6 +13,8 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
+from api.control.reconcilers import failures
+from api.control.reconcilers.failures import OUTAGES, Failures
 from api.database import Database
 from api.engine.base import AgentAddress, Engine, UnreachableError
 from api.resources.images import repository
@@ -30,6 +32,8 @@ POLL_S = 2.0
 PULL_LIMIT = timedelta(hours=1)
 """A pull that takes longer has failed."""
 
+PULLED = "to have it pulled"
+
 AT_ONCE = 4
 """How many images are looked for at the same time; a site registers dozens of many GiB each at once."""
 
@@ -37,8 +41,9 @@ AT_ONCE = 4
 class Checker:
     """Finds the images to look for; remembers when to ask for each again."""
 
-    def __init__(self, database: Database, engine: Engine) -> None:
+    def __init__(self, database: Database, engine: Engine, failures: Failures) -> None:
         """Start with every image that is not settled."""
+        self._failures = failures
         self._database = database
         self._engine = engine
         self._next: dict[UUID, float] = {}
@@ -50,14 +55,29 @@ class Checker:
         return [image_id for image_id in waiting if self._next.get(image_id, 0.0) <= time.monotonic()]
 
     async def check(self, image_id: UUID) -> None:
-        """Ask a node for an image and write down what it says."""
+        """Ask a node for an image and write down what it says; where that fails too often, the image has failed."""
         self._next[image_id] = time.monotonic() + POLL_S
+        try:
+            async with self._database.reading() as db:
+                image = await repository.by_id(db, image_id)
+                agents = await _agents(db, image_id)
+            if image is not None and image.status in UNSETTLED:
+                await self._note(image, _after(image, await self._pull(image, agents)))
+        except OUTAGES:
+            raise
+        except Exception as error:
+            if self._failures.note(PULLED, image_id, error):
+                await self._give_up(image_id)
+        else:
+            self._failures.forget(PULLED, image_id)
+
+    async def _give_up(self, image_id: UUID) -> None:
         async with self._database.reading() as db:
             image = await repository.by_id(db, image_id)
-            agents = await _agents(db, image_id)
-        if image is None or image.status not in UNSETTLED:
-            return
-        values = _after(image, await self._pull(image, agents))
+        if image is not None:
+            await self._note(image, _failed(failures.reason(PULLED)))
+
+    async def _note(self, image: Image, values: dict[str, Any]) -> None:
         if not values:
             return
         async with self._database.transaction() as db:

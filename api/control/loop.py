@@ -7,8 +7,8 @@ What does not change is not read again either: the nodes, and the sessions that 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -16,6 +16,7 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
+from api.control.reconcilers.failures import OUTAGES, Failures
 from api.database import Begin, Database
 from api.resources.groups import service as groups
 from api.resources.groups.permissions import Permissions
@@ -24,12 +25,13 @@ from api.resources.projects import service as projects
 from api.resources.sessions import networks, scheduling
 from api.resources.sessions import service as sessions
 from api.resources.sessions.scheduling import Asked, PendingReasonUpdate, Placed
-from api.scheduler.decide import decide
+from api.scheduler.decide import decide, failing
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import Decision, Placement, ProjectState, Running, SchedulerSettings, Snapshot, Workload
 from api.settings import Settings
 from api.tables.projects import Project
 from api.tables.sessions import State
+from common.errors import UnavailableError
 from common.gang_networks import capacity
 from common.gpu.kinds import Enforcement
 from common.topology import TopologyLevel
@@ -39,6 +41,7 @@ log = structlog.get_logger()
 SECOND = 1_000_000
 NOT_ACTIVE = "not-active"
 """Why a session waits whose project is outside its period; the decision knows nothing of it."""
+READ, PLACE = "to read what it asks for", "to find it a place"
 NO_NETWORK = "no-network"
 """Why a session of several containers waits for which there are places, but no network; the decision knows of none."""
 
@@ -60,12 +63,20 @@ class _Read:
     outside: Sequence[PendingReasonUpdate]
     names: dict[UUID, str]
 
+    def singly(self) -> Iterator[tuple[UUID, _Read]]:
+        """Yield it with one alone of the sessions that wait, for each of these."""
+        for row in self.queue:
+            yield row.id, replace(self, queue=[row], outside=[])
+        for update in self.outside:
+            yield update.session_id, replace(self, queue=[], outside=[update])
+
 
 class Loop:
     """Keeps what it has read between the cycles; only the leader runs it."""
 
-    def __init__(self, database: Database, settings: Settings) -> None:
-        """Start with nothing read."""
+    def __init__(self, database: Database, settings: Settings, failures: Failures | None = None) -> None:
+        """Start with nothing read; `failures` are counted with those of others."""
+        self._failures = failures or Failures()
         self._database = database
         self._gang_networks = settings.gang_networks
         self._scheduler_settings = SchedulerSettings(
@@ -76,7 +87,8 @@ class Loop:
         self._running: dict[UUID, tuple[int, Running]] = {}
         self._token: object = None
         self._due = 0
-        self._short = False
+        self._again = False
+        self._unreadable: set[UUID] = set()
         self._said: frozenset[str] = frozenset()
         self.last: DecidedCycle | None = None
         self.reservations: Mapping[UUID, Sequence[Placement]] | None = None
@@ -94,13 +106,17 @@ class Loop:
                 self.reservations = {}
             if token is None or (token == self._token and micros(moment) < self._due):
                 return 0
+            self._again = False
             read = await self._read(db, moment)
-        decision = await asyncio.to_thread(self._decide, read.snapshot)
-        placed = await self._apply(read, decision, begin or self._database.transaction)
+        begin = begin or self._database.transaction
+        await self._end_unreadable(begin)
+        if read is None:
+            return 0
+        decision = await self._decision(read.snapshot, begin)
+        placed = await self._apply(read, decision, begin)
         self._say(decision)
         self.reservations = {UUID(id_): places for id_, places in decision.reservations.items()}
-        # nothing that is read says when a network is free again
-        self._token, self._due = None if self._short else token, self._next(read.snapshot)
+        self._token, self._due = None if self._again else token, self._next(read.snapshot)
         self.last = DecidedCycle(read.snapshot, decision)
         return placed
 
@@ -111,8 +127,10 @@ class Loop:
         moment = now()
         async with self._database.reading() as db:
             await self._fleet.refresh(db)
-            snapshot = (await self._read(db, moment)).snapshot
-        return DecidedCycle(snapshot, await asyncio.to_thread(decide, snapshot))
+            read = await self._read(db, moment)
+        if read is None:
+            raise UnavailableError("the scheduler fails at a session", hint="look into the log of the API")
+        return DecidedCycle(read.snapshot, await asyncio.to_thread(decide, read.snapshot))
 
     async def _change_token(self, db: AsyncSession, moment: datetime) -> object:
         """Return what is another value whenever a decision may come out differently; None where nothing waits."""
@@ -125,7 +143,8 @@ class Loop:
         )
         return of_sessions, every, await self._fleet.refresh(db)
 
-    async def _read(self, db: AsyncSession, moment: datetime) -> _Read:
+    async def _read(self, db: AsyncSession, moment: datetime) -> _Read | None:
+        """Return a snapshot without those that wait and cannot be read; None where one that runs cannot be."""
         waiting = await scheduling.pending(db, moment)
         holding = await scheduling.holding(db)
         # The projects are read last, so that none of these sessions is of one that came later.
@@ -134,32 +153,58 @@ class Loop:
         pending = [row for row in waiting if row.project_id in known]
         active = [row for row in pending if projects.is_active(known[row.project_id], moment)]
         outside = list(_outside(pending, known, moment))
-        await self._read_running(db, holding, known, permissions)
+        if not await self._read_running(db, holding, known, permissions):
+            return None
+        queue = self._workloads(active, known, permissions)
         snapshot = Snapshot(
             now=micros(moment),
             nodes=self._fleet.nodes,
             projects=tuple(_project(project, moment) for project in known.values()),
             running=tuple(running for _, running in self._running.values()),
-            queue=tuple(self._workload(row, known[row.project_id], permissions) for row in active),
+            queue=tuple(queue.values()),
             settings=self._scheduler_settings,
         )
-        return _Read(snapshot, active, outside, {id_: project.name for id_, project in known.items()})
+        names = {id_: project.name for id_, project in known.items()}
+        return _Read(snapshot, [row for row in active if row.id in queue], outside, names)
 
     async def _read_running(
         self, db: AsyncSession, holding: Mapping[UUID, int], known: Mapping[UUID, Project], permissions: Permissions
-    ) -> None:
-        """Read those of the sessions that hold places which have changed since they were read."""
+    ) -> bool:
+        """Read those of the sessions that hold places which have changed since they were read; returns whether it can.
+
+        What the others hold would be given away.
+        """
         kept = {id_: self._running[id_] for id_ in holding if self._running.get(id_, (-1,))[0] == holding[id_]}
         changed = holding.keys() - kept.keys()
         rows = [row for row in await scheduling.asked(db, changed) if row.project_id in known]
         # Read after the revisions: a change in between is noticed by the next cycle.
         places = await scheduling.places(db, changed)
+        workloads = self._workloads(rows, known, permissions)
+        if len(workloads) < len(rows):
+            return False
         for row in rows:
-            workload = self._workload(row, known[row.project_id], permissions)
+            workload = workloads[row.id]
             since = row.started_at or row.scheduled_at or row.created_at
             terminating = row.state is State.TERMINATING
             kept[row.id] = row.revision, Running(workload, places.get(row.id, ()), micros(since), terminating)
         self._running = dict(sorted(kept.items()))
+        return True
+
+    def _workloads(
+        self, rows: Sequence[Asked], known: Mapping[UUID, Project], permissions: Permissions
+    ) -> dict[UUID, Workload]:
+        """Return the workloads of sessions, without those at which that fails."""
+        found = {}
+        for row in rows:
+            try:
+                found[row.id] = self._workload(row, known[row.project_id], permissions)
+            except Exception as error:
+                self._again = True
+                if self._failures.note(READ, row.id, error):
+                    self._unreadable.add(row.id)
+            else:
+                self._failures.forget(READ, row.id)
+        return found
 
     def _workload(self, row: Asked, project: Project, permissions: Permissions) -> Workload:
         allowed, grouped_only = permissions.allowed(row.user_id, project, row.kind, row.group or None)
@@ -183,11 +228,55 @@ class Loop:
             held_milli=row.held_milli,
         )
 
+    async def _end_unreadable(self, begin: Begin) -> None:
+        while self._unreadable:
+            await self._end(begin, self._unreadable.pop(), READ)
+
+    async def _end(self, begin: Begin, session_id: UUID, what: str) -> None:
+        async with begin() as db:
+            for session in (await sessions.by_ids(db, [session_id])).values():
+                await self._failures.end(db, session, what)
+
+    async def _decision(self, snapshot: Snapshot, begin: Begin) -> Decision:
+        """Return what is decided; where that fails too often, the session at which it fails is ended."""
+        try:
+            decision = await asyncio.to_thread(self._decide, snapshot)
+        except Exception as error:
+            # it may have taken over one half of a change
+            self._planner = Planner()
+            if self._failures.note(PLACE, "", error) and (found := await asyncio.to_thread(failing, snapshot)):
+                await self._end(begin, UUID(found), PLACE)
+            raise
+        self._failures.forget(PLACE, "")
+        return decision
+
     def _decide(self, snapshot: Snapshot) -> Decision:
         self._planner.sync(snapshot)
         return self._planner.decide(snapshot.queue, snapshot.now, snapshot.settings)
 
     async def _apply(self, read: _Read, decision: Decision, begin: Begin) -> int:
+        """Write what was decided, and where that fails one by one: a session at which it fails too often is ended."""
+        try:
+            return await self._write(read, decision, begin)
+        except OUTAGES:
+            raise
+        except Exception:
+            log.exception("the decision is written one by one")
+        placed = 0
+        for session_id, part in read.singly():
+            try:
+                placed += await self._write(part, _only(decision, str(session_id)), begin)
+            except OUTAGES:
+                raise
+            except Exception as error:
+                if self._failures.note(PLACE, session_id, error):
+                    await self._end(begin, session_id, PLACE)
+            else:
+                self._failures.forget(PLACE, session_id)
+        self._again = True
+        return placed
+
+    async def _write(self, read: _Read, decision: Decision, begin: Begin) -> int:
         """Write what was decided; whatever has changed since it was read is left to the next cycle."""
         placed = {
             row.id: Placed(row.revision, decision.placements[str(row.id)])
@@ -195,7 +284,6 @@ class Loop:
             if str(row.id) in decision.placements
         }
         updates = [*self._pending_reasons(read.queue, decision), *read.outside]
-        self._short = False
         if not (placed or updates or decision.reclaims):
             return 0
         async with begin() as db:
@@ -206,7 +294,8 @@ class Loop:
             free = await networks.free(db, len(gangs), self._gang_networks) if gangs else []
             short = [(id_, possible.pop(id_)) for id_ in gangs[len(free) :]]
             updates += _without_network(read.queue, dict(short), capacity(self._gang_networks))
-            self._short = bool(short)
+            # nothing that is read says when a network is free again
+            self._again |= bool(short)
             await scheduling.note_pending_reasons(db, updates)
             return await scheduling.start(db, possible, self._fleet.ids, dict(zip(gangs, free, strict=False)))
 
@@ -245,6 +334,14 @@ class Loop:
         ]
         waited = [item.submitted_at + snapshot.settings.reserve_after_s * SECOND for item in snapshot.queue]
         return min((moment for moment in (*ran, *waited) if moment > snapshot.now), default=snapshot.now + 2**60)
+
+
+def _only(decision: Decision, name: str) -> Decision:
+    """Return what was decided for one of the sessions that wait."""
+    placements = {name: decision.placements[name]} if name in decision.placements else {}
+    reclaims = tuple(reclaim for reclaim in decision.reclaims if reclaim.beneficiary == name)
+    pending_reasons = {name: decision.pending_reasons[name]} if name in decision.pending_reasons else {}
+    return replace(decision, placements=placements, reclaims=reclaims, pending_reasons=pending_reasons)
 
 
 def micros(moment: datetime) -> int:

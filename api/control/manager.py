@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any
 from uuid import UUID
@@ -15,9 +16,11 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from api.clock import Clock
+from api.control.directory_check import DirectoryCheck
 from api.control.image_check import Checker
 from api.control.loop import Loop
 from api.control.reconcilers import resizes
+from api.control.reconcilers.failures import OUTAGES, TRIES, Failures
 from api.control.reconcilers.observe import Observer
 from api.control.reconcilers.operate import Operator
 from api.control.reconcilers.orphans import Orphan
@@ -34,12 +37,25 @@ log = structlog.get_logger()
 
 TICK_S = 1.0
 RETRY_S = (0.5, 1.0, 2.0, 4.0, 8.0)
+NEVER = float("inf")
 ORPHAN_GRACE_S = 5
 MAX_STARTS = 200
 MAX_STOPS = 200
 MAX_CHANGES = 200
 """So many sessions are started, stopped and given other shares at once, each with places of their own: a thousand that
 are stopped, or whose nodes hang, keep nobody from starting. The others wait for their turn."""
+
+
+DOING = {
+    State.SCHEDULED: "to start its containers",
+    State.PREPARING: "to start its containers",
+    State.RUNNING: "to change its share",
+    State.TERMINATING: "to remove its containers",
+}
+"""What an operation does to a session in each state."""
+MAX_FAILURES = 3 * TRIES
+"""More in a row than it takes to withdraw a share and to end its session."""
+PART, ORPHANS = "to do a part of its work", "to remove an orphaned container"
 
 
 @dataclass
@@ -70,17 +86,20 @@ class Manager:
         self._database = database
         self._engine = engine
         self._heartbeats = heartbeats
-        self._observer = Observer(database, heartbeats, settings)
+        self._failures = Failures()
+        self._observer = Observer(database, heartbeats, settings, self._failures)
         self._operator = Operator(database, engine, settings, self._observer.look_at)
-        self._timed = TimedReconciler(database, settings, clock)
-        self._checker = Checker(database, engine)
-        self.loop = Loop(database, settings)
+        self._timed = TimedReconciler(database, settings, clock, self._failures)
+        self._checker = Checker(database, engine, self._failures)
+        self._directory = DirectoryCheck(database, settings, clock)
+        self.loop = Loop(database, settings, self._failures)
         self._woken = asyncio.Event()
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._starts: set[str] = set()
         self._stops: set[str] = set()
         self._changes: set[str] = set()
         self._retries: dict[UUID, _Retry] = {}
+        self._parts: dict[str, float] = {}
 
     def wake(self) -> None:
         """Let the leader look now instead of at its next tick."""
@@ -109,10 +128,9 @@ class Manager:
 
         `begin` gives the transactions of a leader, in which alone places are given away.
         """
-        await self._timed.apply()
-        if self.loop.reservations is not None:
-            await resizes.take_space(self._database, self.loop.reservations, begin)
-        await self.loop.run(begin)
+        await self._part("time", self._timed.apply)
+        await self._part("shares", partial(self._take_space, begin))
+        await self._part("scheduler", partial(self.loop.run, begin))
         async with self._database.reading() as db:
             waiting = await lifecycle.in_operation(db)
             images = await self._checker.due(db)
@@ -126,11 +144,32 @@ class Manager:
         for chosen, at_work in ((starts, self._starts), (stops, self._stops), (changes, self._changes)):
             at_work.update(map(str, chosen))
             for session_id in chosen:
-                self._begin(str(session_id), self._operate(session_id))
+                self._begin(str(session_id), self._operate(session_id, waiting[session_id]))
         unseen = [image_id for image_id in images if f"image/{image_id}" not in self._busy]
         for image_id in unseen:
             self._begin(f"image/{image_id}", self._checker.check(image_id))
+        if self._directory.is_due and "directory" not in self._busy:
+            self._begin("directory", self._directory.look())
         return bool(starts or stops or changes or unseen)
+
+    async def _part(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
+        """Do a part of the work; one that fails hinders no other, and is done again after a while."""
+        if self._parts.get(name, 0.0) > self._clock.monotonic():
+            return
+        try:
+            await work()
+        except OUTAGES:
+            raise
+        except Exception as error:
+            self._failures.note(PART, name, error)
+            tries = self._failures.count(PART, name)
+            self._parts[name] = self._clock.monotonic() + _wait_s(tries - 1)
+        else:
+            self._failures.forget(PART, name)
+
+    async def _take_space(self, begin: Begin | None) -> None:
+        if self.loop.reservations is not None:
+            await resizes.take_space(self._database, self.loop.reservations, self._failures, begin)
 
     async def _observe(self) -> None:
         while True:
@@ -157,24 +196,59 @@ class Manager:
                 log.exception("lead", error=str(error))
                 await asyncio.sleep(TICK_S)
 
-    async def _operate(self, session_id: UUID) -> None:
-        known = self._retries.get(session_id)
-        unfinished = await self._operator.operate(session_id, known.tries if known else 0)
-        self._retries.pop(session_id, None)
+    async def _operate(self, session_id: UUID, state: State) -> None:
+        known, what = self._retries.get(session_id), DOING[state]
+        try:
+            unfinished = await self._operator.operate(session_id, known.tries if known else 0)
+        except OUTAGES:
+            raise
+        except Exception as error:
+            self._put_off(session_id, state)
+            if self._failures.note(what, session_id, error):
+                await self._give_up(session_id, what)
+            return
+        self._failures.forget(what, session_id)
         if unfinished:
-            tries = known.tries if known and known.state is unfinished else 0
-            wait_s = RETRY_S[min(tries, len(RETRY_S) - 1)]
-            self._retries[session_id] = _Retry(unfinished, self._clock.monotonic() + wait_s, tries + 1)
+            self._put_off(session_id, unfinished)
+        else:
+            self._retries.pop(session_id, None)
+
+    def _put_off(self, session_id: UUID, state: State) -> None:
+        known = self._retries.get(session_id)
+        tries = known.tries if known and known.state is state else 0
+        self._retries[session_id] = _Retry(state, self._clock.monotonic() + _wait_s(tries), tries + 1)
+
+    async def _give_up(self, session_id: UUID, what: str) -> None:
+        """Bring a session nearer to its end; one that does not come to it is left alone until the API starts again."""
+        if self._failures.count(what, session_id) >= MAX_FAILURES:
+            log.error("session left alone", key=str(session_id))
+            self._retries[session_id].due = NEVER
+        await self._operator.give_up(session_id, what)
 
     def _is_due(self, session_id: UUID, state: State) -> bool:
         retry = self._retries.get(session_id)
-        return retry is None or retry.state is not state or retry.due <= self._clock.monotonic()
+        if retry is None or (retry.state is not state and retry.due < NEVER):
+            return True
+        return retry.due <= self._clock.monotonic()
 
     def _remove(self, orphan: Orphan) -> None:
         key = f"{orphan.target.name}/{orphan.container_id}"
-        if key not in self._busy and orphan.session_id not in self._busy:
+        left_alone = self._failures.count(ORPHANS, key) >= TRIES
+        if not left_alone and key not in self._busy and orphan.session_id not in self._busy:
             log.info("orphaned container", node=orphan.target.name, container=orphan.container_id)
-            self._begin(key, self._engine.terminate(orphan.target, orphan.container_id, ORPHAN_GRACE_S))
+            self._begin(key, self._end_orphan(key, orphan))
+
+    async def _end_orphan(self, key: str, orphan: Orphan) -> None:
+        try:
+            await self._engine.terminate(orphan.target, orphan.container_id, ORPHAN_GRACE_S)
+        except PenstockError:
+            raise
+        except Exception as error:
+            left_alone = self._failures.note(ORPHANS, key, error)
+        else:
+            return
+        if left_alone:
+            log.error("orphaned container left alone", node=orphan.target.name, container=orphan.container_id)
 
     def _begin(self, key: str, work: Coroutine[Any, Any, None]) -> None:
         task = self._busy[key] = asyncio.create_task(self._finish(key, work))
@@ -206,6 +280,10 @@ async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
         for task in pending:
             task.cancel()
         await asyncio.wait(pending, timeout=TICK_S)
+
+
+def _wait_s(tries: int) -> float:
+    return RETRY_S[min(tries, len(RETRY_S) - 1)]
 
 
 async def _wait(event: asyncio.Event, timeout_s: float) -> None:

@@ -14,7 +14,7 @@ from starlette.routing import Mount
 from starlette.types import Scope
 
 from api.auth import passwords
-from api.auth.identity import Identity, refusal
+from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.clock import now
 from api.database import Database
@@ -23,7 +23,9 @@ from api.resources.logins.callers import KnownCaller
 from api.settings import Settings
 from common.errors import ForbiddenError, PenstockError, UnauthenticatedError
 
-COOKIE = "penstock_session"
+_PREFIX_OF_HOST = "__Host-"
+COOKIE = f"{_PREFIX_OF_HOST}penstock_session"
+"""The cookie of a login. A browser takes one with this prefix from nobody but this host, and only encrypted."""
 CSRF_HEADER = "X-CSRF-Token"
 PREFIX = "/api/v1"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -71,6 +73,16 @@ def action_of(endpoint: Callable[..., Any] | None) -> Action | None:
     return _actions.get(endpoint) if endpoint else None
 
 
+def is_public(endpoint: Callable[..., Any]) -> bool:
+    """Return whether anybody may call an endpoint."""
+    return endpoint in _public
+
+
+def is_for_agents(endpoint: Callable[..., Any] | None) -> bool:
+    """Return whether only node agents may call an endpoint."""
+    return endpoint in _for_agents
+
+
 def check_routes(app: FastAPI) -> None:
     """Refuse to start with a route that nobody has decided on; raises PenstockError that names them."""
     marked = _public | _for_agents | _actions.keys()
@@ -86,7 +98,7 @@ def check_routes(app: FastAPI) -> None:
 
 
 async def authorize(connection: HTTPConnection) -> None:
-    """Let nobody pass who is not known, or for whom the policy has no rule; a dependency of the whole application."""
+    """Let nobody pass who is not known, or for whom the policy has no rule."""
     endpoint = connection.scope.get("endpoint")
     if endpoint in _public:
         return
@@ -96,7 +108,7 @@ async def authorize(connection: HTTPConnection) -> None:
     known = await _identify(connection)
     wanted = action_of(endpoint)
     if wanted is None or not known.identity.allows(wanted):
-        raise refusal(wanted) if wanted else ForbiddenError("nobody may call this")
+        raise known.identity.refusal(wanted) if wanted else ForbiddenError("nobody may call this")
     if known.must_change_password and wanted not in _BEFORE_NEW_PASSWORD:
         raise ForbiddenError(
             "you have to change your password first", where="password", hint="change it: POST /api/v1/auth/password"
@@ -142,6 +154,16 @@ Agent = Annotated[str, Depends(agent_of)]
 SettingsOf = Annotated[Settings, Depends(settings_of)]
 
 
+def is_secure(connection: HTTPConnection) -> bool:
+    """Return whether the caller's way here is encrypted, so far as the edge or this server says."""
+    return connection.url.scheme in ("https", "wss")
+
+
+def cookie_name(connection: HTTPConnection) -> str:
+    """Return what the cookie of a login is called; without TLS, as developers serve, browsers take no such prefix."""
+    return COOKIE if is_secure(connection) else COOKIE.removeprefix(_PREFIX_OF_HOST)
+
+
 def csrf_token(secret: str) -> str:
     """Return the token that a page of ours sends with a login's cookie when it changes something.
 
@@ -158,7 +180,7 @@ def _settings(connection: HTTPConnection) -> Settings:
 async def _identify(connection: HTTPConnection) -> KnownCaller:
     database: Database = connection.app.state.database
     scheme, _, key = connection.headers.get("authorization", "").partition(" ")
-    cookie = connection.cookies.get(COOKIE)
+    cookie = connection.cookies.get(cookie_name(connection))
     known: KnownCaller | None = None
     at = now()
     if scheme.lower() == "bearer" and key:
@@ -202,7 +224,7 @@ def _check_page(connection: HTTPConnection, cookie: str) -> None:
 
 def _own_origin(connection: HTTPConnection) -> str:
     """Return the origin of our own pages, as the browser that calls knows it."""
-    scheme = "https" if connection.url.scheme in ("https", "wss") else "http"
+    scheme = "https" if is_secure(connection) else "http"
     return f"{scheme}://{connection.headers.get('host', '')}"
 
 

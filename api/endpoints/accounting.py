@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from fastapi import APIRouter
-
 from api.auth.policy import Action
 from api.clock import now
 from api.endpoints.access import Caller, action
+from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading
 from api.resources.accounting import service
 from api.resources.accounting.schemas import AccountingView, By
 from api.resources.schemas import Moment
 
-router = APIRouter(prefix="/accounting", tags=["accounting"])
+router = Router(prefix="/accounting", tags=["accounting"])
 
 DEFAULT = timedelta(days=30)
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from fastapi import APIRouter
-
 from api.auth.policy import Action
-from api.endpoints.access import Caller, action
+from api.endpoints.access import Caller, KnownCallerOf, action
+from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
 from api.resources.api_keys import service
 from api.resources.api_keys.schemas import ApiKeyRequest, ApiKeyView, NewApiKeyView
 from api.resources.schemas import Done
 
-router = APIRouter(prefix="/api-keys", tags=["API keys"])
+router = Router(prefix="/api-keys", tags=["API keys"])
 
 
 @router.get("")
@@ -25,9 +24,9 @@ async def list_api_keys(caller: Caller, db: Reading) -> list[ApiKeyView]:
 
 @router.post("", status_code=201)
 @action(Action.ACCOUNT_CHANGE)
-async def create_api_key(request: ApiKeyRequest, caller: Caller, db: Transaction) -> NewApiKeyView:
+async def create_api_key(request: ApiKeyRequest, known: KnownCallerOf, db: Transaction) -> NewApiKeyView:
     """Make a key; the answer shows it this once."""
-    key, secret = await service.create(db, caller.id, request)
+    key, secret = await service.create(db, known.identity.id, request, known.key_ends_at)
     return NewApiKeyView(**ApiKeyView.model_validate(key).model_dump(), key=secret)
 
 

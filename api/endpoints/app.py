@@ -22,6 +22,7 @@ from api.endpoints import (
     errors,
     groups,
     images,
+    login_page,
     logins,
     metrics,
     nodes,
@@ -29,13 +30,15 @@ from api.endpoints import (
     projects,
     sandboxes,
     scheduler,
+    security,
     sessions,
     system,
     user_policies,
     users,
 )
-from api.endpoints.access import PREFIX, authorize, check_routes, is_behind_edge
+from api.endpoints.access import PREFIX, check_routes, is_behind_edge
 from api.endpoints.repeats import Repeats
+from api.endpoints.routes import authorized
 from api.engine.base import Engine
 from api.lists.nodes import GroupsOfNodes
 from api.lists.texts import Texts
@@ -55,7 +58,7 @@ class Application(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document."""
-        return errors.described(super().openapi())
+        return security.described(errors.described(super().openapi()), self)
 
 
 def create_app(settings: Settings, database: Database, engine: Engine, *, reconcile: bool = True) -> FastAPI:
@@ -78,7 +81,7 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
         description=DESCRIPTION,
         version=system.VERSION,
         lifespan=lifespan,
-        dependencies=[Depends(authorize)],
+        dependencies=[Depends(authorized)],
         responses=errors.RESPONSES,
         docs_url=None,
         redoc_url=None,
@@ -130,5 +133,5 @@ def _include_routes(app: FastAPI) -> None:
         system.health,
     ):
         app.include_router(router, prefix=PREFIX)
-    for router in (system.health, nodes.agents, metrics.agents, denied_calls.agents, docs.router):
+    for router in (system.health, nodes.agents, metrics.agents, denied_calls.agents, docs.router, login_page.router):
         app.include_router(router)

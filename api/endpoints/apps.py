@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Request, Response
-from fastapi.routing import APIRoute
+from fastapi import Depends, Header, Request, Response
 from starlette.requests import HTTPConnection
 
 from api.auth.policy import Action
 from api.endpoints.access import Caller, action
+from api.endpoints.routes import Route, Router
 from api.endpoints.transactions import Reading
 from api.resources.apps import service
 from api.resources.apps.service import AppIndex
@@ -22,7 +22,7 @@ from common.errors import ForbiddenError, NotFoundError, UnauthenticatedError, U
 ORIGINAL_URI = "X-Original-URI"
 
 
-class EdgeRoute(APIRoute):
+class EdgeRoute(Route):
     """Says no in the words that the edge understands."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -51,7 +51,7 @@ async def index_of(connection: HTTPConnection) -> AppIndex:
     return index
 
 
-router = APIRouter(prefix="/apps", tags=["apps"], route_class=EdgeRoute)
+router = Router(prefix="/apps", tags=["apps"], route_class=EdgeRoute)
 
 
 @router.get("/authorize", include_in_schema=False)
@@ -75,6 +75,7 @@ async def authorize(
         headers={
             "X-Upstream": app.upstream,
             "X-Upstream-Name": app.node,
+            "X-Upstream-Container": app.container,
             "X-Upstream-Uri": service.inner_uri(app, uri),
             "X-Upstream-Prefix": app.prefix if app.stripped else "",
             "X-Upstream-Cookie-Path": app.prefix,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from api.auth.policy import Action
 from api.endpoints.access import Agent, Caller, SettingsOf, action, check_speaks_for, for_agents
+from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
 from api.resources.denied_calls import service
 from api.resources.denied_calls.schemas import DeniedCallsView
@@ -13,8 +14,8 @@ from api.resources.schemas import NamePath, NameQuery
 from api.resources.sessions import service as sessions
 from common.protocol import DENIED_CALLS_PATH, DeniedCallReport
 
-router = APIRouter(prefix="/sessions", tags=["sessions"])
-agents = APIRouter(tags=["agents"])
+router = Router(prefix="/sessions", tags=["sessions"])
+agents = Router(tags=["agents"])
 
 
 @router.get("/{name}/denied-calls")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
 from starlette.staticfiles import StaticFiles
 
 from api.endpoints.access import public
+from api.endpoints.routes import Router
 
 STATIC = Path(__file__).parents[1] / "static"
 VENDOR = STATIC / "vendor" / "swagger-ui"
@@ -18,7 +19,7 @@ POLICY = (
 )
 HEADERS = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 
-router = APIRouter()
+router = Router()
 
 
 @router.get("/", include_in_schema=False)

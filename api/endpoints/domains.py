@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-
 from api.auth.policy import Action
 from api.endpoints.access import Caller, action
+from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
 from api.resources.domains import service
 from api.resources.domains.schemas import DomainChange, DomainRequest, DomainView
 from api.resources.schemas import Done, NamePath
 
-router = APIRouter(prefix="/domains", tags=["domains"])
+router = Router(prefix="/domains", tags=["domains"])
 
 
 @router.get("")

@@ -53,6 +53,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     403: _described("Not allowed"),
     404: _described("Unknown, or not visible to the caller"),
     409: _described("Contradicts the present state"),
+    413: _described("Larger than the caller may send; nothing was looked at"),
     422: _described("Not valid; nothing was changed"),
     429: _described("Tried too often; the header Retry-After says when to try again"),
     503: _described("Something that the API needs does not answer"),
@@ -82,7 +83,11 @@ async def _http(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101
     if error.status_code == 400:
         return refuse(422, str(error.detail), "send well-formed JSON")
-    hints = {404: "see /docs for what exists", 405: "see /docs for the methods of this path"}
+    hints = {
+        404: "see /docs for what exists",
+        405: "see /docs for the methods of this path",
+        413: "send less at a time",
+    }
     reason = str(error.detail or HTTPStatus(error.status_code).phrase)
     return refuse(error.status_code, reason, hints.get(error.status_code, ""), dict(error.headers or {}))
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastapi import APIRouter
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.control.manager import WakeAfterwards
 from api.endpoints.access import Caller, action
+from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
 from api.resources.groups import service
 from api.resources.groups.schemas import GroupChange, GroupRequest, GroupView
 from api.resources.schemas import Done, NamePath
 from api.tables.groups import ResourceGroup
 
-router = APIRouter(prefix="/resource-groups", tags=["resource groups"])
+router = Router(prefix="/resource-groups", tags=["resource groups"])
 
 
 @router.get("")

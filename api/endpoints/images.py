@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastapi import APIRouter
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.control.manager import WakeAfterwards
-from api.endpoints.access import Caller, action
+from api.endpoints.access import Caller, SettingsOf, action
+from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
 from api.resources.images import service
 from api.resources.images.schemas import ImageName, ImageRequest, ImageTag, ImageView
@@ -18,7 +18,7 @@ from api.resources.projects import service as projects
 from api.resources.schemas import Done, NameQuery
 from api.tables.images import Image
 
-router = APIRouter(prefix="/images", tags=["images"])
+router = Router(prefix="/images", tags=["images"])
 
 
 @router.get("")
@@ -30,9 +30,11 @@ async def list_images(caller: Caller, db: Reading, project: NameQuery | None = N
 
 @router.post("", status_code=201)
 @action(Action.IMAGE_REGISTER)
-async def create_image(request: ImageRequest, caller: Caller, db: Transaction, _wake: WakeAfterwards) -> ImageView:
-    """Register an image for projects, or for all; a node then tries to pull it."""
-    return await _view(db, await service.create(db, request, caller), caller)
+async def create_image(
+    request: ImageRequest, caller: Caller, db: Transaction, settings: SettingsOf, _wake: WakeAfterwards
+) -> ImageView:
+    """Register an image for projects, or for all; a node then tries to pull it from its registry, one of the site's."""
+    return await _view(db, await service.create(db, request, caller, settings.registries), caller)
 
 
 @router.post("/{name}:{tag}/check", status_code=202)

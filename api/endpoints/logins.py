@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from api.auth.policy import Action
 from api.clock import now
-from api.endpoints.access import COOKIE, Caller, KnownCallerOf, SettingsOf, action, csrf_token, public
+from api.endpoints.access import (
+    Caller,
+    KnownCallerOf,
+    SettingsOf,
+    action,
+    cookie_name,
+    csrf_token,
+    is_secure,
+    public,
+)
+from api.endpoints.routes import Router
 from api.endpoints.transactions import DatabaseOf, Reading, Transaction
 from api.resources.api_keys import service as api_keys
 from api.resources.logins import check, service, throttle
@@ -20,7 +30,7 @@ from api.resources.users.schemas import UserView
 from api.tables.logins import Login
 from common.errors import ConflictError, UnavailableError
 
-router = APIRouter(prefix="/auth", tags=["auth"])
+router = Router(prefix="/auth", tags=["auth"])
 
 
 @router.post("/login")
@@ -44,25 +54,17 @@ async def login(
         await throttle.succeed(db, attempt, now())
         agent = request.headers.get("user-agent", "")
         secret = await service.begin(db, user, settings.login_lifetime_s, address=address, agent=agent)
-    response.set_cookie(
-        COOKIE,
-        secret,
-        max_age=settings.login_lifetime_s,
-        path="/",
-        secure=settings.serves_tls,
-        httponly=True,
-        samesite="lax",
-    )
+    _set_cookie(request, response, secret, settings.login_lifetime_s)
     return SignedInView(**UserView.model_validate(user).model_dump(), csrf_token=csrf_token(secret))
 
 
 @router.post("/logout")
 @action(Action.ACCOUNT_LOGOUT)
-async def logout(known: KnownCallerOf, response: Response, db: Transaction) -> Done:
+async def logout(known: KnownCallerOf, request: Request, response: Response, db: Transaction) -> Done:
     """Sign out: the cookie is worth nothing afterwards. A key stays as it is."""
     if known.table is Login:
         await service.end(db, known.identity.id, known.row_id)
-    response.delete_cookie(COOKIE, path="/")
+    _set_cookie(request, response, "", 0)
     return Done()
 
 
@@ -79,7 +81,7 @@ async def show_csrf_token(known: KnownCallerOf, request: Request) -> CsrfView:
     """Show the token that a page sends as X-CSRF-Token whenever it changes something with the cookie."""
     if known.table is not Login:
         raise ConflictError("an API key needs no token", hint="leave the header out")
-    return CsrfView(csrf_token=csrf_token(request.cookies[COOKIE]))
+    return CsrfView(csrf_token=csrf_token(request.cookies[cookie_name(request)]))
 
 
 @router.post("/password")
@@ -114,6 +116,18 @@ async def end_logins(caller: Caller, db: Transaction) -> Done:
     """Sign out everywhere; keys stay."""
     await service.end_all(db, caller.id)
     return Done()
+
+
+def _set_cookie(request: Request, response: Response, secret: str, lifetime_s: int) -> None:
+    response.set_cookie(
+        cookie_name(request),
+        secret,
+        max_age=lifetime_s,
+        path="/",
+        secure=is_secure(request),
+        httponly=True,
+        samesite="lax",
+    )
 
 
 def _login_of(known: KnownCaller) -> UUID | None:

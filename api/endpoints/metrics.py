@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from api.auth.policy import Action
 from api.endpoints.access import Agent, Caller, SettingsOf, action, check_speaks_for, for_agents
+from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
 from api.resources.metrics import service
 from api.resources.metrics.schemas import MetricsView
@@ -15,8 +16,8 @@ from api.resources.schemas import Moment, NamePath, NameQuery
 from api.resources.sessions import service as sessions
 from common.protocol import METRICS_PATH, MetricsReport
 
-router = APIRouter(prefix="/sessions", tags=["sessions"])
-agents = APIRouter(tags=["agents"])
+router = Router(prefix="/sessions", tags=["sessions"])
+agents = Router(tags=["agents"])
 
 
 @router.get("/{name}/metrics")

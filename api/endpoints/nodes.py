@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 
 from api.auth.policy import Action
 from api.clock import now
 from api.control import administration
 from api.control.manager import WakeAfterwards
 from api.endpoints.access import Agent, Caller, SettingsOf, action, check_speaks_for, for_agents
+from api.endpoints.routes import Router
 from api.endpoints.transactions import DatabaseOf, Reading, Transaction
 from api.engine.base import Engine
 from api.lists import nodes, texts
@@ -23,8 +24,8 @@ from api.resources.schemas import Done, NamePath, NameQuery
 from api.tables.nodes import NodeMode, NodeState
 from common.protocol import HEARTBEAT_PATH, Heartbeat, HeartbeatReply
 
-router = APIRouter(prefix="/nodes", tags=["nodes"])
-agents = APIRouter(tags=["agents"])
+router = Router(prefix="/nodes", tags=["nodes"])
+agents = Router(tags=["agents"])
 
 MAX_PAGE = 2000
 """Most nodes of one answer, and of one site."""
@@ -47,8 +48,8 @@ async def list_nodes(
 ) -> Response:
     """List the nodes by name, and what of their GPUs is in use.
 
-    Where there are more than `limit`, `X-Next` is what to send as `after` to get those that follow. An answer that is
-    as it was is a 304 for who sends its `ETag` as `If-None-Match`.
+    An answer has as many as `limit` and a few MiB hold; where there are more, `X-Next` is what to send as `after` to
+    get those that follow. An answer that is as it was is a 304 for who sends its `ETag` as `If-None-Match`.
     """
     filters = Filters(state, mode, group, await rights.within(db, caller))
     groups = await remembered.by_node(db)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-
 from api.auth.policy import Action
 from api.endpoints.access import SettingsOf, action
+from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
 from api.resources.presets import service
 from api.resources.presets.schemas import PresetChange, PresetRequest, PresetView
 from api.resources.schemas import Done, NamePath
 
-router = APIRouter(prefix="/presets", tags=["presets"])
+router = Router(prefix="/presets", tags=["presets"])
 
 
 @router.get("")

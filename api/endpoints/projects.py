@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastapi import APIRouter
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.policy import Action
 from api.clock import now
 from api.control.manager import WakeAfterwards
 from api.endpoints.access import Caller, action
+from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
 from api.resources.images import service as images
 from api.resources.projects import service
@@ -19,7 +19,7 @@ from api.resources.schemas import Done, NamePath
 from api.resources.sessions import service as sessions
 from api.tables.projects import Project
 
-router = APIRouter(prefix="/projects", tags=["projects"])
+router = Router(prefix="/projects", tags=["projects"])
 
 
 @router.get("")

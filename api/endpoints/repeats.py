@@ -24,7 +24,7 @@ _Parts = tuple[bytes, bytes]
 
 
 class Repeats:
-    """ASGI middleware before everything else; every other request passes."""
+    """ASGI middleware before everything else; every other request passes, and who is no agent has nothing read."""
 
     def __init__(self, app: ASGIApp) -> None:
         """Start with nothing remembered."""
@@ -36,12 +36,15 @@ class Repeats:
         if scope["type"] != "http" or scope["path"] != HEARTBEAT_PATH or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        body, rest = await _body(receive)
         connection = HTTPConnection(scope)
         name = _name(connection)
+        if not name:
+            await self._app(scope, receive, send)
+            return
+        body, rest = await _body(receive)
         parts, sequence = _split(body)
         heartbeats: Heartbeats = connection.app.state.heartbeats
-        if name and rest is None and self._taken.get(name) == parts and heartbeats.repeat(name, sequence, now()):
+        if rest is None and self._taken.get(name) == parts and heartbeats.repeat(name, sequence, now()):
             await send(AS_BEFORE)
             await send({"type": "http.response.body"})
             return
@@ -62,16 +65,16 @@ class Repeats:
 
 async def _body(receive: Receive) -> tuple[bytes, Message | None]:
     """Return what came of a body; the last message where the client went away before its end, or sends too much."""
-    body = b""
+    body = bytearray()
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            return body, message
+            return bytes(body), message
         body += message.get("body", b"")
         if not message.get("more_body"):
-            return body, None
+            return bytes(body), None
         if len(body) > MAX_BYTES:
-            return body, {"type": "http.request", "body": b"", "more_body": True}
+            return bytes(body), {"type": "http.request", "body": b"", "more_body": True}
 
 
 def _replay(body: bytes, rest: Message | None, receive: Receive) -> Receive:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.endpoints.access import Caller, action
+from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
 from api.resources.sandboxes import service
 from api.resources.sandboxes.schemas import SandboxChange, SandboxRequest, SandboxView
 from api.resources.schemas import Done, NamePath
 from api.tables.sandboxes import Sandbox
 
-router = APIRouter(prefix="/sandboxes", tags=["sandboxes"])
+router = Router(prefix="/sandboxes", tags=["sandboxes"])
 
 
 @router.get("")

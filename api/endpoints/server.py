@@ -51,6 +51,8 @@ def serve(settings: Settings, engine: Engine | None = None) -> None:
     engine = engine or _agents(settings)
     asyncio.run(_check_schema(settings))
     app = create_app(settings, Database(settings.database_url), engine)
+    # kept from then on: whoever asked for it first would make all others wait
+    app.openapi()
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -61,7 +63,7 @@ def serve(settings: Settings, engine: Engine | None = None) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=settings.socket is not None,
+        proxy_headers=settings.trusts_client_headers,
         forwarded_allow_ips="*",
         timeout_graceful_shutdown=SHUTDOWN_S,
         # Longer than the edge keeps its idle connections, so that it never calls on one that we have just closed.

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Header, Query, Response, WebSocket
+from fastapi import Depends, Header, Query, Response, WebSocket
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.requests import HTTPConnection
@@ -19,6 +19,7 @@ from api.auth.policy import Action
 from api.control.manager import WakeAfterwards
 from api.database import Database
 from api.endpoints.access import Caller, SettingsOf, action, authorize, caller_of
+from api.endpoints.routes import Router
 from api.endpoints.transactions import DatabaseOf, Reading, Transaction
 from api.engine.base import Engine
 from api.lists import session_pages, session_views, texts
@@ -30,12 +31,12 @@ from api.resources.sessions import relay, resizing, service, submission
 from api.resources.sessions.relay import LogStream
 from api.resources.sessions.schemas import BatchRequest, Extension, SessionChange, SessionRequest
 from api.resources.sessions.submission import SubmissionContext
-from api.resources.sessions.views import SessionView
+from api.resources.sessions.views import SessionEntryView, SessionView
 from api.settings import Settings
 from api.tables.sessions import Session, State
 from common.errors import InputError, PenstockError
 
-router = APIRouter(prefix="/sessions", tags=["sessions"])
+router = Router(prefix="/sessions", tags=["sessions"])
 
 FIRST_PART_S = 2.0
 PAGE = 200
@@ -68,13 +69,13 @@ async def submit_session(
 @action(Action.SESSION_SUBMIT)
 async def submit_sessions(
     request: BatchRequest, caller: Caller, db: Transaction, context: SubmissionContextOf, _wake: WakeAfterwards
-) -> list[SessionView]:
+) -> list[SessionEntryView]:
     """Put several equal sessions into the queue, all or none: `count` 3 makes NAME-1, NAME-2 and NAME-3."""
     ids = await submission.submit_batch(db, request, caller, context)
-    return await session_views.views(db, ids, context.settings.apps_url)
+    return await session_views.entries(db, ids, context.settings.apps_url)
 
 
-@router.get("", response_model=list[SessionView], responses=texts.RESPONSES)
+@router.get("", response_model=list[SessionEntryView], responses=texts.RESPONSES)
 @action(Action.SESSION_READ)
 async def list_sessions(
     *,
@@ -93,9 +94,9 @@ async def list_sessions(
 ) -> Response:
     """List sessions, oldest first: of a project, or of all projects that the caller may see.
 
-    Of a `user`, on a `node`, in any `state` that is named; `all` shows terminated ones too. Where there are more than
-    `limit`, `X-Next` is what to send as `after` to get those that follow. An answer that is as it was is a 304 for who
-    sends its `ETag` as `If-None-Match`.
+    Of a `user`, on a `node`, in any `state` that is named; `all` shows terminated ones too. An answer has as many as
+    `limit` and a few MiB hold; where there are more, `X-Next` is what to send as `after` to get those that follow. An
+    answer that is as it was is a 304 for who sends its `ETag` as `If-None-Match`.
     """
     filters = Filters(project=project, user=user, node=node, states=state or (), ended=all_)
     apps_url = settings.apps_url
@@ -263,4 +264,4 @@ async def _enter(database: Database, project: str, name: str, caller: Identity) 
 
 
 async def _view(db: AsyncSession, session_id: UUID, settings: Settings) -> SessionView:
-    return (await session_views.views(db, [session_id], settings.apps_url))[0]
+    return await session_views.view(db, session_id, settings.apps_url)

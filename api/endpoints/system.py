@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from fastapi import APIRouter
 from sqlalchemy import text
 
 from api.auth.policy import Action
 from api.endpoints.access import SettingsOf, action, public
+from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading
 from api.resources.schemas import View
 from common.gpu.share import MAX_GPUS, MILLI
 
 VERSION = version("penstock")
-health = APIRouter(tags=["system"])
-router = APIRouter(tags=["system"])
+health = Router(tags=["system"])
+router = Router(tags=["system"])
 
 
 class HealthView(View):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-
 from api.auth.policy import Action
 from api.endpoints.access import action
+from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
 from api.resources.schemas import Done, NamePath
 from api.resources.user_policies import service
 from api.resources.user_policies.schemas import PolicyChange, PolicyRequest, PolicyView
 
-router = APIRouter(prefix="/user-policies", tags=["user policies"])
+router = Router(prefix="/user-policies", tags=["user policies"])
 
 
 @router.get("")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from fastapi import APIRouter
-
 from api.auth.policy import Action
 from api.endpoints.access import Caller, action
+from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
 from api.resources.api_keys import service as api_keys
 from api.resources.api_keys.schemas import ApiKeyView
@@ -19,7 +18,7 @@ from api.resources.sessions import service as sessions
 from api.resources.users import service
 from api.resources.users.schemas import PasswordRequest, UserChange, UserRequest, UserView
 
-router = APIRouter(prefix="/users", tags=["users"])
+router = Router(prefix="/users", tags=["users"])
 
 
 @router.get("")
@@ -46,7 +45,7 @@ async def create_user(request: UserRequest, caller: Caller, db: Transaction) -> 
 @router.patch("/{name}")
 @action(Action.USER_CHANGE)
 async def change_user(name: UserNamePath, request: UserChange, caller: Caller, db: Transaction) -> UserView:
-    """Change a user; a new password ends the user's logins and revokes the user's keys.
+    """Change a user; a new password, and a `directory_id` of null, ends the user's logins and revokes the user's keys.
 
     Who is moved to another domain leaves the projects and resource groups of the one before, and must have no live
     session there.
@@ -58,7 +57,7 @@ async def change_user(name: UserNamePath, request: UserChange, caller: Caller, d
         await sessions.refuse_while_abroad(db, user)
         await memberships.leave_other_domains(db, user)
         await groups.leave_other_domains(db, user)
-    if "password" in request.model_fields_set:
+    if request.model_fields_set & {"password", "directory_id"}:
         await logins.end_all(db, user.id)
         await api_keys.revoke_all(db, user.id)
     return UserView.model_validate(user)

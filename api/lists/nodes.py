@@ -84,10 +84,10 @@ async def page(db: AsyncSession, filters: Filters, by_node: Groups, *, limit: in
     statement = _statement(frozenset(given))
     rows = (await db.execute(statement, given | {"limit": limit + 1})).all()
     entries = [
-        Entry(id_, f"{version}{by_node.get(name, ())}", b',"last_seen":%b}' % to_json(last_seen))
+        Entry(id_, f"{version}{by_node.get(name, ())}", name, b',"last_seen":%b}' % to_json(last_seen))
         for id_, name, last_seen, version in rows[:limit]
     ]
-    return Page(entries, rows[limit - 1].name if len(rows) > limit else None, (limit,))
+    return Page(entries, len(rows) > limit, (limit,))
 
 
 async def texts(db: AsyncSession, ids: Collection[UUID], by_node: Groups) -> dict[UUID, bytes]:

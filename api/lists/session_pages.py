@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Integer, Row, Select, and_, bindparam, or_, select
+from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Identity, Reach
@@ -59,13 +59,12 @@ async def page(
     db: AsyncSession, caller: Identity, filters: Filters, *, limit: int, after: str | None, apps_url: str
 ) -> Page:
     """Return which sessions a page has that a caller may see, oldest first; raises InputError for what is no cursor."""
-    asked = _within(caller.reach(Action.SESSION_READ)) | _filtered(filters) | _position(after)
+    asked = _within(caller.reach(Action.SESSION_READ)) | _filtered(filters) | position(after)
     listed = not (filters.states or filters.ended)
     statement = _statement(frozenset(asked), listed=listed)
     rows = (await db.execute(statement, asked | {"limit": limit + 1})).all()
-    following = _cursor(rows[limit - 1]) if len(rows) > limit else None
-    entries = [Entry(id_, version) for id_, _, version in rows[:limit]]
-    return Page(entries, following, (filters, limit, apps_url))
+    entries = [Entry(row.id, row.version, cursor(row.created_at, row.id)) for row in rows[:limit]]
+    return Page(entries, len(rows) > limit, (filters, limit, apps_url))
 
 
 @cache
@@ -114,11 +113,13 @@ def _filtered(filters: Filters) -> dict[str, Any]:
     return {name: value for name, value in asked.items() if value is not None}
 
 
-def _cursor(row: Row[Any]) -> str:
-    return f"{(row.created_at - EPOCH) // timedelta(microseconds=1)}.{row.id.hex}"
+def cursor(created_at: datetime, id_: UUID) -> str:
+    """Return the cursor after which a list goes on behind a session."""
+    return f"{(created_at - EPOCH) // timedelta(microseconds=1)}.{id_.hex}"
 
 
-def _position(cursor: str | None) -> dict[str, Any]:
+def position(cursor: str | None) -> dict[str, Any]:
+    """Return what a cursor says, nothing where there is none; raises InputError for what is no cursor."""
     if cursor is None:
         return {}
     micros, _, id_ = cursor.partition(".")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from pydantic_core import to_json
@@ -12,51 +12,52 @@ from sqlalchemy import Row, and_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
-from api.resources.sessions.views import ContainerView, QueueEntryView, SessionView
+from api.resources.sessions.views import ContainerView, SessionEntryView, SessionView
 from api.tables.nodes import Gpu, Node
 from api.tables.projects import Project
-from api.tables.sessions import Container, GpuShareRow, Service, Session, State
+from api.tables.sessions import Container, GpuShareRow, Service, Session
 from common.gpu.share import memory_limit
 
 _MADE = {"project", "user", "node", "gpus", "containers", "services", "url", "urls"}
-_PLAIN = [getattr(Session, name) for name in SessionView.model_fields if name not in _MADE]
 _OF_CONTAINER = [name for name in ContainerView.model_fields if name != "gpus"]
-_COLUMNS = (*_PLAIN, Project.name.label("project"), Session.user_name.label("user"))
+_NAMES = (Project.name.label("project"), Session.user_name.label("user"))
+
+ViewT = TypeVar("ViewT", bound=SessionEntryView)
 
 Shown = dict[str, Any]
 """What a view has, not checked: it comes from our own tables."""
 
 
 async def texts(db: AsyncSession, ids: Collection[UUID], apps_url: str) -> dict[UUID, bytes]:
-    """Return sessions as the JSON of a `SessionView`, those that are there."""
-    return {row["id"]: to_json(row) for row in await _shown(db, ids, apps_url)}
+    """Return sessions as the JSON of a `SessionEntryView`, those that are there."""
+    return {row["id"]: to_json(row) for row in await _shown(db, SessionEntryView, ids, apps_url)}
 
 
-async def views(db: AsyncSession, ids: Sequence[UUID], apps_url: str) -> list[SessionView]:
+async def entries(db: AsyncSession, ids: Sequence[UUID], apps_url: str) -> list[SessionEntryView]:
     """Return sessions by their ids, in that order; what the transaction has changed is in them."""
+    return await _views(db, SessionEntryView, ids, apps_url)
+
+
+async def view(db: AsyncSession, session_id: UUID, apps_url: str) -> SessionView:
+    """Return one session with its command line; what the transaction has changed is in it."""
+    return (await _views(db, SessionView, [session_id], apps_url))[0]
+
+
+async def _views(db: AsyncSession, kind: type[ViewT], ids: Sequence[UUID], apps_url: str) -> list[ViewT]:
     await db.flush()
-    found = {row["id"]: SessionView.model_validate(row) for row in await _shown(db, ids, apps_url)}
+    found = {row["id"]: kind.model_validate(row) for row in await _shown(db, kind, ids, apps_url)}
     return [found[id_] for id_ in ids]
 
 
-async def queue(db: AsyncSession) -> list[QueueEntryView]:
-    """Return the sessions that wait, in the order of the queue; those that are in none come last."""
-    made = {"project", "user"}
-    plain = [getattr(Session, name) for name in QueueEntryView.model_fields if name not in made]
-    query = select(*plain, Project.name.label("project"), Session.user_name.label("user"))
-    query = query.join(Project, Project.id == Session.project_id).where(Session.state == State.PENDING)
-    order = (Session.position == 0, Session.position, Session.created_at, Session.id)
-    return [QueueEntryView(**row._mapping) for row in await db.execute(query.order_by(*order))]
-
-
-async def _shown(db: AsyncSession, ids: Collection[UUID], apps_url: str) -> list[Shown]:
-    query = select(*_COLUMNS).join(Project, Project.id == Session.project_id).where(among(Session.id, ids))
+async def _shown(db: AsyncSession, kind: type[SessionEntryView], ids: Collection[UUID], apps_url: str) -> list[Shown]:
+    columns = [*_NAMES, *(getattr(Session, name) for name in kind.model_fields if name not in _MADE)]
+    query = select(*columns).join(Project, Project.id == Session.project_id).where(among(Session.id, ids))
     rows = (await db.execute(query)).all()
     containers, services = await _containers(db, ids), await _services(db, ids, apps_url)
-    return [_session(row, containers[row.id], services[row.id]) for row in rows]
+    return [_session(kind, row, containers[row.id], services[row.id]) for row in rows]
 
 
-def _session(row: Row[Any], containers: list[Shown], services: list[Shown]) -> Shown:
+def _session(kind: type[SessionEntryView], row: Row[Any], containers: list[Shown], services: list[Shown]) -> Shown:
     urls = [service["url"] for service in services if service["url"]]
     values = row._asdict() | {
         "node": containers[0]["node"] if containers else None,
@@ -66,7 +67,7 @@ def _session(row: Row[Any], containers: list[Shown], services: list[Shown]) -> S
         "url": urls[0] if urls else None,
         "urls": urls,
     }
-    return {name: values[name] for name in SessionView.model_fields}
+    return {name: values[name] for name in kind.model_fields}
 
 
 async def _containers(db: AsyncSession, ids: Collection[UUID]) -> defaultdict[UUID, list[Shown]]:

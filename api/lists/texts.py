@@ -23,6 +23,10 @@ from api.tables.base import Base
 
 MAX_BYTES = 64 << 20
 """How many bytes of texts a process keeps."""
+PAGE_BYTES = 4 << 20
+"""How many bytes of texts a page has; a thing that is longer has a page of its own."""
+AT_ONCE = 250
+"""So many things are read at once: what they are together is known only then."""
 
 VERSION = version("penstock")
 STRING = {"type": "string"}
@@ -41,30 +45,38 @@ Render = Callable[[Collection[UUID]], Awaitable[Mapping[UUID, bytes]]]
 
 @dataclass(frozen=True)
 class Entry:
-    """A thing of a page, and its version; `end` is put behind its text."""
+    """A thing of a page, its version, and the cursor after which a page begins with what follows it.
+
+    `end` is put behind its text.
+    """
 
     id: UUID
     version: str
+    cursor: str
     end: bytes = b""
 
 
 @dataclass(frozen=True)
 class Page:
-    """Which things a page has, in order; `following` is the cursor after which the next one begins, None on the last.
+    """Which things a page may have, in order: as many of them as `PAGE_BYTES` hold. `more` is whether others follow.
 
     `asked` is all that the texts of its things depend on beside the database, and what makes it another page.
     """
 
     entries: Sequence[Entry]
-    following: str | None
+    more: bool
     asked: tuple[object, ...] = ()
 
     @property
     def tag(self) -> str:
-        """An ETag that is another one whenever the page is."""
-        said = [(entry.id.hex, entry.version, entry.end) for entry in self.entries]
-        described = repr((VERSION, self.asked, self.following, said))
-        return f'"{sha256(described.encode()).hexdigest()[:32]}"'
+        """A text that is another one whenever the page is."""
+        said = [(entry.id.hex, entry.version, entry.cursor, entry.end) for entry in self.entries]
+        described = repr((VERSION, self.asked, self.more, said))
+        return sha256(described.encode()).hexdigest()[:32]
+
+    def following(self, count: int) -> str | None:
+        """Return the cursor after the first `count` things; None where nothing follows."""
+        return self.entries[count - 1].cursor if self.more or count < len(self.entries) else None
 
 
 class Texts:
@@ -76,8 +88,8 @@ class Texts:
         self._bytes = 0
         self._kept: dict[UUID, tuple[str, bytes]] = {}
 
-    async def of(self, entries: Sequence[Entry], render: Render) -> list[bytes]:
-        """Return the texts of things in order, without those that are gone; `render` makes those that are not known."""
+    async def of(self, entries: Sequence[Entry], render: Render) -> dict[UUID, bytes]:
+        """Return the texts of things, without those that are gone; `render` makes those that are not known."""
         found: dict[UUID, bytes] = {}
         for entry in entries:
             version, text = self._kept.get(entry.id, (None, b""))
@@ -89,7 +101,7 @@ class Texts:
             for id_, text in made.items():
                 self._keep(id_, versions[id_], text)
             found |= made
-        return [found[entry.id] + entry.end for entry in entries if entry.id in found]
+        return found
 
     def _keep(self, id_: UUID, version: str, text: bytes) -> None:
         _, before = self._kept.pop(id_, ("", b""))
@@ -100,17 +112,52 @@ class Texts:
             self._bytes -= len(oldest)
 
 
-async def answer(page: Page, texts: Texts, render: Render, if_none_match: str | None) -> Response:
+async def answer(
+    page: Page, texts: Texts, render: Render, if_none_match: str | None, page_bytes: int = PAGE_BYTES
+) -> Response:
     """Return the page as JSON, or that it is as it was for who has it already."""
-    # what stands between may have packed the answer, and then says of the tag that it is a weak one
-    held = {part.strip().removeprefix("W/") for part in (if_none_match or "").split(",")}
     tag, body = page.tag, b""
-    if tag not in held:
-        body = b"[%b]" % b",".join(await texts.of(page.entries, render))
-    headers = {"ETag": tag, "Cache-Control": "no-cache"} | ({"X-Next": page.following} if page.following else {})
-    if tag in held:
+    held = _held(tag, len(page.entries), if_none_match)
+    count = held
+    if count is None:
+        parts, count = await _texts(page.entries, texts, render, page_bytes)
+        body = b"[%b]" % b",".join(parts)
+    following = page.following(count)
+    headers = {"ETag": f'"{tag}.{count}"', "Cache-Control": "no-cache"} | ({"X-Next": following} if following else {})
+    if held is not None:
         return Response(status_code=304, headers=headers)
     return Response(body, media_type="application/json", headers=headers)
+
+
+def _held(tag: str, most: int, if_none_match: str | None) -> int | None:
+    """Return how many things of a page somebody has who names its ETag, at least one of `most`; None who has none.
+
+    The tag says so itself: how long the texts were is not known before they are made.
+    """
+    for part in (if_none_match or "").split(","):
+        # what stands between may have packed the answer, and then says of the tag that it is a weak one
+        named, _, count = part.strip().removeprefix("W/").strip('"').partition(".")
+        if named == tag and count.isdecimal() and min(most, 1) <= int(count) <= most:
+            return int(count)
+    return None
+
+
+async def _texts(entries: Sequence[Entry], texts: Texts, render: Render, page_bytes: int) -> tuple[list[bytes], int]:
+    """Return the texts of the first things, as many as so many bytes hold, and how many things these are."""
+    parts: list[bytes] = []
+    size = 0
+    for start in range(0, len(entries), AT_ONCE):
+        part = entries[start : start + AT_ONCE]
+        found = await texts.of(part, render)
+        for count, entry in enumerate(part, start):
+            if entry.id not in found:
+                continue
+            text = found[entry.id] + entry.end
+            size += len(text)
+            if parts and size > page_bytes:
+                return parts, count
+            parts.append(text)
+    return parts, len(entries)
 
 
 def written(table: type[Base]) -> tuple[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -10,6 +11,8 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 SPECIALS = "~!@#$%^&*<>?"
 USER_NAME_LENGTH = (3, 20)
+HALF_A_PAIR = re.compile("[\ud800-\udfff]")
+"""What JSON may write as an escape, and UTF-8 cannot encode."""
 YEARS = (1970, 9000)
 """Years that a moment may have: far from those that a time zone could push out of the calendar."""
 
@@ -66,6 +69,8 @@ def _password(value: str) -> str:
 def _plain(value: str) -> str:
     if "\0" in value:
         raise ValueError("a NUL character is not text")
+    if not value.isascii() and HALF_A_PAIR.search(value):
+        raise ValueError("half of a surrogate pair is not text")
     return value
 
 

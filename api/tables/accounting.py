@@ -16,8 +16,8 @@ _open = text("ended_at IS NULL")
 class Span(Base):
     """A stretch of time in which a session ran and held its share; a session that was requeued has several.
 
-    It outlives session, user and project, hence their names; the ids say to whom it may be shown. `gpu_milli` is what
-    all containers held together. A session has at most one span that has not ended.
+    It outlives session, user, project and domain, hence their names; the ids say to whom it may be shown. `gpu_milli`
+    is what all containers held together. A session has at most one span that has not ended.
     """
 
     __tablename__ = "spans"
@@ -33,6 +33,7 @@ class Span(Base):
     user_name: Mapped[str] = mapped_column(String(20))
     project_id: Mapped[UUID] = mapped_column(index=True)
     project_name: Mapped[str] = mapped_column(String(20))
+    domain_id: Mapped[UUID | None] = mapped_column(index=True)
     domain: Mapped[str | None] = mapped_column(String(20))
     gpu_milli: Mapped[int] = mapped_column(BigInteger)
     started_at: Mapped[datetime]

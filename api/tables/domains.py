@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from uuid import UUID, uuid4
 
-from sqlalchemy import String, Text
+from sqlalchemy import ForeignKey, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from api.clock import now
@@ -14,12 +15,15 @@ from api.tables.base import Base
 class Domain(Base):
     """A company or faculty with people, projects and resource groups of its own; these name it by its name.
 
-    The quotas of its projects together stay within `quota_milli` milli-GPU; None is no limit.
+    The quotas of its projects together stay within `quota_milli` milli-GPU; None is no limit. `policy` limits those of
+    its people who have none of their own. The `id` tells it from one of the same name that was deleted before.
     """
 
     __tablename__ = "domains"
 
+    id: Mapped[UUID] = mapped_column(default=uuid4, unique=True)
     name: Mapped[str] = mapped_column(String(20), primary_key=True)
     description: Mapped[str] = mapped_column(Text, default="")
     quota_milli: Mapped[int | None]
+    policy: Mapped[str | None] = mapped_column(ForeignKey("user_policies.name"), index=True)
     created_at: Mapped[datetime] = mapped_column(default=now)

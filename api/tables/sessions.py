@@ -19,7 +19,7 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
-from sqlalchemy.orm import Mapped, mapped_column, relationship
+from sqlalchemy.orm import Mapped, mapped_column, relationship, undefer_group
 
 from api.clock import now
 from api.tables.base import Base
@@ -64,6 +64,12 @@ _live = text("state NOT IN ('TERMINATED', 'FAILED')")
 _resized = text("resize_milli IS NOT NULL")
 LISTED = text("state <> 'TERMINATED'")
 """Which sessions a list has unless all are asked for; written as in the indexes, or these would be of no use."""
+
+_GROUP = "of-containers"
+OF_CONTAINERS: dict[str, Any] = {"deferred": True, "deferred_group": _GROUP, "deferred_raiseload": True}
+"""Columns that only the containers of a session are made from: they may be long, so they are read when asked for."""
+WHOLE = undefer_group(_GROUP)
+"""Reads these columns too."""
 
 
 def container_id(session_id: UUID, attempt: int, rank: int) -> str:
@@ -124,13 +130,13 @@ class Session(Base):
     gpu_models: Mapped[list[str]] = mapped_column(JSON, default=list)
     within: Mapped[str] = mapped_column(String(16), default="anywhere", server_default="anywhere")
     within_required: Mapped[bool] = mapped_column(default=False, server_default="0")
-    command: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
-    args: Mapped[list[str]] = mapped_column(JSON)
-    environment: Mapped[dict[str, str]] = mapped_column(JSON)
-    mounts: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
+    command: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True), **OF_CONTAINERS)
+    args: Mapped[list[str]] = mapped_column(JSON, **OF_CONTAINERS)
+    environment: Mapped[dict[str, str]] = mapped_column(JSON, **OF_CONTAINERS)
+    mounts: Mapped[list[dict[str, Any]]] = mapped_column(JSON, **OF_CONTAINERS)
     local_image: Mapped[bool] = mapped_column(default=False, server_default="0")
     sandbox: Mapped[str] = mapped_column(String(20), default="", server_default=text("''"))
-    sandbox_rules: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    sandbox_rules: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list, **OF_CONTAINERS)
     denied: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     created_by_cli: Mapped[bool] = mapped_column(default=False, server_default="0")
     state: Mapped[State] = mapped_column(_state, default=State.PENDING)

@@ -24,9 +24,12 @@ class UserSource(StrEnum):
 class User(Base):
     """A person. The password is kept as its argon2 hash; whom the directory knows has none here.
 
+    `directory_id` is the id of the entry of the directory that an account belongs to, None while that is open. The role
+    is what the directory's groups make it, or what an administrator says: `role_source`.
+
     `domain` is the company that the user belongs to, None for the site's own people. `policy` limits what the user's
-    sessions hold together. A `disabled` user can neither sign in nor use keys. One who `must_change_password` can do
-    nothing else before.
+    sessions hold together; without one the domain's does. A `disabled` user can neither sign in nor use keys. One who
+    `must_change_password` can do nothing else before.
     """
 
     __tablename__ = "users"
@@ -37,6 +40,12 @@ class User(Base):
         Enum(UserRole, native_enum=False, length=16, values_callable=lambda roles: [role.value for role in roles])
     )
     source: Mapped[UserSource] = mapped_column(
+        Enum(UserSource, native_enum=False, length=16, values_callable=lambda sources: [s.value for s in sources]),
+        default=UserSource.LOCAL,
+        server_default=UserSource.LOCAL.value,
+    )
+    directory_id: Mapped[str | None] = mapped_column(String(64), unique=True)
+    role_source: Mapped[UserSource] = mapped_column(
         Enum(UserSource, native_enum=False, length=16, values_callable=lambda sources: [s.value for s in sources]),
         default=UserSource.LOCAL,
         server_default=UserSource.LOCAL.value,

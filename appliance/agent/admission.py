@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
+from common import image_references
 from common.errors import ConflictError, InputError, Problem
 from common.gpu.share import MILLI, GpuShare, format_gpus
 from common.protocol import (
@@ -24,6 +25,7 @@ def check(spec: ContainerSpec, devices: Mapping[str, GpuDevice], others: Iterabl
 
     Raises InputError for a spec that can never run here, ConflictError for one that does not fit now.
     """
+    image_references.check(spec.image)
     problems = [*_unknown_gpus(spec, devices)]
     if problems:
         raise InputError.of(problems)

@@ -27,6 +27,7 @@ from starlette.exceptions import HTTPException
 from appliance.agent.container_runtime import ContainerRuntime, RunningTerminal
 from appliance.agent.reports.heartbeat import HeartbeatReporter
 from appliance.agent.settings import Settings
+from appliance.agent.supervision import Background, keep_on
 from appliance.agent.watchdog import Watchdog
 from common.errors import ForbiddenError, InputError, PenstockError
 from common.protocol import (
@@ -68,21 +69,18 @@ def make(settings: Settings, runtime: ContainerRuntime) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        tasks = Background()
+        watchdog = Watchdog(runtime.is_stuck, settings.notify_socket, settings.watchdog_usec)
         # first: Docker may take longer to tell its containers than systemd waits for a sign of life
-        alive = asyncio.create_task(Watchdog(runtime.is_stuck, settings.notify_socket, settings.watchdog_usec).run())
+        tasks.begin(keep_on("watchdog", watchdog.run))
         # a container that was created before this agent ended is started by the next line
         runtime.begin()
         await supervisor.rebuild()
-        tasks = [
-            alive,
-            asyncio.create_task(supervisor.watch()),
-            asyncio.create_task(HeartbeatReporter(settings, runtime.node_info, supervisor).run()),
-            *(asyncio.create_task(work) for work in runtime.tasks()),
-        ]
+        heartbeats = HeartbeatReporter(settings, runtime.node_info, supervisor)
+        for name, work in {"containers": supervisor.watch, "heartbeats": heartbeats.run, **runtime.tasks}.items():
+            tasks.begin(keep_on(name, work))
         yield
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await tasks.close()
         await supervisor.close()
         runtime.close()
 

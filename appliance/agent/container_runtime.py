@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
+from appliance.agent.supervision import Work
 from common.gpu.share import GpuShare
 from common.protocol import ContainerSpec, ContainerState, ImageState, NodeInfo
 
@@ -79,7 +80,7 @@ class Images(Protocol):
 class ContainerRuntime:
     """What runs the containers of one agent.
 
-    `begin` is called before anything is asked of `containers`. `tasks` returns what must run beside them, for ever;
+    `begin` is called before anything is asked of `containers`. `tasks`, by their names, must run beside them for ever;
     `is_stuck` says whether the agent should be started anew, and `close` lets go of the rest at its end.
     """
 
@@ -88,6 +89,6 @@ class ContainerRuntime:
     images: Images
     terminal: Opener
     begin: Callable[[], None]
-    tasks: Callable[[], Sequence[Coroutine[Any, Any, None]]]
+    tasks: Mapping[str, Work]
     is_stuck: Callable[[], bool]
     close: Callable[[], None]

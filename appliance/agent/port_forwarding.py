@@ -1,7 +1,8 @@
 """Ports of containers, offered to the site's edge by mutual TLS and to nobody else.
 
 A container's port is never published on the host. The agent listens on a port of its own range and passes bytes on to
-the container's address, so HTTP, WebSocket and whatever else a session speaks go through unchanged.
+the container's address, so HTTP, WebSocket and whatever else begins with a request go through unchanged. The head of
+that names the container which the edge wants: a port may lead to another one than the edge was last told.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import structlog
 
 from appliance.agent.tls import common_name
 from common.errors import UnavailableError
+from common.protocol import CONTAINER_HEADER
 
 log = structlog.get_logger()
 
@@ -25,7 +27,9 @@ MAX_CONNECTIONS = 256
 """Most connections of one container at a time."""
 CHUNK = 1 << 16
 _CONNECT_S = 5.0
+_HEAD_S = 10.0
 _HANDSHAKE_S = 10.0
+_FIELD = CONTAINER_HEADER.lower().encode()
 
 
 @dataclass
@@ -84,7 +88,7 @@ class PortForwarder:
 
     async def _listen(self, identity: str, opened: _OpenPorts, port: int) -> asyncio.Server:
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await self._serve(opened, port, reader, writer)
+            await self._serve(identity, opened, port, reader, writer)
 
         size = self._last - self._first + 1
         # the same container gets the same port after a restart of the agent, unless somebody else has taken it
@@ -106,7 +110,7 @@ class PortForwarder:
         raise _refusal(identity, port, f"every port from {self._first} to {self._last} is in use")
 
     async def _serve(
-        self, opened: _OpenPorts, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, identity: str, opened: _OpenPorts, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine that runs has one
@@ -118,7 +122,11 @@ class PortForwarder:
             elif len(opened.connections) > MAX_CONNECTIONS:
                 log.warning("a session has too many connections", port=port, most=MAX_CONNECTIONS)
             else:
-                await _join(reader, writer, opened.address, port)
+                wanted, head = take_container(await _head(reader))
+                if wanted == identity:
+                    await _join(reader, writer, opened.address, port, head)
+                else:
+                    log.warning("a port of a session was called for another", id=identity, wanted=wanted, port=port)
         except asyncio.CancelledError:
             # the container is gone, or the agent ends: that is the end of this connection and no error
             return
@@ -127,14 +135,36 @@ class PortForwarder:
             writer.close()
 
 
-async def _join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str, port: int) -> None:
-    """Carry bytes both ways until one side ends."""
+def take_container(head: bytes) -> tuple[str, bytes]:
+    """Return the id of the container that the head of a request names, empty where it does not name one, and the head
+    without that name, which is no business of the container's.
+    """
+    lines = head.split(b"\r\n")
+    named = [line for line in lines if line.partition(b":")[0].lower() == _FIELD]
+    rest = b"\r\n".join(line for line in lines if line not in named)
+    return (named[0].partition(b":")[2].strip().decode("latin-1") if len(named) == 1 else ""), rest
+
+
+async def _head(reader: asyncio.StreamReader) -> bytes:
+    """Return the head of a request; empty where none comes."""
+    try:
+        async with asyncio.timeout(_HEAD_S):
+            return await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError, TimeoutError):
+        return b""
+
+
+async def _join(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str, port: int, head: bytes
+) -> None:
+    """Carry bytes both ways until one side ends; the `head` has come already."""
     try:
         async with asyncio.timeout(_CONNECT_S):
             inner_reader, inner_writer = await asyncio.open_connection(address, port, limit=CHUNK)
     except (OSError, TimeoutError):
         # the edge tells its caller that nothing answers there
         return
+    inner_writer.write(head)
     # TLS knows no half of a connection: where one side has ended, nothing of use can follow
     tasks = [
         asyncio.create_task(_carry(reader, inner_writer)),

@@ -14,6 +14,7 @@ from common.errors import InputError, Problem
 from common.gpu.kinds import Enforcement
 from common.gpu.share import MAX_GPUS
 from common.settings import environment
+from common.settings.images import ImageSettings
 from common.settings.node_agent import (
     GpuSettings,
     KubernetesSettings,
@@ -38,6 +39,7 @@ class Settings(
     SimulatedGpuSettings,
     LocationSettings,
     KubernetesSettings,
+    ImageSettings,
     environment.ServiceSettings,
 ):
     """Settings of one agent: what a site chooses, and what follows from the node and from where things are installed.

@@ -34,7 +34,10 @@ def accounting(
 
 
 def _table(report: Accounting) -> None:
-    rows = [_row(row, row["name"] or "the site itself") for row in report["rows"]]
+    rows = [
+        _row(row, f"{row['name'] or 'the site itself'}{' (deleted)' if row['deleted'] else ''}")
+        for row in report["rows"]
+    ]
     output.print_table(
         (report["by"].upper(), "SESSIONS", "HOURS", "GPU HOURS"), [*rows, _row(report["total"], "all together")]
     )

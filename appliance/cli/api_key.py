@@ -10,6 +10,7 @@ from appliance.cli import config, output
 from appliance.cli.options import complete_users, given, group
 from appliance.cli.output import Format, FormatOption
 from appliance.client.views import ApiKey, NewApiKey
+from appliance.client.words import KeyScope
 
 app = group("Your API keys: list, create, revoke.")
 
@@ -31,10 +32,13 @@ def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Where the key is used.")],
     *,
     days: Annotated[int | None, typer.Option("--days", metavar="N", min=1, help="It ends after so many days.")] = None,
+    scope: Annotated[
+        KeyScope | None, typer.Option("--scope", help="To read, to work with sessions too, or for all (usual).")
+    ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Make a key and show it, this once."""
-    output.show(config.load().client.api_keys.create(name=name, **given(days=days)), form, _secret)
+    """Make a key and show it, this once; it ends no later than the one with which you are logged in."""
+    output.show(config.load().client.api_keys.create(name=name, **given(days=days, scope=scope)), form, _secret)
 
 
 @app.command("revoke")
@@ -62,10 +66,11 @@ def _table(keys: list[ApiKey]) -> None:
             key["id"],
             key["name"],
             key["prefix"],
+            key["scope"],
             output.age(key["created_at"]),
             output.age(key["used_at"]) if key["used_at"] else "never",
             output.moment(key["expires_at"])[:10] or "never",
         )
         for key in keys
     ]
-    output.print_table(("ID", "NAME", "BEGINS WITH", "CREATED", "USED", "EXPIRES"), rows, below=("NAME",))
+    output.print_table(("ID", "NAME", "BEGINS WITH", "SCOPE", "CREATED", "USED", "EXPIRES"), rows, below=("NAME",))

@@ -15,6 +15,12 @@ from common.gpu.units import format_gpus, parse_gpus
 
 app = group("Domains: users and projects with administrators of their own.")
 
+NONE = "none"
+
+PolicyOption = Annotated[
+    str | None,
+    typer.Option("--policy", metavar="NAME|none", help="The policy of its people who have none of their own."),
+]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the domain.")]
 
 
@@ -29,10 +35,11 @@ def create(
     name: NameArgument,
     *,
     description: Annotated[str | None, typer.Option("--description", help="Who it is.")] = None,
+    policy: PolicyOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Create a domain; users and projects are put into it when they are made."""
-    made = config.load().client.domains.create(name=name, **given(description=description))
+    made = config.load().client.domains.create(name=name, **given(description=description, policy=policy))
     output.show(made, form, lambda _: print(f"Created domain {made['name']}."))
 
 
@@ -45,12 +52,15 @@ def update(
         str | None,
         typer.Option("-g", "--gpus", metavar="N|none", help="What the quotas of its projects may come to; none: any."),
     ] = None,
+    policy: PolicyOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Change a domain; quotas that are beyond a new limit stay, but grow no more."""
     changes = cast("DomainChange", given(description=description))
     if gpus is not None:
-        changes["quota_milli"] = None if gpus == "none" else parse_gpus(gpus, "--gpus")
+        changes["quota_milli"] = None if gpus == NONE else parse_gpus(gpus, "--gpus")
+    if policy is not None:
+        changes["policy"] = None if policy == NONE else policy
     changed = config.load().client.domains.change(name, **changes)
     output.show(changed, form, lambda _: print(f"Changed domain {changed['name']}."))
 
@@ -67,9 +77,10 @@ def _table(domains: list[Domain]) -> None:
         (
             domain["name"],
             "-" if domain["quota_milli"] is None else format_gpus(domain["quota_milli"]),
+            domain["policy"] or "-",
             domain["description"],
             output.age(domain["created_at"]),
         )
         for domain in domains
     ]
-    output.print_table(("NAME", "GPUS", "DESCRIPTION", "CREATED"), rows)
+    output.print_table(("NAME", "GPUS", "POLICY", "DESCRIPTION", "CREATED"), rows)

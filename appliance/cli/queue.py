@@ -10,7 +10,7 @@ import typer
 from appliance.cli import config, output
 from appliance.cli.options import ProjectOption
 from appliance.cli.output import Format, FormatOption
-from appliance.client.views import QueueEntry, Session
+from appliance.client.views import QueueEntry, SessionEntry
 from common.errors import InputError
 from common.gpu.units import format_gpus
 
@@ -37,12 +37,12 @@ def queue(
     output.show(sorted(waiting, key=_place), form, _table)
 
 
-def _place(session: Session) -> tuple[int, str]:
+def _place(session: SessionEntry) -> tuple[int, str]:
     # what the scheduler has not looked at yet has no position
     return session["position"] or LAST, session["created_at"]
 
 
-def _table(waiting: Sequence[Session] | Sequence[QueueEntry]) -> None:
+def _table(waiting: Sequence[SessionEntry] | Sequence[QueueEntry]) -> None:
     rows = [
         (
             str(session["position"] or "-"),

@@ -13,7 +13,7 @@ from appliance.cli import config, output, parse, share
 from appliance.cli.options import ProjectOption, complete_sessions
 from appliance.cli.output import Format, FormatOption
 from appliance.cli.share import FgpuOption, GpusOption
-from appliance.client.views import Container, GpuShare, Session
+from appliance.client.views import Container, GpuShare, Session, SessionEntry
 from common.errors import ConflictError, NotFoundError, PenstockError
 from common.gpu.units import MILLI, format_gpus
 
@@ -153,19 +153,19 @@ def delete(
         raise type(refused[0]).of([problem for error in refused for problem in error.problems])
 
 
-def status(session: Session) -> str:
+def status(session: SessionEntry) -> str:
     """Return a session's state as people know it: `Pending`, `ContainerCreating`, `Running` ..."""
     return STATES.get(session["state"], session["state"].capitalize())
 
 
-def _table(sessions: list[Session]) -> None:
+def _table(sessions: list[SessionEntry]) -> None:
     output.print_table(HEAD, [_row(session) for session in sessions], BELOW)
     for session in sessions:
         if session["reason"] and session["state"] == "PENDING":
             print(f"{session['name']} waits: {session['reason']}")
 
 
-def _row(session: Session) -> tuple[str, ...]:
+def _row(session: SessionEntry) -> tuple[str, ...]:
     return (
         session["name"],
         status(session),
@@ -181,12 +181,12 @@ def _row(session: Session) -> tuple[str, ...]:
     )
 
 
-def _place(session: Session) -> str:
+def _place(session: SessionEntry) -> str:
     nodes = _nodes(session)
     return f"{nodes[0]} +{len(nodes) - 1}" if len(nodes) > 1 else output.listed(nodes)
 
 
-def _nodes(session: Session) -> list[str]:
+def _nodes(session: SessionEntry) -> list[str]:
     return list(dict.fromkeys(container["node"] for container in session["containers"]))
 
 

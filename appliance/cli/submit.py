@@ -17,7 +17,7 @@ from appliance.cli.session import status
 from appliance.cli.share import FgpuOption, GpusOption
 from appliance.client import Client
 from appliance.client.requests import PvcRequest, VolumeRequest
-from appliance.client.views import Session
+from appliance.client.views import SessionEntry
 from appliance.client.words import Enforcement, Kind
 from common.errors import InputError, Problem
 from common.gpu.units import format_gpus
@@ -152,13 +152,13 @@ def submit(
     output.show(submitted if count else submitted[0], form, lambda _: _tell(submitted))
 
 
-def _submit(client: Client, request: dict[str, Any], count: int | None) -> list[Session]:
+def _submit(client: Client, request: dict[str, Any], count: int | None) -> Sequence[SessionEntry]:
     if count is None:
         return [client.sessions.submit(**request)]
     return client.sessions.submit_batch(**request, count=count)
 
 
-def _until_started(client: Client, session: Session) -> Session:
+def _until_started(client: Client, session: SessionEntry) -> SessionEntry:
     """Return a session when it has left the queue and its containers were started."""
     while session["state"] in UNDER_WAY:
         time.sleep(WAIT_STEP_S)
@@ -166,7 +166,7 @@ def _until_started(client: Client, session: Session) -> Session:
     return session
 
 
-def _tell(sessions: list[Session]) -> None:
+def _tell(sessions: Sequence[SessionEntry]) -> None:
     for session in sessions:
         gpus = format_gpus(session["gpu_milli"])
         print(f"{session['name']}: {status(session)}, {gpus} GPU, project {session['project']}")

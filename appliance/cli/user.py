@@ -11,7 +11,7 @@ from appliance.cli.account import PasswordStdin, read_password
 from appliance.cli.options import complete_users, given, group
 from appliance.cli.output import Format, FormatOption
 from appliance.client.views import User
-from appliance.client.words import UserRole
+from appliance.client.words import UserRole, UserSource
 
 app = group("Users: list, create, update, disable, delete, passwords.")
 
@@ -65,10 +65,16 @@ def update(
     domain: DomainOption = None,
     policy: PolicyOption = None,
     email: EmailOption = None,
+    role_source: Annotated[
+        UserSource | None, typer.Option("--role-source", help="Who gives the role: you (local), or the directory.")
+    ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Change a user's role, domain, policy or address; what is left out stays, `none` takes away."""
-    chosen = given(role=role, domain=domain, policy=policy, email=email)
+    """Change a user's role, domain, policy or address; what is left out stays, `none` takes away.
+
+    A role that you give is not changed by the directory any more.
+    """
+    chosen = given(role=role, domain=domain, policy=policy, email=email, role_source=role_source)
     changes: dict[str, Any] = {key: None if value == NONE else value for key, value in chosen.items()}
     output.show(config.load().client.users.update(name, **changes), form, _fields)
 
@@ -85,6 +91,13 @@ def enable(name: NameArgument, form: FormatOption = Format.TABLE) -> None:
     """Let a user sign in again."""
     user = config.load().client.users.update(name, disabled=False)
     output.show(user, form, lambda _: print(f"User {name} is enabled."))
+
+
+@app.command("unbind")
+def unbind(name: NameArgument, form: FormatOption = Format.TABLE) -> None:
+    """Give an account to whoever signs in next by its name in the directory; logins end and keys are revoked."""
+    user = config.load().client.users.update(name, directory_id=None)
+    output.show(user, form, lambda _: print(f"The account {name} belongs to the next who signs in by this name."))
 
 
 @app.command("password")
@@ -132,7 +145,9 @@ def _fields(user: User) -> None:
             ("Domain", user["domain"] or ""),
             ("Policy", user["policy"] or ""),
             ("E-mail", user["email"] or ""),
+            ("Role given by", user["role_source"]),
             ("Signs in by", user["source"]),
+            ("Directory entry", user["directory_id"] or ""),
             ("Status", "disabled" if user["disabled"] else "active"),
             ("Password", "has to be changed" if user["must_change_password"] else ""),
             ("Created", output.moment(user["created_at"])),

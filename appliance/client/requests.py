@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import NotRequired, TypedDict
 
 from appliance.client.views import SandboxRule
-from appliance.client.words import Enforcement, Expiry, Kind, NodeMode, TopologyLevel, UserRole
+from appliance.client.words import Enforcement, Expiry, KeyScope, Kind, NodeMode, TopologyLevel, UserRole, UserSource
 
 
 class ApiKeyRequest(TypedDict):
-    """A key to make; its name says where it is used, such as on which machine. It holds for `days`, or for ever."""
+    """A key to make; its name says where it is used, such as on which machine. It holds for `days`, or for ever.
+
+    `scope` is what it is good for: `read`, `submit` (work with sessions, too), or `all` that its user may do. A key
+    that is made with a key does not end after that one, and without `days` together with it.
+    """
 
     name: str
     days: NotRequired[int | None]
+    scope: NotRequired[KeyScope]
 
 
 class BatchRequest(TypedDict):
@@ -50,18 +55,24 @@ class BatchRequest(TypedDict):
 
 
 class DomainChange(TypedDict):
-    """What to change of a domain; what is left out stays. A `quota_milli` of null takes the limit away."""
+    """What to change of a domain; what is left out stays. null takes the limit of quotas, or the policy, away."""
 
     description: NotRequired[str]
     quota_milli: NotRequired[int | None]
+    policy: NotRequired[str | None]
 
 
 class DomainRequest(TypedDict):
-    """A domain to create. `quota_milli` limits the quotas of its projects together, in milli-GPU; null: no limit."""
+    """A domain to create. `quota_milli` limits the quotas of its projects together, in milli-GPU; null: no limit.
+
+    `policy` is the user policy of its people, but for those whom an administrator of the site has given another
+    one.
+    """
 
     name: str
     description: NotRequired[str]
     quota_milli: NotRequired[int | None]
+    policy: NotRequired[str | None]
 
 
 class Extension(TypedDict):
@@ -334,7 +345,9 @@ class SessionRequest(TypedDict):
 class UserChange(TypedDict):
     """What to change of a user; what is left out stays. Only `domain`, `policy` and `email` may be null: none.
 
-    A new password ends the user's logins and revokes the user's keys.
+    A new password ends the user's logins and revokes the user's keys. So does a `directory_id` of null, which gives
+    the account to whoever signs in next by its name in the directory. A role that is given here is not the
+    directory's any more, until `role_source` is.
     """
 
     password: NotRequired[str]
@@ -344,6 +357,8 @@ class UserChange(TypedDict):
     domain: NotRequired[str | None]
     policy: NotRequired[str | None]
     email: NotRequired[str | None]
+    role_source: NotRequired[UserSource]
+    directory_id: NotRequired[None]
 
 
 class UserRequest(TypedDict):

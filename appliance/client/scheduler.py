@@ -13,7 +13,8 @@ class Scheduler(Resource):
 
     def queue(self) -> list[QueueEntry]:
         """Return the sessions that wait, in the order in which they were served last, with the reason of each."""
-        return self._api.call(list[QueueEntry], "GET", "/scheduler/queue")
+        pages = self._api.pages(QueueEntry, "/scheduler/queue", query={})
+        return [entry for page in pages for entry in page]
 
     def cycle(self) -> Iterator[bytes]:
         """Yield the last cycle, what the scheduler saw and decided, as it is kept in a file."""

@@ -18,7 +18,7 @@ from appliance.client.requests import (
     SessionRequest,
 )
 from appliance.client.transport import Query, Resource
-from appliance.client.views import DeniedCalls, Done, Metrics, Preset, Sandbox, Session
+from appliance.client.views import DeniedCalls, Done, Metrics, Preset, Sandbox, Session, SessionEntry
 from appliance.client.words import State
 
 
@@ -33,21 +33,21 @@ class Sessions(Resource):
         node: str | None = None,
         state: Sequence[State] | None = None,
         all_: bool = False,
-    ) -> builtins.list[Session]:
+    ) -> builtins.list[SessionEntry]:
         """Return sessions, oldest first: of a project, or of all that the caller may see.
 
         Of a `user`, on a `node`, in any `state` that is named; `all_` has those that were taken off the list too.
         """
         query: Query = {"project": project, "user": user, "node": node, "state": state, "all": all_}
-        return [session for page in self._api.pages(Session, "/sessions", query=query) for session in page]
+        return [session for page in self._api.pages(SessionEntry, "/sessions", query=query) for session in page]
 
     def submit(self, **request: Unpack[SessionRequest]) -> Session:
         """Put a session into the queue."""
         return self._api.call(Session, "POST", "/sessions", body=request)
 
-    def submit_batch(self, **request: Unpack[BatchRequest]) -> builtins.list[Session]:
+    def submit_batch(self, **request: Unpack[BatchRequest]) -> builtins.list[SessionEntry]:
         """Put equal sessions into the queue, all or none: `count` 3 makes NAME-1, NAME-2 and NAME-3."""
-        return self._api.call(list[Session], "POST", "/sessions/batch", body=request)
+        return self._api.call(list[SessionEntry], "POST", "/sessions/batch", body=request)
 
     def get(self, name: str, *, project: str) -> Session:
         """Return the live session of a name, else the newest that has ended, or the session of an id."""

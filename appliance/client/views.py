@@ -9,6 +9,7 @@ from appliance.client.words import (
     ContainerStatus,
     Enforcement,
     Expiry,
+    KeyScope,
     Kind,
     NodeMode,
     NodeState,
@@ -24,10 +25,14 @@ from appliance.client.words import (
 class AccountingRow(TypedDict):
     """What ran for one user, project or domain ("" for the site itself); `sessions` counts each session once.
 
+    One that is `deleted` may have the name of another that is there. `id` tells them apart; the total has none.
+
     `session_seconds` is how long they ran, `gpu_seconds` that time multiplied by the GPUs that they held.
     """
 
+    id: str | None
     name: str
+    deleted: bool
     sessions: int
     session_seconds: float
     gpu_seconds: float
@@ -49,6 +54,7 @@ class ApiKey(TypedDict):
     id: str
     name: str
     prefix: str
+    scope: KeyScope
     created_at: str
     expires_at: str | None
     used_at: str | None
@@ -121,6 +127,7 @@ class Domain(TypedDict):
     name: str
     description: str
     quota_milli: int | None
+    policy: str | None
     created_at: str
 
 
@@ -198,8 +205,8 @@ class Health(TypedDict):
 class Image(TypedDict):
     """An image that sessions may use; `projects` are those of its projects that the caller sees.
 
-    `status` says whether a node could pull it, since when, and `error` why not; `digest` is its id at the container
-    engine, `size` in bytes.
+    `status` says whether a node could pull it, since when, and `error` why not; `digest` is that of its registry,
+    or its id at the container engine where it comes from none, `size` in bytes.
     """
 
     id: str
@@ -267,6 +274,7 @@ class NewApiKey(TypedDict):
     id: str
     name: str
     prefix: str
+    scope: KeyScope
     created_at: str
     expires_at: str | None
     used_at: str | None
@@ -423,8 +431,8 @@ class Service(TypedDict):
     url: str | None
 
 
-class Session(TypedDict):
-    """A session; the amounts are for one of its `replicas`.
+class SessionEntry(TypedDict):
+    """A session of a list; the amounts are for one of its `replicas`.
 
     `reason` says why it waits, or why it failed; for programs there is `cause` while it waits, and `position`, its
     place in the queue from 1. `node` and `gpus` are those of its first container. `attempt` counts how often it
@@ -467,8 +475,6 @@ class Session(TypedDict):
     cause: str
     position: int
     attempt: int
-    command: list[str] | None
-    args: list[str]
     created_at: str
     starts_at: str | None
     scheduled_at: str | None
@@ -483,6 +489,57 @@ class Session(TypedDict):
     services: list[Service]
     url: str | None
     urls: list[str]
+
+
+class Session(TypedDict):
+    """A session with its command line, which may be long."""
+
+    id: str
+    name: str
+    project: str
+    user: str
+    image: str
+    kind: Kind
+    priority: int
+    preemptible: bool
+    replicas: int
+    gpu_milli: int
+    cpu_milli: int
+    memory_mib: int
+    shm_mib: int
+    enforcement: Enforcement
+    held_milli: int
+    resize_milli: int | None
+    preset: str
+    group: str
+    gpu_models: list[str]
+    within: TopologyLevel
+    within_required: bool
+    local_image: bool
+    sandbox: str
+    denied: int
+    created_by_cli: bool
+    state: State
+    reason: str
+    cause: str
+    position: int
+    attempt: int
+    created_at: str
+    starts_at: str | None
+    scheduled_at: str | None
+    started_at: str | None
+    expires_at: str | None
+    extended_s: int
+    finished_at: str | None
+    exit_code: int | None
+    node: str | None
+    gpus: list[GpuShare]
+    containers: list[Container]
+    services: list[Service]
+    url: str | None
+    urls: list[str]
+    command: list[str] | None
+    args: list[str]
 
 
 class Settings(TypedDict):
@@ -504,6 +561,8 @@ class SignedIn(TypedDict):
     name: str
     role: UserRole
     source: UserSource
+    role_source: UserSource
+    directory_id: str | None
     domain: str | None
     policy: str | None
     email: str | None
@@ -513,12 +572,17 @@ class SignedIn(TypedDict):
 
 
 class User(TypedDict):
-    """A user; the password never leaves the database."""
+    """A user; the password never leaves the database.
+
+    `directory_id` is the entry of the directory to which the account belongs, `role_source` who gives its role.
+    """
 
     id: str
     name: str
     role: UserRole
     source: UserSource
+    role_source: UserSource
+    directory_id: str | None
     domain: str | None
     policy: str | None
     email: str | None

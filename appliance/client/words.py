@@ -20,6 +20,9 @@ library. `mps`: limits per client of CUDA's multi-process service. `none`: share
 Expiry = Literal["stop", "finish"]
 """What happens to the sessions that run when a project's period ends: they are stopped, or may finish."""
 
+KeyScope = Literal["read", "submit", "all"]
+"""What an API key is good for: to read, to work with sessions too, or all that its user may do; narrowest first."""
+
 Kind = Literal["interactive", "training", "service"]
 """What a session is for: a person at work, a program that runs to its end, or one that answers others."""
 

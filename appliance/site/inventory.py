@@ -109,7 +109,11 @@ def _host(site: Site, node: Node, state: str) -> Variables:
 def _control_api(site: Site) -> Variables:
     """Return the settings of the control API: what the site says, and what follows from it."""
     settings = _said(site.gpu, *Granularity.model_fields) | _said(site.control_api)
-    settings |= {"host_paths": list(site.session_host_paths), "apps_url": site.apps_url}
+    settings |= {
+        "host_paths": list(site.session_host_paths),
+        "apps_url": site.apps_url,
+        "registries": site.registries,
+    }
     if site.session_pvc_root:
         settings["pvc_root"] = site.session_pvc_root
     return settings
@@ -125,6 +129,7 @@ def _node_agent(site: Site, node: Node) -> Variables:
         "port": node.agent_port,
         "api_url": f"https://{site.master.name}:{site.ports.api}",
         "allowed": [site.master.name],
+        "registries": site.registries,
     }
     folders = [site.session_pvc_root, *site.session_host_paths]
     if node.simulated_gpus:

@@ -19,6 +19,7 @@ from common.errors import InputError
 from common.gpu.share import MAX_GPUS
 from common.places import Path
 from common.settings.control_api import ControlApiSettings
+from common.settings.images import ImageSettings
 from common.settings.node_agent import LocationSettings, NodeAgentSettings, Order, SimulatedGpuSettings
 from common.settings.options import PlainPath, Port, keys_without
 from common.settings.package_index import PackageIndexSettings
@@ -144,7 +145,8 @@ class Site(StrictModel):
     """A whole site. Build it with `load`, which also runs the rules that span several nodes.
 
     `session_host_paths` are folders of the workers that sessions may mount beside their PVCs. `control_api`,
-    `node_agent` and `package_index` are settings of these services; what is not said there is left to them.
+    `node_agent` and `package_index` are settings of these services, `images` of the first two; what is not said there
+    is left to them.
     """
 
     name: Name
@@ -157,6 +159,7 @@ class Site(StrictModel):
     gpu: SharedGpus = SharedGpus()
     control_api: ControlApiSettings = ControlApiSettings()
     node_agent: NodeAgentSettings = NodeAgentSettings()
+    images: ImageSettings = ImageSettings()
     package_index: PackageIndexSettings = PackageIndexSettings()
     time: Time = Time()
 
@@ -173,6 +176,11 @@ class Site(StrictModel):
     def master(self) -> Node:
         """The node that runs the control API, its database and the edge."""
         return self.with_role(NodeRole.MASTER)[0]
+
+    @property
+    def registries(self) -> list[str]:
+        """From where images may be pulled: the reservoir's registry, by the name that every node knows, and others."""
+        return list(dict.fromkeys([f"reservoir:{self.ports.registry}", *self.images.registries]))
 
     @property
     def console_url(self) -> str:

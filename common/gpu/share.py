@@ -39,7 +39,7 @@ class GpuShare:
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    uuid: str
+    uuid: Annotated[str, Field(max_length=128)]
     index: Annotated[int, Field(ge=0)]
     milli: Annotated[int, Field(gt=0, le=MILLI)]
 

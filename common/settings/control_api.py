@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Network
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -15,6 +15,9 @@ MINUTE = 60
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 YEAR = 365 * DAY
+
+EntryIdAttribute = Literal["entryUUID", "objectGUID", "nsUniqueId", "ipaUniqueID"]
+"""What an entry of a directory keeps whatever it is called; `objectGUID` is 16 bytes, the others are text."""
 
 
 class ControlApiSettings(StrictModel):
@@ -75,7 +78,7 @@ class ControlApiSettings(StrictModel):
     )
     ldap_user_dn: str | None = Field(
         default=None,
-        pattern=r"\{name\}",
+        pattern=r"^[A-Za-z][A-Za-z0-9-]*=\{name\},[^{}]+$",
         description="the entry of a person: `uid={name},ou=people,dc=example,dc=org`",
     )
     ldap_search_base: str | None = Field(default=None, description="instead: below which entry to look for the person")
@@ -86,10 +89,26 @@ class ControlApiSettings(StrictModel):
     ldap_bind_password_file: AbsolutePath | None = Field(
         default=None, description="file of the master with the password of `ldap_bind_dn`"
     )
-    ldap_admin_group: str | None = Field(
-        default=None, description="group whose members are administrators at each login"
+    ldap_id_attribute: EntryIdAttribute = Field(
+        default="entryUUID",
+        description="what an entry keeps, and accounts are bound to; of Active Directory `objectGUID`",
     )
-    ldap_auditor_group: str | None = Field(default=None, description="group whose members are auditors at each login")
+    ldap_disabled_filter: str = Field(
+        default="(|(userAccountControl:1.2.840.113556.1.4.803:=2)(nsAccountLock=TRUE)"
+        "(pwdAccountLockedTime=000001010000Z))",
+        pattern=r"^\(.+\)$",
+        description="finds the people whom the directory has disabled",
+    )
+    ldap_check_s: float = Field(
+        default=5 * MINUTE,
+        ge=10,
+        description="how often it is asked whether the directory still has the people who have keys and logins",
+    )
+    ldap_admin_group: str | None = Field(
+        default=None,
+        description="group whose members are administrators at each login, unless a role was given by hand",
+    )
+    ldap_auditor_group: str | None = Field(default=None, description="group whose members are auditors, likewise")
 
     @field_validator("gang_networks")
     @classmethod

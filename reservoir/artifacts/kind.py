@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache as cached
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
@@ -15,7 +16,7 @@ from reservoir.contents.artifact import Artifact
 from reservoir.contents.bundle import Bundle
 from reservoir.contents.lock import Lock, LockedImage, LockedProject
 from reservoir.contents.target import SetVersions, TargetRecord
-from reservoir.download import fetch
+from reservoir.download import fetch, indexes
 from reservoir.download.cache import Cache
 from reservoir.download.indexes import Indexes
 from reservoir.download.threads import in_threads
@@ -27,16 +28,17 @@ DOWNLOADS = 4
 
 @dataclass(frozen=True)
 class Resolving:
-    """What is to be resolved: the manifest at `path`; without `indexes`, Python packages come from the machine's own.
+    """What is to be resolved: the manifest at `path`.
 
-    Downloads that a resolver needs lie in `cache`.
+    Downloads that a resolver needs lie in `cache`; `indexes` says where Python packages come from, by default from
+    where this machine takes them.
     """
 
     manifest: Manifest
     path: Path
     cache: Cache
     progress: Progress
-    indexes: Indexes | None = None
+    indexes: Callable[[], Indexes] = field(default_factory=lambda: cached(indexes.machine))
 
     def where(self, field: str) -> str:
         """Return the words by which errors name a field of the manifest."""
@@ -71,7 +73,8 @@ class Resolved:
 class Order:
     """What a build needs of a lock: the manifest in `folder` says from where, all of it goes into `cache`.
 
-    `client` opens a connection that knows every user and password; `note` hears of the length of every piece.
+    `indexes` says where Python packages come from, `client` opens a connection that knows every user and password;
+    `note` hears of the length of every piece.
     """
 
     manifest: Manifest
@@ -79,6 +82,7 @@ class Order:
     folder: Path
     cache: Cache
     progress: Progress
+    indexes: Callable[[], Indexes]
     client: Callable[[], httpx.Client]
     note: Callable[[int], None] = lambda _: None
 

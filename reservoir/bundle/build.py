@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache as cached
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -26,6 +27,7 @@ from reservoir.contents.bundle import Bundle
 from reservoir.contents.target import TargetRecord
 from reservoir.download import fetch, indexes
 from reservoir.download.cache import Cache, digest
+from reservoir.download.indexes import Indexes
 from reservoir.download.threads import in_threads
 from reservoir.lock.file import read_lock, require_match
 from reservoir.manifest import credentials
@@ -57,7 +59,10 @@ def make(manifest_path: Path, lock_path: Path, below: Path, settings: Settings, 
         new_key = not settings.signing_key.exists()
         key = ed25519.new_key(settings.signing_key) if new_key else ed25519.read_key(settings.signing_key)
         chain = keychain.of_key(settings.signing_key, key)
-        order = Order(wanted, locked, manifest_path.parent, cache, progress, partial(_client, wanted))
+        # asked once, and only by what needs it
+        known = cached(indexes.machine)
+        client = partial(_client, wanted, known)
+        order = Order(wanted, locked, manifest_path.parent, cache, progress, known, client)
         bundle = _bundle(order, settings.timestamp)
         _check_blobs(bundle, cache, progress)
         progress("write the bill of materials")
@@ -103,9 +108,9 @@ def _download(order: Order) -> None:
         kind.fetch(order, of_kind(lacking, *kind.models))
 
 
-def _client(wanted: Manifest) -> httpx.Client:
+def _client(wanted: Manifest, indexes: Callable[[], Indexes]) -> httpx.Client:
     """Return a client that knows every user and password of the sources of a manifest."""
-    known = indexes.machine()
+    known = indexes()
     return fetch.client(
         known.certificates, [*known.addresses, *wanted.addresses, *rpm_source.addresses(wanted.targets)]
     )

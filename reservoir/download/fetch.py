@@ -7,6 +7,7 @@ import shutil
 import ssl
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -28,10 +29,15 @@ def client(certificates: str | None, sources: Iterable[str] = ()) -> httpx.Clien
 
     Servers that `sources` name with a user and a password get these, whatever address of theirs is asked for.
     """
-    context = ssl.create_default_context(cafile=certificates)
     return httpx.Client(
-        verify=context, timeout=TIMEOUT, follow_redirects=True, auth=_Logins(credentials.logins(sources))
+        verify=_trusted(certificates), timeout=TIMEOUT, follow_redirects=True, auth=_Logins(credentials.logins(sources))
     )
+
+
+@cache
+def _trusted(certificates: str | None) -> ssl.SSLContext:
+    """Return what a command trusts; to read a machine's certificates takes a while."""
+    return ssl.create_default_context(cafile=certificates)
 
 
 class _Logins(httpx.Auth):

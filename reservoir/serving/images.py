@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal
@@ -60,7 +61,8 @@ def build(path: Path, root: Path, cache: Cache, timestamp: int, progress: Progre
             current = store.current.resolve()
             record = _target(store, current, recipe, path)
             _refuse_other(store, recipe, path)
-            resolving = Resolving(_manifest(recipe, record, current), path, cache, progress, _indexes(current))
+            served = partial(_indexes, current)
+            resolving = Resolving(_manifest(recipe, record, current), path, cache, progress, served)
             parts, known = _resolve(resolving, recipe, store)
         made = Builder(recipe, resolving.manifest.targets[0], parts, known, cache, progress).make()
         with store.changing(), tempfile.TemporaryDirectory(prefix=WORK, dir=cache.root) as work:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import (
@@ -59,8 +60,10 @@ def sign(secret: bytes, content: bytes, kind: int) -> bytes:
     return _signature(_read(secret), kind, content)
 
 
+# kept for the other signatures of a publication: to check its numbers takes far longer than to sign
+@lru_cache(maxsize=1)
 def _read(secret: bytes) -> RSAPrivateKey:
-    """Return the key in what `make` returned."""
+    """Return the key in what `make` returned, checked."""
     if secret[:2] != bytes([0xC0 | SECRET_KEY, 0xFF]) or secret[6:11] != b"\x04" + DATED or secret[11] != RSA:
         raise ValueError("not a key of this form")
     numbers = _numbers(secret[12 : 6 + int.from_bytes(secret[2:6])])

@@ -28,6 +28,8 @@ from tests.fakes.heartbeats import beat
 from tests.installed import ADMIN_KEY, PASSWORD
 
 V1 = "/api/v1"
+REGISTRIES = ("reservoir:5000", "registry:5000", ".".join(("docker", "io")))
+"""Where images of tests may come from: registries of the site, and the one that an engine means where none is named."""
 
 
 @dataclass
@@ -181,6 +183,7 @@ def application(settings: Settings, database: Database, engine: FakeEngine, cloc
 @asynccontextmanager
 async def running_cluster(database_url: str, **changes: Any) -> AsyncIterator[Cluster]:
     """Give an application on a database with an administrator; its reconcilers run when a test says so."""
+    changes = {"registries": REGISTRIES} | changes
     settings = Settings(database_url=database_url, trust_client_headers=True, **changes)
     database = _databases.setdefault(database_url, Database(database_url))
     engine, clock = FakeEngine(), SlowClock()

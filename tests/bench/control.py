@@ -119,6 +119,7 @@ def api_process(url: str, home: Path, authority: Authority) -> Iterator[int]:
         "PENSTOCK_API_AGENT_CERT": str(certificate),
         "PENSTOCK_API_AGENT_KEY": str(key),
         "PENSTOCK_API_NODE_LOST_S": "120",
+        "PENSTOCK_API_REGISTRIES": "reservoir:5000",
     }
     command = [sys.executable, "-m", "api"]
     subprocess.run([*command, "migrate"], env=environment, check=True, capture_output=True)

@@ -70,7 +70,7 @@ def refusing(error: Exception) -> ContainerRuntime:
         images=node,
         terminal=node.terminal,
         begin=lambda: None,
-        tasks=list,
+        tasks={},
         is_stuck=lambda: False,
         close=lambda: None,
     )

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import docker
 import pytest
 
+from tests.integration.agent.conftest import Authority
 from tests.integration.own_engine import OwnEngine, own_engine
+from tests.integration.slapd import Slapd, running_slapd
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +36,10 @@ def engine(worker_engine: OwnEngine) -> Iterator[docker.DockerClient]:
     client = docker.DockerClient(base_url=worker_engine.address)
     yield client
     client.close()
+
+
+@pytest.fixture(scope="module")
+def slapd(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
+    """A directory; the file that asks for it has the fixture `authority`."""
+    with running_slapd(authority, tmp_path_factory.mktemp("slapd")) as server:
+        yield server

@@ -27,7 +27,7 @@ class Edge:
 
 
 def configuration(edge: Edge, pki: Path, api: str) -> str:
-    """Return the role's template, filled in; `api` is HOST:PORT of a plain API in the place of its socket."""
+    """Return the role's template, filled in; `api` is the server of the API: HOST:PORT, or `unix:` and its socket."""
     variables: dict[str, Any] = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
     variables |= {
         "edge_console_port": edge.console,
@@ -40,9 +40,8 @@ def configuration(edge: Edge, pki: Path, api: str) -> str:
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True, autoescape=False)
     text = environment.from_string(template).render(variables)
     # everything of a test stays on the loopback address
-    return text.replace(f"server unix:{variables['edge_socket']};", f"server {api};").replace(
-        "    listen ", "    listen 127.0.0.1:"
-    )
+    text = text.replace(f"server unix:{variables['edge_socket']};", f"server {api};")
+    return text.replace("    listen ", "    listen 127.0.0.1:").replace("/var/log/nginx", str(pki.parent))
 
 
 @contextmanager

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
+from websockets.sync.client import unix_connect
 
 from common.protocol import HEARTBEAT_PATH
 from tests import forks
 from tests.fakes.heartbeats import node_info
+from tests.installed import ADMIN_KEY
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
 
 BEAT = {
@@ -46,7 +51,8 @@ def environment(authority: Authority, database_url: str, tmp_path: Path) -> dict
 def server(environment: dict[str, str], tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     path = tmp_path / "api.sock"
     path.touch()  # what a crash leaves behind is replaced
-    process = subprocess.Popen(SERVE, env=environment)
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(SERVE, env=environment, stderr=log)
     deadline = time.monotonic() + 20
     while not path.is_socket():
         assert process.poll() is None
@@ -80,6 +86,47 @@ def test_the_edge_says_who_the_agent_is(tmp_path: Path) -> None:
         assert edge.post(HEARTBEAT_PATH, json=BEAT).status_code == 401
         none = {"X-Client-Verify": "NONE", "X-Client-Name": "worker1"}
         assert edge.post(HEARTBEAT_PATH, json=BEAT, headers=none).status_code == 401
+
+
+def test_a_body_without_end_is_refused_and_not_kept(server: subprocess.Popen[str], tmp_path: Path) -> None:
+    """Whoever sends on after the answer costs no memory."""
+    with client(tmp_path) as edge:
+        edge.get("/health")
+    before = peak_mib(server.pid)
+    part = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+    with socket.socket(socket.AF_UNIX) as guest:
+        guest.settimeout(20)
+        guest.connect(str(tmp_path / "api.sock"))
+        head = "POST /api/v1/auth/login HTTP/1.1\r\nHost: api\r\nTransfer-Encoding: chunked\r\n"
+        guest.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode())
+        with suppress(OSError):
+            for _ in range(2000):
+                guest.sendall(part)
+        answer = guest.recv(0x10000)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert peak_mib(server.pid) - before < 16
+    with client(tmp_path) as edge:
+        assert edge.get("/health").is_success
+
+
+def peak_mib(pid: int) -> int:
+    """Return the most memory that a process has had."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found
+    return int(found[1]) // 1024
+
+
+@pytest.mark.usefixtures("server")
+def test_commands_and_queries_are_in_no_log(tmp_path: Path) -> None:
+    key = {"Authorization": f"Bearer {ADMIN_KEY}"}
+    with client(tmp_path) as edge:
+        assert edge.get("/health", params={"token": "tea-leaves"}).status_code == 200
+        asked = {"X-Original-URI": "/web-8888/?token=tea-leaves"}
+        assert edge.get("/api/v1/apps/authorize", headers={**key, **asked}).headers["X-Status"] == "404"
+    uri = "ws://api/api/v1/sessions/desk/exec?project=team-a&command=%5B%22tea-leaves%22%5D"
+    with unix_connect(str(tmp_path / "api.sock"), uri, additional_headers=key) as terminal:
+        assert "there is no project team-a" in str(terminal.recv(timeout=10))
+    assert "tea-leaves" not in (tmp_path / "log").read_text()
 
 
 @pytest.mark.parametrize(

@@ -20,17 +20,18 @@ import docker
 import httpx
 import pytest
 import websockets
+from playwright.sync_api import Page, expect
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
 from tests import forks
+from tests.browser import ECHO, new_page, sign_in
 from tests.integration import web_app
 from tests.integration.agent.conftest import (
     Agent,
     Authority,
     authority,  # noqa: F401
-    free_port,
     make_agent,
 )
 from tests.integration.edge import Edge, running_edge
@@ -128,19 +129,19 @@ def site(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
-    port = free_port()
+    socket = folder / "api.sock"
     certificate, key = authority.issue("master")
     environment = {
         "PATH": os.environ["PATH"],
         "PENSTOCK_API_DATABASE_URL": new_database(postgresql_server),
-        "PENSTOCK_API_PORT": str(port),
-        "PENSTOCK_API_TRUST_CLIENT_HEADERS": "true",
+        "PENSTOCK_API_SOCKET": str(socket),
         "PENSTOCK_API_AGENT_CA": str(authority.ca),
         "PENSTOCK_API_AGENT_CERT": str(certificate),
         "PENSTOCK_API_AGENT_KEY": str(key),
         "PENSTOCK_API_HEARTBEAT_INTERVAL_S": "0.5",
     }
-    with running_edge(authority, f"127.0.0.1:{port}", folder / "edge") as edge:
+    with running_edge(authority, f"unix:{socket}", folder / "edge") as edge:
+        environment["PENSTOCK_API_APPS_URL"] = f"https://127.0.0.1:{edge.apps}"
         running = Site(authority, edge, environment, folder / "api.log")
         running.run("migrate")
         running.run("create-admin", "--name", "admin", stdin=PASSWORD)
@@ -164,6 +165,7 @@ def _fill(site: Site, agent: Agent, image: str) -> None:
     site.admin = site.sign_in("admin")
     for name in ("alice", "bob"):
         ok(site.admin.post(f"{V1}/users", json={"name": name, "password": PASSWORD, "must_change_password": False}))
+    ok(site.admin.post(f"{V1}/users", json={"name": "carol", "password": PASSWORD, "must_change_password": True}))
     ok(site.admin.post(f"{V1}/images", json={"name": "web", "tag": "1", "reference": image}))
     project = {"name": "team-a", "quota_milli": 2000, "members": ["alice", "bob"], "period": {"ends_at": None}}
     ok(site.admin.post(f"{V1}/projects", json=project))
@@ -243,9 +245,11 @@ def test_somebody_else_finds_nothing(site: Site, alice: httpx.Client) -> None:
 
 
 def test_our_cookie_is_not_seen_by_the_app_and_its_own_is(alice: httpx.Client) -> None:
-    assert "penstock_session" in alice.cookies
+    assert "__Host-penstock_session" in alice.cookies
     headers = seen(
-        alice.get("/web-8888/", headers={"Cookie": f"a=1; penstock_session={alice.cookies['penstock_session']}"})
+        alice.get(
+            "/web-8888/", headers={"Cookie": f"a=1; __Host-penstock_session={alice.cookies['__Host-penstock_session']}"}
+        )
     )["headers"]
     assert headers["cookie"] == "a=1"
     assert "penstock" not in json.dumps({**headers, "host": ""}).replace("x-forwarded", "")
@@ -257,6 +261,7 @@ def test_nobody_says_who_he_is_but_the_edge(alice: httpx.Client) -> None:
         "X-Client-Name": "worker1",
         "X-Client-Verify": "SUCCESS",
         "X-Original-URI": "/",
+        "X-Penstock-Container": "session-of-somebody-else",
     }
     headers = seen(alice.get("/web-8888/", headers=claims))["headers"]
     assert headers["x-forwarded-user"] == "alice"
@@ -320,7 +325,7 @@ def test_large_uploads_go_through(alice: httpx.Client) -> None:
 
 
 def test_a_websocket_echoes(site: Site, alice: httpx.Client) -> None:
-    cookie = {"Cookie": f"penstock_session={alice.cookies['penstock_session']}"}
+    cookie = {"Cookie": f"__Host-penstock_session={alice.cookies['__Host-penstock_session']}"}
     url = f"wss://127.0.0.1:{site.edge.apps}/web-9000/kernels?token=1"
     with connect(url, ssl=site.trust, additional_headers=cookie, origin=Origin(site.apps), proxy=None) as app:
         hello = json.loads(app.recv(timeout=10))
@@ -333,11 +338,46 @@ def test_a_websocket_echoes(site: Site, alice: httpx.Client) -> None:
 
 @pytest.mark.parametrize("origin", ["https://evil.example", None])
 def test_a_websocket_of_a_stranger_is_refused(site: Site, alice: httpx.Client, origin: str | None) -> None:
-    cookie = {"Cookie": f"penstock_session={alice.cookies['penstock_session']}"} if origin else {}
+    cookie = {"Cookie": f"__Host-penstock_session={alice.cookies['__Host-penstock_session']}"} if origin else {}
     url = f"wss://127.0.0.1:{site.edge.apps}/web-9000/"
     with pytest.raises(InvalidStatus) as refused:
         connect(url, ssl=site.trust, additional_headers=cookie, origin=Origin(origin) if origin else None, proxy=None)
     assert refused.value.response.status_code == (403 if origin else 401)
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    with new_page("127.0.0.1") as fresh:
+        yield fresh
+
+
+def test_a_browser_comes_by_way_of_the_login_to_the_app_and_its_websocket(site: Site, page: Page) -> None:
+    page.goto(f"{site.apps}/web-8888/lab?a=b&c")
+    assert page.url.startswith(f"https://127.0.0.1:{site.edge.console}/login?next=")
+    sign_in(page, "alice", "Wrong1horse!")
+    expect(page.get_by_role("alert")).to_contain_text("name or password")
+    sign_in(page, "alice", PASSWORD)
+    page.wait_for_url(f"{site.apps}/web-8888/lab?a=b&c")
+    shown = json.loads(page.inner_text("body"))
+    assert (shown["path"], shown["headers"]["X-Forwarded-User"]) == ("/lab?a=b&c", "alice")
+    kernels = f"wss://127.0.0.1:{site.edge.apps}/web-9000/kernels"
+    assert page.evaluate(f"({ECHO})({json.dumps(kernels)}, 'hello')") == "hello"
+
+
+def test_who_has_a_given_password_chooses_another_one_first(site: Site, page: Page) -> None:
+    page.goto(f"https://127.0.0.1:{site.edge.console}/login?next=https://evil.example/")
+    sign_in(page, "carol", PASSWORD)
+    for new, again, told in (("Short1!", "Short1!", "8 characters"), ("New1horse!", "New1house!", "twice")):
+        page.get_by_label("New password", exact=True).fill(new)
+        page.get_by_label("New password, again").fill(again)
+        page.get_by_role("button", name="Change password").click()
+        expect(page.get_by_role("alert")).to_contain_text(told)
+    page.get_by_label("New password, again").fill("New1horse!")
+    page.get_by_label("New password", exact=True).fill("New1horse!")
+    page.get_by_role("button", name="Change password").click()
+    page.wait_for_url(f"https://127.0.0.1:{site.edge.console}/docs")
+    me = page.evaluate("async () => (await fetch('/api/v1/auth/me')).json()")
+    assert (me["name"], me["must_change_password"]) == ("carol", False)
 
 
 def test_the_app_ends_with_its_session(site: Site, alice: httpx.Client) -> None:

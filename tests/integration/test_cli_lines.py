@@ -55,6 +55,7 @@ class Site:
             "PENSTOCK_API_PVC_ROOT": "/srv/shared",
             "PENSTOCK_API_HOST_PATHS": "/mnt:/tmp",
             "PENSTOCK_API_APPS_URL": "https://10.255.174.13:9443",
+            "PENSTOCK_API_REGISTRIES": "reservoir:5000",
         }
         self.environment = {
             **os.environ,

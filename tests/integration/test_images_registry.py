@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,10 +14,11 @@ from pathlib import Path
 import docker
 import pytest
 
+from common.protocol import ImageState, ImageStatus
 from reservoir.artifacts.image import oci
-from tests.integration.agent.conftest import Authority, authority  # noqa: F401
+from tests.integration.agent.conftest import Authority, authority, image  # noqa: F401
 from tests.integration.reservoir.registry import layout
-from tests.integration.test_api_agent import PASSWORD, Site
+from tests.integration.test_api_agent import PASSWORD, V1, Site
 from tests.postgresql import new_database
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -76,10 +78,12 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def site(
     authority: Authority,  # noqa: F811
     postgresql_server: Path,
+    registry: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
     running = Site(authority, new_database(postgresql_server), folder)
+    running.environment["PENSTOCK_API_REGISTRIES"] = running.agent.environment["PENSTOCK_AGENT_REGISTRIES"] = registry
     running.run("migrate")
     running.run("create-admin", "--name", "admin", stdin=PASSWORD)
     try:
@@ -124,7 +128,8 @@ def test_an_image_is_pulled_from_its_address(
         assert site.call("POST", "/images", body)["status"] == "unchecked"
         shown = settled(site, "1")
         pulled = engine.images.get(reference)
-        assert (shown["status"], shown["error"], shown["digest"]) == ("ready", "", pulled.id)
+        assert (shown["status"], shown["error"]) == ("ready", "")
+        assert pulled.attrs["RepoDigests"] == [f"{registry}/team/tool@{shown['digest']}"]
         assert shown["size"] == pulled.attrs["Size"]
     finally:
         with suppress(docker.errors.ImageNotFound):
@@ -136,7 +141,67 @@ def test_a_wrong_address_is_an_error_that_says_so(site: Site, registry: str) -> 
     site.call("POST", "/images", body)
     shown = settled(site, "2")
     assert shown["status"] == "failed"
-    assert "manifest unknown" in str(shown["error"])
+    assert f"image {registry}/team/tool:2 cannot be pulled: its registry does not have it" in str(shown["error"])
     again = site.call("POST", "/images/tool:2/check", project="team-a")
     assert (again["status"], again["error"]) == ("unchecked", "")
     assert settled(site, "2")["status"] == "failed"
+
+
+def test_a_registry_that_is_not_the_sites_is_not_even_asked(site: Site) -> None:
+    """Whether something listens at an address is nobody's business."""
+    with socket.create_server(("127.0.0.1", 0)) as somewhere:
+        somewhere.settimeout(2)
+        address = f"127.0.0.1:{somewhere.getsockname()[1]}"
+        body = {"name": "probe", "tag": "1", "reference": f"{address}/a/b:1", "projects": ["team-a"]}
+        answer = site.client.post(f"{V1}/images", json=body)
+        asked = agent_asks(site, f"{address}/a/b:1")
+        with pytest.raises(TimeoutError):
+            somewhere.accept()
+    assert answer.status_code == 422
+    [error] = answer.json()["errors"]
+    assert (error["pointer"], error["detail"]) == ("/reference", f"this site pulls no images from {address}")
+    assert asked.status is ImageStatus.FAILED
+    assert f"this site pulls no images from {address}" in asked.error
+
+
+def test_what_a_registry_says_to_docker_stays_on_the_node(site: Site, registry: str) -> None:
+    told = agent_asks(site, f"{registry}/team/none@sha256:{'0' * 64}")
+    assert told.error.startswith(f"image: image {registry}/team/none@sha256:{'0' * 64} cannot be pulled: its registry")
+    assert "manifest" not in told.error
+    assert "manifest unknown" in site.agent.log.read_text()
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_nobody_runs_what_others_have_by_an_id(
+    site: Site,
+    engine: docker.DockerClient,
+    image: str,  # noqa: F811
+    *,
+    local: bool,
+) -> None:
+    """Neither by API nor, were it to let one through, by the agent."""
+    whole = str(engine.images.get(image).id)
+    for written in (whole.removeprefix("sha256:")[:1], whole.removeprefix("sha256:"), whole[:12], whole):
+        body = {"name": "demo", "project": "team-a", "image": written, "gpu_milli": 500, "local_image": local}
+        answer = site.client.post(f"{V1}/sessions", json=body)
+        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/image")
+        spec = {"id": "c1", "session_id": "s", "session_name": "s", "project": "p", "user": "u", "image": written}
+        with site.agent.client() as client:
+            refused = client.put("/v1/containers/c1", json={**spec, "pull": "never" if local else "missing"})
+        assert (refused.status_code, refused.json()["errors"][0]["detail"]) == (
+            422,
+            f"{written} could be the id of an image, and images go by their names",
+        )
+        assert agent_asks(site, written).status is ImageStatus.FAILED
+
+
+def agent_asks(site: Site, reference: str) -> ImageState:
+    """Return what the agent has come to about an image."""
+    with site.agent.client() as client:
+
+        def told() -> ImageState | None:
+            answer = client.put("/v1/images", json={"reference": reference}).raise_for_status()
+            state = ImageState.model_validate_json(answer.content)
+            return None if state.status is ImageStatus.PULLING else state
+
+        return ImageState.model_validate(site.until(told, 30))

@@ -64,6 +64,7 @@ def site(
         running.cluster = cluster
         # a restart of the agent is no loss of the node, however busy this machine is
         running.environment["PENSTOCK_API_NODE_LOST_S"] = "60"
+        running.environment["PENSTOCK_API_REGISTRIES"] = "registry.site"
         running.agent = cluster_agent(running.agent, cluster, folder)
         running.run("migrate")
         running.run("create-admin", "--name", "admin", stdin=PASSWORD)
@@ -91,6 +92,7 @@ def cluster_agent(agent: Agent, cluster: Server, folder: Path) -> Agent:
         "PENSTOCK_AGENT_KUBERNETES_CA": agent.environment["PENSTOCK_AGENT_CA"],
         "PENSTOCK_AGENT_KUBERNETES_TOKEN": str(token),
         "PENSTOCK_AGENT_KUBERNETES_SCHEDULE_S": "1",
+        "PENSTOCK_AGENT_REGISTRIES": "registry.site",
     }
     return agent
 

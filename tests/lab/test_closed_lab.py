@@ -6,13 +6,14 @@ import json
 import re
 import shlex
 import ssl
-import subprocess
-from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pexpect
 import pytest
+from playwright.sync_api import expect
 
+from tests.browser import new_page, sign_in
 from tests.lab.journey import PENSTOCK, PROJECT, Journey
 from tests.lab.outside import CONNECT
 
@@ -34,6 +35,26 @@ with zipfile.ZipFile(path, "w") as wheel:
         # the same bytes each time: a version is never replaced
         wheel.writestr(zipfile.ZipInfo(file), text)
 print(path)
+"""
+
+RUN_IN_A_KERNEL = """
+async ([kernels, code]) => {
+    const cookie = document.cookie.match(/_xsrf=([^;]+)/);
+    const headers = cookie ? {"X-XSRFToken": cookie[1]} : {};
+    const kernel = await (await fetch(kernels, {method: "POST", headers})).json();
+    const socket = new WebSocket(`${kernels.replace("https", "wss")}/${kernel.id}/channels`);
+    const header = {msg_id: "1", msg_type: "execute_request", username: "", session: "1", date: "", version: "5.3"};
+    const content = {code, silent: false, store_history: false, user_expressions: {}, allow_stdin: false};
+    const request = {header, content, parent_header: {}, metadata: {}, buffers: [], channel: "shell"};
+    return new Promise((resolve, reject) => {
+        socket.onerror = () => reject("refused");
+        socket.onopen = () => socket.send(JSON.stringify(request));
+        socket.onmessage = ({data}) => {
+            const message = JSON.parse(data);
+            if (message.msg_type === "stream") resolve(message.content.text);
+        };
+    });
+}
 """
 
 
@@ -249,23 +270,32 @@ def test_documentation_pages_load_nothing_from_outside(journey: Journey) -> None
     assert "script-src 'self';" in page.headers["content-security-policy"]
 
 
-def test_documentation_works_in_a_browser_that_finds_nothing_outside(journey: Journey, tmp_path: Path) -> None:
+def test_documentation_works_in_a_browser_that_finds_nothing_outside(journey: Journey) -> None:
     console = journey.lab["console"]
-    browser = subprocess.run(
-        [
-            *("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-            *("--ignore-certificate-errors", f"--user-data-dir={tmp_path}", "--virtual-time-budget=20000"),
-            *("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 10.71.9.10", "--dump-dom", f"{console}/docs"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=True,
+    with new_page(str(urlsplit(console).hostname)) as page:
+        page.goto(f"{console}/docs")
+        expect(page.get_by_role("heading", name="Penstock control API")).to_be_visible()
+        expect(page.get_by_text("/api/v1/sessions", exact=True).first).to_be_visible()
+        assert page.locator(".opblock").count() > 10
+
+
+def test_a_browser_without_a_login_comes_to_a_running_notebook(journey: Journey) -> None:
+    journey.clear()
+    words = ("--ip=0.0.0.0", "--allow-root", "--IdentityProvider.token=", "--ServerApp.base_url=notes")
+    journey.penstock(
+        *("submit", "notes", "-i", "jupyter", "-g", "0.5", "--interactive", "--service-type", "ingress"),
+        *("--port", "8888", "--command", "jupyter lab", *(f"--args={word}" for word in words)),
     )
-    assert "Penstock control API" in browser.stdout
-    assert "/api/v1/sessions" in browser.stdout
-    assert browser.stdout.count('class="opblock ') > 10
+    journey.until(lambda: journey.states() == {"notes": "RUNNING"}, "the notebook runs")
+    address = urlsplit(journey.json("get", "notes")["urls"][0])
+    notes = f"https://{address.netloc}/notes"
+    with new_page(str(address.hostname)) as page:
+        journey.until(lambda: (page.goto(f"{notes}/lab"), "/login?next=" in page.url)[1], "the login is shown")
+        sign_in(page, "admin", journey.own_password.read_text().strip())
+        page.wait_for_url(f"{notes}/lab**")
+        page.locator(".jp-LauncherCard").first.wait_for()
+        assert page.evaluate(RUN_IN_A_KERNEL, [f"{notes}/api/kernels", "print(6 * 7)"]) == "42\n"
+    journey.clear()
 
 
 def test_the_nfs_export_answers_a_userspace_client(journey: Journey) -> None:

@@ -54,7 +54,7 @@ def makefile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tiers_of_a_group_run_side_by_side(makefile: None, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["one,other"]) == 0
-    assert {"one is done", "other is done"} <= set(capfd.readouterr().out.splitlines())
+    assert {"one   | one is done", "other | other is done"} <= set(capfd.readouterr().out.splitlines())
 
 
 def test_what_fails_ends_the_run_behind_its_group(makefile: None, capfd: pytest.CaptureFixture[str]) -> None:

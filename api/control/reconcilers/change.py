@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,13 +22,14 @@ class SessionUpdate:
     values: dict[str, Any]
 
 
-async def write(db: AsyncSession, updates: Sequence[SessionUpdate]) -> None:
-    """Write updates; a session that somebody else has changed since it was read is left for the next time."""
-    for update in updates:
-        session, values = update.session, update.values
-        act = sessions.end if values.get("state") in ENDED else sessions.change
-        if await act(db, session, **values):
-            log_change(session, values)
+async def apply(db: AsyncSession, update: SessionUpdate) -> bool:
+    """Write an update; returns False where somebody else has changed the session since it was read."""
+    session, values = update.session, update.values
+    act = sessions.end if values.get("state") in ENDED else sessions.change
+    if not await act(db, session, **values):
+        return False
+    log_change(session, values)
+    return True
 
 
 def log_change(session: Session, values: dict[str, Any]) -> None:

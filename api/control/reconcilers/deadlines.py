@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.control.reconcilers.change import SessionUpdate
+from api.control.reconcilers.failures import Failures
 from api.resources.sessions import lifecycle
 from api.settings import Settings
 from api.tables.sessions import Session, State
@@ -57,19 +59,18 @@ def phase_of(session: Session) -> Phase:
     return Phase.PULL if ContainerStatus.PULLING in statuses else Phase.START
 
 
-async def due(db: AsyncSession, settings: Settings, at: datetime) -> Sequence[SessionUpdate]:
+async def due(db: AsyncSession, settings: Settings, at: datetime, failures: Failures) -> Sequence[SessionUpdate]:
     """Return what ends the sessions whose time is over."""
     deadlines = table(settings)
     shortest = min(deadline.limit_s for deadline in deadlines.values())
-    updates = []
-    for session in await lifecycle.unstarted(db, at - timedelta(seconds=shortest)):
-        deadline = deadlines[phase_of(session)]
-        if session.since + timedelta(seconds=deadline.limit_s) <= at:
-            detail = f" ({session.reason})" if deadline.final_state is State.PENDING and session.reason else ""
-            values = {
-                "state": State.TERMINATING,
-                "final_state": deadline.final_state,
-                "reason": deadline.reason + detail,
-            }
-            updates.append(SessionUpdate(session, values))
-    return updates
+    unstarted = await lifecycle.unstarted(db, at - timedelta(seconds=shortest))
+    return failures.judge("to look at its deadline", unstarted, partial(_after, deadlines=deadlines, at=at))
+
+
+def _after(session: Session, deadlines: Mapping[Phase, Deadline], at: datetime) -> SessionUpdate | None:
+    deadline = deadlines[phase_of(session)]
+    if session.since + timedelta(seconds=deadline.limit_s) > at:
+        return None
+    detail = f" ({session.reason})" if deadline.final_state is State.PENDING and session.reason else ""
+    reason = deadline.reason + detail
+    return SessionUpdate(session, {"state": State.TERMINATING, "final_state": deadline.final_state, "reason": reason})

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.control.reconcilers.change import SessionUpdate
+from api.control.reconcilers.failures import Failures
 from api.control.reconcilers.follow import WATCHED
 from api.control.reconcilers.limits import moment
 from api.control.reconcilers.losses import starts_again
@@ -19,16 +20,16 @@ from api.tables.sessions import Kind, Session, State
 DRAINING = "draining"
 
 
-async def due(db: AsyncSession, draining: Sequence[Node], at: datetime) -> Sequence[SessionUpdate]:
+async def due(db: AsyncSession, draining: Sequence[Node], at: datetime, failures: Failures) -> Sequence[SessionUpdate]:
     """Return what the sessions of draining nodes have to be told, or come to."""
     ids = {node.id for node in draining}
-    updates = []
-    for session in await sessions.of_nodes(db, ids, WATCHED):
-        node = next(node for node in session.nodes if node.id in ids)
-        values = _after(session, node, at)
-        if values and any(getattr(session, name) != value for name, value in values.items()):
-            updates.append(SessionUpdate(session, values))
-    return updates
+
+    def judge(session: Session) -> SessionUpdate | None:
+        values = _after(session, next(node for node in session.nodes if node.id in ids), at)
+        is_new = any(getattr(session, name) != value for name, value in values.items())
+        return SessionUpdate(session, values) if is_new else None
+
+    return failures.judge("to drain its node", await sessions.of_nodes(db, ids, WATCHED), judge)
 
 
 async def call_off(db: AsyncSession, node: Node) -> None:

@@ -13,6 +13,9 @@ WATCHED = (State.SCHEDULED, State.PREPARING, State.RUNNING)
 BEGUN = (ContainerStatus.RUNNING, ContainerStatus.EXITED)
 UNDER_WAY = (ContainerStatus.PULLING, ContainerStatus.CREATING)
 
+MAX_CHARACTERS = 2000
+"""So much is kept of what an agent says is wrong: it may quote a whole command line, and every list shows it."""
+
 Noted = dict[int, dict[str, Any]]
 
 
@@ -60,12 +63,12 @@ def _news(session: Session, rank: int, container: ContainerState) -> dict[str, A
         return {}
     seen = {
         "status": container.status,
-        "error": container.error,
+        "error": container.error[:MAX_CHARACTERS],
         "exit_code": container.exit_code,
         "started_at": container.started_at,
         "ports": {str(port): at for port, at in container.ports.items()},
         "enforcement": container.enforcement,
-        "warning": container.warning,
+        "warning": container.warning[:MAX_CHARACTERS],
     }
     return {name: value for name, value in seen.items() if getattr(known, name) != value}
 
@@ -92,7 +95,7 @@ def _failure(session: Session, rank: int, container: ContainerState) -> dict[str
     return {
         "state": State.TERMINATING,
         "final_state": State.FAILED,
-        "reason": which + (container.error or reason),
+        "reason": which + (container.error[:MAX_CHARACTERS] or reason),
         "cause": "",
         "exit_code": container.exit_code,
         "started_at": session.started_at or container.started_at,

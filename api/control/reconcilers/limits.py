@@ -5,13 +5,16 @@ What waits in a project whose period is over goes on waiting; the scheduler leav
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.control.reconcilers.change import SessionUpdate
+from api.control.reconcilers.failures import Failures
 from api.control.reconcilers.follow import WATCHED
 from api.resources.projects import service as projects
 from api.resources.sessions import lifecycle
@@ -23,15 +26,16 @@ TIME_LIMIT = "time-limit"
 PERIOD = "period"
 
 
-async def due(db: AsyncSession, settings: Settings, at: datetime) -> Sequence[SessionUpdate]:
+async def due(db: AsyncSession, settings: Settings, at: datetime, failures: Failures) -> Sequence[SessionUpdate]:
     """Return the warnings and the ends that are due."""
     warn_before = timedelta(seconds=settings.warn_before_s)
-    timed = [*_after_limit(await lifecycle.timed(db, at + warn_before), at, warn_before)]
+    timed = await lifecycle.timed(db, at + warn_before)
+    updates = failures.judge("to look at its time limit", timed, partial(_after_limit, at=at, warn_before=warn_before))
     stopped = {project.id: project for project in await projects.expired(db, at) if project.on_expiry is Expiry.STOP}
     if not stopped:
-        return timed
+        return updates
     live = await lifecycle.of_projects(db, stopped, WATCHED)
-    return [*timed, *(_after_period(session, stopped[session.project_id]) for session in live)]
+    return updates + failures.judge("to look at its project's period", live, partial(_after_period, stopped=stopped))
 
 
 def moment(at: datetime) -> str:
@@ -39,23 +43,23 @@ def moment(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M} UTC"
 
 
-def _after_limit(timed: Sequence[Session], at: datetime, warn_before: timedelta) -> Iterator[SessionUpdate]:
-    for session in timed:
-        expires_at = session.expires_at
-        if expires_at is None:
-            continue
-        if expires_at <= at:
-            reason = f"its time limit was reached at {moment(expires_at)}"
-            yield SessionUpdate(session, _stop(TIME_LIMIT, reason))
-        elif session.warned_at is None and expires_at <= at + warn_before:
-            reason = f"its time limit ends it at {moment(expires_at)}; save your work, or extend it"
-            yield SessionUpdate(session, {"warned_at": at, "reason": reason, "cause": TIME_LIMIT})
-        elif session.warned_at is not None and expires_at > at + warn_before:
-            cleared = {"reason": "", "cause": ""} if session.cause == TIME_LIMIT else {}
-            yield SessionUpdate(session, {"warned_at": None, **cleared})
+def _after_limit(session: Session, at: datetime, warn_before: timedelta) -> SessionUpdate | None:
+    expires_at = session.expires_at
+    if expires_at is None:
+        return None
+    if expires_at <= at:
+        return SessionUpdate(session, _stop(TIME_LIMIT, f"its time limit was reached at {moment(expires_at)}"))
+    if session.warned_at is None and expires_at <= at + warn_before:
+        reason = f"its time limit ends it at {moment(expires_at)}; save your work, or extend it"
+        return SessionUpdate(session, {"warned_at": at, "reason": reason, "cause": TIME_LIMIT})
+    if session.warned_at is not None and expires_at > at + warn_before:
+        cleared = {"reason": "", "cause": ""} if session.cause == TIME_LIMIT else {}
+        return SessionUpdate(session, {"warned_at": None, **cleared})
+    return None
 
 
-def _after_period(session: Session, project: Project) -> SessionUpdate:
+def _after_period(session: Session, stopped: Mapping[UUID, Project]) -> SessionUpdate:
+    project = stopped[session.project_id]
     reason = f"the period of {project.name} ended at {moment(project.ends_at or session.since)}"
     return SessionUpdate(session, _stop(PERIOD, reason))
 

@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.control.reconcilers.change import log_change
+from api.control.reconcilers.failures import Failures
 from api.control.reconcilers.follow import WATCHED, beginning
 from api.resources.nodes import service as nodes
 from api.resources.sessions import lifecycle
@@ -24,14 +25,15 @@ from common.protocol import ContainerState, ContainerStatus
 LOST_NODE = "lost-node"
 
 
-async def after_loss(db: AsyncSession, node: Node, after_s: float) -> None:
+async def after_loss(db: AsyncSession, node: Node, after_s: float, failures: Failures) -> None:
     """Apply the policy to the sessions of a node that was just marked as lost."""
     reason = f"{node.name} is lost: nothing heard from it for {after_s:g} s"
     for session in await sessions.of_nodes(db, [node.id], WATCHED):
-        if starts_again(session):
-            await start_again(db, session, f"{reason}; it starts again")
-        elif await sessions.change(db, session, reason=reason, cause=LOST_NODE):
-            log_change(session, {"reason": reason})
+        async with failures.alone(db, session, "to do what the loss of its node asks for"):
+            if starts_again(session):
+                await start_again(db, session, f"{reason}; it starts again")
+            elif await sessions.change(db, session, reason=reason, cause=LOST_NODE):
+                log_change(session, {"reason": reason})
 
 
 async def left_over(db: AsyncSession) -> Sequence[Node]:
@@ -63,13 +65,14 @@ async def after_removal(db: AsyncSession, node: Node) -> None:
             await sessions.end(db, session, state=planned or State.FAILED, reason=reason, cause="")
 
 
-async def after_return(db: AsyncSession, returned: Collection[Node]) -> None:
+async def after_return(db: AsyncSession, returned: Collection[Node], failures: Failures) -> None:
     """Take the mark from the sessions of nodes that report again, where all their nodes do."""
     if not returned:
         return
     for session in await sessions.of_nodes(db, [node.id for node in returned], [State.RUNNING]):
         if session.cause == LOST_NODE and all(node.state is NodeState.READY for node in session.nodes):
-            await sessions.change(db, session, reason="", cause="")
+            async with failures.alone(db, session, "to note that its node is back"):
+                await sessions.change(db, session, reason="", cause="")
 
 
 def starts_again(session: Session) -> bool:

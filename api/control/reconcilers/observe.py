@@ -6,22 +6,21 @@ when it is new, when the last look left something open, and once a minute whatev
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
 from api.control.reconcilers import losses
 from api.control.reconcilers.change import log_change
+from api.control.reconcilers.failures import OUTAGES, Failures
 from api.control.reconcilers.follow import WATCHED, after
 from api.control.reconcilers.orphans import Orphan, Orphans
 from api.database import Database
@@ -45,9 +44,6 @@ LOOKS_AGAIN = 50
 CHUNK = 200
 """So many nodes are written in one transaction."""
 
-OUTAGES = (OperationalError, InterfaceError, PoolTimeoutError, asyncio.CancelledError)
-"""Errors that are not the fault of a heartbeat: it is written as soon as the database answers again."""
-
 Missing = tuple[UUID, int, int]
 
 
@@ -58,8 +54,9 @@ TOGETHER = timedelta(seconds=2)
 class Observer:
     """Applies heartbeats in batches."""
 
-    def __init__(self, database: Database, heartbeats: Heartbeats, settings: Settings) -> None:
+    def __init__(self, database: Database, heartbeats: Heartbeats, settings: Settings, failures: Failures) -> None:
         """Start with nothing missing and nothing open."""
+        self._failures = failures
         self._database = database
         self._heartbeats = heartbeats
         self._missing: dict[Missing, frozenset[datetime]] = {}
@@ -98,7 +95,8 @@ class Observer:
             return await self._look(reports)
         except OUTAGES:
             raise
-        except DBAPIError:
+        except Exception:
+            log.exception("heartbeats are looked at one by one", reports=len(reports))
             return await self._look_singly(reports)
 
     def _is_news(self, report: HeardHeartbeat) -> bool:
@@ -114,34 +112,48 @@ class Observer:
         if not reports:
             return ()
         alive: set[str] = set()
-        async with self._database.transaction() as db:
-            for part in _together(reports):
-                names = [report.heartbeat.name for report in part]
-                alive |= await nodes.note_alive(db, names, part[0].received_at)
+        try:
+            async with self._database.transaction() as db:
+                for part in _together(reports):
+                    names = [report.heartbeat.name for report in part]
+                    alive |= await nodes.note_alive(db, names, part[0].received_at)
+        except OUTAGES:
+            raise
+        except Exception as error:
+            log.exception("signs of life are noted one by one", reason=str(error))
+            return ()
         return alive
 
-    async def _look(self, reports: Sequence[HeardHeartbeat]) -> list[Orphan]:
+    async def _look(self, reports: Sequence[HeardHeartbeat], *, singly: bool = False) -> list[Orphan]:
         async with self._database.transaction() as db:
-            orphans, still_open = await self._apply(db, reports)
+            orphans, still_open = await self._apply(db, reports, singly=singly)
         names = {report.heartbeat.name for report in reports}
         self._open = self._open - names | still_open
         self._looked |= dict.fromkeys(names, time.monotonic())
         return orphans
 
     async def _look_singly(self, reports: Sequence[HeardHeartbeat]) -> list[Orphan]:
-        """Leave out the heartbeat that the database cannot take, so that one agent does not silence all others."""
+        """Leave out the heartbeat that cannot be written, whatever it is, so that no agent silences all others."""
         orphans: list[Orphan] = []
         for report in reports:
             try:
-                orphans += await self._look([report])
+                orphans += await self._look([report], singly=True)
             except OUTAGES:
                 raise
-            except DBAPIError as error:
-                log.warning("heartbeat refused", node=report.heartbeat.name, reason=str(error.orig))
+            except Exception as error:
+                log.exception("heartbeat refused", node=report.heartbeat.name, reason=str(error))
+                # whether or not the next one says anything new
+                self.look_at(report.heartbeat.name)
         return orphans
 
-    async def _apply(self, db: AsyncSession, reports: Sequence[HeardHeartbeat]) -> tuple[list[Orphan], set[str]]:
-        """Return the orphans, and the names of the nodes that have to be looked at again."""
+    async def _apply(
+        self, db: AsyncSession, reports: Sequence[HeardHeartbeat], *, singly: bool
+    ) -> tuple[list[Orphan], set[str]]:
+        """Return the orphans, and the names of the nodes that have to be looked at again.
+
+        With `singly` one session at which it fails hinders no other: that takes more statements.
+        """
+        alone = self._failures.alone if singly else _as_it_is
         known, returned = await nodes.record(db, reports)
         watched = await sessions.of_nodes(db, {node.id for node in known.values()}, WATCHED)
         live = _by_node(watched)
@@ -151,11 +163,15 @@ class Observer:
             node = known[report.heartbeat.name]
             containers = {container.id: container for container in report.heartbeat.containers}
             for session in live.get(node.id, ()):
-                if not await self._follow(db, session, node, containers, report):
+                settled = False
+                async with alone(db, session, "to follow its containers"):
+                    settled = await self._follow(db, session, node, containers, report)
+                if not settled:
                     still_open.add(node.name)
         for session, node, containers_left in found.left_running:
-            await losses.adopt(db, session, node, containers_left, now())
-        await losses.after_return(db, [known[name] for name in returned])
+            async with alone(db, session, "to give it its containers back"):
+                await losses.adopt(db, session, node, containers_left, now())
+        await losses.after_return(db, [known[name] for name in returned], self._failures)
         await _free_networks(db, {known[report.heartbeat.name].id: report for report in reports})
         return found.orphans, still_open
 
@@ -216,6 +232,12 @@ class Observer:
         if values or any(noted.values()):
             await db.refresh(session)
         return True
+
+
+@asynccontextmanager
+async def _as_it_is(_db: AsyncSession, _session: Session, _what: str) -> AsyncIterator[None]:
+    """Let what fails hinder all else."""
+    yield
 
 
 async def _free_networks(db: AsyncSession, reports: Mapping[UUID, HeardHeartbeat]) -> None:

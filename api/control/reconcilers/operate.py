@@ -15,7 +15,8 @@ from uuid import UUID
 import structlog
 
 from api.clock import now
-from api.control.reconcilers import reach, resizes
+from api.control.reconcilers import change, reach, resizes
+from api.control.reconcilers.failures import OUTAGES, all_of, failed
 from api.control.reconcilers.follow import Noted, after
 from api.control.reconcilers.spec import spec_of
 from api.database import Database
@@ -31,6 +32,7 @@ from common.protocol import ContainerState
 
 log = structlog.get_logger()
 
+AT_WORK = (State.SCHEDULED, State.PREPARING, State.TERMINATING)
 FREED_LATER = "its GPUs are freed when its container is gone"
 LOG_TRIES = 3
 LOG_TAIL_BYTES = 256 * 1024
@@ -64,6 +66,14 @@ class Operator:
             return None if await self._terminate(session, tries) else State.TERMINATING
         return None
 
+    async def give_up(self, session_id: UUID, what: str) -> None:
+        """End a session at which the API failed too often, or the change of its share."""
+        async with self._database.transaction() as db:
+            session = (await sessions.by_ids(db, [session_id])).get(session_id)
+            at_work = session is not None and (session.state in AT_WORK or session.resize_milli is not None)
+            if session is not None and at_work:
+                await change.apply(db, failed(session, what))
+
     async def _prepare(self, session: Session) -> Session | None:
         """Say that the agents are about to be called: from here on a container may exist."""
         self._unsent |= {session.container_id(container.rank) for container in session.containers}
@@ -72,7 +82,7 @@ class Operator:
     async def _launch(self, session: Session) -> bool:
         """Ask the agents for the containers that they have not confirmed; returns whether that is settled."""
         asked = [container for container in session.containers if container.status is None]
-        answers = await asyncio.gather(*(self._launch_one(session, container) for container in asked))
+        answers = await all_of(self._launch_one(session, container) for container in asked)
         outcome = dict(zip((container.rank for container in asked), answers, strict=True))
         states = {rank: answer for rank, answer in outcome.items() if isinstance(answer, ContainerState)}
         errors = [answer for answer in answers if isinstance(answer, PenstockError)]
@@ -193,11 +203,15 @@ class Operator:
         except PenstockError as error:
             # There is no container, or it never had a log: that is no reason to keep the session.
             log.info("no log", session=session.name, reason=str(error))
+        except OUTAGES:
+            raise
+        except Exception:
+            log.exception("no log", session=session.name)
         return bytes(tail)
 
     async def _load(self, session_id: UUID) -> Session | None:
         async with self._database.reading() as db:
-            return (await sessions.by_ids(db, [session_id])).get(session_id)
+            return await sessions.whole(db, session_id)
 
     async def _change(self, session: Session, noted: Noted | Mapping[int, Any], **values: Any) -> Session | None:
         """Write what is new of a session and its containers; None where somebody else was faster."""
@@ -205,7 +219,7 @@ class Operator:
             if values and not await sessions.change(db, session, **values):
                 return None
             await sessions.note_containers(db, session, noted)
-            return (await sessions.by_ids(db, [session.id])).get(session.id)
+            return await sessions.whole(db, session.id)
 
 
 def _refusal(node: str, error: PenstockError) -> PenstockError:

@@ -113,17 +113,18 @@ class Orphans:
             log.warning("a container of a session that the database does not know", node=key[0], container=key[1])
             self._since[key] = moment
         over = [item for item in unknown if self._since[node.name, item.id] + self._keep_s <= moment]
-        _say(node, [item.id for item in unknown if item not in over])
+        _say(node, [item for item in unknown if item not in over])
         return [Orphan(agent_of(node), item.id, item.session_id) for item in over]
 
 
-def _say(node: Node, ids: Sequence[str]) -> None:
-    if len(ids) == node.unknown_containers:
+def _say(node: Node, unknown: Sequence[ContainerState]) -> None:
+    if len(unknown) == node.unknown_containers:
         return
-    node.unknown_containers = len(ids)
-    more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
-    which = ", ".join(ids[:SHOWN]) + more
-    node.message = f"it runs containers of sessions that the database does not know: {which}" if ids else ""
+    node.unknown_containers = len(unknown)
+    more = f" and {len(unknown) - SHOWN} more" if len(unknown) > SHOWN else ""
+    shown = (f"{item.id} ({item.warning})" if item.warning else item.id for item in unknown[:SHOWN])
+    which = ", ".join(shown) + more
+    node.message = f"it runs containers of sessions that the database does not know: {which}" if unknown else ""
 
 
 def _belongs(session: Session, container_id: str, node: Node) -> bool:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import structlog
 
+from api.control.reconcilers.failures import Failures, all_of
 from api.database import Begin, Database
 from api.engine.base import Engine, UnreachableError
 from api.resources.sessions import resizing
@@ -17,7 +16,9 @@ from common.gpu.share import format_gpus
 log = structlog.get_logger()
 
 
-async def take_space(database: Database, reservations: resizing.Reservations, begin: Begin | None = None) -> None:
+async def take_space(
+    database: Database, reservations: resizing.Reservations, failures: Failures, begin: Begin | None = None
+) -> None:
     """Take the space for shares that are to be raised; only between decisions of the scheduler, which knows it then.
 
     `reservations` are those of the last decision, for sessions that wait; `begin` gives the transactions of a
@@ -27,15 +28,17 @@ async def take_space(database: Database, reservations: resizing.Reservations, be
         if not any((session.resize_milli or 0) > session.gpu_milli for session in await resizing.resizing(db)):
             return
     async with (begin or database.transaction)() as db:
-        for session in await resizing.take_space(db, reservations):
-            log.info("share raised", session=session.name, project=session.project.name)
+        for session in await resizing.resizing(db):
+            async with failures.alone(db, session, "to raise its share"):
+                if await resizing.take_space(db, session, reservations):
+                    log.info("share raised", session=session.name, project=session.project.name)
 
 
 async def tell(database: Database, engine: Engine, session: Session) -> bool:
     """Tell the agents the share that is wanted of a session; returns whether that is settled."""
     if session.resize_milli is None or session.resize_milli > session.gpu_milli:
         return True
-    errors = await asyncio.gather(*(_tell_one(engine, session, container) for container in session.containers))
+    errors = await all_of(_tell_one(engine, session, container) for container in session.containers)
     refusals = [error for error in errors if error and not isinstance(error, UnreachableError | NotFoundError)]
     if any(errors) and not refusals:
         return False

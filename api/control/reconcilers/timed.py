@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 import structlog
 
 from api.clock import Clock
-from api.control.reconcilers import change, deadlines, drains, limits, losses
+from api.control.reconcilers import deadlines, drains, limits, losses
+from api.control.reconcilers.failures import Failures
 from api.database import Database
 from api.resources.denied_calls import service as denied_calls
 from api.resources.metrics import service as metrics
@@ -30,8 +31,9 @@ TIDY_S = 600.0
 class TimedReconciler:
     """Looks for what is due, and opens a transaction only where there is something."""
 
-    def __init__(self, database: Database, settings: Settings, clock: Clock) -> None:
+    def __init__(self, database: Database, settings: Settings, clock: Clock, failures: Failures) -> None:
         """Begin now: every agent gets the time to report before it counts as lost."""
+        self._failures = failures
         self._database = database
         self._settings = settings
         self._clock = clock
@@ -45,15 +47,18 @@ class TimedReconciler:
         await self._forget_old(at)
         async with self._database.reading() as db:
             draining = await nodes.draining(db)
-            updates = [*await deadlines.due(db, self._settings, at), *await limits.due(db, self._settings, at)]
+            updates = [
+                *await deadlines.due(db, self._settings, at, self._failures),
+                *await limits.due(db, self._settings, at, self._failures),
+            ]
             if draining:
-                updates += await drains.due(db, draining, at)
+                updates += await drains.due(db, draining, at, self._failures)
                 holding = await sessions.of_nodes(db, [node.id for node in draining], HOLDING)
                 used = {node.id for session in holding for node in session.nodes}
                 draining = [node for node in draining if node.id not in used]
         if updates or draining:
             async with self._database.transaction() as db:
-                await change.write(db, updates)
+                await self._failures.write(db, updates)
                 for node in draining:
                     log.info("drained", node=node.name)
                     await nodes.finish_drain(db, node.name)
@@ -69,9 +74,9 @@ class TimedReconciler:
             async with self._database.transaction() as db:
                 for node in await nodes.mark_lost(db, since):
                     log.warning("lost", node=node.name)
-                    await losses.after_loss(db, node, self._settings.node_lost_s)
+                    await losses.after_loss(db, node, self._settings.node_lost_s, self._failures)
                 for node in unfinished:
-                    await losses.after_loss(db, node, self._settings.node_lost_s)
+                    await losses.after_loss(db, node, self._settings.node_lost_s, self._failures)
 
     async def _forget_old(self, at: datetime) -> None:
         """Delete samples of GPUs and denied calls that are no longer kept; one look in a while is enough."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from uuid import UUID
 
 from api.resources.schemas import View
 
@@ -19,10 +20,14 @@ class By(StrEnum):
 class AccountingRow(View):
     """What ran for one user, project or domain ("" for the site itself); `sessions` counts each session once.
 
+    One that is `deleted` may have the name of another that is there. `id` tells them apart; the total has none.
+
     `session_seconds` is how long they ran, `gpu_seconds` that time multiplied by the GPUs that they held.
     """
 
+    id: UUID | None = None
     name: str
+    deleted: bool = False
     sessions: int
     session_seconds: float
     gpu_seconds: float

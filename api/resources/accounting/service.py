@@ -23,16 +23,27 @@ from common.errors import InputError
 LONGEST = timedelta(days=366)
 
 
+@dataclass(frozen=True)
+class _Whose:
+    """A user, project or domain of a report. One that was deleted comes after those that are there."""
+
+    name: str
+    deleted: bool = False
+    id: UUID | None = None
+
+
 @dataclass
 class _Sum:
     sessions: set[UUID] = field(default_factory=set)
     seconds: float = 0.0
     gpu_milli_seconds: float = 0.0
 
-    def row(self, name: str) -> AccountingRow:
+    def row(self, whose: _Whose) -> AccountingRow:
         """Return the sum as a row of the report."""
         return AccountingRow(
-            name=name,
+            id=whose.id,
+            name=whose.name,
+            deleted=whose.deleted,
             sessions=len(self.sessions),
             session_seconds=round(self.seconds, 3),
             gpu_seconds=round(self.gpu_milli_seconds / 1000, 3),
@@ -68,6 +79,7 @@ async def begin(db: AsyncSession, session: Session, at: datetime | None = None) 
         user_name=session.user_name,
         project_id=session.project_id,
         project_name=session.project.name,
+        domain_id=await repository.domain_id(db, session.project.domain),
         domain=session.project.domain,
         gpu_milli=session.total_milli,
         started_at=max([at or now(), *(end for end in ends if end)]),
@@ -96,20 +108,21 @@ async def report(db: AsyncSession, caller: Identity, starts_at: datetime, ends_a
         raise InputError("the period ends before it starts", where="ends_at", hint="write a later end")
     if ends_at - starts_at > LONGEST:
         raise InputError("the period is longer than 366 days", where="ends_at", hint="ask for a shorter one")
-    spans = await repository.overlapping(db, starts_at, ends_at, caller.reach(Action.ACCOUNTING_READ), caller.id)
-    sums: defaultdict[str, _Sum] = defaultdict(_Sum)
+    reach = caller.reach(Action.ACCOUNTING_READ)
+    spans = await repository.overlapping(db, starts_at, ends_at, reach, user_id=caller.id, by=by)
+    sums: defaultdict[_Whose, _Sum] = defaultdict(_Sum)
     moment = min(now(), ends_at)
-    for session_id, user, project, domain, gpu_milli, started_at, ended_at in spans:
-        name = {By.USER: user, By.PROJECT: project, By.DOMAIN: domain or ""}[by]
+    for id_, name, there, session_id, gpu_milli, started_at, ended_at in spans:
+        whose = _Whose(name or "", name is not None and there is None, id_)
         seconds = (min(ended_at or moment, moment) - max(started_at, starts_at)).total_seconds()
         if seconds <= 0:
             continue
-        sums[name].sessions.add(session_id)
-        sums[name].seconds += seconds
-        sums[name].gpu_milli_seconds += seconds * gpu_milli
-    rows = [sums[name].row(name) for name in sorted(sums)]
+        sums[whose].sessions.add(session_id)
+        sums[whose].seconds += seconds
+        sums[whose].gpu_milli_seconds += seconds * gpu_milli
+    rows = [sums[whose].row(whose) for whose in sorted(sums, key=lambda whose: (whose.name, whose.deleted))]
     return AccountingView(
-        starts_at=starts_at, ends_at=ends_at, by=by, rows=rows, total=_total(sums.values()).row("total")
+        starts_at=starts_at, ends_at=ends_at, by=by, rows=rows, total=_total(sums.values()).row(_Whose("total"))
     )
 
 

@@ -7,14 +7,20 @@ from uuid import UUID
 
 from pydantic import Field
 
+from api.auth.policy import KeyScope
 from api.resources.schemas import Request, Text, View
 
 
 class ApiKeyRequest(Request):
-    """A key to make; its name says where it is used, such as on which machine. It holds for `days`, or for ever."""
+    """A key to make; its name says where it is used, such as on which machine. It holds for `days`, or for ever.
+
+    `scope` is what it is good for: `read`, `submit` (work with sessions, too), or `all` that its user may do. A key
+    that is made with a key does not end after that one, and without `days` together with it.
+    """
 
     name: Text = Field(min_length=1, max_length=64)
     days: int | None = Field(default=None, ge=1, le=3650)
+    scope: KeyScope = KeyScope.ALL
 
 
 class ApiKeyView(View):
@@ -23,6 +29,7 @@ class ApiKeyView(View):
     id: UUID
     name: str
     prefix: str
+    scope: KeyScope
     created_at: datetime
     expires_at: datetime | None
     used_at: datetime | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -13,7 +13,7 @@ from api.clock import now
 from api.resources.api_keys import repository
 from api.resources.api_keys.schemas import ApiKeyRequest
 from api.tables.api_keys import ApiKey
-from common.errors import NotFoundError
+from common.errors import InputError, NotFoundError
 
 PREFIX_LENGTH = 10
 
@@ -23,15 +23,28 @@ async def of_user(db: AsyncSession, user_id: UUID) -> Sequence[ApiKey]:
     return await repository.of_user(db, user_id)
 
 
-async def create(db: AsyncSession, user_id: UUID, request: ApiKeyRequest) -> tuple[ApiKey, str]:
-    """Make a key and return it with its secret, which is not kept."""
+async def create(
+    db: AsyncSession, user_id: UUID, request: ApiKeyRequest, until: datetime | None = None
+) -> tuple[ApiKey, str]:
+    """Make a key and return it with its secret, which is not kept.
+
+    `until` is the end of the key that makes it; raises InputError where the new one would outlive that.
+    """
+    ends_at = now() + timedelta(days=request.days) if request.days else until
+    if until and ends_at and ends_at > until:
+        raise InputError(
+            f"the key that makes it ends before, at {until:%Y-%m-%d %H:%M:%S} UTC",
+            where="days",
+            hint="leave the days out, and it ends with that key; or sign in to make it",
+        )
     secret = passwords.new_secret("psk_")
     key = ApiKey(
         user_id=user_id,
         name=request.name,
         prefix=secret[:PREFIX_LENGTH],
         fingerprint=passwords.fingerprint(secret),
-        expires_at=now() + timedelta(days=request.days) if request.days else None,
+        scope=request.scope,
+        expires_at=ends_at,
     )
     repository.add(db, key)
     await db.flush()

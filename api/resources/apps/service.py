@@ -38,13 +38,14 @@ class ProjectRights:
 class App:
     """A service of a session. `prefix` is the part of the path that leads to it, `stripped` before the app sees it.
 
-    `node` and `upstream` (address and port of its agent) are empty while it does not run.
+    `container` (its id), `node` and `upstream` (address and port of its agent) are empty while it does not run.
     """
 
     owner_id: UUID | None
     project: ProjectRights
     prefix: str
     stripped: bool
+    container: str = ""
     node: str = ""
     upstream: str = ""
 
@@ -141,25 +142,27 @@ async def _look_up(db: AsyncSession, prefixes: tuple[str, ...]) -> App | None:
 
 
 def _app(service: Service, session: Session, prefix: str, *, stripped: bool) -> App:
-    node, upstream = _upstream(service, session)
+    container, node, upstream = _upstream(service, session)
     return App(
         owner_id=session.user_id,
         project=ProjectRights(session.project.id, session.project.domain),
         prefix=f"/{prefix}",
         stripped=stripped,
+        container=container,
         node=node,
         upstream=upstream,
     )
 
 
-def _upstream(service: Service, session: Session) -> tuple[str, str]:
-    """Return node and address of the first container that offers the service; empty where none does."""
+def _upstream(service: Service, session: Session) -> tuple[str, str, str]:
+    """Return id, node and address of the first container that offers the service; empty where none does."""
     if session.state is State.RUNNING:
         for container in session.containers:
             if port := container.ports.get(str(service.port)):
                 address = container.node.address
-                return container.node.name, f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-    return "", ""
+                upstream = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+                return session.container_id(container.rank), container.node.name, upstream
+    return "", "", ""
 
 
 def _unknown() -> NotFoundError:

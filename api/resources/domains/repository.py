@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.tables.domains import Domain
 from api.tables.groups import ResourceGroup
 from api.tables.projects import Project
+from api.tables.user_policies import UserPolicy
 from api.tables.users import User
 
 
@@ -29,6 +30,11 @@ async def contents(db: AsyncSession, name: str) -> dict[str, int]:
     columns = {"users": User.domain, "projects": Project.domain, "resource groups": ResourceGroup.domain}
     query = select(*(select(func.count()).where(column == name).scalar_subquery() for column in columns.values()))
     return dict(zip(columns, (await db.execute(query)).one(), strict=True))
+
+
+async def is_policy(db: AsyncSession, name: str) -> bool:
+    """Return whether there is a user policy of that name."""
+    return await db.get(UserPolicy, name) is not None
 
 
 def add(db: AsyncSession, domain: Domain) -> None:

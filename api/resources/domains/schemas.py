@@ -14,18 +14,23 @@ Description = Annotated[Text, Field(max_length=2000)]
 
 
 class DomainRequest(Request):
-    """A domain to create. `quota_milli` limits the quotas of its projects together, in milli-GPU; null: no limit."""
+    """A domain to create. `quota_milli` limits the quotas of its projects together, in milli-GPU; null: no limit.
+
+    `policy` is the user policy of its people, but for those whom an administrator of the site has given another one.
+    """
 
     name: Name
     description: Description = ""
     quota_milli: Quota | None = None
+    policy: Name | None = None
 
 
 class DomainChange(Request):
-    """What to change of a domain; what is left out stays. A `quota_milli` of null takes the limit away."""
+    """What to change of a domain; what is left out stays. null takes the limit of quotas, or the policy, away."""
 
     description: Description = ""
     quota_milli: Quota | None = None
+    policy: Name | None = None
 
 
 class DomainView(View):
@@ -34,4 +39,5 @@ class DomainView(View):
     name: str
     description: str
     quota_milli: int | None
+    policy: str | None
     created_at: datetime

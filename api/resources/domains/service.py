@@ -12,7 +12,7 @@ from api.database import CAPACITY_LOCK, exclusively
 from api.resources.domains import repository
 from api.resources.domains.schemas import DomainChange, DomainRequest
 from api.tables.domains import Domain
-from common.errors import ConflictError, NotFoundError
+from common.errors import ConflictError, InputError, NotFoundError
 
 
 async def visible(db: AsyncSession, caller: Identity) -> Sequence[Domain]:
@@ -25,6 +25,7 @@ async def create(db: AsyncSession, request: DomainRequest) -> Domain:
     """Create a domain; raises ConflictError where the name is taken."""
     if await repository.by_name(db, request.name):
         raise ConflictError(f"there is a domain {request.name} already", where="name", hint="choose another name")
+    await _check_policy(db, request.policy)
     domain = Domain(**request.model_dump())
     repository.add(db, domain)
     await db.flush()
@@ -35,6 +36,7 @@ async def change(db: AsyncSession, name: str, request: DomainChange) -> Domain:
     """Change a domain; raises NotFoundError. Quotas that are beyond a new limit stay, but grow no more."""
     await exclusively(db, CAPACITY_LOCK)
     domain = await _get(db, name)
+    await _check_policy(db, request.policy)
     for field in request.model_fields_set:
         setattr(domain, field, getattr(request, field))
     await db.flush()
@@ -49,6 +51,11 @@ async def delete(db: AsyncSession, name: str) -> None:
         text = ", ".join(f"{count} {kind}" for kind, count in left.items())
         raise ConflictError(f"{name} still has {text}", where="name", hint="move or delete them first")
     await repository.delete(db, domain)
+
+
+async def _check_policy(db: AsyncSession, name: str | None) -> None:
+    if name is not None and not await repository.is_policy(db, name):
+        raise InputError(f"there is no user policy {name}", where="policy", hint="create the policy first")
 
 
 async def _get(db: AsyncSession, name: str) -> Domain:

@@ -37,8 +37,8 @@ class ImageRequest(Request):
 class ImageView(View):
     """An image that sessions may use; `projects` are those of its projects that the caller sees.
 
-    `status` says whether a node could pull it, since when, and `error` why not; `digest` is its id at the container
-    engine, `size` in bytes.
+    `status` says whether a node could pull it, since when, and `error` why not; `digest` is that of its registry, or
+    its id at the container engine where it comes from none, `size` in bytes.
     """
 
     id: UUID

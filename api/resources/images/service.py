@@ -13,13 +13,14 @@ from api.auth.policy import Action
 from api.clock import now
 from api.database import IMAGES_LOCK, exclusively
 from api.resources.images import publication, repository
-from api.resources.images.references import means
 from api.resources.images.schemas import ImageRequest
 from api.resources.images.versions import newest
 from api.resources.projects import service as projects
 from api.tables.images import Image, Status, Visibility
 from api.tables.projects import Project
+from common import image_references
 from common.errors import ConflictError, ForbiddenError, InputError, NotFoundError
+from common.image_references import means
 
 SHOWN = 20
 """How many images an error names at most."""
@@ -56,12 +57,12 @@ async def resolve(db: AsyncSession, wanted: str, project_id: UUID | None = None)
 
 
 async def meant_by(db: AsyncSession, reference: str) -> list[Image]:
-    """Return all images, of whichever project, that a reference or an engine's id stands for."""
+    """Return all images, of whichever project, that a reference stands for."""
     return [image for image in await repository.usable(db, None) if means(reference, image.reference, image.digest)]
 
 
 async def is_of_others(db: AsyncSession, reference: str, projects: Collection[UUID]) -> bool:
-    """Return whether only other projects than these have the image of a reference, or of an engine's id."""
+    """Return whether only other projects than these have the image of a reference."""
     found = await meant_by(db, reference)
     own = any(not image.projects or any(owner.id in projects for owner in image.projects) for image in found)
     return bool(found) and not own
@@ -88,12 +89,17 @@ async def get(db: AsyncSession, name: str, tag: str, project: str | None, caller
     return image
 
 
-async def create(db: AsyncSession, request: ImageRequest, caller: Identity) -> Image:
+async def create(db: AsyncSession, request: ImageRequest, caller: Identity, registries: Collection[str]) -> Image:
     """Register an image; raises ConflictError where name and tag are taken among those of its visibility.
 
+    Raises InputError for a reference that names none of the site's `registries`. One that names no registry may be on
+    the nodes already.
     Raises ForbiddenError for the image of a project that the caller does not see: who knows its reference has no right
     to it, and nothing else keeps what was made inside the site.
     """
+    image_references.check(request.reference, "reference")
+    if image_references.registry_of(request.reference):
+        image_references.check_registry(request.reference, registries, "reference")
     await exclusively(db, IMAGES_LOCK)
     owners = [await projects.get(db, name, caller, "projects") for name in sorted(set(request.projects))]
     _check_register(caller, owners)

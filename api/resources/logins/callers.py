@@ -8,10 +8,11 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import FromClause, Row, Select, bindparam, or_, select, update
+from sqlalchemy import FromClause, Row, Select, bindparam, literal, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Identity
+from api.auth.policy import KeyScope
 from api.tables.api_keys import ApiKey
 from api.tables.logins import Login
 from api.tables.projects import Membership, ProjectRole
@@ -28,9 +29,10 @@ def _callers(table: FromClause) -> Select[*tuple[Any, ...]]:
     """Return the query of users with what stands for them; the user's projects come with it, a row each."""
     joined = table.join(_users, table.c.user_id == _users.c.id)
     joined = joined.outerjoin(_memberships, _memberships.c.user_id == _users.c.id)
+    key = (table.c.scope, table.c.expires_at) if table is _keys else (literal(KeyScope.ALL), literal(None))
     caller = (_users.c.id, _users.c.name, _users.c.role, _users.c.domain, _users.c.must_change_password)
     membership = (_memberships.c.project_id, _memberships.c.role.label("project_role"))
-    columns = (*caller, table.c.id, table.c.used_at, *membership)
+    columns = (*caller, table.c.id, table.c.used_at, *key, *membership)
     found = table.c.fingerprint == bindparam("fingerprint")
     return select(*columns).select_from(joined).where(found, _users.c.disabled.is_(False))
 
@@ -43,13 +45,17 @@ _BY_COOKIE = _callers(_logins).where(
 
 @dataclass(frozen=True)
 class KnownCaller:
-    """A caller as the database knows it. `table` and `row_id` are the key or login used, noted last at `used_at`."""
+    """A caller as the database knows it. `table` and `row_id` are the key or login used, noted last at `used_at`.
+
+    `key_ends_at` is the end of the key; None for one without, and for a login.
+    """
 
     identity: Identity
     must_change_password: bool
     table: type[ApiKey] | type[Login]
     row_id: UUID
     used_at: datetime | None
+    key_ends_at: datetime | None
 
     def is_noted(self, at: datetime) -> bool:
         """Return whether the last use is noted well enough."""
@@ -77,7 +83,7 @@ async def note_use(db: AsyncSession, known: KnownCaller, at: datetime) -> None:
 
 
 def _read(rows: Sequence[Row[*tuple[Any, ...]]], table: type[ApiKey] | type[Login]) -> KnownCaller:
-    user_id, name, role, domain, must_change, row_id, used_at, *_ = rows[0]
+    user_id, name, role, domain, must_change, row_id, used_at, scope, ends_at, *_ = rows[0]
     projects = {id_: project_role for *_, id_, project_role in rows if id_ is not None}
     identity = Identity(
         user_id,
@@ -86,5 +92,6 @@ def _read(rows: Sequence[Row[*tuple[Any, ...]]], table: type[ApiKey] | type[Logi
         domain,
         manages=frozenset(id_ for id_, project_role in projects.items() if project_role is ProjectRole.MANAGER),
         member_of=frozenset(projects),
+        key=KeyScope(scope),
     )
-    return KnownCaller(identity, must_change, table, row_id, used_at)
+    return KnownCaller(identity, must_change, table, row_id, used_at, ends_at)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from api.auth import directory, passwords
 from api.database import Database
+from api.resources.logins import departures
 from api.resources.schemas import is_user_name
 from api.resources.users import service as users
 from api.settings import Settings
 from api.tables.users import User, UserSource
+from common.errors import ForbiddenError, UnavailableError
 
 
 async def check(database: Database, settings: Settings, name: str, password: str) -> User:
@@ -24,14 +28,18 @@ async def check(database: Database, settings: Settings, name: str, password: str
 
 
 async def _check_in_directory(database: Database, settings: Settings, name: str, password: str) -> User:
-    role = await directory.role_of(settings, name, password)
-    if role is None:
+    person = await directory.person(settings, name, password)
+    if person is None:
         # Somebody whom the directory does not know shall not be told apart by the time that the answer takes.
         await passwords.matches(None, password)
         raise users.wrong_login()
-    async with database.transaction() as db:
-        user = await users.find(db, name)
-        if user is None:
-            return await users.create_from_directory(db, name, role)
-        await users.follow_directory(db, user, role)
-        return users.check_enabled(user)
+    try:
+        if person.disabled:
+            raise ForbiddenError(f"{name} is disabled in the directory", where="name", hint="ask its administrator")
+        async with database.transaction() as db:
+            return users.check_enabled(await users.of_person(db, name, person))
+    except ForbiddenError:
+        # Whose account it was until now has perhaps left: what lets that person in does not wait for the next look.
+        with suppress(UnavailableError):
+            await departures.look(database, settings, name, person.entry_id)
+        raise

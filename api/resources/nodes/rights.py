@@ -1,4 +1,4 @@
-"""Rights to nodes: the people of a domain see and change those of the domain's resource groups."""
+"""Rights to nodes: the people of a domain see those of the domain's resource groups, and change those of no others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.resources.groups import service as groups
-from common.errors import NotFoundError
+from common.errors import ForbiddenError, NotFoundError
 
 
 async def within(db: AsyncSession, caller: Identity) -> frozenset[str] | None:
@@ -24,6 +24,11 @@ async def check(db: AsyncSession, name: str, caller: Identity, action: Action) -
     if seen is None:
         caller.check(action)
         return
-    if seen.isdisjoint((await groups.by_node(db)).get(name, ())):
+    found = (await groups.by_node(db)).get(name, ())
+    if seen.isdisjoint(found):
         raise NotFoundError(f"there is no node {name}", where="name", hint="list the nodes")
     caller.check(action, domain=caller.domain)
+    if action is not Action.NODE_READ and not seen.issuperset(found):
+        raise ForbiddenError(
+            f"{name} is not of your domain alone", where="name", hint="ask an administrator of the site"
+        )

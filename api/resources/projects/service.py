@@ -17,8 +17,8 @@ from api.resources.projects.schemas import Period, ProjectChange, ProjectRequest
 from api.resources.users import service as users
 from api.tables.projects import Membership, Project, ProjectRole
 from api.tables.users import User
-from common.errors import ConflictError, InputError, NotFoundError, Problem
-from common.gpu.share import format_gpus
+from common.errors import ConflictError, ForbiddenError, InputError, NotFoundError, Problem
+from common.gpu.share import MILLI, format_gpus
 
 NO_NODE = "no node is known yet: nothing says whether the quotas fit the cluster"
 
@@ -101,6 +101,7 @@ async def create(db: AsyncSession, request: ProjectRequest, caller: Identity) ->
     _set_period(project, request.period)
     await _set_people(db, project, request.managers, request.members)
     await _check_groups(db, project, caller)
+    _check_weight(project, 0, caller)
     await _check_domain(db, project, None, "quota_milli")
     await _check_room(db, project, None, "quota_milli")
     repository.add(db, project)
@@ -115,9 +116,11 @@ async def change(db: AsyncSession, name: str, request: ProjectChange, caller: Id
     project = await get(db, name, caller, "name", people=True)
     caller.check(Action.PROJECT_MEMBERS if given <= {"members"} else Action.PROJECT_CHANGE, project=project)
     before, hard_before, kept_to = _quota(project), _hard_quota(project), _groups_of(project)
+    beyond = _beyond_quota(project)
     for field in given - {"period", "managers", "members"}:
         setattr(project, field, getattr(request, field))
     await _check_groups(db, project, caller, kept_to.values())
+    _check_weight(project, beyond, caller)
     if request.period:
         _set_period(project, request.period)
     if given & {"managers", "members"}:
@@ -199,8 +202,8 @@ def _groups_of(project: Project) -> dict[str, str]:
 async def _check_groups(db: AsyncSession, project: Project, caller: Identity, before: Collection[str] = ()) -> None:
     """Refuse resource groups that there are not, or that belong to another domain than the project.
 
-    To keep to a group is to be allowed in it. Only the site's administrators open one in this way that the project may
-    not use already; what was kept to `before` stays.
+    To keep to a group is to be allowed in it. Only who may say that of the site's groups opens one in this way that the
+    project may not use already; what was kept to `before` stays.
     """
     wanted = _groups_of(project)
     with db.no_autoflush:
@@ -208,10 +211,25 @@ async def _check_groups(db: AsyncSession, project: Project, caller: Identity, be
     problems = [
         Problem(field, f"there is no resource group {name} for this project", "create the group first, or name another")
         for field, name in wanted.items()
-        if name not in known or not (known[name] or caller.is_admin or name in before)
+        if name not in known or not (known[name] or caller.may(Action.GROUP_ALLOW) or name in before)
     ]
     if problems:
         raise InputError.of(problems)
+
+
+def _beyond_quota(project: Project) -> int:
+    """Return by how many milli-GPU a project's weight is worth more than its quota, which is its weight without one."""
+    return max(0, project.over_quota_weight * MILLI - project.quota_milli)
+
+
+def _check_weight(project: Project, before: int, caller: Identity) -> None:
+    """Refuse a weight that takes more of what is spare from other domains than the quota would, or than it did."""
+    if _beyond_quota(project) > before and not caller.may(Action.PROJECT_WEIGH):
+        raise ForbiddenError(
+            f"you may not {Action.PROJECT_WEIGH}",
+            where="over_quota_weight",
+            hint=f"choose a weight up to the quota of {format_gpus(project.quota_milli)} GPUs, or ask an administrator",
+        )
 
 
 async def _check_domain(db: AsyncSession, project: Project, before: QuotaPeriod | None, field: str) -> None:

@@ -13,7 +13,17 @@ from api.clock import now
 from api.database import among
 from api.resources.sessions.addresses import Taken
 from api.tables.projects import Project
-from api.tables.sessions import ENDED, HOLDING, Container, GpuShareRow, Service, Session, SessionLog, State
+from api.tables.sessions import (
+    ENDED,
+    HOLDING,
+    WHOLE,
+    Container,
+    GpuShareRow,
+    Service,
+    Session,
+    SessionLog,
+    State,
+)
 from api.tables.users import User
 from common.gpu.share import MILLI
 
@@ -40,6 +50,11 @@ async def live_by_names(db: AsyncSession, project_id: UUID, names: Collection[st
 async def by_ids(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, Session]:
     """Return sessions by their ids."""
     return {session.id: session for session in await db.scalars(select(Session).where(among(Session.id, ids)))}
+
+
+async def whole(db: AsyncSession, session_id: UUID) -> Session | None:
+    """Return a session with what its containers are made from."""
+    return await db.scalar(select(Session).where(Session.id == session_id).options(WHOLE))
 
 
 async def in_states(

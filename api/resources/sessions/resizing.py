@@ -69,28 +69,26 @@ async def ask(
     raise ConflictError(f"session {name} changes all the time", where="name", hint="try again")
 
 
-async def take_space(db: AsyncSession, reservations: Reservations) -> list[Session]:
-    """Take the space for shares that are to be raised; returns the sessions that have it now.
+async def take_space(db: AsyncSession, session: Session, reservations: Reservations) -> bool:
+    """Take the space for a share that is to be raised; returns whether the session has it now.
 
     What is reserved for sessions that still wait is not free. One for which there is none any more keeps what it has,
     and says why. Only the leader does this, between decisions of the scheduler. Others give space away only to sessions
     that a lost node brings back, in the transaction in which the node is found again: a raise waits for its nodes, and
     needs no lock that would stand in the way of heartbeats.
     """
-    raised = []
-    for session in await resizing(db):
-        wanted = session.resize_milli
-        if wanted is None or wanted <= session.gpu_milli or _away(session):
-            continue
-        try:
-            await _check_space(db, session, wanted, await _reserved_on(db, reservations))
-        except PenstockError as error:
-            await _leave_as_it_is(db, session, error.problems[0])
-            continue
-        if await service.change(db, session, gpu_milli=wanted, held_milli=session.replicas * wanted):
-            await _reshare(db, session, wanted)
-            raised.append(session)
-    return raised
+    wanted = session.resize_milli
+    if wanted is None or wanted <= session.gpu_milli or _away(session):
+        return False
+    try:
+        await _check_space(db, session, wanted, await _reserved_on(db, reservations))
+    except PenstockError as error:
+        await _leave_as_it_is(db, session, error.problems[0])
+        return False
+    if not await service.change(db, session, gpu_milli=wanted, held_milli=session.replicas * wanted):
+        return False
+    await _reshare(db, session, wanted)
+    return True
 
 
 async def finish(db: AsyncSession, session: Session) -> bool:
@@ -179,7 +177,8 @@ def _away(session: Session) -> list[str]:
 async def _check_rights(db: AsyncSession, session: Session, wanted: int) -> None:
     projects.check_active(session.project, now())
     if session.user_id:
-        extra = Extra(sessions=0, gpu_milli=session.replicas * (wanted - session.gpu_milli))
+        before = max(session.gpu_milli, session.resize_milli or 0)
+        extra = Extra(sessions=0, gpu_milli=session.replicas * max(0, wanted - before))
         await user_policies.check(db, session.user_id, extra)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -15,6 +15,7 @@ from common.topology import TopologyLevel
 
 MAX_BATCH = 100
 """Most sessions of one request."""
+MAX_VARIABLES = 256
 MAX_SECONDS = 366 * 24 * 3600
 
 Word = Annotated[Text, Field(max_length=32_768)]
@@ -100,7 +101,7 @@ class SessionRequest(Request):
     local_image: bool = False
     command: Annotated[list[Word], Field(min_length=1, max_length=256)] | None = None
     args: list[Word] = Field(default=[], max_length=256)
-    environment: dict[VariableName, Word] = Field(default={}, max_length=256)
+    environment: dict[VariableName, Word] = Field(default={}, max_length=MAX_VARIABLES)
     ports: list[Port] = Field(default=[], max_length=16)
     pvcs: list[PvcRequest] = Field(default=[], max_length=32)
     volumes: list[VolumeRequest] = Field(default=[], max_length=32)
@@ -116,6 +117,14 @@ class SessionRequest(Request):
     def _plain(cls, value: str) -> str:
         if not value.isprintable() or " " in value:
             raise ValueError("an image is written without spaces and signs that cannot be seen")
+        return value
+
+    @field_validator("environment", mode="before")
+    @classmethod
+    def _few(cls, value: Any) -> Any:
+        # pydantic counts only when it has looked at every one
+        if isinstance(value, dict) and len(value) > MAX_VARIABLES:
+            raise ValueError(f"{len(value)} variables are more than {MAX_VARIABLES}")
         return value
 
     @field_validator("interactive")

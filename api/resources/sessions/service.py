@@ -28,6 +28,7 @@ PRIORITY = {Kind.TRAINING: 50, Kind.INTERACTIVE: 75, Kind.SERVICE: 75}
 used_by_project = repository.used_by_project
 in_states = repository.in_states
 by_ids = repository.by_ids
+whole = repository.whole
 log_tail = repository.log_tail
 keep_log = repository.keep_log
 

@@ -35,11 +35,14 @@ from api.scheduler.snapshot import Workload
 from api.settings import Settings
 from api.tables.projects import Project
 from api.tables.sessions import Kind, Service, Session
+from common import image_references
 from common.errors import ConflictError, InputError
 from common.gpu.kinds import Enforcement
 from common.protocol import DEFAULT_SHM_MIB
 
 WAITS = "waits for the scheduler"
+MAX_WORDS_KIB = 128
+"""Most of command, args and environment together: each container gets all of it, and so does each call for one."""
 NOT_DUE = "not-due"
 """Why a session waits whose start has not come."""
 
@@ -93,6 +96,7 @@ async def submit_batch(
 async def _submit(
     db: AsyncSession, request: SessionRequest, names: Sequence[str], caller: Identity, context: SubmissionContext
 ) -> list[UUID]:
+    _check_length(request)
     project = await projects.get(db, request.project, caller)
     caller.check(Action.SESSION_SUBMIT, project=project)
     projects.check_active(project, max(now(), request.starts_at or now()))
@@ -154,6 +158,22 @@ async def _submit(
     return [session.id for session in made]
 
 
+def _check_length(request: SessionRequest) -> None:
+    """Refuse what is too long to be kept with a session, by the longest part; counted as the kernel does."""
+    words = {
+        "command": request.command or [],
+        "args": request.args,
+        "environment": [f"{name}={value}" for name, value in request.environment.items()],
+    }
+    sizes = {field: sum(len(word.encode()) + 1 for word in found) for field, found in words.items()}
+    if sum(sizes.values()) > MAX_WORDS_KIB << 10:
+        raise InputError(
+            f"command, args and environment are longer than {MAX_WORDS_KIB} KiB together",
+            where=max(sizes, key=lambda field: sizes[field]),
+            hint="put what is long into a file on a PVC or into the image",
+        )
+
+
 async def _amounts(db: AsyncSession, request: SessionRequest, settings: Settings) -> Amounts:
     """Complete what the request leaves out by its preset; raises InputError for what the granularity forbids."""
     preset = await presets.wanted(db, request.preset) if request.preset else None
@@ -173,7 +193,8 @@ async def _amounts(db: AsyncSession, request: SessionRequest, settings: Settings
 
 def _extra(count: int, replicas: int, amounts: Amounts) -> Extra:
     every = count * replicas
-    return Extra(count, every * amounts.gpu_milli, every * amounts.cpu_milli, every * amounts.memory_mib)
+    cpu_milli, memory_mib = every * amounts.cpu_milli or None, every * amounts.memory_mib or None
+    return Extra(count, every * amounts.gpu_milli, cpu_milli, memory_mib)
 
 
 async def _check_fits(
@@ -210,6 +231,7 @@ async def _image(db: AsyncSession, request: SessionRequest, project: Project) ->
     if not request.local_image:
         image = await images.resolve(db, request.image, project.id)
         return image.title, image.reference
+    image_references.check(request.image)
     try:
         reference = _reference.validate_python(request.image)
     except ValidationError as error:

@@ -69,8 +69,8 @@ class QueueEntryView(View):
     starts_at: datetime | None
 
 
-class SessionView(View):
-    """A session; the amounts are for one of its `replicas`.
+class SessionEntryView(View):
+    """A session of a list; the amounts are for one of its `replicas`.
 
     `reason` says why it waits, or why it failed; for programs there is `cause` while it waits, and `position`, its
     place in the queue from 1. `node` and `gpus` are those of its first container. `attempt` counts how often it was
@@ -113,8 +113,6 @@ class SessionView(View):
     cause: str
     position: int
     attempt: int
-    command: list[str] | None
-    args: list[str]
     created_at: datetime
     starts_at: datetime | None
     scheduled_at: datetime | None
@@ -129,3 +127,10 @@ class SessionView(View):
     services: list[ServiceView]
     url: str | None
     urls: list[str]
+
+
+class SessionView(SessionEntryView):
+    """A session with its command line, which may be long."""
+
+    command: list[str] | None
+    args: list[str]

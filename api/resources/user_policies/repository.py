@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import case, func, select
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from api.tables.domains import Domain
 from api.tables.sessions import ENDED, Session
 from api.tables.user_policies import UserPolicy
 from api.tables.users import User
@@ -29,8 +30,11 @@ async def hold_user(db: AsyncSession, user_id: UUID) -> bool:
 
 
 async def of_user(db: AsyncSession, user_id: UUID) -> UserPolicy | None:
-    """Return the policy of a user."""
-    return await db.scalar(select(UserPolicy).join(User, User.policy == UserPolicy.name).where(User.id == user_id))
+    """Return the policy of a user: the own one, else that of the domain."""
+    named = select(func.coalesce(User.policy, Domain.policy)).outerjoin(Domain, Domain.name == User.domain)
+    return await db.scalar(
+        select(UserPolicy).where(UserPolicy.name == named.where(User.id == user_id).scalar_subquery())
+    )
 
 
 async def count_users(db: AsyncSession, name: str) -> int:
@@ -38,17 +42,28 @@ async def count_users(db: AsyncSession, name: str) -> int:
     return (await db.scalar(select(func.count()).select_from(User).where(User.policy == name))) or 0
 
 
-async def held_by(db: AsyncSession, user_id: UUID) -> tuple[int, int, int, int]:
-    """Return how many live sessions a user has, and their milli-GPU, milli-CPU and MiB together."""
-    asked = Session.gpu_milli * Session.replicas
+async def held_by(db: AsyncSession, user_id: UUID) -> tuple[int, int, int | None, int | None]:
+    """Return how many live sessions a user has, and their milli-GPU, milli-CPU and MiB together; None is no limit.
+
+    A session whose share is to be raised counts with what it is to have.
+    """
+    wanted = func.greatest(Session.gpu_milli, func.coalesce(Session.resize_milli, 0)) * Session.replicas
     query = select(
         func.count(),
-        func.sum(case((Session.held_milli > asked, Session.held_milli), else_=asked)),
+        func.sum(func.greatest(Session.held_milli, wanted)),
         func.sum(Session.cpu_milli * Session.replicas),
         func.sum(Session.memory_mib * Session.replicas),
+        func.bool_or(Session.cpu_milli == 0),
+        func.bool_or(Session.memory_mib == 0),
     ).where(Session.user_id == user_id, Session.state.not_in(ENDED))
-    sessions, gpu_milli, cpu_milli, memory_mib = (await db.execute(query)).one()
-    return sessions, int(gpu_milli or 0), int(cpu_milli or 0), int(memory_mib or 0)
+    sessions, gpu_milli, cpu_milli, memory_mib, any_cpu, any_memory = (await db.execute(query)).one()
+    cpu, memory = None if any_cpu else int(cpu_milli or 0), None if any_memory else int(memory_mib or 0)
+    return sessions, int(gpu_milli or 0), cpu, memory
+
+
+async def domains_of(db: AsyncSession, name: str) -> Sequence[str]:
+    """Return the names of the domains that a policy binds."""
+    return (await db.scalars(select(Domain.name).where(Domain.policy == name).order_by(Domain.name))).all()
 
 
 def add(db: AsyncSession, policy: UserPolicy) -> None:

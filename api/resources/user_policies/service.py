@@ -17,12 +17,15 @@ from common.gpu.share import format_gpus
 
 @dataclass(frozen=True)
 class Extra:
-    """What sessions to submit ask for together: milli-GPU, thousandths of a core, MiB; all containers counted."""
+    """What sessions to submit have together: milli-GPU, thousandths of a core, MiB; all containers counted.
+
+    None is what they have without limit: all of their nodes.
+    """
 
     sessions: int = 1
     gpu_milli: int = 0
-    cpu_milli: int = 0
-    memory_mib: int = 0
+    cpu_milli: int | None = 0
+    memory_mib: int | None = 0
 
 
 AMOUNTS: tuple[tuple[str, Callable[[int], str]], ...] = (
@@ -31,14 +34,15 @@ AMOUNTS: tuple[tuple[str, Callable[[int], str]], ...] = (
     ("cpu_milli", lambda milli: f"{milli / 1000:g} CPU cores"),
     ("memory_mib", lambda mib: f"{mib} MiB of memory"),
 )
-"""What a policy limits: the field of a request that asks for it, and how its amounts are written."""
+"""What a policy limits: the field of a request that says how much, and how its amounts are written."""
 
 
 async def check(db: AsyncSession, user_id: UUID, extra: Extra) -> None:
-    """Raise ConflictError where a user's live sessions and `extra` ask for more than the user's policy allows.
+    """Raise ConflictError where a user's live sessions and `extra` have more than the user's policy allows.
 
-    It is part of the transaction that submits: two at once cannot both take what is left, and a user who is deleted at
-    the same time either has the sessions already or gets none. Raises UnauthenticatedError where the user is gone.
+    It is part of the transaction that submits or resizes: two at once cannot both take what is left, and a user who is
+    deleted at the same time either has the sessions already or gets none. Raises UnauthenticatedError where the user is
+    gone.
     """
     if not await repository.hold_user(db, user_id):
         raise UnauthenticatedError("the user has been deleted", hint="sign in as another user")
@@ -47,17 +51,28 @@ async def check(db: AsyncSession, user_id: UUID, extra: Extra) -> None:
         return
     held = await repository.held_by(db, user_id)
     limits = (policy.max_sessions, policy.max_gpu_milli, policy.max_cpu_milli, policy.max_memory_mib)
-    problems = [
-        Problem(
-            where,
-            f"the policy {policy.name} allows you {text(limit)}, and this would make {text(now_held + more)}",
-            "end a session, or ask an administrator for another policy",
-        )
-        for (where, text), limit, now_held, more in zip(AMOUNTS, limits, held, astuple(extra), strict=True)
-        if limit is not None and more and now_held + more > limit
-    ]
+    problems = []
+    for (where, text), limit, now_held, more in zip(AMOUNTS, limits, held, astuple(extra), strict=True):
+        if limit is None or more == 0:
+            continue
+        if found := _excess(where, text, limit=limit, held=now_held, more=more):
+            reason, hint = found
+            problems.append(Problem(where, f"the policy {policy.name} allows you {text(limit)}, and {reason}", hint))
     if problems:
         raise ConflictError.of(problems)
+
+
+def _excess(
+    where: str, text: Callable[[int], str], *, limit: int, held: int | None, more: int | None
+) -> tuple[str, str] | None:
+    """Return why it is too much where sessions have `held` and others are to have `more`, and what to do about it."""
+    if more is None:
+        return f"without {where} there is no limit", f"write {where}, or name a preset that does"
+    if held is None:
+        return "one of your live sessions has no limit", "end it, or ask an administrator for another policy"
+    if held + more > limit:
+        return f"this would make {text(held + more)}", "end a session, or ask an administrator for another policy"
+    return None
 
 
 async def every(db: AsyncSession) -> Sequence[UserPolicy]:
@@ -92,9 +107,13 @@ async def change(db: AsyncSession, name: str, request: PolicyChange) -> UserPoli
 
 
 async def delete(db: AsyncSession, name: str) -> None:
-    """Delete a policy that no user has; raises ConflictError."""
+    """Delete a policy that no user and no domain has; raises ConflictError."""
     policy = await get(db, name)
     if count := await repository.count_users(db, name):
         noun = "user" if count == 1 else "users"
         raise ConflictError(f"{count} {noun} have the policy {name}", where="name", hint="give them another one first")
+    if domains := await repository.domains_of(db, name):
+        raise ConflictError(
+            f"{name} binds the domains {', '.join(domains)}", where="name", hint="give them another one"
+        )
     await repository.delete(db, policy)

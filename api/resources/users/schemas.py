@@ -30,7 +30,9 @@ class UserRequest(Request):
 class UserChange(Request):
     """What to change of a user; what is left out stays. Only `domain`, `policy` and `email` may be null: none.
 
-    A new password ends the user's logins and revokes the user's keys.
+    A new password ends the user's logins and revokes the user's keys. So does a `directory_id` of null, which gives the
+    account to whoever signs in next by its name in the directory. A role that is given here is not the directory's any
+    more, until `role_source` is.
     """
 
     password: Password = Field(default="")
@@ -40,6 +42,8 @@ class UserChange(Request):
     domain: Name | None = None
     policy: Name | None = None
     email: Email | None = None
+    role_source: UserSource = UserSource.LOCAL
+    directory_id: None = None
 
 
 class PasswordRequest(Request):
@@ -49,12 +53,17 @@ class PasswordRequest(Request):
 
 
 class UserView(View):
-    """A user; the password never leaves the database."""
+    """A user; the password never leaves the database.
+
+    `directory_id` is the entry of the directory to which the account belongs, `role_source` who gives its role.
+    """
 
     id: UUID
     name: str
     role: UserRole
     source: UserSource
+    role_source: UserSource
+    directory_id: str | None
     domain: str | None
     policy: str | None
     email: str | None

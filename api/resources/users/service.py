@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth import passwords
+from api.auth.directory import Person
 from api.auth.identity import Identity
 from api.auth.policy import Action, UserRole
 from api.resources.users import repository
@@ -19,7 +20,12 @@ from common.errors import ConflictError, ForbiddenError, InputError, NotFoundErr
 OWN_STAYS = ("role", "disabled", "domain")
 """What nobody changes of themselves: a slip would lock them out."""
 
+OF_THE_SITE = {"domain": Action.USER_MOVE, "policy": Action.USER_LIMIT, "role": Action.USER_AUDIT}
+"""What a right of its own is needed to give somebody; of roles, that of an auditor."""
+
 log = structlog.get_logger()
+
+of_directory = repository.of_directory
 
 
 async def visible(db: AsyncSession, caller: Identity) -> Sequence[User]:
@@ -69,6 +75,7 @@ async def create(db: AsyncSession, request: UserRequest, caller: Identity | None
     domain = request.domain or (caller.domain if caller else None)
     if caller:
         caller.check(Action.USER_CREATE, domain=domain)
+        _check_given(caller, request.model_dump(include={"role", "policy"}, exclude_defaults=True))
     await _check_references(db, {"domain": domain, "policy": request.policy})
     if await repository.by_name(db, request.name):
         raise ConflictError(f"there is a user {request.name} already", where="name", hint="choose another name")
@@ -80,18 +87,56 @@ async def create(db: AsyncSession, request: UserRequest, caller: Identity | None
     return user
 
 
-async def create_from_directory(db: AsyncSession, name: str, role: UserRole) -> User:
-    """Create the user of a person whom the directory has let in for the first time."""
-    user = User(name=name, role=role, source=UserSource.LDAP)
-    repository.add(db, user)
-    await db.flush()
-    _audit("user created", user, None, role=role.value)
+async def of_person(db: AsyncSession, name: str, person: Person) -> User:
+    """Return the account of a person whom the directory has let in by a name: the one of the entry, or a new one.
+
+    An account that belongs to no entry yet belongs to this one from now on. Raises ForbiddenError where the account of
+    that name is another person's.
+    """
+    user = await repository.by_directory_id(db, person.entry_id) or await repository.by_name(db, name)
+    if user is None:
+        user = User(name=name, role=person.role or UserRole.MEMBER, source=UserSource.LDAP)
+        user.directory_id, user.role_source = person.entry_id, UserSource.LDAP
+        repository.add(db, user)
+        await db.flush()
+        _audit("user created", user, None, role=user.role.value, entry=person.entry_id)
+        return user
+    if user.source is not UserSource.LDAP or user.directory_id not in (None, person.entry_id):
+        _audit("refused: another entry of the directory", user, None, entry=person.entry_id)
+        raise ForbiddenError(
+            f"the account {name} belongs to another entry of the directory",
+            where="name",
+            hint=f"if it is yours, an administrator gives it to you: penstock user unbind {name}",
+        )
+    if user.directory_id is None:
+        user.directory_id = person.entry_id
+        _audit("user bound", user, None, entry=person.entry_id)
+    await _follow_directory(db, user, person.role)
     return user
 
 
-async def follow_directory(db: AsyncSession, user: User, role: UserRole) -> None:
-    """Give a user the role that the directory's groups say; the last administrator stays one."""
-    if user.role is role or (role is not UserRole.ADMIN and await _is_last_admin(db, user)):
+async def bind(db: AsyncSession, user: User, entry_id: str) -> None:
+    """Give an account that belongs to no entry of the directory yet to one that has none."""
+    if await repository.by_directory_id(db, entry_id) is None:
+        open_ = await repository.of_entry(db, user.id, None)
+        if open_:
+            open_.directory_id = entry_id
+            _audit("user bound", open_, None, entry=entry_id)
+
+
+async def hold_departed(db: AsyncSession, user: User) -> bool:
+    """Return whether an account still belongs to the entry which the directory has no more, or has disabled."""
+    held = await repository.of_entry(db, user.id, user.directory_id)
+    if held:
+        _audit("user left the directory: keys and logins end", held, None, entry=held.directory_id or "")
+    return held is not None
+
+
+async def _follow_directory(db: AsyncSession, user: User, role: UserRole | None) -> None:
+    """Give a user the role that the directory's groups say, if they do; the last administrator stays one."""
+    if role in (None, user.role) or user.role_source is not UserSource.LDAP:
+        return
+    if role is not UserRole.ADMIN and await _is_last_admin(db, user):
         return
     user.role = role
     _audit("user changed", user, None, role=role.value)
@@ -100,15 +145,17 @@ async def follow_directory(db: AsyncSession, user: User, role: UserRole) -> None
 async def change(db: AsyncSession, user: User, request: UserChange, caller: Identity) -> User:
     """Change a user; raises ConflictError where nobody could administer the site afterwards.
 
-    Whoever calls this ends the user's logins and keys where the password changes.
+    Whoever calls this ends the user's logins and keys where the password changes, or whose the account is.
     """
     given: dict[str, Any] = request.model_dump(exclude_unset=True)
     password = given.pop("password", None)
+    if "role" in given:
+        given.setdefault("role_source", UserSource.LOCAL)
+    _check_source(user, given)
     changed = {name for name, value in given.items() if getattr(user, name) != value}
     if user.id == caller.id and (slips := changed.intersection(OWN_STAYS)):
         raise ConflictError("you cannot change this of yourself", where=min(slips), hint="ask another administrator")
-    if "domain" in changed and not caller.is_admin:
-        raise ForbiddenError("only the site's administrators move users", where="domain", hint="ask one of them")
+    _check_given(caller, {name: given[name] for name in changed})
     await _check_references(db, {name: given[name] for name in ("domain", "policy") if name in changed})
     stays = given.get("role", user.role) is UserRole.ADMIN and not given.get("disabled") and not given.get("domain")
     if not stays and await _is_last_admin(db, user):
@@ -174,6 +221,20 @@ def wrong_login() -> UnauthenticatedError:
     return UnauthenticatedError(
         "name or password is wrong", where="password", hint="try again, or ask an administrator for a new password"
     )
+
+
+def _check_source(user: User, given: Mapping[str, Any]) -> None:
+    """Refuse for somebody whom only this site knows what is the directory's."""
+    by_directory = "role_source" if given.get("role_source") is UserSource.LDAP else "directory_id"
+    if by_directory in given and user.source is not UserSource.LDAP:
+        raise InputError(f"{user.name} is not a user of the directory", where=by_directory, hint="leave it out")
+
+
+def _check_given(caller: Identity, given: Mapping[str, Any]) -> None:
+    """Refuse what only the site's administrators give: it reaches beyond a domain, or limits it."""
+    for field, action in OF_THE_SITE.items():
+        if field in given and (field != "role" or given[field] is UserRole.AUDITOR):
+            caller.check(action, where=field)
 
 
 async def _is_last_admin(db: AsyncSession, user: User) -> bool:

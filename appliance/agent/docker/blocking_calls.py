@@ -1,4 +1,8 @@
-"""Calls that block, made in threads of their own, so that nothing else of the agent waits for them."""
+"""Calls that block, made in threads of their own, so that nothing else of the agent waits for them.
+
+What takes long has threads apart: forty containers that take their time to stop would else hold up every question to
+Docker.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from typing import Any, TypeVar
 import anyio
 from anyio import to_thread
 
+from appliance.agent.admission import MAX_CONTAINERS
 from appliance.agent.docker.engine import Closable
 
 R = TypeVar("R")
@@ -28,5 +33,17 @@ async def items_in_thread(stream: Closable[R], limiter: anyio.CapacityLimiter | 
 
 
 async def in_thread(call: Callable[..., R], *args: Any) -> R:
-    """Return what a call returns that is made in a thread."""
+    """Return what a short call returns that is made in a thread."""
     return await to_thread.run_sync(call, *args)
+
+
+class Threads:
+    """Threads for calls of one kind that take long, one for each container."""
+
+    def __init__(self, most: int = MAX_CONTAINERS) -> None:
+        """Start with none, of `most` at a time."""
+        self._limiter = anyio.CapacityLimiter(most)
+
+    async def call(self, call: Callable[..., R], *args: Any) -> R:
+        """Return what a call returns that is made in one of them."""
+        return await to_thread.run_sync(call, *args, limiter=self._limiter)

@@ -33,13 +33,14 @@ def build(settings: Settings) -> ContainerRuntime:
     )
     kinds, node_cores = node_info.kinds(settings), cores.of_node()
     gpus = accelerators.discover(kinds)
+    engine.negotiate()
     told = engine.info()
     has = node_info.take(settings, told, gpus, node_cores)
     log.info(
         "agent starts", node=has.name, gpus=len(has.gpus), simulated=bool(settings.simulated_gpus), port=settings.port
     )
     maintenance = share_maintenance.build(settings, gpus, kinds, told["CgroupDriver"])
-    images = Images(engine)
+    images = Images(engine, settings.registries)
     forwarder = PortForwarder(
         server_context(settings), settings.edges, bind=settings.bind, port_range=settings.port_range
     )
@@ -66,7 +67,7 @@ def build(settings: Settings) -> ContainerRuntime:
         images=images,
         terminal=partial(Terminal, engine),
         begin=listener.start,
-        tasks=lambda: [*maintenance.tasks(supervisor), DeniedCallReporter(settings, listener).run()],
+        tasks={**maintenance.tasks(supervisor), "denied calls": DeniedCallReporter(settings, listener).run},
         is_stuck=maintenance.arbiter.is_stuck,
         close=close,
     )

@@ -1,24 +1,29 @@
-"""Containers of sessions as Docker describes them, there and back. Pure: nothing here talks to Docker."""
+"""Containers of sessions as Docker is to make them. Pure: nothing here talks to Docker.
+
+What Docker then tells of them is read in `inspections.py`.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from docker.types import DeviceRequest, HostConfig, LogConfig, Mount, Ulimit
-from pydantic import TypeAdapter
 
 from appliance.agent import admission, environment
 from appliance.agent.docker import cores, gang_network, mount_sources
 from appliance.agent.docker.cores import NO_CORES, CoreGrant
 from appliance.agent.labels import (
+    LABEL_CORES,
+    LABEL_CPU_MILLI,
     LABEL_DIGEST,
+    LABEL_ENFORCEMENT,
     LABEL_GPUS,
     LABEL_ID,
+    LABEL_NETWORK,
     LABEL_PORTS,
     LABEL_PROJECT,
     LABEL_SESSION,
@@ -32,39 +37,10 @@ from appliance.agent.sandbox.confinement import Confinement
 from appliance.gpu.devices import Needs
 from common.errors import InputError, Problem
 from common.gpu.kinds import Enforcement
-from common.gpu.share import GpuShare
-from common.protocol import (
-    ContainerSpec,
-    ContainerState,
-    ContainerStatus,
-    GangNetwork,
-    GpuDevice,
-)
+from common.protocol import ContainerSpec, ContainerState, GpuDevice
 
-API_VERSION = "1.41"
-"""Docker's API of Engine 20.10, the oldest that we support."""
-
-LABEL_ENFORCEMENT = "io.penstock.enforcement"
-LABEL_CORES = "io.penstock.cores"
-LABEL_CPU_MILLI = "io.penstock.cpu-milli"
-LABEL_NETWORK = "io.penstock.network"
-
-_NEVER = "0001-01-01T00:00:00Z"
-_STATUS = {
-    "created": ContainerStatus.CREATING,
-    "running": ContainerStatus.RUNNING,
-    "paused": ContainerStatus.RUNNING,
-    "restarting": ContainerStatus.RUNNING,
-    "removing": ContainerStatus.EXITED,
-    "exited": ContainerStatus.EXITED,
-    "dead": ContainerStatus.EXITED,
-}
-_EXIT_REASONS = {
-    126: "exit code 126: the command cannot be executed; see the log",
-    127: "exit code 127: the command is not in the image; see the log",
-}
-_gpu_shares = TypeAdapter(list[GpuShare])
-_ports = TypeAdapter(list[int])
+OLDEST_API = "1.41"
+"""Docker's API of Engine 20.10, the oldest that we support: all that is asked for stands in it."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +90,7 @@ def creation(
     `shown` are files that it sees in place of the kernel's.
     """
     host = HostConfig(
-        version=API_VERSION,
+        version=OLDEST_API,
         init=True,
         runtime=oci_runtime.NAME if confinement else None,
         security_opt=["no-new-privileges"],
@@ -156,75 +132,9 @@ def creation(
     }
 
 
-def state_of(inspection: Mapping[str, Any]) -> ContainerState:
-    """Return the state of a container of ours from Docker's answer to `inspect`."""
-    labels, state = inspection["Config"]["Labels"], inspection["State"]
-    status, error = _STATUS[state["Status"]], state["Error"]
-    if status is ContainerStatus.CREATING and error:
-        status = ContainerStatus.FAILED
-    if status is ContainerStatus.EXITED and not error:
-        error = _EXIT_REASONS.get(state["ExitCode"], "")
-    if state.get("OOMKilled"):
-        error = f"out of memory: the limit is {inspection['HostConfig']['Memory'] >> 20} MiB"
-    return ContainerState(
-        id=labels[LABEL_ID],
-        session_id=labels[LABEL_SESSION],
-        status=status,
-        exit_code=state["ExitCode"] if status.is_final else None,
-        error=error,
-        started_at=_time(state["StartedAt"]),
-        finished_at=_time(state["FinishedAt"]),
-        gpus=(gpu_shares := _gpu_shares.validate_json(labels[LABEL_GPUS])),
-        enforcement=kind_of(inspection) if gpu_shares else None,
-    )
-
-
-def digest_label(inspection: Mapping[str, Any]) -> str:
-    """Return the digest of the spec that a container was made from; empty where it is not one of ours."""
-    digest: str = (inspection["Config"]["Labels"] or {}).get(LABEL_DIGEST, "")
-    return digest
-
-
-def kind_of(inspection: Mapping[str, Any]) -> Enforcement:
-    """Return how the GPU shares of a container of ours are held; those from before there were kinds are not."""
-    return Enforcement(inspection["Config"]["Labels"].get(LABEL_ENFORCEMENT, Enforcement.NONE))
-
-
-def process_of(inspection: Mapping[str, Any]) -> tuple[str, int]:
-    """Return Docker's id of a container, and the id of its first process; 0 where it does not run."""
-    return str(inspection["Id"]), int(inspection["State"]["Pid"])
-
-
-def cores_of(inspection: Mapping[str, Any]) -> CoreGrant:
-    """Return the cores that a container of ours was given."""
-    labels = inspection["Config"]["Labels"]
-    return CoreGrant(cores.read(labels.get(LABEL_CORES, "")), int(labels.get(LABEL_CPU_MILLI, 0)))
-
-
-def ports_of(inspection: Mapping[str, Any]) -> list[int]:
-    """Return the ports of a container of ours that the edge may reach."""
-    return _ports.validate_json(inspection["Config"]["Labels"].get(LABEL_PORTS, "[]"))
-
-
-def network_of(inspection: Mapping[str, Any]) -> GangNetwork | None:
-    """Return the network on which a container of ours meets the others of its session."""
-    text = inspection["Config"]["Labels"].get(LABEL_NETWORK)
-    return GangNetwork.model_validate_json(text) if text else None
-
-
-def address_of(inspection: Mapping[str, Any]) -> str:
-    """Return the address at which this node reaches a running container; empty where it has none."""
-    networks = inspection["NetworkSettings"]["Networks"].items()
-    reached = (network["IPAddress"] for name, network in networks if not gang_network.is_gang(name))
-    return next((str(address) for address in reached if address), "")
-
-
 def _labels(spec: ContainerSpec, granted: CoreGrant, kind: Enforcement | None) -> dict[str, str]:
-    held = {LABEL_ENFORCEMENT: str(kind)} if kind else {}
-    meets = {LABEL_NETWORK: spec.network.model_dump_json()} if spec.network else {}
+    """Return every label of ours: one that is left out would be the image's, if that has it."""
     return {
-        **held,
-        **meets,
         LABEL_ID: spec.id,
         LABEL_SESSION: spec.session_id,
         LABEL_SESSION_NAME: spec.session_name,
@@ -233,6 +143,8 @@ def _labels(spec: ContainerSpec, granted: CoreGrant, kind: Enforcement | None) -
         LABEL_GPUS: json.dumps([asdict(share) for share in spec.gpus]),
         LABEL_CORES: cores.write(granted.cores),
         LABEL_CPU_MILLI: str(granted.milli),
+        LABEL_ENFORCEMENT: str(kind) if kind else "",
+        LABEL_NETWORK: spec.network.model_dump_json() if spec.network else "",
         LABEL_PORTS: json.dumps(spec.ports),
         LABEL_DIGEST: digest_of(spec),
     }
@@ -258,7 +170,3 @@ def _forbidden_mounts(spec: ContainerSpec, roots: Sequence[Path]) -> Iterable[Pr
                 "mount a folder below one of them",
             )
         yield from admission.hidden_system(position, mount)
-
-
-def _time(text: str) -> datetime | None:
-    return None if text == _NEVER else datetime.fromisoformat(text)

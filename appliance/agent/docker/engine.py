@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -12,16 +12,21 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 import docker
 import requests
+import structlog
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
-from appliance.agent.docker import containers, cores, gang_network, mount_sources
+from appliance.agent.docker import api_version, containers, cores, gang_network, inspections, mount_sources
 from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.cores import CoreGrant
-from appliance.agent.labels import LABEL_ID, digest_of, name_of
+from appliance.agent.docker.inspections import Inspection
+from appliance.agent.labels import LABEL_ID, check_image, digest_of, name_of
 from appliance.agent.sandbox import confinement, oci_runtime
 from appliance.agent.shares.share_manager import PreparedShares
 from common.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
+from common.image_references import full, repository_of
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus
+
+log = structlog.get_logger()
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,6 +34,8 @@ Item_co = TypeVar("Item_co", covariant=True)
 
 _EVENTS = ["start", "die", "destroy"]
 _REMOVAL_S = 30.0
+_HAS_NONE = ("manifest unknown", "name unknown", "not found")
+"""What registries say of an image that they do not have."""
 
 
 class ImageMissingError(PenstockError):
@@ -41,10 +48,13 @@ class EngineAwayError(UnavailableError):
 
 @dataclass(frozen=True)
 class Image:
-    """An image of this node: its id, and its size in bytes."""
+    """An image of this node: its digest at the registry, or its id where it comes from none; its size in bytes, and the
+    names of its labels.
+    """
 
     digest: str
     size: int
+    labels: Collection[str] = ()
 
 
 class Closable(Protocol[Item_co]):
@@ -91,7 +101,20 @@ class DockerEngine:
         self._limits = limits
         self._listener = listener
         self._shown = shown
-        self._api = docker.APIClient(base_url=f"unix://{socket}", version=containers.API_VERSION)
+        self._api = self._speaking(containers.OLDEST_API)
+
+    @property
+    def api_version(self) -> str:
+        """The version of Docker's API that is spoken."""
+        return str(self._api.api_version)
+
+    @_translate
+    def negotiate(self) -> None:
+        """Speak the newest version of Docker's API that both sides know; raises UnavailableError without one."""
+        version = api_version.choose(self._api.version(api_version=False))
+        if version != self.api_version:
+            log.info("Docker's API", version=version, before=self.api_version)
+            self._api = self._speaking(version)
 
     @_translate
     def info(self) -> dict[str, Any]:
@@ -99,29 +122,38 @@ class DockerEngine:
         return self._api.info()
 
     @_translate
-    def inspect_all(self) -> list[Mapping[str, Any]]:
-        """Return the inspections of all our containers, the stopped ones too."""
+    def inspect_all(self) -> list[Inspection]:
+        """Return the inspections of all our containers, the stopped ones too.
+
+        Ours have a label and the name that goes with it: others have the label of an image, and are left alone.
+        """
         listed = self._api.containers(all=True, filters={"label": LABEL_ID})
-        found = (self._inspect_or_none(entry["Id"]) for entry in listed)
+        ours = (entry for entry in listed if f"/{name_of(entry['Labels'][LABEL_ID])}" in entry["Names"])
+        found = (self._inspect_or_none(entry["Id"]) for entry in ours)
         return [inspection for inspection in found if inspection is not None]
 
     @_translate
     def state(self, identity: str) -> ContainerState:
         """Return the state of one container; raises NotFoundError."""
-        return containers.state_of(self._api.inspect_container(name_of(identity)))
+        return inspections.state_of(self._api.inspect_container(name_of(identity)))
 
     @_translate
-    def inspect(self, identity: str) -> Mapping[str, Any]:
+    def inspect(self, identity: str) -> Inspection:
         """Return the inspection of one container; raises NotFoundError."""
-        return cast("Mapping[str, Any]", self._api.inspect_container(name_of(identity)))
+        return cast("Inspection", self._api.inspect_container(name_of(identity)))
 
     @_translate
     def create(self, spec: ContainerSpec, granted: CoreGrant, part: PreparedShares) -> None:
         """Create a container without starting it; one that was made from the same spec before is fine.
 
         A folder to mount that is not there yet is made; `part` is what its GPU shares need. Raises ImageMissingError
-        where the image must be pulled first, InputError for a sandbox that this node cannot hold.
+        where the image must be pulled first, InputError for a sandbox that this node cannot hold and for an image that
+        has labels of ours.
         """
+        image = self.image(spec.image)
+        if image is None:
+            raise _missing(spec.image)
+        check_image(spec.image, image.labels)
         confined = confinement.confinement_of(spec, self._listener)
         if confined and oci_runtime.NAME not in self._api.info()["Runtimes"]:
             raise InputError(
@@ -143,10 +175,11 @@ class DockerEngine:
             )
             self._api.create_container(**arguments)
         except ImageNotFound as error:
-            raise ImageMissingError(_reason(error), where="image", hint="pull it") from error
+            # it went since
+            raise _missing(spec.image) from error
         except APIError as error:
             existing = self._inspect_or_none(name_of(spec.id)) if error.status_code == 409 else None
-            if existing is None or containers.digest_label(existing) != digest_of(spec):
+            if existing is None or inspections.label_values(existing).digest != digest_of(spec):
                 raise
 
     @_translate
@@ -167,18 +200,24 @@ class DockerEngine:
 
     @_translate
     def image(self, reference: str) -> Image | None:
-        """Return an image that is on this node; None where it is not."""
+        """Return an image that is on this node under this name; None where none is, as where the name is like an id."""
         try:
             found: dict[str, Any] = self._api.inspect_image(reference)  # type: ignore[no-untyped-call]
         except ImageNotFound:
             return None
-        return Image(str(found["Id"]), int(found["Size"]))
+        pinned = found.get("RepoDigests") or []
+        if full(reference) not in map(full, [*(found.get("RepoTags") or []), *pinned]):
+            return None
+        own = (name for name in pinned if repository_of(name) == repository_of(reference))
+        digest = next((name.partition("@")[2] for name in own), str(found["Id"]))
+        return Image(digest, int(found["Size"]), (found.get("Config") or {}).get("Labels") or {})
 
     @_translate
     def pull(self, image: str, progress: Callable[[int, int], None]) -> None:
         """Pull an image; `progress` is told the bytes that have come and those that are known to come.
 
-        Raises UnavailableError with Docker's reason.
+        Raises UnavailableError. What Docker says of it goes into the log and no further: it may speak of addresses that
+        only this node reaches.
         """
         layers: dict[str, tuple[int, int]] = {}
         try:
@@ -194,8 +233,12 @@ class DockerEngine:
         except APIError as refused:
             error = _reason(refused)
         if error:
+            log.warning("an image cannot be pulled", image=image, reason=error)
+            has_none = any(words in error for words in _HAS_NONE)
             raise UnavailableError(
-                f"image {image} cannot be pulled: {error}", where="image", hint="check its name and the site's registry"
+                f"image {image} cannot be pulled: its registry does not {'have' if has_none else 'deliver'} it",
+                where="image",
+                hint="check its name; the journal of the node's agent has the details",
             )
 
     @_translate
@@ -223,7 +266,11 @@ class DockerEngine:
 
     @_translate
     def events(self) -> Closable[dict[str, Any]]:
-        """Return the stream of starts and ends of our containers."""
+        """Return the stream of starts and ends of our containers.
+
+        Whoever follows them anew may have another engine before him, such as one that was upgraded.
+        """
+        self.negotiate()
         filters = {"type": "container", "label": LABEL_ID, "event": _EVENTS}
         return cast("Closable[dict[str, Any]]", self._api.events(decode=True, filters=filters))
 
@@ -248,7 +295,8 @@ class DockerEngine:
     def networks(self) -> dict[int, Mapping[str, Any]]:
         """Return the inspections of all networks between containers of a session, by their numbers."""
         listed = self._api.networks(filters={"label": gang_network.LABEL})
-        return {int(each["Labels"][gang_network.LABEL]): each for each in listed}
+        found = ((gang_network.number_of(each), each) for each in listed)
+        return {number: each for number, each in found if number is not None}
 
     @_translate
     def make_network(self, arguments: Mapping[str, Any]) -> None:
@@ -284,9 +332,12 @@ class DockerEngine:
         """Close the connections to Docker."""
         self._api.close()
 
-    def _inspect_or_none(self, container: str) -> Mapping[str, Any] | None:
+    def _speaking(self, version: str) -> docker.APIClient:
+        return docker.APIClient(base_url=f"unix://{self.socket}", version=version)
+
+    def _inspect_or_none(self, container: str) -> Inspection | None:
         try:
-            return cast("Mapping[str, Any]", self._api.inspect_container(container))
+            return cast("Inspection", self._api.inspect_container(container))
         except NotFound:
             return None
 
@@ -298,6 +349,10 @@ class DockerEngine:
                     f"Docker does not finish removing {name}", where=name, hint="see `journalctl -u docker`"
                 )
             time.sleep(0.05)
+
+
+def _missing(image: str) -> ImageMissingError:
+    return ImageMissingError(f"there is no image {image}", where="image", hint="pull it")
 
 
 def _reason(error: APIError) -> str:

@@ -41,6 +41,12 @@ def is_gang(name: str) -> bool:
     return name.startswith(_NAME_PREFIX)
 
 
+def number_of(inspection: Mapping[str, Any]) -> int | None:
+    """Return the number of a Docker network; None for one that somebody else has given our label."""
+    text = inspection["Labels"][LABEL]
+    return int(text) if text.isdecimal() and inspection["Name"] == name_of(int(text)) else None
+
+
 def bridge_of(number: int) -> str:
     """Return the name of the bridge of a number."""
     return f"{BRIDGE_PREFIX}{number}"

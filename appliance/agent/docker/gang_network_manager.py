@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import structlog
 
-from appliance.agent.docker import containers, gang_network
+from appliance.agent.docker import gang_network
 from appliance.agent.docker.gang_network import Command
 from common import process
 from common.errors import ConflictError, PenstockError, ProcessError
@@ -72,23 +73,20 @@ class GangNetworkManager:
             if network and network.number not in self._wanted():
                 self._sweep()
 
-    def recover(self, found: Iterable[Mapping[str, Any]], is_known: Callable[[str], bool]) -> None:
-        """Learn of the containers that Docker has; take down what others left behind, and mend the networks of these.
+    def recover(self, found: Mapping[str, GangNetwork], is_known: Callable[[str], bool]) -> None:
+        """Learn of the networks of the containers that Docker has, by the ids of these; take down what others left
+        behind, and mend each of the rest.
 
         A container that only is known is on its way to Docker.
         """
         with self._lock:
-            networks = {containers.state_of(each).id: containers.network_of(each) for each in found}
-            members = self._members | {identity: network for identity, network in networks.items() if network}
             # one that has been removed since Docker told of it would keep its network for ever
+            members = {**self._members, **found}
             self._members = {identity: network for identity, network in members.items() if is_known(identity)}
-            self._sweep()
-            try:
-                self._protect()
-                for network in self._wanted().values():
-                    self._ensure(network)
-            except PenstockError as error:
-                log.warning("networks between containers are not as they must be", reason=str(error))
+            _alone(self._sweep)
+            _alone(self._protect)
+            for network in self._wanted().values():
+                _alone(partial(self._ensure, network))
 
     def _check_free(self, network: GangNetwork) -> None:
         """Refuse a number that containers of another session have here, such as of one whose launch came late."""
@@ -161,3 +159,14 @@ class GangNetworkManager:
                 self._run(("iptables", "-w", "-t", "raw", "-C", *rule))
             except ProcessError:
                 self._run(("iptables", "-w", "-t", "raw", "-I", *rule))
+
+
+def _alone(step: Callable[[], None]) -> None:
+    """Do a step whose failure keeps nothing else from being done."""
+    try:
+        step()
+    except PenstockError as error:
+        log.warning("networks between containers are not as they must be", reason=str(error))
+    except Exception as error:
+        # whatever it was: the agent comes up, and the other networks are mended
+        log.exception("networks between containers are not as they must be", reason=str(error))

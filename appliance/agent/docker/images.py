@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,8 +11,10 @@ import anyio
 import structlog
 from anyio import to_thread
 
-from appliance.agent.docker.engine import Image, ImageMissingError
-from common.errors import NotFoundError, PenstockError, UnavailableError
+from appliance.agent.docker.engine import Image
+from appliance.agent.labels import check_image
+from common import image_references
+from common.errors import InputError, NotFoundError, PenstockError, UnavailableError
 from common.protocol import ImageState, ImageStatus
 
 log = structlog.get_logger()
@@ -48,20 +50,30 @@ class _Pull:
 class Images:
     """The pulls of this node."""
 
-    def __init__(self, engine: Puller) -> None:
-        """Start with no pull."""
+    def __init__(self, engine: Puller, registries: Collection[str]) -> None:
+        """Start with no pull; only from `registries` anything is pulled."""
         self._engine = engine
+        self._registries = registries
         self._pulls: dict[str, _Pull] = {}
         self._threads = anyio.CapacityLimiter(MAX_PULLS)
 
     async def ask(self, reference: str) -> ImageState:
         """Return what is known of an image, after a pull of it was begun where it is missing.
 
-        A pull that failed is told once; the next call tries again. Raises EngineAwayError where Docker is away.
+        A pull that failed is told once; the next call tries again. An image that no container may have, or that the
+        site's registries do not have, has failed, too. Raises EngineAwayError where Docker is away.
         """
+        try:
+            return await self._ask(reference)
+        except InputError as error:
+            return ImageState(reference=reference, status=ImageStatus.FAILED, error=str(error))
+
+    async def _ask(self, reference: str) -> ImageState:
+        image_references.check(reference)
         pull = self._pulls.get(reference)
         if pull is None:
             if found := await to_thread.run_sync(self._engine.image, reference):
+                check_image(reference, found.labels)
                 return ImageState(
                     reference=reference,
                     status=ImageStatus.READY,
@@ -99,6 +111,7 @@ class Images:
     def _begin(self, reference: str) -> _Pull:
         if (known := self._pulls.get(reference)) and not known.error:
             return known
+        image_references.check_registry(reference, self._registries)
         pull = self._pulls[reference] = _Pull()
         pull.task = asyncio.create_task(self._run(reference, pull))
         return pull
@@ -113,16 +126,16 @@ class Images:
         except Exception as error:
             log.exception("an image cannot be pulled", image=reference, reason=str(error))
             pull.error = UnavailableError(
-                f"image {reference} cannot be pulled: {error}", where="image", hint="see the agent's journal"
+                f"image {reference} cannot be pulled", where="image", hint="see the agent's journal"
             )
         else:
             self._pulls.pop(reference, None)
 
 
-def not_here(image: str, missing: ImageMissingError) -> PenstockError:
+def not_here(image: str) -> PenstockError:
     """Return the error of a container whose image is missing and must not be pulled."""
     return NotFoundError(
-        f"image {image} is not on this node, and it was asked not to pull it ({missing.problems[0].reason})",
+        f"image {image} is not on this node, and it was asked not to pull it",
         where="image",
         hint="bring the image onto the node, or let it be pulled",
     )

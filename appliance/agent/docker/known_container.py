@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
-from appliance.agent.docker import containers
+from appliance.agent.docker import inspections
 from appliance.agent.docker.cores import NO_CORES, CoreGrant
+from appliance.agent.docker.inspections import Inspection
 from common.protocol import ContainerState
 
 
@@ -33,7 +34,7 @@ class KnownContainer:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @classmethod
-    def of(cls, inspection: Mapping[str, Any], state: ContainerState) -> Self:
+    def of(cls, inspection: Inspection) -> Self:
         """Return what Docker's answer to `inspect` tells of a container of ours."""
-        digest, granted = containers.digest_label(inspection), containers.cores_of(inspection)
-        return cls(digest, state, granted, containers.ports_of(inspection))
+        values = inspections.label_values(inspection)
+        return cls(values.digest, inspections.state_of(inspection), values.granted, values.ports)

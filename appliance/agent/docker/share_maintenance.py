@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.reports.gpu_metrics import Outbox, Sampler
@@ -13,6 +13,7 @@ from appliance.agent.shares.arbiter import Arbiter
 from appliance.agent.shares.gpu_readings import GpuReadings
 from appliance.agent.shares.memory_enforcer import MemoryEnforcer
 from appliance.agent.shares.share_manager import ShareManager
+from appliance.agent.supervision import Work
 from appliance.gpu import tmpfs_quota
 from appliance.gpu.accelerators import Accelerator
 from appliance.gpu.devices import Gpus
@@ -35,16 +36,17 @@ class ShareMaintenance:
     telemetry: Telemetry
     arbiter: Arbiter
 
-    def tasks(self, supervisor: Supervisor) -> list[Coroutine[Any, Any, None]]:
-        """Return what must run beside the supervisor, for ever."""
+    def tasks(self, supervisor: Supervisor) -> dict[str, Work]:
+        """Return what must run beside the supervisor, for ever, by names."""
         readings = GpuReadings(self.shares, self.telemetry)
         enforcer = MemoryEnforcer(self.shares, readings, self.settings.gpu_slack_mib, supervisor.end)
         sampler = Sampler(self.shares, readings, self.preload)
-        return [
-            self.arbiter.run(),
-            enforcer.run(supervisor.tell),
-            Outbox(self.settings).run(sampler, supervisor.running),
-        ]
+        outbox = Outbox(self.settings)
+        return {
+            "timetable": self.arbiter.run,
+            "memory": partial(enforcer.run, supervisor.tell),
+            "metrics": partial(outbox.run, sampler, supervisor.running),
+        }
 
     def close(self) -> None:
         """End the session with NVML."""

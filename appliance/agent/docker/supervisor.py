@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
@@ -20,17 +20,20 @@ import structlog
 from anyio import to_thread
 
 from appliance.agent import admission
-from appliance.agent.docker import containers, cores
+from appliance.agent.docker import containers, cores, inspections
 from appliance.agent.docker.blocking_calls import in_thread, items_in_thread
 from appliance.agent.docker.cores import CoreGrant
 from appliance.agent.docker.engine import DockerEngine, EngineAwayError, ImageMissingError
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images, not_here
+from appliance.agent.docker.inspections import Inspection
 from appliance.agent.docker.known_container import KnownContainer
+from appliance.agent.docker.lifecycle import Lifecycle
 from appliance.agent.labels import LABEL_ID, digest_of
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import ShareManager
-from common.errors import ConflictError, NotFoundError, PenstockError
+from appliance.agent.supervision import Background
+from common.errors import ConflictError, NotFoundError, PenstockError, UnavailableError
 from common.gpu.share import GpuShare
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GangNetwork, Pull
 
@@ -73,7 +76,8 @@ class Supervisor:
         self._cores = node_cores
         self._mount_roots = mount_roots
         self._known: dict[str, KnownContainer] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._lifecycle = Lifecycle(engine, shares, gang_networks)
+        self._background = Background()
         self._watchers = anyio.CapacityLimiter(1)
         self._storage = anyio.CapacityLimiter(MAX_MOUNT_CHECKS)
         self._followers = anyio.CapacityLimiter(MAX_FOLLOWERS)
@@ -109,12 +113,12 @@ class Supervisor:
         async with known.lock:
             try:
                 await self._create_and_start(spec, known)
-            except ImageMissingError as missing:
+            except ImageMissingError:
                 if spec.pull is Pull.NEVER:
-                    self._fail(known, not_here(spec.image, missing))
+                    self._fail(known, not_here(spec.image))
                 else:
                     self._set(known, state.model_copy(update={"status": ContainerStatus.PULLING}))
-                    self._begin(self._pull_and_start(spec, known))
+                    self._background.begin(self._pull_and_start(spec, known))
         return known.state
 
     async def resize(self, identity: str, gpu_shares: Sequence[GpuShare]) -> ContainerState:
@@ -128,7 +132,7 @@ class Supervisor:
         async with known.lock:
             admission.check_runs(known.state)
             self._shares.check_change(known.state, gpu_shares)
-            _, pid = containers.process_of(await in_thread(self._engine.inspect, identity))
+            _, pid = inspections.process_of(await in_thread(self._engine.inspect, identity))
             # it may have ended while Docker was asked
             admission.check_runs(known.state, pid)
             # no other change or launch may come between the check and the entry
@@ -152,7 +156,7 @@ class Supervisor:
         # before the stop: its end may be told at any time from then on
         self._shares.set_end_reason(identity, reason)
         try:
-            await in_thread(self._engine.stop, identity, END_GRACE_S)
+            await self._lifecycle.stop(identity, END_GRACE_S)
         except PenstockError:
             # it goes on, and may come to an end that has nothing to do with this
             self._shares.set_end_reason(identity, "")
@@ -172,11 +176,8 @@ class Supervisor:
         """Stop and remove a container; no error where there is none."""
         known = self._known.get(identity)
         async with known.lock if known else contextlib.nullcontext():
-            await in_thread(self._engine.remove, identity, grace_s)
+            await self._lifecycle.remove(identity, grace_s)
             await self._forwarder.close(identity)
-            await in_thread(self._shares.release, identity)
-            # whoever learns that it is gone may give its network's number to another session
-            await in_thread(self._gang_networks.leave, identity)
             if self._known.pop(identity, None):
                 self.changed.set()
         await self._switch_kinds()
@@ -208,22 +209,23 @@ class Supervisor:
     async def rebuild(self) -> None:
         """Learn the state of every container from Docker, and start those that were created and never started."""
         stale = {key for key, known in self._known.items() if not known.launching and not known.nowhere}
-        found = await in_thread(self._engine.inspect_all)
-        for inspection in found:
-            state = containers.state_of(inspection)
-            stale.discard(state.id)
-            known = self._known.get(state.id)
-            if not state.status.is_final:
-                self._shares.adopt(state.id, containers.kind_of(inspection), state.gpus)
-            if known is None:
-                known = self._known[state.id] = KnownContainer.of(inspection, state)
-            if known.launching:
-                known.overtaken = True
-            else:
-                await self._adopt(known, state, containers.network_of(inspection))
+        networks: dict[str, GangNetwork] = {}
+        for inspection in await in_thread(self._engine.inspect_all):
+            identity = inspections.identity_of(inspection)
+            stale.discard(identity)
+            try:
+                network = inspections.network_of(inspection)
+                if network:
+                    networks[identity] = network
+                await self._take_up(identity, inspection, network)
+            except EngineAwayError:
+                raise
+            except Exception as error:
+                # whatever it was: the others are taken up all the same, and the agent comes up
+                log.exception("a container is not taken up", id=identity, reason=str(error))
         for gone in stale:
             self._forget(gone)
-        await in_thread(self._gang_networks.recover, found, self._known.__contains__)
+        await in_thread(self._gang_networks.recover, networks, self._known.__contains__)
         await in_thread(self._shares.sweep, self._is_live)
         await self._switch_kinds()
         await in_thread(self._shares.tidy)
@@ -231,9 +233,7 @@ class Supervisor:
 
     async def close(self) -> None:
         """Close the ports and let go of what is under way; containers go on."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._background.close()
         await self._images.close()
         await self._forwarder.close_all()
 
@@ -242,21 +242,31 @@ class Supervisor:
         near = frozenset[int]().union(*(self._near.get(share.uuid, ()) for share in spec.gpus))
         return cores.choose(spec.cpu_milli, self._cores, held, near)
 
+    async def _take_up(self, identity: str, inspection: Inspection, network: GangNetwork | None) -> None:
+        state, kind = inspections.state_of(inspection), inspections.label_values(inspection).kind
+        if not state.status.is_final:
+            self._shares.adopt(identity, kind, state.gpus)
+        if (known := self._known.get(identity)) is None:
+            known = self._known[identity] = KnownContainer.of(inspection)
+        if known.launching:
+            known.overtaken = True
+        else:
+            await self._adopt(known, state, network)
+
     async def _adopt(self, known: KnownContainer, state: ContainerState, network: GangNetwork | None) -> None:
         self._set(known, state)
         if state.status is known.state.status is ContainerStatus.CREATING:
             async with known.lock:
-                self._set(known, await self._start(state.id, network))
-        await self._enforce(known.state, new=state.status is ContainerStatus.CREATING)
+                self._set(known, await self._lifecycle.start(state.id, network))
+        await self._hold(known.state, new=state.status is ContainerStatus.CREATING)
         self._set(known, known.state)
         await self._offer(known)
 
     async def _create_and_start(self, spec: ContainerSpec, known: KnownContainer) -> None:
         try:
-            prepared = await in_thread(self._shares.prepare, spec.id, spec.gpus)
-            await in_thread(self._engine.create, spec, known.granted, prepared)
-            state = await self._start(spec.id, spec.network)
-            await self._enforce(state, new=True)
+            await self._lifecycle.create(spec, known.granted)
+            state = await self._lifecycle.start(spec.id, spec.network)
+            await self._hold(state, new=True)
             # whoever learns that it runs learns its ports too
             await self._offer(known, state)
             self._set(known, state)
@@ -271,18 +281,14 @@ class Supervisor:
             raise
         except PenstockError as error:
             self._fail(known, error)
+        except Exception as error:
+            # whatever it was: it must not look as if it were on its way for ever
+            log.exception("a container cannot be started", id=spec.id, reason=str(error))
+            self._fail(known, UnavailableError("the agent failed", where="agent", hint="see the agent's journal"))
 
-    async def _start(self, identity: str, network: GangNetwork | None) -> ContainerState:
-        """Start a container on its network, held to its shares; return its state, `failed` where that is refused."""
-        try:
-            await in_thread(self._gang_networks.join, identity, network)
-            await in_thread(self._shares.fence, identity, self._engine.inspect)
-        except EngineAwayError:
-            raise
-        except PenstockError as error:
-            failed = {"status": ContainerStatus.FAILED, "error": str(error)}
-            return (await in_thread(self._engine.state, identity)).model_copy(update=failed)
-        return await in_thread(self._engine.start, identity)
+    async def _hold(self, state: ContainerState, *, new: bool) -> None:
+        if reason := await self._lifecycle.hold(state, new=new):
+            await self.end(state.id, reason)
 
     async def _pull_and_start(self, spec: ContainerSpec, known: KnownContainer) -> None:
         try:
@@ -311,8 +317,8 @@ class Supervisor:
             # somebody removed it behind our back; a removal of ours has forgotten it already, or will
             if self._known.get(identity) is known:
                 self._forget(identity)
-                self._begin(self._release(identity))
-                self._begin(in_thread(self._gang_networks.leave, identity))
+                self._background.begin(self._release(identity))
+                self._background.begin(self._lifecycle.leave(identity))
                 self.changed.set()
 
     async def _offer(self, known: KnownContainer, state: ContainerState | None = None) -> None:
@@ -322,44 +328,15 @@ class Supervisor:
             return
         try:
             inspection = await in_thread(self._engine.inspect, state.id)
-            known.offered = await self._forwarder.open(state.id, containers.address_of(inspection), known.ports)
+            known.offered = await self._forwarder.open(state.id, inspections.address_of(inspection), known.ports)
             known.closed = ""
         except PenstockError as refused:
             known.closed = str(refused)
             log.warning("ports of a session stay closed", id=state.id, reason=known.closed)
         self._set(known, state)
 
-    async def _enforce(self, state: ContainerState, *, new: bool) -> None:
-        """Hold a running container to its GPU shares; a new one that cannot be held is stopped, and says why."""
-        if not state.gpus or state.status is not ContainerStatus.RUNNING:
-            return
-        try:
-            # a container that has ended meanwhile is told by its own event
-            if (process := await self._process(state.id)) and process[1]:
-                await in_thread(self._shares.attach, state.id, *process)
-                # a container that runs already may have a library that has been replaced since
-                if new:
-                    await in_thread(self._shares.verify, state.id, process[1])
-        except EngineAwayError:
-            raise
-        except PenstockError as error:
-            if not (process := await self._process(state.id)) or not process[1]:
-                return
-            if not new:
-                log.warning("a container is not held to its shares", id=state.id, reason=str(error))
-                self._shares.worry(state.id, str(error))
-                return
-            await self.end(state.id, str(error))
-
-    async def _process(self, identity: str) -> tuple[str, int] | None:
-        """Return Docker's id of a container and that of its first process, 0 after its end; None where it is gone."""
-        try:
-            return containers.process_of(await in_thread(self._engine.inspect, identity))
-        except NotFoundError:
-            return None
-
     async def _release(self, identity: str) -> None:
-        await in_thread(self._shares.release, identity)
+        await self._lifecycle.release(identity)
         await self._switch_kinds()
 
     async def _switch_kinds(self) -> None:
@@ -373,12 +350,7 @@ class Supervisor:
 
     def _forget(self, identity: str) -> None:
         if self._known.pop(identity, None):
-            self._begin(self._forwarder.close(identity))
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            self._background.begin(self._forwarder.close(identity))
 
     def _set(self, known: KnownContainer, state: ContainerState) -> None:
         if state.status is ContainerStatus.RUNNING:
@@ -390,9 +362,9 @@ class Supervisor:
             self.changed.set()
             if state.status.is_final:
                 if known.offered:
-                    self._begin(self._forwarder.close(state.id))
+                    self._background.begin(self._forwarder.close(state.id))
                 if state.gpus:
-                    self._begin(self._release(state.id))
+                    self._background.begin(self._release(state.id))
 
     def _fail(self, known: KnownContainer, error: PenstockError) -> None:
         known.launching, known.nowhere = False, True

@@ -17,7 +17,6 @@ from types import TracebackType
 
 from anyio import to_thread
 
-from appliance.agent.docker.containers import API_VERSION
 from appliance.agent.docker.engine import DockerEngine
 from common.errors import PenstockError, UnavailableError
 
@@ -102,7 +101,7 @@ class Terminal:
     async def _attach(self) -> None:
         body = json.dumps({"Detach": False, "Tty": self._tty}).encode()
         self._writer.write(
-            f"POST /v{API_VERSION}/exec/{self._id}/start HTTP/1.1\r\n"
+            f"POST /v{self._engine.api_version}/exec/{self._id}/start HTTP/1.1\r\n"
             "Host: docker\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
             + body

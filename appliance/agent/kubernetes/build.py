@@ -40,6 +40,7 @@ def build(settings: Settings) -> ContainerRuntime:
         machines=settings.kubernetes_machines,
         claims=[FolderClaim(PurePosixPath(root), name) for root, name in settings.kubernetes_claims.items()],
         host_folders=[PurePosixPath(folder) for folder in settings.mount_roots],
+        registries=settings.registries,
     )
     client = Client(
         settings.kubernetes_api, settings.kubernetes_token, context, namespace=settings.kubernetes_namespace
@@ -55,7 +56,7 @@ def build(settings: Settings) -> ContainerRuntime:
         images=Images(client, pod_settings),
         terminal=partial(Terminal, client),
         begin=lambda: None,
-        tasks=lambda: (),
+        tasks={},
         is_stuck=lambda: False,
         close=lambda: None,
     )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from appliance.agent.kubernetes import pods
 from appliance.agent.kubernetes.capacity import Object
 from appliance.agent.kubernetes.client import Client
 from appliance.agent.kubernetes.pods import LABEL_NODE, PodSettings
-from common.errors import ConflictError, NotFoundError
+from common import image_references
+from common.errors import ConflictError, InputError, NotFoundError
 from common.protocol import ImageState, ImageStatus
 
 _CONTAINER = "image"
@@ -27,9 +29,14 @@ class Images:
     async def ask(self, reference: str) -> ImageState:
         """Return what is known of an image, after a pod that wants it was made.
 
-        What came of it is told once; whoever asks again after it has the image pulled again, if it has gone. Raises
-        PenstockError where the cluster does not answer or refuses the pod.
+        What came of it is told once; whoever asks again after it has the image pulled again, if it has gone. One of no
+        registry of the site has failed. Raises PenstockError where the cluster does not answer or refuses the pod.
         """
+        try:
+            image_references.check(reference)
+            image_references.check_registry(reference, self._pod_settings.registries)
+        except InputError as error:
+            return ImageState(reference=reference, status=ImageStatus.FAILED, error=str(error))
         name = f"penstock-image-{hashlib.sha256(f'{self._pod_settings.node}/{reference}'.encode()).hexdigest()[:16]}"
         path = f"{self._client.pods}/{name}"
         try:
@@ -76,8 +83,6 @@ def state_of(pod: Object, reference: str) -> ImageState:
         return ImageState(reference=reference, status=ImageStatus.PULLING)
     if digest := str(told.get("imageID", "")):
         return ImageState(reference=reference, status=ImageStatus.READY, digest=digest)
-    waiting = told["state"].get("waiting", {})
-    if waiting.get("reason") in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName"):
-        error = f"the cluster cannot pull it: {waiting.get('message') or waiting['reason']}"
-        return ImageState(reference=reference, status=ImageStatus.FAILED, error=error)
+    if lacks := pods.NO_IMAGE.get(told["state"].get("waiting", {}).get("reason", "")):
+        return ImageState(reference=reference, status=ImageStatus.FAILED, error=f"the cluster says that {lacks}")
     return ImageState(reference=reference, status=ImageStatus.PULLING)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import structlog
 
 from appliance.agent.kubernetes import pods
 from appliance.agent.kubernetes.capacity import Object
-from common.errors import PenstockError
 from common.protocol import ContainerState, ContainerStatus
 
 log = structlog.get_logger()
@@ -39,14 +38,14 @@ class PodPorts:
 
     async def follow(self, own: Iterable[Object]) -> None:
         """Open the ports of pods that run, and close those of pods that do no longer."""
-        running = {pods.id_of(pod): pod for pod in own if pods.address_of(pod) and pods.ports_of(pod)}
+        running = dict(_offered(own))
         for identity in set(self._open) - set(running):
             del self._open[identity]
             await self._forwarder.close(identity)
         self._closed = {identity: why for identity, why in self._closed.items() if identity in running}
-        for identity, pod in running.items():
+        for identity, (address, ports) in running.items():
             if identity not in self._open:
-                await self._offer(identity, pods.address_of(pod), pods.ports_of(pod))
+                await self._offer(identity, address, ports)
 
     def dress(self, state: ContainerState) -> ContainerState:
         """Return the state of a container with its ports, or with why they are closed."""
@@ -63,7 +62,20 @@ class PodPorts:
         try:
             self._open[identity] = await self._forwarder.open(identity, address, ports)
             self._closed.pop(identity, None)
-        except PenstockError as refused:
+        except Exception as refused:
+            # whatever it was: the ports of others open all the same, and these are tried again
             if identity not in self._closed:
                 log.warning("ports of a session stay closed", id=identity, reason=str(refused))
             self._closed[identity] = str(refused)
+
+
+def _offered(own: Iterable[Object]) -> Iterator[tuple[str, tuple[str, Sequence[int]]]]:
+    """Yield address and ports of each pod that runs and offers some, by its id."""
+    for pod in own:
+        try:
+            address, ports = pods.address_of(pod), pods.ports_of(pod)
+        except pods.UNREADABLE:
+            # its state says so
+            continue
+        if address and ports:
+            yield pods.id_of(pod), (address, ports)

@@ -32,12 +32,12 @@ from appliance.agent.kubernetes.capacity import (
     machine_of,
     measure,
 )
-from appliance.agent.kubernetes.client import Client
+from appliance.agent.kubernetes.client import Client, ClusterAwayError
 from appliance.agent.kubernetes.mirror import Mirror
 from appliance.agent.kubernetes.pod_ports import PodPorts
 from appliance.agent.kubernetes.pods import PodSettings
 from appliance.agent.labels import LABEL_ID, digest_of, name_of
-from common.errors import ConflictError, InputError, NotFoundError, UnavailableError
+from common.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
 from common.gpu.share import GpuShare
 from common.protocol import ContainerSpec, ContainerState, NodeInfo
 
@@ -165,7 +165,7 @@ class PodSupervisor:
         for pod in self._own():
             # nobody waits for it any more, and the cluster would give it a machine some day
             if not pods.is_placed(pod):
-                await self.remove(pods.id_of(pod), 0)
+                await self._take_back(pods.id_of(pod))
         await self._pod_ports.follow(self._own())
         self._measure()
 
@@ -173,6 +173,15 @@ class PodSupervisor:
         """Let go of the cluster; its pods go on."""
         await self._pod_ports.close()
         await self._client.close()
+
+    async def _take_back(self, identity: str) -> None:
+        """Remove a pod; the agent comes up with one that stays, too."""
+        try:
+            await self.remove(identity, 0)
+        except ClusterAwayError:
+            raise
+        except PenstockError as error:
+            log.warning("a pod without a machine cannot be taken back", id=identity, reason=str(error))
 
     async def _chunks(self, path: str, query: Mapping[str, str | int]) -> AsyncIterator[bytes]:
         async with self._client.stream(path, query) as response:
@@ -291,8 +300,10 @@ class PodSupervisor:
         if not ours and not (lives and machine):
             return None
         amount = asked_by(pod, self._pod_settings.resource) if lives else NOTHING
-        places = tuple(share.uuid for share in pods.shares_of(pod)) if ours and lives else ()
-        return Pod(Occupant(machine, amount, ours, places), pod if ours else None)
+        held = pods.readable_shares(pod) if ours and lives else []
+        # whose places nobody knows counts as somebody else's: they are not given away
+        occupant = Occupant(machine, amount, ours and held is not None, tuple(share.uuid for share in held or ()))
+        return Pod(occupant, pod if ours else None)
 
     def _touch(self) -> None:
         self._touched.set()

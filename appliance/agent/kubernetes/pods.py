@@ -6,7 +6,7 @@ Labels and annotations are the only memory of the agent: whatever it must know a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import PurePosixPath
@@ -29,6 +29,7 @@ from appliance.agent.labels import (
     digest_of,
     name_of,
 )
+from common import image_references
 from common.errors import InputError, Problem
 from common.gpu.kinds import Enforcement
 from common.gpu.share import GpuShare
@@ -38,15 +39,28 @@ LABEL_NODE = "io.penstock.node"
 """Which Penstock node a pod belongs to: several may stand for parts of one cluster."""
 CONTAINER = "session"
 """Name of the only container of a pod."""
-_NEVER_STARTS = {
+_TRIED_AGAIN = "ErrImagePull"
+NO_IMAGE = {
     "InvalidImageName": "the name of its image is not valid",
     "ErrImageNeverPull": "its image is not on the machine, and it was asked not to pull it",
+    _TRIED_AGAIN: "its image cannot be pulled",
     "ImagePullBackOff": "its image cannot be pulled",
+}
+"""What an image lacks. What the machine says of it stays in the cluster: it may speak of addresses that only that one
+reaches."""
+_NEVER_STARTS = {
     "CreateContainerConfigError": "the cluster cannot make its container",
     "CreateContainerError": "the cluster cannot make its container",
     "RunContainerError": "its container does not start",
 }
 """Reasons for which the container of a pod will never run, as long as nobody changes the cluster."""
+_PHASES = {
+    "Running": ContainerStatus.RUNNING,
+    "Succeeded": ContainerStatus.EXITED,
+    "Failed": ContainerStatus.FAILED,
+}
+UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
+"""What reading a pod raises that is not as we made it, or as a cluster should tell it."""
 _gpu_shares = TypeAdapter(list[GpuShare])
 _ports = TypeAdapter(list[int])
 
@@ -61,7 +75,8 @@ class FolderClaim:
 
 @dataclass(frozen=True)
 class PodSettings:
-    """What the site's settings say of all pods: whose they are, how GPUs are asked for, and what may be mounted.
+    """What the site's settings say of all pods: whose they are, how GPUs are asked for, what may be mounted, and from
+    which registries images are pulled.
 
     `machines` are the labels of the machines that may be used; none means all.
     """
@@ -71,6 +86,7 @@ class PodSettings:
     machines: Mapping[str, str] = field(default_factory=dict)
     claims: Sequence[FolderClaim] = ()
     host_folders: Sequence[PurePosixPath] = ()
+    registries: Collection[str] = ()
 
     @property
     def selector(self) -> str:
@@ -80,7 +96,7 @@ class PodSettings:
 
 def check(spec: ContainerSpec, pod_settings: PodSettings) -> None:
     """Refuse what a cluster can never run, with every reason; raises InputError."""
-    if problems := [*_shares(spec), *_mounts(spec, pod_settings), *_missing(spec)]:
+    if problems := [*_shares(spec), *_mounts(spec, pod_settings), *_missing(spec), *_image(spec, pod_settings)]:
         raise InputError.of(problems)
 
 
@@ -140,9 +156,23 @@ def manifest(spec: ContainerSpec, pod_settings: PodSettings, machine: str) -> di
 
 
 def state_of(pod: Object) -> ContainerState:
-    """Return the state of the container of a pod of ours."""
+    """Return the state of the container of a pod of ours; that of a pod that cannot be read has a warning."""
+    try:
+        return _state_of(pod)
+    except UNREADABLE as error:
+        why, _, _ = str(error).partition("\n")
+        return ContainerState(
+            id=id_of(pod),
+            session_id=pod["metadata"]["labels"].get(LABEL_SESSION, ""),
+            status=_PHASES.get(pod.get("status", {}).get("phase", ""), ContainerStatus.CREATING),
+            gpus=readable_shares(pod) or [],
+            warning=f"its pod cannot be read ({why}): somebody has changed it",
+        )
+
+
+def _state_of(pod: Object) -> ContainerState:
     status = pod.get("status", {})
-    gpu_shares = shares_of(pod)
+    gpu_shares, _ = shares_of(pod), ports_of(pod)
     found = {"id": id_of(pod), "session_id": pod["metadata"]["labels"][LABEL_SESSION], "gpus": gpu_shares}
     found["enforcement"] = Enforcement.NONE if gpu_shares else None
     told = [item["state"] for item in status.get("containerStatuses", []) if item["name"] == CONTAINER]
@@ -178,6 +208,14 @@ def shares_of(pod: Object) -> list[GpuShare]:
     return _gpu_shares.validate_json(pod["metadata"]["annotations"][LABEL_GPUS])
 
 
+def readable_shares(pod: Object) -> list[GpuShare] | None:
+    """Return the places for GPUs that a pod of ours was given; None where nobody can tell."""
+    try:
+        return shares_of(pod)
+    except UNREADABLE:
+        return None
+
+
 def ports_of(pod: Object) -> list[int]:
     """Return the ports of a pod of ours that the edge may reach."""
     return _ports.validate_json(pod["metadata"]["annotations"][LABEL_PORTS])
@@ -204,11 +242,14 @@ def _progress(pod: Object, status: Object, detail: Object) -> dict[str, Any]:
         return found
     waiting = detail.get("waiting", {})
     reason, message = waiting.get("reason", ""), waiting.get("message", "")
+    if reason in NO_IMAGE and reason != _TRIED_AGAIN:
+        return {"status": ContainerStatus.FAILED, "error": NO_IMAGE[reason]}
     if reason in _NEVER_STARTS:
         return {"status": ContainerStatus.FAILED, "error": f"{_NEVER_STARTS[reason]}: {message or reason}"}
     # a machine does not tell pulling from creating; what may take long gets the time that pulling may take
     pulls = is_placed(pod) and _pulls(pod)
-    return {"status": ContainerStatus.PULLING if pulls else ContainerStatus.CREATING, "warning": message}
+    begun = ContainerStatus.PULLING if pulls else ContainerStatus.CREATING
+    return {"status": begun, "warning": NO_IMAGE.get(reason, "")}
 
 
 def _end(pod: Object, status: Object, ended: Object) -> dict[str, Any]:
@@ -258,6 +299,15 @@ def _missing(spec: ContainerSpec) -> Iterable[Problem]:
     if spec.network is not None:
         reason = "a Kubernetes cluster does not have the networks between the containers of a session"
         yield Problem("network", reason, f"ask for one container, or {hint}")
+
+
+def _image(spec: ContainerSpec, pod_settings: PodSettings) -> Iterable[Problem]:
+    # nobody knows which images the machines have
+    if spec.pull is not Pull.NEVER:
+        try:
+            image_references.check_registry(spec.image, pod_settings.registries)
+        except InputError as error:
+            yield from error.problems
 
 
 def _claim(source: PurePosixPath, pod_settings: PodSettings) -> FolderClaim | None:

@@ -51,8 +51,4 @@ class DeniedCallReporter:
         async with api_client(self._settings) as client:
             while True:
                 await asyncio.sleep(self._settings.metrics_interval_s)
-                try:
-                    await self.send(client)
-                except Exception as error:
-                    # whatever it was: without this task nobody would be told any more
-                    log.exception("denied system calls cannot be told", reason=str(error))
+                await self.send(client)

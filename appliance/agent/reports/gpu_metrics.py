@@ -137,8 +137,4 @@ class Outbox:
         async with api_client(self._settings) as client:
             while True:
                 await asyncio.sleep(self._settings.metrics_interval_s)
-                try:
-                    await self.send(client, await to_thread.run_sync(sampler.take, sessions()))
-                except Exception as error:
-                    # whatever it was: without this task nobody would be told any more
-                    log.exception("the use of GPUs cannot be told", reason=str(error))
+                await self.send(client, await to_thread.run_sync(sampler.take, sessions()))

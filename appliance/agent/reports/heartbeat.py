@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from appliance.agent.container_runtime import Containers
 from appliance.agent.settings import Settings
 from appliance.agent.tls import api_client
-from common.protocol import HEARTBEAT_PATH, Heartbeat, HeartbeatReply, NodeInfo
+from common.protocol import HEARTBEAT_PATH, ContainerState, Heartbeat, HeartbeatReply, NodeInfo
 
 log = structlog.get_logger()
 
@@ -74,7 +74,7 @@ class HeartbeatReporter:
             containers=self._supervisor.states(),
         )
         answer = await client.post(
-            HEARTBEAT_PATH, content=heartbeat.model_dump_json(), headers={"Content-Type": "application/json"}
+            HEARTBEAT_PATH, content=_written(heartbeat), headers={"Content-Type": "application/json"}
         )
         answer.raise_for_status()
         if answer.status_code == httpx.codes.NO_CONTENT:
@@ -82,6 +82,25 @@ class HeartbeatReporter:
         self._interval_s = HeartbeatReply.model_validate_json(answer.content).interval_s
         self._answered = True
         return self._interval_s
+
+
+def _written(heartbeat: Heartbeat) -> str:
+    """Return a heartbeat as it goes over the line; a state that cannot be written keeps no other from being told."""
+    try:
+        return heartbeat.model_dump_json()
+    except ValueError:
+        told = [_tellable(state) for state in heartbeat.containers]
+        return heartbeat.model_copy(update={"containers": told}).model_dump_json()
+
+
+def _tellable(state: ContainerState) -> ContainerState:
+    try:
+        state.model_dump_json()
+    except ValueError as error:
+        log.exception("the state of a container cannot be told", id=state.id, reason=str(error))
+        kept = state.model_dump(include={"id", "session_id", "status", "exit_code"})
+        return ContainerState(**kept, warning="its state cannot be told; see the journal of the agent")
+    return state
 
 
 def delay_after(failures: int) -> float:

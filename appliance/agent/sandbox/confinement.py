@@ -44,7 +44,9 @@ def confinement_of(spec: ContainerSpec, listener: Path) -> Confinement | None:
 def rule_for(rules: Sequence[SandboxRule], call: str, arguments: Sequence[int]) -> SandboxRule:
     """Return the first rule that denies a call; the filter has found one."""
     for rule in rules:
-        if call in rule.calls and all(profile.passes(test.model_dump(), arguments) for test in rule.when):
+        if call in profile.with_second(rule.calls) and all(
+            profile.passes(test.model_dump(), arguments) for test in rule.when
+        ):
             return rule
     # what 32-bit programs call instead is denied with the rule of what it stands for
     for rule in rules:

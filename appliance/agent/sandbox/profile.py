@@ -19,25 +19,50 @@ _SOCKET_CALLS = (
     " setsockopt getsockopt sendmsg recvmsg sendmmsg recvmmsg"
 )
 _IPC_CALLS = "semop semget semctl semtimedop msgsnd msgrcv msgget msgctl shmat shmdt shmget shmctl"
+_IDS = (
+    "chown fchown lchown getuid getgid geteuid getegid setuid setgid setreuid setregid getresuid setresuid getresgid"
+    " setresgid getgroups setgroups setfsuid setfsgid"
+)
+_TIMES = "clock_adjtime clock_gettime clock_settime timer_gettime timer_settime timerfd_gettime timerfd_settime"
+_LATER_TIMES = (
+    "clock_getres clock_nanosleep io_pgetevents mq_timedreceive mq_timedsend ppoll pselect6 recvmmsg"
+    " sched_rr_get_interval semtimedop utimensat"
+)
+TWICE = {
+    **{call: f"{call}32" for call in _IDS.split()},
+    **{call: f"{call}64" for call in ("stat lstat sendfile " + _TIMES).split()},
+    **{call: f"{call}_time64" for call in _LATER_TIMES.split()},
+    "select": "_newselect",
+}
+"""Calls that programs of 32 bits have a second time, with the same arguments: for ids, files and times that need more
+bits than they once had.
+"""
 GATHERED = {
     **dict.fromkeys(_SOCKET_CALLS.split(), "socketcall"),
     **dict.fromkeys(_IPC_CALLS.split(), "ipc"),
+    **{call: f"{call}64" for call in ("statfs", "fstatfs", "truncate", "ftruncate")},
+    "fadvise64": "fadvise64_64",
+    "lseek": "_llseek",
+    "umount2": "umount",
 }
-"""Calls that programs of 32 bits may also make through another one, whose arguments no filter can see."""
+"""Calls that programs of 32 bits may also make through another one, whose arguments no filter can see or which has them
+elsewhere.
+"""
 
 
 def denied(rules: Iterable[Mapping[str, Any]]) -> dict[str, list[ArgumentSet]]:
-    """Return with which arguments rules deny each system call.
-
-    What 32-bit programs could do instead is denied as a whole.
-    """
+    """Return with which arguments rules deny each system call, and what 32-bit programs could call instead."""
     found: dict[str, list[ArgumentSet]] = {}
     for rule in rules:
-        for call in rule["calls"]:
+        for call in with_second(rule["calls"]):
             found.setdefault(call, []).extend(sets_of(rule["when"]))
-            if call in GATHERED:
-                found[GATHERED[call]] = [ALL]
+        found |= {GATHERED[call]: [ALL] for call in rule["calls"] if call in GATHERED}
     return found
+
+
+def with_second(calls: Iterable[str]) -> list[str]:
+    """Return calls, each with the one that 32-bit programs have beside it."""
+    return [name for call in calls for name in (call, TWICE.get(call)) if name]
 
 
 def sets_of(tests: Sequence[Mapping[str, Any]]) -> list[ArgumentSet]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reservoir.artifacts.kind import Resolved, Resolving
 from reservoir.contents.artifact import FileArtifact
-from reservoir.download import fetch, indexes
+from reservoir.download import fetch
 
 
 def resolve(resolving: Resolving) -> Resolved:
@@ -13,7 +13,7 @@ def resolve(resolving: Resolving) -> Resolved:
     if not wanted.files:
         return Resolved()
     targets = [target.name for target in wanted.targets]
-    with fetch.client(indexes.machine().certificates, wanted.addresses) as http:
+    with fetch.client(resolving.indexes().certificates, wanted.addresses) as http:
         return Resolved(
             [
                 FileArtifact(

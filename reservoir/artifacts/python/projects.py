@@ -14,7 +14,6 @@ from reservoir.artifacts.kind import Order, Resolving
 from reservoir.artifacts.python import pyproject, wheels
 from reservoir.contents.artifact import PythonArtifact, PythonMetadata
 from reservoir.contents.lock import LockedProject
-from reservoir.download import indexes
 from reservoir.download.cache import WORK
 from reservoir.download.indexes import Indexes
 from reservoir.manifest.model import MACHINES, Target
@@ -84,7 +83,7 @@ def _make(
     order.progress(f"build the wheel of {project.name}{arch and f' for {arch}'}")
     with tempfile.TemporaryDirectory(prefix=WORK, dir=order.cache.root) as folder:
         path = (order.folder / project.path).resolve()
-        wheel = build(path, Path(folder), indexes.machine(), WHEEL_TIME, arch)
+        wheel = build(path, Path(folder), order.indexes(), WHEEL_TIME, arch)
         name, version, _, _ = parse_wheel_filename(wheel.name)
         blob, size = order.cache.add(wheel)
     fit = [target for target in targets if wheels.runs_on(wheel.name, target)]

@@ -9,7 +9,7 @@ from reservoir.artifacts.kind import Resolved, Resolving
 from reservoir.artifacts.python import projects, wheels
 from reservoir.contents.artifact import PythonArtifact
 from reservoir.contents.lock import LockedImage
-from reservoir.download import fetch, indexes
+from reservoir.download import fetch
 from reservoir.download.indexes import Indexes
 from reservoir.manifest.model import Target
 
@@ -28,7 +28,7 @@ def resolve(resolving: Resolving) -> Resolved:
         if not (target.python or own):
             continue
         resolving.progress(f"resolve Python packages for {target.name}")
-        known = resolving.indexes or indexes.machine()
+        known = resolving.indexes()
         found += _described(resolving, target, _of_target(resolving, target, known), known)
         for index, image in own:
             where = resolving.where(f"images[{index}].python")

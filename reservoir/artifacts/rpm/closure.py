@@ -18,7 +18,7 @@ from reservoir.artifacts.rpm.modules import Module
 from reservoir.artifacts.rpm.solver import Rpm, Solver
 from reservoir.contents import version_sets
 from reservoir.contents.artifact import KeyMetadata, ModuleMetadata, RpmArtifact, RpmMetadata, RpmPart
-from reservoir.download import fetch, indexes
+from reservoir.download import fetch
 from reservoir.manifest.model import MACHINES, Target, VersionSet
 
 METADATA_FILES = ("primary", "filelists", "modules")
@@ -34,7 +34,7 @@ def of_target(resolving: Resolving, target: Target) -> Resolved:
     ]
     repositories = source.of_target(resolving, target)
     addresses = [repository.address for repository in repositories]
-    with fetch.client(indexes.machine().certificates, addresses) as http:
+    with fetch.client(resolving.indexes().certificates, addresses) as http:
         solver, offered = _read(resolving, target, repositories, http)
         active = modules.enable(offered, wanted)
         _hide(solver, offered, active, resolving.manifest.target_version_sets(target))

@@ -10,6 +10,7 @@ import pytest
 from api.clock import now
 from api.control import image_check as check
 from api.control.image_check import Checker
+from api.control.reconcilers.failures import Failures
 from api.engine.base import UnreachableError
 from api.resources.images import service
 from common.errors import InputError
@@ -40,7 +41,7 @@ async def add_image(cluster: Cluster) -> None:
 
 async def look(cluster: Cluster) -> None:
     """Let the checker look for what is due once."""
-    checker = Checker(cluster.database, cluster.engine)
+    checker = Checker(cluster.database, cluster.engine, Failures())
     async with cluster.database.reading() as db:
         due = await checker.due(db)
     for image_id in due:

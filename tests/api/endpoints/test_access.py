@@ -6,6 +6,7 @@ import re
 from datetime import timedelta
 from typing import Any
 
+import httpx
 import pytest
 from fastapi.routing import iter_route_contexts
 from sqlalchemy import select, update
@@ -18,7 +19,7 @@ from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio
 
-PUBLIC = {"/", "/health", f"{V1}/health", f"{V1}/auth/login", "/docs", "/openapi.json"}
+PUBLIC = {"/", "/health", f"{V1}/health", f"{V1}/auth/login", "/login", "/docs", "/openapi.json"}
 UUID = "00000000-0000-4000-8000-000000000000"
 
 
@@ -49,19 +50,39 @@ async def test_the_cookie_is_kept_from_scripts_and_other_sites(cluster: Cluster)
         assert response.json()["name"] == "admin"
         assert PASSWORD not in response.text
         cookie = response.headers["set-cookie"]
-        assert cookie.startswith("penstock_session=")
-        for attribute in ("HttpOnly", "SameSite=lax", "Path=/", "Max-Age=43200"):
-            assert attribute in cookie
+        assert cookie.startswith("__Host-penstock_session=")
+        attributes = {attribute.strip() for attribute in cookie.split(";")[1:]}
+        assert attributes == {"HttpOnly", "SameSite=lax", "Path=/", "Max-Age=43200", "Secure"}
         assert (await ok(guest.get(f"{V1}/auth/me")))["role"] == "admin"
 
 
-@pytest.mark.parametrize(("settings", "secure"), [({}, False), ({"socket": "/run/x.sock"}, True)])
-async def test_the_cookie_is_secure_under_tls(database_url: str, settings: dict[str, str], secure: bool) -> None:
-    from tests.api.cluster import running_cluster
+async def test_a_cookie_that_another_host_can_have_set_is_none_of_ours(cluster: Cluster) -> None:
+    """Without the prefix a page of a neighbouring name, or one without TLS, could plant it."""
+    async with cluster.client() as guest:
+        await sign_in(guest, "admin")
+        secret = guest.cookies["__Host-penstock_session"]
+    async with cluster.client(Cookie=f"penstock_session={secret}") as planted:
+        await refused(planted.get(f"{V1}/auth/me"), 401)
 
-    async with running_cluster(database_url, **settings) as cluster, cluster.client() as guest:
-        response = await guest.post(f"{V1}/auth/login", json={"name": "admin", "password": PASSWORD})
-        assert ("Secure" in response.headers["set-cookie"]) is secure
+
+async def test_without_tls_as_developers_serve_the_cookie_is_one_that_browsers_take(cluster: Cluster) -> None:
+    async with cluster.client() as page:
+        page.base_url = httpx.URL("http://127.0.0.1:56789")
+        await sign_in(page, "admin")
+        assert [*page.cookies] == ["penstock_session"]
+        assert (await ok(page.get(f"{V1}/auth/me")))["name"] == "admin"
+        await ok(page.post(f"{V1}/auth/logout"))
+        assert [*page.cookies] == []
+
+
+async def test_a_browser_is_told_to_forget_the_cookie_in_the_way_that_it_takes(cluster: Cluster) -> None:
+    async with cluster.client() as page:
+        await sign_in(page, "admin")
+        gone = (await page.post(f"{V1}/auth/logout")).headers["set-cookie"]
+        assert gone.startswith('__Host-penstock_session="";')
+        for attribute in ("Secure", "Path=/", "Max-Age=0"):
+            assert attribute in gone
+        assert [*page.cookies] == []
 
 
 @pytest.mark.parametrize(
@@ -76,9 +97,9 @@ async def test_wrong_logins_look_alike(cluster: Cluster, name: str, password: st
 async def test_a_logout_ends_the_login(cluster: Cluster) -> None:
     async with cluster.client() as guest:
         await sign_in(guest, "admin")
-        cookie = guest.cookies["penstock_session"]
+        cookie = guest.cookies["__Host-penstock_session"]
         await ok(guest.post(f"{V1}/auth/logout"))
-    async with cluster.client(Cookie=f"penstock_session={cookie}") as thief:
+    async with cluster.client(Cookie=f"__Host-penstock_session={cookie}") as thief:
         await refused(thief.get(f"{V1}/auth/me"), 401)
 
 
@@ -102,7 +123,7 @@ async def test_no_secret_is_in_the_database(cluster: Cluster) -> None:
         await ok(guest.post(f"{V1}/auth/login", json={"name": "admin", "password": PASSWORD}))
         async with cluster.database.reading() as db:
             known = (await db.scalars(select(Login.fingerprint))).all()
-        assert guest.cookies["penstock_session"] not in known
+        assert guest.cookies["__Host-penstock_session"] not in known
 
 
 async def test_a_key_is_shown_once_and_can_be_revoked(cluster: Cluster) -> None:

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import text, update
 
 from api.resources.nodes.schemas import NodeView
-from api.resources.sessions.views import SessionView
+from api.resources.sessions.views import SessionEntryView
 from api.tables.nodes import Node
 from api.tables.sessions import Container
 from tests.api.cluster import V1, Cluster, ok, running_cluster
@@ -38,16 +38,18 @@ async def written(cluster: Cluster, table: type[Node] | type[Container], **value
 
 
 async def alone(cluster: Cluster, path: str, listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    params = [{"project": row["project"]} if "project" in row else {} for row in listed]
-    return [
-        await ok(cluster.admin.get(f"{V1}/{path}/{row['name']}", params=asked))
-        for row, asked in zip(listed, params, strict=True)
-    ]
+    """Return what each thing shows alone, without what lists leave out."""
+    found = []
+    for row in listed:
+        params = {"project": row["project"]} if "project" in row else {}
+        shown = await ok(cluster.admin.get(f"{V1}/{path}/{row['name']}", params=params))
+        found.append({name: value for name, value in shown.items() if name not in ("command", "args")})
+    return found
 
 
 async def follows(cluster: Cluster, path: str, changes: list[Change]) -> None:
     """Look after each change: the answer is another one, then as it was, and says what each thing says alone."""
-    tag, view = "", TypeAdapter(list[NodeView] if path == "nodes" else list[SessionView])
+    tag, view = "", TypeAdapter(list[NodeView] if path == "nodes" else list[SessionEntryView])
     for number, change in enumerate(changes):
         await change()
         answer = await cluster.admin.get(f"{V1}/{path}", headers={"If-None-Match": tag})

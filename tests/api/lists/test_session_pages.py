@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
+import pytest
+from sqlalchemy import event, update
+
+from api.tables.sessions import Session
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.api.steps import body, run
 
@@ -14,10 +18,53 @@ async def names(client: object, **query: object) -> list[str]:
     return [row["name"] for row in await ok(client.get(f"{V1}/sessions", params=query))]  # type: ignore[attr-defined]
 
 
-async def test_a_list_shows_what_one_session_shows(ready: Cluster) -> None:
-    await run(ready, "gang", replicas=2, ports=[80])
+async def test_a_list_shows_what_one_session_shows_but_its_command_line(ready: Cluster) -> None:
+    words: dict[str, Any] = {"command": ["sleep"], "args": ["60"]}
+    await run(ready, "gang", replicas=2, ports=[80], **words)
     (listed,) = await ok(ready.admin.get(f"{V1}/sessions"))
-    assert listed == await ready.session("gang")
+    assert listed | words == await ready.session("gang")
+    assert not listed.keys() & words
+    (submitted,) = await ok(ready.admin.post(f"{V1}/sessions/batch", json=body("job", count=1, **words)))
+    assert submitted.keys() == listed.keys()
+
+
+async def test_what_containers_are_made_from_is_read_for_them_alone(ready: Cluster) -> None:
+    """A session may have much of it, and a site many sessions, which are looked at all the time."""
+    seen: list[str] = []
+
+    def note(*args: Any) -> None:
+        seen.append(args[2])
+
+    event.listen(ready.database.engine.sync_engine, "before_cursor_execute", note)
+    await run(ready, "demo", args=["x"], environment={"A": "1"}, pvcs=[{"name": "data", "target": "/data"}])
+    columns = ("args", "command", "environment", "mounts", "sandbox_rules")
+    assert all(any(f"sessions.{column}" in text for text in seen) for column in columns)
+    ready.change_container(await ready.session("demo"), warning="it is hot")
+    seen.clear()
+    await ready.heartbeat(gpus=3)
+    await ready.settle()
+    await ok(ready.admin.get(f"{V1}/sessions"))
+    event.remove(ready.database.engine.sync_engine, "before_cursor_execute", note)
+    assert any("UPDATE containers" in text for text in seen)
+    assert not [text for text in seen if any(f"sessions.{column}" in text for column in columns)]
+
+
+async def test_a_page_ends_before_it_is_too_long(ready: Cluster) -> None:
+    """Reasons of a MiB: as many as fit into a few, and each session once."""
+    await ok(ready.admin.post(f"{V1}/sessions/batch", json=body("job", count=10)))
+    async with ready.database.transaction() as db:
+        await db.execute(update(Session).values(reason="x" * (1 << 20)))
+    seen: list[str] = []
+    after, longest = None, 0
+    while after or not seen:
+        answer = await ready.admin.get(f"{V1}/sessions", params={"after": after} if after else {})
+        again = await ready.admin.get(answer.url, headers={"If-None-Match": answer.headers["ETag"]})
+        assert (again.status_code, again.headers.get("X-Next")) == (304, answer.headers.get("X-Next"))
+        seen += [row["name"] for row in answer.json()]
+        longest = max(longest, len(answer.content))
+        after = answer.headers.get("X-Next")
+    assert seen == [f"job-{number}" for number in range(1, 11)]
+    assert 2 << 20 < longest < 5 << 20
 
 
 async def test_filters(ready: Cluster) -> None:

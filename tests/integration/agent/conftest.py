@@ -317,6 +317,7 @@ def make_agent(authority: Authority, api_port: int, folder: Path) -> Agent:
         "PENSTOCK_AGENT_ALLOWED": "master",
         "PENSTOCK_AGENT_DOCKER_SOCKET": os.environ.get("DOCKER_HOST", DOCKER).removeprefix("unix://"),
         "PENSTOCK_AGENT_SIMULATED_GPUS": "2",
+        "PENSTOCK_AGENT_REGISTRIES": "127.0.0.1:1",
         "PENSTOCK_AGENT_MOUNT_ROOTS": str(volumes),
         "PENSTOCK_AGENT_GPU_FOLDER": str(folder / "gpu"),
         "PENSTOCK_AGENT_CORES_FOLDER": str(folder / "cores"),

@@ -261,6 +261,16 @@ def test_exec_carries_input_output_and_exit_code(agent: Agent, spec: Make) -> No
     assert (last.type, last.code) == ("exit", 3)
 
 
+def test_what_is_run_in_a_session_is_in_no_log(agent: Agent, spec: Make) -> None:
+    wanted = spec()
+    with agent.client() as client:
+        launch(client, wanted)
+        assert client.get("/v1/nothing", params={"command": "tea-leaves"}).status_code == 501
+    with open_exec(agent, wanted.id, ["echo", "tea-leaves"]) as connection:
+        assert drain(connection)[0] == b"tea-leaves\n"
+    assert "tea-leaves" not in agent.log.read_text()
+
+
 def test_exec_with_a_terminal_has_its_size_and_can_be_resized(agent: Agent, spec: Make) -> None:
     wanted = spec()
     with agent.client() as client:

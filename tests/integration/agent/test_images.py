@@ -43,7 +43,9 @@ def test_an_image_that_cannot_be_pulled_says_why_and_is_tried_again(agent: Agent
             assert ask(client, NOWHERE).status is ImageStatus.PULLING
             failed = wait_while_pulling(client, NOWHERE)
             assert failed.status is ImageStatus.FAILED
-            assert f"image {NOWHERE} cannot be pulled: " in failed.error
+            assert f"image {NOWHERE} cannot be pulled: its registry does not deliver it" in failed.error
+            assert "refused" not in failed.error
+    assert "connection refused" in agent.log.read_text()
 
 
 def test_an_image_that_must_not_be_pulled_is_not(agent: Agent, spec: Make) -> None:

@@ -28,6 +28,7 @@ END_S = 20
 
 SOCKET, PERSONALITY, UNSHARE, GETUID = 41, 135, 272, 102
 SOCKET_32, SOCKETCALL_32, MKDIR_32 = 359, 102, 39
+CHOWN_32, CHOWN32_32, LCHOWN32_32, SETGID32_32 = 182, 212, 198, 214
 UNIX, INET, NETLINK, PACKET = 1, 2, 16, 17
 STREAM, DATAGRAM = 1, 2
 
@@ -213,6 +214,24 @@ def test_the_32_bit_interface_is_no_way_around(agent: Agent, spec: Make, tools: 
         )
     assert printed == ["EACCES", "EACCES", "EROFS"]
     until(lambda: {call for _, call in counts(fake_api, identity)} == {"socket", "socketcall", "mkdir"})
+
+
+def test_a_call_that_32_bit_programs_have_twice_is_denied_twice(
+    agent: Agent, spec: Make, tools: Mount, fake_api: FakeApi
+) -> None:
+    """Such as `chown`, which is of ids of 16 bits, and `chown32`, by which programs change owners."""
+    script = f"for n in {CHOWN_32} {CHOWN32_32} {LCHOWN32_32} {SETGID32_32}; do /tools/call 1 -$n 0 0; done"
+    with agent.client() as client:
+        identity, printed = run(
+            client,
+            spec,
+            tools,
+            script,
+            {"calls": ["chown", "lchown"], "errno": "EROFS"},
+            {"calls": ["setgid"], "when": [{"argument": 0, "values": [1]}], "errno": "EACCES"},
+        )
+    assert printed == ["EROFS", "EROFS", "EROFS", "0"]
+    until(lambda: {call for _, call in counts(fake_api, identity)} == {"chown", "chown32", "lchown32"})
 
 
 def test_a_rule_may_end_the_process(agent: Agent, spec: Make, tools: Mount, fake_api: FakeApi) -> None:

@@ -18,19 +18,19 @@ import pytest
 
 from reservoir.artifacts.image import archive
 from reservoir.download.cache import link_or_copy
+from tests.integration.reservoir.disks import Disk, mounted
+from tests.integration.reservoir.loaded import Ended, loaded
 
 ROOT = Path(__file__).parents[3]
 PENSTOCK = Path(sys.executable).with_name("penstock")
+PRODUCT_CACHE = Path(os.environ.get("PENSTOCK_CACHE", ROOT / "build/cache")).absolute()
 MEDIA = "/media/penstock"
 
 
-def penstock(
-    *words: str | Path, code: int = 0, environment: Mapping[str, str] = MappingProxyType({})
-) -> subprocess.CompletedProcess[str]:
+def penstock(*words: str | Path, code: int = 0, environment: Mapping[str, str] = MappingProxyType({})) -> Ended:
     """Run `penstock reservoir` and check its exit code."""
-    command = [PENSTOCK, "reservoir", *words]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | dict(environment), check=False)
-    assert done.returncode == code, f"{words} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    done = loaded.run("reservoir", *words, environment=environment)
+    assert done.code == code, f"{words} ended with {done.code}:\n{done.stdout}\n{done.stderr}"
     return done
 
 
@@ -99,8 +99,19 @@ def product_bundle(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> 
     return copy
 
 
+def lasting_cache(name: str) -> Path:
+    """A cache for the builds of one file of tests, which shares its files with the product's own and lasts as that."""
+    cache = PRODUCT_CACHE / "tests" / name
+    for part in ("blobs", "locks"):
+        (PRODUCT_CACHE / part).mkdir(parents=True, exist_ok=True)
+        cache.mkdir(parents=True, exist_ok=True)
+        if not (cache / part).exists():
+            (cache / part).symlink_to(PRODUCT_CACHE / part)
+    return cache
+
+
 def _build() -> str:
-    cache = {"PENSTOCK_CACHE": os.environ.get("PENSTOCK_CACHE", str(ROOT / "build/cache"))}
+    cache = {"PENSTOCK_CACHE": str(PRODUCT_CACHE)}
     manifest = ROOT / "manifest.yml"
     penstock("lock", "--if-changed", manifest, environment=cache)
     built = penstock("build", manifest, "--output", ROOT / "build/bundle", "--json", environment=cache)
@@ -147,3 +158,9 @@ def closed(product_bundle: Path, node_images: dict[str, str]) -> Iterator[Closed
         for identity in network.machines:
             docker("rm", "--force", "--volumes", identity, check=False)
         docker("network", "rm", network.name, check=False)
+
+
+@pytest.fixture
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
+    with mounted(tmp_path_factory.mktemp("disk"), "100m") as made:
+        yield made

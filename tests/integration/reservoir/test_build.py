@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,8 @@ from reservoir.artifacts.debian import publish as apt_tree
 from reservoir.contents.artifact import DebianArtifact, FileArtifact
 from reservoir.signing import openpgp
 from tests.integration.reservoir.conftest import PENSTOCK, penstock
+from tests.integration.reservoir.disks import mounted
+from tests.integration.reservoir.loaded import Ended
 from tests.unit.reservoir.parts import STANZA, artifact, wheel
 
 PROJECT = """\
@@ -78,11 +79,11 @@ class Workshop:
         """Write the manifest."""
         self.manifest.write_text(yaml.safe_dump(self.content))
 
-    def run(self, *words: str | Path, code: int = 0, **more: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str | Path, code: int = 0, **more: str) -> Ended:
         """Run `penstock reservoir` with this workshop's cache and key."""
         return penstock(*words, code=code, environment=self.environment | more)
 
-    def build(self, code: int = 0, **more: str) -> subprocess.CompletedProcess[str]:
+    def build(self, code: int = 0, **more: str) -> Ended:
         """Build the bundle."""
         return self.run("build", self.manifest, "--output", self.out, "--json", code=code, **more)
 
@@ -240,21 +241,12 @@ def test_a_lock_of_another_manifest_is_refused(locked: Workshop, workshop: Works
     assert not workshop.out.exists()
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 1 MB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=True)
-    yield folder
-    subprocess.run(["umount", folder], check=True)
-
-
-def test_a_full_disk_leaves_no_bundle(locked: Workshop, small_disk: Path) -> None:
-    said = locked.run("build", locked.manifest, "--output", small_disk / "out", code=5).stderr
-    assert "no space left on the disk" in said
-    assert "Hint: free some space" in said
-    assert not list((small_disk / "out").glob("[!.]*"))
+def test_a_full_disk_leaves_no_bundle(locked: Workshop, tmp_path: Path) -> None:
+    with mounted(tmp_path, "1m"):
+        said = locked.run("build", locked.manifest, "--output", tmp_path / "out", code=5).stderr
+        assert "no space left on the disk" in said
+        assert "Hint: free some space" in said
+        assert not list((tmp_path / "out").glob("[!.]*"))
 
 
 def test_sources_of_other_origins_stay_out_and_may_be_silent(workshop: Workshop, tmp_path: Path) -> None:

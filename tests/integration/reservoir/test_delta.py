@@ -14,7 +14,8 @@ import yaml
 
 from reservoir.signing import ed25519, keychain
 from tests.integration.reservoir.conftest import penstock
-from tests.integration.reservoir.faults import Outcome, PowerCut
+from tests.integration.reservoir.faults import PowerCut
+from tests.integration.reservoir.loaded import Ended
 
 FIRST = {"one.txt": "one", "two.txt": "two", "three.txt": "three"}
 NEXT = {"one.txt": "one", "two.txt": "two, changed", "three.txt": "three", "four.txt": "four"}
@@ -134,31 +135,30 @@ def test_a_rotation_that_is_cut_anywhere_is_finished_by_the_next_one(tmp_path: P
     folder = tmp_path / "config"
     key = folder / "signing.key"
     environment = {"PENSTOCK_SIGNING_KEY": str(key)}
-    with PowerCut(tmp_path) as power:
+    power = PowerCut(tmp_path)
 
-        def rotate(before: int | None = None) -> Outcome:
-            shutil.rmtree(folder, ignore_errors=True)
-            ed25519.new_key(key)
-            return power.run("reservoir", "key", "rotate", before=before, environment=environment)
+    def rotate(before: int | None = None) -> Ended:
+        shutil.rmtree(folder, ignore_errors=True)
+        ed25519.new_key(key)
+        return power.run("reservoir", "key", "rotate", before=before, environment=environment)
 
-        changes = rotate().changes
-        assert len(changes) > 5
-        for moment in range(len(changes)):
-            assert rotate(moment).code == -9
-            assert ed25519.read_key(key)
-            assert power.run("reservoir", "key", "rotate", environment=environment).code == 0
-            chain = keychain.of_key(key, ed25519.read_key(key))
-            assert len(chain.rotations) == 1, f"cut before change {moment}, {changes[moment]}"
+    changes = rotate().changes
+    assert len(changes) > 5
+    for moment in range(len(changes)):
+        assert rotate(moment).code == -9
+        assert ed25519.read_key(key)
+        assert power.run("reservoir", "key", "rotate", environment=environment).code == 0
+        chain = keychain.of_key(key, ed25519.read_key(key))
+        assert len(chain.rotations) == 1, f"cut before change {moment}, {changes[moment]}"
 
 
 def test_a_first_receipt_that_is_cut_anywhere_wastes_at_most_its_number(site: Path) -> None:
-    with PowerCut(site) as power:
-        changes = power.run("reservoir", "receipt", "--root", site).changes
-        for moment in range(len(changes)):
-            shutil.rmtree(site / "keys")
-            assert power.run("reservoir", "receipt", "--root", site, before=moment).code == -9
-            whole = power.run("reservoir", "receipt", "--root", site)
-            assert whole.code == 0, f"cut before change {moment}, {changes[moment]}: {whole.said}"
-            (line,) = [line for line in whole.said.splitlines() if line.startswith("{")]
-            assert json.loads(line)["receipt"]["serial"] in (1, 2)
-            assert {path.name for path in (site / "keys").iterdir()} == {"site.key", "receipt.serial"}
+    power = PowerCut(site)
+    changes = power.run("reservoir", "receipt", "--root", site).changes
+    for moment in range(len(changes)):
+        shutil.rmtree(site / "keys")
+        assert power.run("reservoir", "receipt", "--root", site, before=moment).code == -9
+        whole = power.run("reservoir", "receipt", "--root", site)
+        assert whole.code == 0, f"cut before change {moment}, {changes[moment]}: {whole.said}"
+        assert json.loads(whole.stdout)["receipt"]["serial"] in (1, 2)
+        assert {path.name for path in (site / "keys").iterdir()} == {"site.key", "receipt.serial"}

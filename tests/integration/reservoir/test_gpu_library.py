@@ -38,9 +38,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library in an environment made as a node makes the agent's."""
     venv = tmp_path_factory.mktemp("node") / "agent"
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    pip: list[str | Path] = [venv / "bin/python", "-m", "pip", "install", "--quiet", "--no-index", wheel]
-    subprocess.run(pip, check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", venv / "bin/python"]
+    subprocess.run([*pip, "install", "--quiet", "--no-index", wheel], check=True)
     return venv / "lib/libpenstock-gpu.so"
 
 
@@ -86,7 +86,8 @@ def test_a_change_of_the_source_makes_another_wheel(wheel: Path, tmp_path: Path)
 
 def test_a_source_that_does_not_compile_stops_the_build(tmp_path: Path) -> None:
     copy = shutil.copytree(SOURCE, tmp_path / "broken")
-    (copy / "limits.c").write_text("this is no program\n")
+    for source in copy.glob("*.c"):
+        source.write_text("this is no program\n")
     with pytest.raises(ProcessError):
         build(copy, tmp_path / "out")
 

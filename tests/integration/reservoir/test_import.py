@@ -7,13 +7,13 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.integration.reservoir.conftest import PENSTOCK, penstock
+from tests.integration.reservoir.disks import mounted
 from tests.unit.reservoir.parts import make_bundle
 
 
@@ -74,17 +74,8 @@ def test_a_disk_that_fills_up_is_told_and_nothing_stays(site: Path, product_bund
     assert not (site / "incoming").exists()
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 20 MB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", folder], check=True)
-    yield folder
-    subprocess.run(["umount", folder], check=True)
-
-
-def test_a_disk_that_is_too_small_is_told_before_anything_is_copied(small_disk: Path, product_bundle: Path) -> None:
-    said = penstock("import", product_bundle, "--root", small_disk / "site", code=5).stderr
-    assert "MB are free" in said
-    assert not list((small_disk / "site/blobs/sha256").iterdir())
+def test_a_disk_that_is_too_small_is_told_before_anything_is_copied(tmp_path: Path, product_bundle: Path) -> None:
+    with mounted(tmp_path, "20m"):
+        said = penstock("import", product_bundle, "--root", tmp_path / "site", code=5).stderr
+        assert "MB are free" in said
+        assert not list((tmp_path / "site/blobs/sha256").iterdir())

@@ -12,6 +12,7 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reservoir.signing import ed25519
+from tests.integration.reservoir.disks import Disk
 from tests.integration.reservoir.faults import PowerCut, moments
 from tests.unit.reservoir.parts import make_bundle, wheel
 
@@ -20,9 +21,14 @@ RECORD = "publication.json"
 
 
 @pytest.fixture
-def power(tmp_path: Path) -> Iterator[PowerCut]:
-    with PowerCut(tmp_path) as cut:
-        yield cut
+def tmp_path(disk: Disk) -> Path:
+    """A folder in memory: what dies here is a process, and a real disk would only be waited for."""
+    return disk.folder
+
+
+@pytest.fixture
+def power(tmp_path: Path) -> PowerCut:
+    return PowerCut(tmp_path)
 
 
 def files(folder: Path, leave_out: Sequence[str] = ()) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.integration.reservoir.conftest import ROOT, Machine, docker, penstock
+from tests.integration.reservoir.conftest import Machine, docker, lasting_cache, penstock
 
 SCIENCE = ["numpy", "scipy", "pandas", "jupyterlab", "mlflow"]
 # every newer boto3 wants an urllib3 that this line forbids, so the resolver has to go back through years of releases
 HARD = ["boto3", "urllib3<1.25.4"]
+LIST = "import importlib.metadata as m, json; print(json.dumps({d.name.lower(): d.version for d in m.distributions()}))"
 TARGETS = [
     {"name": "debian12", "release": "bookworm", "python": "3.11"},
     {"name": "debian13", "release": "trixie", "python": "3.13"},
@@ -36,8 +36,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     (folder / "manifest.yml").write_text(yaml.safe_dump(content))
     environment = {
-        # what was downloaded once serves every run
-        "PENSTOCK_CACHE": os.environ.get("PENSTOCK_CACHE", str(ROOT / "build/cache")),
+        "PENSTOCK_CACHE": str(lasting_cache("sets")),
         "PENSTOCK_SIGNING_KEY": str(folder / "maker.key"),
     }
     penstock("lock", folder / "manifest.yml", environment=environment)
@@ -51,11 +50,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def machines(site: Path, node_images: dict[str, str]) -> Iterator[dict[str, Machine]]:
-    """A machine of each target without any network, on which the publication is mounted."""
+    """A machine of each target without any network, on which the publication is mounted and /tmp lies in memory."""
+    words = ["--network", "none", "--volume", f"{site}:/site:ro", "--tmpfs", "/tmp:exec"]
     found = {
-        release: Machine(
-            docker("run", "--detach", "--network", "none", "--volume", f"{site}:/site:ro", image, "sleep", "infinity")
-        )
+        release: Machine(docker("run", "--detach", *words, image, "sleep", "infinity"))
         for release, image in node_images.items()
     }
     try:
@@ -68,12 +66,15 @@ def machines(site: Path, node_images: dict[str, str]) -> Iterator[dict[str, Mach
 def install(machine: Machine, requirements: list[str]) -> dict[str, str]:
     """Install with pip into a fresh environment; return what is there, name to version."""
     pip = machine.run("ls /site/current/pypi/packages/pip-*.whl").strip()
-    machine.run("rm -rf /tmp/venv && python3 -m venv --without-pip /tmp/venv")
+    machine.run("python3 -m venv --clear --without-pip /tmp/venv")
     wanted = " ".join(f"'{requirement}'" for requirement in requirements)
     python = f"cd /tmp && PYTHONPATH={pip} venv/bin/python -m pip"
-    machine.run(f"{python} install --no-cache-dir --index-url file:///site/current/pypi/simple {wanted}")
+    # what is imported is compiled then
+    options = "--no-compile --no-cache-dir --index-url file:///site/current/pypi/simple"
+    machine.run(f"{python} install {options} {wanted}")
     machine.run(f"{python} check")
-    return {item["name"].lower(): item["version"] for item in json.loads(machine.run(f"{python} list --format json"))}
+    found: dict[str, str] = json.loads(machine.run(f'/tmp/venv/bin/python -c "{LIST}"'))
+    return found
 
 
 def test_the_scientific_set_installs_and_works(machines: dict[str, Machine]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.integration.reservoir.conftest import ClosedNetwork, docker, penstock
+from tests.integration.reservoir.conftest import ClosedNetwork, docker, lasting_cache, penstock
 
 # virtual packages, alternatives and pre-dependencies
 AWKWARD = ["bsd-mailx", "build-essential", "dkms", "nfs-kernel-server", "rdma-core", "slurm-wlm"]
@@ -58,7 +58,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A site that published the bundle of all targets."""
     folder = tmp_path_factory.mktemp("fleet")
     folder.chmod(0o755)
-    environment = {"PENSTOCK_CACHE": str(folder / "cache"), "PENSTOCK_SIGNING_KEY": str(folder / "signing.key")}
+    environment = {"PENSTOCK_CACHE": str(lasting_cache("fleet")), "PENSTOCK_SIGNING_KEY": str(folder / "signing.key")}
     (folder / "manifest.yml").write_text(yaml.safe_dump(MANIFEST))
     penstock("lock", folder / "manifest.yml", environment=environment)
     words: list[str | Path] = ["build", folder / "manifest.yml", "--output", folder / "out", "--json"]

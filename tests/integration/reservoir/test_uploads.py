@@ -90,8 +90,10 @@ class Site:
         module = requirement.partition("=")[0].replace("-", "_")
         target = self.folder / f"installed-{time.monotonic_ns()}"
         index = ("--index-url", f"{self.url}/site/dev/+simple/", "--no-cache-dir", "--no-deps", "--isolated")
+        quick = ("--disable-pip-version-check", "--no-compile")
         subprocess.run(
-            [sys.executable, "-m", "pip", "install", "--quiet", *index, "--target", target, requirement], check=True
+            [sys.executable, "-m", "pip", "install", "--quiet", *index, *quick, "--target", target, requirement],
+            check=True,
         )
         said = [sys.executable, "-c", f"import {module} as m; print(m.FROM, m.VERSION)"]
         return subprocess.run(said, cwd=target, capture_output=True, text=True, check=True).stdout.strip()

@@ -99,6 +99,14 @@ def test_what_is_no_problem_of_ours_is_not_read(content: bytes) -> None:
     assert problem.read(409, content) is None
 
 
+def test_each_text_is_cut_and_can_be_encoded() -> None:
+    found = problem.in_body(("k" * 5000,), Problem("", "\ud800" + "x" * 5000, "\N{GRINNING FACE}"))
+    assert (len(found["pointer"]), found["pointer"][-2:]) == (2000, "k…")
+    assert found["detail"].startswith("\\ud800xx")
+    assert found["hint"] == "\N{GRINNING FACE}"
+    assert problem.read(422, written(422, found))
+
+
 def test_no_password_of_an_address_travels() -> None:
     found = problem.item(Problem("", "https://ada:s3cret@mirror.example fails", ""))
     assert found["detail"] == "https://mirror.example fails"

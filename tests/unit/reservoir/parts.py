@@ -49,17 +49,20 @@ Description: a package for tests
 
 
 def wheel(folder: Path, name: str = "demo", version: str = "1.0", body: str = "", requires: Sequence[str] = ()) -> Path:
-    """Write a wheel that installs one module."""
+    """Write a wheel that installs one module; the same contents give the same bytes, whenever they are written."""
     path = folder / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
+    needs = "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
+    files = {
+        f"{name}.py": f"VERSION = {version!r}\n{body}",
+        "deeper/other-9.dist-info/METADATA": "Name: other\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nRequires-Python: >=3.9\n{needs}",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/RECORD": "",
+    }
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(f"{name}.py", f"VERSION = {version!r}\n{body}")
-        archive.writestr("deeper/other-9.dist-info/METADATA", "Name: other\n")
-        needs = "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
-        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nRequires-Python: >=3.9\n{needs}"
-        archive.writestr(f"{info}/METADATA", metadata)
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", "")
+        for file, content in files.items():
+            archive.writestr(zipfile.ZipInfo(file), content)
     return path
 
 

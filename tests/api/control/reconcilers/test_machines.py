@@ -52,6 +52,18 @@ async def test_a_container_that_cannot_start(ready: Cluster) -> None:
     assert ready.engine.containers == {}
 
 
+async def test_of_what_an_agent_says_the_beginning_is_kept(ready: Cluster) -> None:
+    """A container engine quotes the command, however long that is."""
+    session = await run(ready)
+    ready.change_container(session, status=ContainerStatus.FAILED, error="no such program: " + "x" * 100_000)
+    await ready.heartbeat()
+    await ready.settle()
+    session = await ready.session("demo")
+    for told in (session["reason"], session["containers"][0]["error"]):
+        assert told.startswith("no such program: xx")
+        assert len(told) == 2000
+
+
 async def test_an_agent_that_refuses(ready: Cluster) -> None:
     ready.engine.failure = InputError("the node has no GPU-7", where="gpus")
     await ready.submit("demo")

@@ -11,6 +11,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncSession
+from structlog.testing import capture_logs
 
 from api.clock import now
 from api.control.reconcilers import observe
@@ -87,6 +88,50 @@ async def test_no_heartbeat_is_lost_by_an_outage_of_the_database(
         await cluster.manager.observe()
     await cluster.manager.observe()
     assert len((await ok(cluster.admin.get(f"{V1}/nodes/worker1")))["gpus"]) == 2
+
+
+@pytest.mark.parametrize("odd", [KeyError("what nobody expected"), UnicodeEncodeError("utf-8", "\ud800", 0, 1, "no")])
+async def test_a_heartbeat_that_cannot_be_written_takes_no_other_with_it(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, odd: Exception
+) -> None:
+    for name in ("worker1", "worker2", "worker3"):
+        await cluster.add_node(name, 4)
+    for name in ("worker1", "worker2", "worker3"):
+        await cluster.heartbeat(name, 2)
+    record = nodes.record
+
+    async def failing(db: AsyncSession, reports: Sequence[HeardHeartbeat]) -> Any:
+        if any(report.heartbeat.name == "worker2" for report in reports):
+            raise odd
+        return await record(db, reports)
+
+    monkeypatch.setattr(nodes, "record", failing)
+    with capture_logs() as lines:
+        await cluster.manager.observe()
+    assert [(line["event"], line["node"]) for line in lines] == [("heartbeat refused", "worker2")]
+    rows = await ok(cluster.admin.get(f"{V1}/nodes"))
+    assert [(row["name"], len(row["gpus"])) for row in rows] == [("worker1", 2), ("worker2", 4), ("worker3", 2)]
+    monkeypatch.undo()
+    await cluster.heartbeat("worker2", 2)
+    await cluster.manager.observe()
+    assert len((await ok(cluster.admin.get(f"{V1}/nodes/worker2")))["gpus"]) == 2, "the next one is looked at in full"
+
+
+async def test_signs_of_life_that_cannot_be_noted_together_are_noted_one_by_one(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("worker1", "worker2"):
+        await cluster.add_node(name)
+    before = await seen(cluster, "worker2")
+    for name in ("worker1", "worker2"):
+        await cluster.heartbeat(name)
+
+    async def failing(db: AsyncSession, names: Collection[str], at: datetime) -> set[str]:
+        raise KeyError("what nobody expected")
+
+    monkeypatch.setattr(nodes, "note_alive", failing)
+    await cluster.manager.observe()
+    assert await seen(cluster, "worker2") > before
 
 
 async def test_what_is_written_already_is_not_written_again_after_an_outage(

@@ -72,6 +72,14 @@ async def test_containers_of_unknown_sessions_run_on_and_their_node_takes_nothin
     assert (await ready.session("demo"))["state"] == "PENDING"
 
 
+async def test_what_is_wrong_with_one_of_them_is_said_on_the_node(ready: Cluster) -> None:
+    odd = unknown().model_copy(update={"warning": "its label io.penstock.gpus cannot be read"})
+    await ready.heartbeat(containers=[odd])
+    await ready.settle()
+    node = await ok(ready.admin.get(f"{V1}/nodes/worker1"))
+    assert node["message"].endswith("session-unknown-0 (its label io.penstock.gpus cannot be read)")
+
+
 async def test_an_administrator_ends_them(ready: Cluster) -> None:
     await ready.heartbeat(containers=[unknown()])
     await ready.settle()

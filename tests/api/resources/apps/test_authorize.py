@@ -63,10 +63,12 @@ def meant(answer: httpx.Response) -> int:
 
 async def test_the_owner_is_led_to_the_agent_without_the_prefix(owner: httpx.AsyncClient) -> None:
     answer = await ask(owner, "/web-8888/lab/tree?x=%2F&y")
+    [session] = await ok(owner.get(f"{V1}/sessions"))
     assert answer.status_code == 200
     assert {name: text for name, text in answer.headers.items() if name.startswith("x-upstream")} == {
         "x-upstream": "192.0.2.10:57123",
         "x-upstream-name": "worker1",
+        "x-upstream-container": f"session-{session['id']}-0-0",
         "x-upstream-uri": "/lab/tree?x=%2F&y",
         "x-upstream-prefix": "/web-8888",
         "x-upstream-cookie-path": "/web-8888",
@@ -129,8 +131,8 @@ async def test_an_outsider_is_sent_to_the_login_and_back(cluster: Cluster, owner
 async def test_our_cookies_and_only_ours_stay_here(cluster: Cluster, owner: httpx.AsyncClient) -> None:
     async with cluster.client() as browser:
         await sign_in(browser, "alice")
-        secret = browser.cookies["penstock_session"]
-        cookies = f"_xsrf=1; penstock_session={secret}; __Host-penstock_csrf=x; Penstock_Other=y; app=a=b"
+        secret = browser.cookies["__Host-penstock_session"]
+        cookies = f"_xsrf=1; __Host-penstock_session={secret}; penstock_session=x; Penstock_Other=y; app=a=b"
         browser.cookies.clear()
         answer = await ask(browser, "/web-8888/", Cookie=cookies)
     assert answer.status_code == 200

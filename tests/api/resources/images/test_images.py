@@ -212,6 +212,28 @@ async def test_a_digest_that_is_known_is_no_way_around_either(site: Site) -> Non
     await ok(site.carol.post(IMAGES, json=asked))
 
 
+@pytest.mark.parametrize("written", ["5", "12ab" * 16, "sha256:5", f"sha256:{'12ab' * 16}"])
+async def test_what_could_be_an_id_is_no_reference(site: Site, written: str) -> None:
+    """By one digit of an id everybody would run what others have for themselves."""
+    asked = image("mine", projects=["team-a"]) | {"reference": written}
+    error = await refused(site.alice.post(IMAGES, json=asked), 422)
+    assert (error["where"], error["reason"].partition(" could")[0]) == ("reference", written)
+    await site.cluster.add_node()
+    body = {"name": "demo", "project": "team-a", "gpu_milli": 500, "image": written, "local_image": True}
+    error = await refused(site.alice.post(f"{V1}/sessions", json=body), 422)
+    assert (error["where"], error["reason"].partition(" could")[0]) == ("image", written)
+
+
+async def test_only_registries_of_the_site_are_registered_with(site: Site) -> None:
+    """Whoever it is: nodes would tell what listens where."""
+    for client, own in ((site.alice, ["team-a"]), (site.cluster.admin, [])):
+        asked = image(projects=own) | {"reference": "10.0.0.1:22/a/b:1"}
+        error = await refused(client.post(IMAGES, json=asked), 422)
+        assert (error["where"], error["reason"]) == ("reference", "this site pulls no images from 10.0.0.1:22")
+        assert error["hint"].startswith("name one of its registries: reservoir:5000, ")
+    await ok(site.alice.post(IMAGES, json=image(projects=["team-a"]) | {"reference": "on-the-nodes:1"}))
+
+
 async def test_what_is_global_may_be_registered_by_everybody(site: Site) -> None:
     await ok(site.bob.post(IMAGES, json=image(projects=["team-b"])))
     await ok(site.cluster.admin.post(IMAGES, json=image()))

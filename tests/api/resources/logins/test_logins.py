@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import select, update
 
 from api.auth import directory
+from api.auth.directory import Person
 from api.auth.policy import UserRole
 from api.clock import now
 from api.resources.logins import callers, throttle
@@ -18,7 +19,7 @@ from api.tables.logins import Login, LoginTries
 from api.tables.users import User, UserSource
 from common.errors import ThrottledError, UnavailableError
 from tests.api.cluster import V1, Cluster, ok, problems, refused, sign_in
-from tests.api.endpoints.test_routes import open_websocket
+from tests.api.endpoints.routes import open_websocket
 from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio
@@ -106,7 +107,7 @@ async def test_a_websocket_by_cookie_says_which_page_opens_it(
 ) -> None:
     async with cluster.client() as page:
         await sign_in(page, "admin")
-        cookie = f"penstock_session={page.cookies['penstock_session']}"
+        cookie = f"__Host-penstock_session={page.cookies['__Host-penstock_session']}"
     headers = {"host": "penstock", "cookie": cookie} | ({"origin": origin} if origin else {})
     sent = await open_websocket(cluster.app, f"{V1}/sessions/nothing/exec", headers)
     assert (sent[0]["type"] == "websocket.accept") is allowed
@@ -287,11 +288,11 @@ async def test_a_directory_that_is_away_counts_for_nobody(
 ) -> None:
     """The password may well be right: as soon as the directory is back, it lets in."""
 
-    async def away(*_: Any) -> UserRole:
+    async def away(*_: Any) -> Person:
         raise UnavailableError("the directory does not answer", hint="try again")
 
-    async def back(*_: Any) -> UserRole:
-        return UserRole.MEMBER
+    async def back(*_: Any) -> Person:
+        return Person("entry-1", UserRole.MEMBER)
 
     await cluster.user("alice")
     async with cluster.database.transaction() as db:
@@ -300,10 +301,10 @@ async def test_a_directory_that_is_away_counts_for_nobody(
         await fail_from(cluster, clock, "127.0.0.1", "alice")
     clock.forward(seconds=1)
     async with cluster.client() as guest:
-        monkeypatch.setattr(directory, "role_of", away)
+        monkeypatch.setattr(directory, "person", away)
         for _ in range(2 * throttle.FREE):
             assert (await attempt(guest, name="alice")).status_code == 503
-        monkeypatch.setattr(directory, "role_of", back)
+        monkeypatch.setattr(directory, "person", back)
         assert (await attempt(guest, name="alice")).status_code == 200
 
 

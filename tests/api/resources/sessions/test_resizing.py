@@ -11,8 +11,9 @@ from sqlalchemy import select, update
 from api.auth.policy import UserRole
 from api.clock import now
 from api.control.loop import Loop
+from api.control.reconcilers import resizes
+from api.control.reconcilers.failures import Failures
 from api.engine.base import UnreachableError
-from api.resources.sessions import resizing
 from api.resources.sessions import service as sessions
 from api.tables.accounting import Span
 from api.tables.nodes import Node, NodeState
@@ -108,8 +109,7 @@ async def test_an_api_that_was_killed_finishes_what_it_began(cluster: Cluster, m
     """It had told the agent and not written that down: the same is asked for again."""
     await prepare(cluster, 500)
     await resize(cluster, milli)
-    async with cluster.database.transaction() as db:
-        await resizing.take_space(db, {})
+    await resizes.take_space(cluster.database, {}, Failures())
     before = await cluster.session("a")
     key = cluster.container(before)
     gpu = cluster.engine.containers[key].gpus[0]
@@ -331,7 +331,7 @@ async def test_a_raise_waits_for_a_node_that_is_lost(cluster: Cluster) -> None:
     await resize(cluster, 750)
     async with cluster.database.transaction() as db:
         await db.execute(update(Node).values(state=NodeState.LOST))
-        assert await resizing.take_space(db, {}) == []
+    await resizes.take_space(cluster.database, {}, Failures())
     session = await cluster.session("a")
     assert (session["gpu_milli"], session["resize_milli"], session["reason"]) == (500, 750, "")
     await cluster.heartbeat("worker1", 1)

@@ -62,6 +62,10 @@ async def test_what_the_agent_is_asked_for(ready: Cluster) -> None:
         ({"command": []}, "command", "at least 1"),
         ({"command": "bash"}, "command", "list"),
         ({"args": ["a\0"]}, "args[0]", "NUL"),
+        ({"args": ["a" * 32_768] * 4}, "args", "longer than 128 KiB together"),
+        ({"command": ["\N{GRINNING FACE}" * 16_000] * 3, "args": ["a"]}, "command", "longer than 128 KiB together"),
+        ({"environment": {f"A{n}": "a" * 1000 for n in range(131)}}, "environment", "longer than 128 KiB together"),
+        ({"environment": {f"A{n}": "" for n in range(257)}}, "environment", "257 variables"),
         ({"environment": {"1A": "x"}}, "environment.1A", "pattern"),
         ({"environment": {"A": 1}}, "environment.A", "string"),
         ({"pvcs": [{"name": "data", "target": "data"}]}, "pvcs[0].target", "pattern"),
@@ -110,6 +114,13 @@ async def test_bad_sessions_change_nothing(ready: Cluster, change: dict[str, Any
     assert reason in error["reason"]
     assert error["hint"]
     assert await ready.states() == {}
+
+
+async def test_what_is_not_too_long_comes_to_its_containers(ready: Cluster) -> None:
+    args, environment = ["a" * 32_767] * 3, {"A": "a" * 32_765}
+    session = await run(ready, args=args, environment=environment)
+    spec = ready.engine.specs[f"session-{session['id']}-0-0"]
+    assert (spec.args, spec.environment) == (args, environment)
 
 
 async def test_the_largest_possible_size_is_named(ready: Cluster) -> None:

@@ -106,7 +106,7 @@ async def test_a_waiting_session_has_no_terminal(cluster: Cluster) -> None:
     assert "session demo is PENDING: waits for the scheduler" in error_of(await talk(cluster, []))
 
 
-@pytest.mark.parametrize("command", ["sh", "[]", "{}", "[1]", '["a\\u0000"]', "[" * 5000])
+@pytest.mark.parametrize("command", ["sh", "[]", "{}", "[1]", '["\\ud800"]', '["a\\u0000"]', "[" * 5000])
 async def test_a_bad_command(cluster: Cluster, command: str) -> None:
     async with running_session(cluster):
         assert "not a JSON list of words" in error_of(await talk(cluster, [], command=command))

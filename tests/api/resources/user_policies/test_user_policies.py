@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 
 from api.clock import now
@@ -14,16 +15,18 @@ from api.tables.projects import Project
 from api.tables.sessions import Kind, Session, State
 from common.errors import ConflictError
 from tests.api.cluster import V1, Cluster, ok, refused
+from tests.api.steps import body
 
 pytestmark = pytest.mark.anyio
 
 
-async def limited(cluster: Cluster, **limits: int) -> None:
-    """Give alice a policy of some limits, and a project."""
-    await cluster.user("alice")
+async def limited(cluster: Cluster, **limits: int) -> httpx.AsyncClient:
+    """Give alice a policy of some limits, and a project; returns her client."""
+    alice = await cluster.user("alice")
     await cluster.add_project("team-a", 1000, "alice")
     await ok(cluster.admin.post(f"{V1}/user-policies", json={"name": "students", **limits}))
     await ok(cluster.admin.patch(f"{V1}/users/alice", json={"policy": "students"}))
+    return alice
 
 
 async def add_sessions(cluster: Cluster, count: int, state: State = State.RUNNING, **fields: Any) -> None:
@@ -119,3 +122,52 @@ async def test_a_policy_that_somebody_has_stays(cluster: Cluster) -> None:
 async def test_bad_limits_are_named(cluster: Cluster, value: object) -> None:
     body = {"name": "students", "max_sessions": value}
     assert (await refused(cluster.admin.post(f"{V1}/user-policies", json=body), 422))["where"] == "max_sessions"
+
+
+WITHOUT = {
+    "where": "cpu_milli",
+    "reason": "the policy students allows you 4 CPU cores, and without cpu_milli there is no limit",
+    "hint": "write cpu_milli, or name a preset that does",
+}
+
+
+async def test_a_session_that_leaves_its_cores_out_has_those_of_its_node(cluster: Cluster) -> None:
+    await cluster.add_node()
+    await cluster.add_image()
+    await ok(cluster.admin.post(f"{V1}/presets", json={"name": "no-cores", "gpu_milli": 500}))
+    await ok(cluster.admin.post(f"{V1}/presets", json={"name": "four-cores", "gpu_milli": 500, "cpu_milli": 4000}))
+    async with await limited(cluster, max_cpu_milli=4000) as alice:
+        for asked in ({}, {"cpu_milli": 0}, {"preset": "no-cores"}, {"preset": "four-cores", "cpu_milli": 0}):
+            assert await refused(alice.post(f"{V1}/sessions", json=body(**asked)), 409) == WITHOUT
+        assert await refused(alice.post(f"{V1}/sessions/batch", json=body(count=2)), 409) == WITHOUT
+        await ok(alice.post(f"{V1}/sessions", json=body(preset="four-cores")))
+
+
+async def test_and_so_it_is_with_memory(cluster: Cluster) -> None:
+    await cluster.add_node()
+    await cluster.add_image()
+    async with await limited(cluster, max_memory_mib=8192) as alice:
+        error = await refused(alice.post(f"{V1}/sessions", json=body()), 409)
+        assert error["where"] == "memory_mib"
+        assert error["reason"].endswith("8192 MiB of memory, and without memory_mib there is no limit")
+        await ok(alice.post(f"{V1}/sessions", json=body(memory_mib=8192)))
+
+
+async def test_what_was_submitted_before_a_policy_counts_as_what_it_has(cluster: Cluster) -> None:
+    await limited(cluster, max_cpu_milli=4000, max_memory_mib=8192)
+    await add_sessions(cluster, 1, cpu_milli=0)
+    with pytest.raises(ConflictError, match="allows you 4 CPU cores, and one of your live sessions has no limit"):
+        await check(cluster, cpu_milli=1000)
+    await check(cluster, memory_mib=1024)
+    await check(cluster, gpu_milli=1000)
+
+
+async def test_a_share_that_is_to_be_raised_counts_already(cluster: Cluster) -> None:
+    await limited(cluster, max_gpu_milli=1500)
+    await add_sessions(cluster, 1, replicas=2, gpu_milli=500, resize_milli=600)
+    await check(cluster, gpu_milli=300)
+    with pytest.raises(ConflictError, match=r"allows you 1\.5 GPUs, and this would make 1\.6"):
+        await check(cluster, gpu_milli=400)
+    await add_sessions(cluster, 1, State.PENDING, gpu_milli=300, resize_milli=100)
+    with pytest.raises(ConflictError, match=r"this would make 1\.51"):
+        await check(cluster, gpu_milli=10)

@@ -120,6 +120,9 @@ async def test_an_address_for_mail_is_optional(cluster: Cluster) -> None:
         ({"name": "bob"}, "name"),
         ({"domain": "nowhere"}, "domain"),
         ({"policy": "nothing"}, "policy"),
+        ({"role_source": "ldap"}, "role_source"),
+        ({"directory_id": "entry-7"}, "directory_id"),
+        ({"directory_id": None}, "directory_id"),
     ],
 )
 async def test_a_bad_change_names_its_field(cluster: Cluster, change: dict[str, Any], field: str) -> None:

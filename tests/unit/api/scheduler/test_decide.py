@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from api.scheduler.snapshot import Cause, SchedulerSettings
+from typing import Any
+
+import pytest
+
+from api.scheduler.cycle import Cycle
+from api.scheduler.decide import failing
+from api.scheduler.planner import Planner
+from api.scheduler.snapshot import Cause, Running, SchedulerSettings, Snapshot, Workload
 from tests.unit.api.scheduler.world import World, node, on, project, runs, work
 
 
@@ -74,3 +81,32 @@ def test_what_can_never_be_guaranteed_takes_nothing_guaranteed_of_its_own_projec
     lab.submit(work("small", "b", 0.1, priority=10), work("large", "b", 2.5))
     lab.settle()
     assert "small" in lab.running, "reclaimed, it would be the first to return, and so for ever"
+
+
+@pytest.mark.parametrize("bad", [None, *range(7)])
+@pytest.mark.parametrize("runs_", [True, False])
+def test_the_workload_at_which_a_decision_fails_is_found(
+    monkeypatch: pytest.MonkeyPatch, bad: int | None, runs_: bool
+) -> None:
+    """Among all that run, or among all that wait; where two fail, one of them."""
+    add, begin = Planner.add, Cycle.__init__
+
+    def check(workload: Workload) -> None:
+        if workload.id == f"{'r' if runs_ else 'w'}{bad}":
+            raise ZeroDivisionError
+
+    def adding(self: Planner, item: Running) -> None:
+        check(item.workload)
+        add(self, item)
+
+    def beginning(self: Cycle, state: Any, queue: Any, *args: Any) -> None:
+        for workload in queue:
+            check(workload)
+        begin(self, state, queue, *args)
+
+    monkeypatch.setattr(Planner, "add", adding)
+    monkeypatch.setattr(Cycle, "__init__", beginning)
+    running = tuple(runs(work(f"r{at}", "a", 1), on("n", *[0] * at, 1)) for at in range(7))
+    queue = tuple(work(f"w{at}", "a", 1) for at in range(7))
+    snapshot = Snapshot(0, (node("n", 7),), (project("a", 7),), running, queue)
+    assert failing(snapshot) == (None if bad is None else f"{'r' if runs_ else 'w'}{bad}")

@@ -41,6 +41,14 @@ def test_the_hundred_and_first_container_is_refused() -> None:
     check(make(), *others[1:], held(1, ContainerStatus.EXITED))
 
 
+@pytest.mark.parametrize("image", ["5", "sha256:5f", "12ab" * 16])
+def test_what_could_be_the_id_of_an_image_is_no_name_of_one(image: str) -> None:
+    assert problem_of(make(image=image)) == (
+        "image",
+        f"{image} could be the id of an image, and images go by their names",
+    )
+
+
 def test_unknown_and_doubled_gpus_are_refused() -> None:
     assert problem_of(make(gpus=[gpu_share("GPU-else", 500)])) == ("gpus.0.uuid", "this node has no GPU GPU-else")
     assert problem_of(make(gpus=[gpu_share("SIM-1", 500), gpu_share("SIM-1", 100)])) == (

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
+import time
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ import pytest
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
+from appliance.agent import supervision
 from appliance.agent.app import make
 from appliance.agent.settings import Settings
 from common import problem
@@ -80,3 +84,25 @@ async def test_nobody_else_names_requests() -> None:
     async with agent(ZeroDivisionError(), peer="worker2") as caller:
         answer = await caller.get("/v1/health", headers={"X-Request-Id": "r1"})
     assert answer.headers["X-Request-Id"] == answer.json()["request_id"] != "r1"
+
+
+async def test_no_task_of_the_agent_ends_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heartbeats, which cannot begin without certificates, and what a runtime wants, which fails twice."""
+    monkeypatch.setattr(supervision, "PAUSE_S", 0.01)
+    begun: list[float] = []
+    runs = asyncio.Event()
+
+    async def work() -> None:
+        begun.append(time.monotonic())
+        if len(begun) <= 2:
+            raise KeyError("what nobody expected")
+        runs.set()
+        await asyncio.Event().wait()
+
+    application = make(SETTINGS, dataclasses.replace(refusing(ZeroDivisionError()), tasks={"odd": work}))
+    with capture_logs() as lines:
+        async with application.router.lifespan_context(application):
+            await asyncio.wait_for(runs.wait(), 5)
+    failed = [line["task"] for line in lines if line["log_level"] == "error"]
+    assert failed.count("odd") == 2
+    assert failed.count("heartbeats") > 1

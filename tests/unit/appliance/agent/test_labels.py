@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 
-from appliance.agent.labels import digest_of
+import pytest
+
+from appliance.agent.labels import check_image, digest_of, id_of, name_of
+from common.errors import InputError
 from tests.unit.appliance.agent.samples import make
 
 
@@ -13,3 +16,17 @@ def test_digest_tells_specs_apart_and_ignores_fields_at_their_default() -> None:
     assert digest_of(make(image="python")) == hashlib.sha256(given.encode()).hexdigest()
     assert digest_of(make()) == digest_of(make(shm_mib=64, args=[]))
     assert digest_of(make()) != digest_of(make(shm_mib=65))
+
+
+def test_an_image_brings_no_labels_of_ours() -> None:
+    check_image("python:3.11", ["maintainer", "com.io.penstock.id", "io.penstocks.id"])
+    check_image("python:3.11", [])
+    with pytest.raises(InputError) as refused:
+        check_image("python:3.11", ["io.penstock.network", "a", "io.penstock.anything"])
+    [problem] = refused.value.problems
+    assert (problem.where, problem.hint) == ("image", "build it without labels that begin with io.penstock.")
+    assert problem.reason.endswith("alone may write: io.penstock.anything, io.penstock.network")
+
+
+def test_names_and_ids_lead_to_each_other() -> None:
+    assert id_of(name_of("penstock-penstock-x")) == "penstock-penstock-x"

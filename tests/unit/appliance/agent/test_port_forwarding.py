@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from appliance.agent.port_forwarding import PortForwarder
+from appliance.agent.port_forwarding import PortForwarder, take_container
 from common.errors import UnavailableError
 
 
@@ -17,3 +17,26 @@ async def test_a_container_without_an_address_is_not_taken_for_this_machine() ->
     with pytest.raises(UnavailableError, match="no address"):
         await forwarder.open("c1", "", [8888])
     await forwarder.close("c1")
+
+
+HEAD = "GET / HTTP/1.1\r\nHost: site:9443\r\n{}Accept: */*\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [
+        ("X-Penstock-Container: c1\r\n", "c1"),
+        ("x-penstock-container:c1  \r\n", "c1"),
+        ("", ""),
+        ("X-Penstock-Container: c1\r\nX-Penstock-Container: c2\r\n", ""),
+        ("X-Other: X-Penstock-Container: c1\r\n", ""),
+        ("X-Penstock-Container : c1\r\n", ""),
+    ],
+)
+def test_the_head_of_a_request_names_one_container_or_none(fields: str, wanted: str) -> None:
+    assert take_container(HEAD.format(fields).encode())[0] == wanted
+
+
+def test_the_container_does_not_see_how_it_was_named() -> None:
+    head = HEAD.format("X-Penstock-Container: c1\r\nCookie: X-Penstock-Container: c1\r\n")
+    assert take_container(head.encode())[1] == HEAD.format("Cookie: X-Penstock-Container: c1\r\n").encode()

@@ -178,6 +178,8 @@ def user(**changes: Any) -> User:
         "name": "alice",
         "role": "member",
         "source": "local",
+        "role_source": "local",
+        "directory_id": None,
         "domain": None,
         "policy": None,
         "email": None,
@@ -215,7 +217,8 @@ def policy(**changes: Any) -> Policy:
 
 
 def domain(**changes: Any) -> Domain:
-    return cast("Domain", {"name": "physics", "description": "", "quota_milli": None, "created_at": AGO, **changes})
+    base: Domain = {"name": "physics", "description": "", "quota_milli": None, "policy": None, "created_at": AGO}
+    return cast("Domain", {**base, **changes})
 
 
 def api_key(**changes: Any) -> ApiKey:
@@ -223,6 +226,7 @@ def api_key(**changes: Any) -> ApiKey:
         "id": "key-7",
         "name": "ci",
         "prefix": "pk_ab",
+        "scope": "all",
         "created_at": AGO,
         "expires_at": None,
         "used_at": AGO,

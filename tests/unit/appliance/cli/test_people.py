@@ -22,7 +22,11 @@ def test_users_golden(logged_in: FakeApi, run: Run) -> None:
     )
     assert json.loads(run("user", "list", "-o", "json")[1]) == users
     logged_in.on("GET", "/users/alice", user(must_change_password=True))
-    assert "Password:    has to be changed\n" in run("user", "get", "alice")[1]
+    assert "has to be changed\n" in run("user", "get", "alice")[1]
+    logged_in.on("GET", "/users/alice", user(source="ldap", role_source="ldap", directory_id="entry-7"))
+    shown = run("user", "get", "alice")[1]
+    assert "Role given by:   ldap\n" in shown
+    assert "Directory entry: entry-7\n" in shown
 
 
 def test_a_user_is_created(logged_in: FakeApi, run: Run) -> None:
@@ -45,6 +49,8 @@ def test_a_user_is_created(logged_in: FakeApi, run: Run) -> None:
     ("command", "body"),
     [
         (("update", "alice", "--role", "admin"), {"role": "admin"}),
+        (("update", "alice", "--role-source", "ldap"), {"role_source": "ldap"}),
+        (("unbind", "alice"), {"directory_id": None}),
         (("update", "alice", "--policy", "none", "--domain", "physics"), {"policy": None, "domain": "physics"}),
         (("disable", "alice"), {"disabled": True}),
         (("enable", "alice"), {"disabled": False}),
@@ -88,34 +94,41 @@ def test_policies(logged_in: FakeApi, run: Run) -> None:
 
 
 def test_domains(logged_in: FakeApi, run: Run) -> None:
-    logged_in.on("GET", "/domains", [domain(description="the third floor"), domain(quota_milli=2500)])
+    logged_in.on("GET", "/domains", [domain(description="the third floor"), domain(quota_milli=2500, policy="one")])
     assert run("domain", "list")[1] == (
-        "NAME     GPUS  DESCRIPTION      CREATED\n"
-        "physics  -     the third floor  3h\n"
-        "physics  2.5                    3h\n"
+        "NAME     GPUS  POLICY  DESCRIPTION      CREATED\n"
+        "physics  -     -       the third floor  3h\n"
+        "physics  2.5   one                      3h\n"
     )
     logged_in.on("PATCH", "/domains/physics", domain(quota_milli=2500))
     assert run("domain", "update", "physics", "--gpus", "2.5")[1] == "Changed domain physics.\n"
     assert logged_in.last.body == {"quota_milli": 2500}
     run("domain", "update", "physics", "--gpus", "none", "--description", "the fourth floor")
     assert logged_in.last.body == {"quota_milli": None, "description": "the fourth floor"}
+    for name, sent in (("one", "one"), ("none", None)):
+        run("domain", "update", "physics", "--policy", name)
+        assert logged_in.last.body == {"policy": sent}
     logged_in.on("POST", "/domains", domain(), status=201)
-    assert run("domain", "create", "physics")[1] == "Created domain physics.\n"
+    assert run("domain", "create", "physics", "--policy", "one")[1] == "Created domain physics.\n"
+    assert logged_in.last.body == {"name": "physics", "policy": "one"}
     logged_in.on("DELETE", "/domains/physics", {"done": True})
     assert run("domain", "delete", "physics")[1] == "Deleted domain physics.\n"
 
 
 def test_api_keys(logged_in: FakeApi, run: Run) -> None:
-    keys = [api_key(), api_key(id="key-8", name="night", used_at=None, expires_at="2027-01-02T00:00:00+00:00")]
+    keys = [api_key(), api_key(id="key-8", name="night", scope="read", used_at=None, expires_at="2027-01-02T00:00:00Z")]
     logged_in.on("GET", "/api-keys", keys)
     assert run("apikey", "list")[1] == (
-        "ID     NAME   BEGINS WITH  CREATED  USED   EXPIRES\n"
-        "key-7  ci     pk_ab        3h       3h     never\n"
-        "key-8  night  pk_ab        3h       never  2027-01-02\n"
+        "ID     NAME   BEGINS WITH  SCOPE  CREATED  USED   EXPIRES\n"
+        "key-7  ci     pk_ab        all    3h       3h     never\n"
+        "key-8  night  pk_ab        read   3h       never  2027-01-02\n"
     )
     logged_in.on("POST", "/api-keys", {**api_key(), "key": "pk_abcdef"}, status=201)
     assert run("apikey", "create", "ci", "--days", "30")[1] == "pk_abcdef\n"
     assert logged_in.last.body == {"name": "ci", "days": 30}
+    run("apikey", "create", "ci", "--scope", "submit")
+    assert logged_in.last.body == {"name": "ci", "scope": "submit"}
+    assert run("apikey", "create", "ci", "--scope", "write")[0] == 2
     logged_in.on("DELETE", "/api-keys/key-7", {"done": True})
     assert run("apikey", "revoke", "key-7")[1] == "Revoked key-7.\n"
     logged_in.on("GET", "/users/bob/api-keys", keys)
@@ -126,20 +139,22 @@ def test_api_keys(logged_in: FakeApi, run: Run) -> None:
 
 def test_accounting(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "moment", lambda time: time or "")
-    row = {"name": "team-a", "sessions": 3, "session_seconds": 5400.0, "gpu_seconds": 10800.0}
+    row = {"id": "1", "name": "team-a", "deleted": False}
+    row |= {"sessions": 3, "session_seconds": 5400.0, "gpu_seconds": 10800.0}
     report = {
         "starts_at": "2026-01-01T00:00:00+00:00",
         "ends_at": "2026-02-01T00:00:00+00:00",
         "by": "project",
-        "rows": [row],
+        "rows": [row, {**row, "id": "0", "deleted": True}],
         "total": {**row, "name": ""},
     }
     logged_in.on("GET", "/accounting", report)
     options = ("--by", "project", "--from", "2026-01-01", "--until", "2026-01-31")
     assert run("accounting", *options)[1] == (
-        "PROJECT       SESSIONS  HOURS  GPU HOURS\n"
-        "team-a        3         1.5    3.0\n"
-        "all together  3         1.5    3.0\n"
+        "PROJECT           SESSIONS  HOURS  GPU HOURS\n"
+        "team-a            3         1.5    3.0\n"
+        "team-a (deleted)  3         1.5    3.0\n"
+        "all together      3         1.5    3.0\n"
         "from 2026-01-01T00:00:00+00:00 until 2026-02-01T00:00:00+00:00\n"
     )
     assert logged_in.last.query == {

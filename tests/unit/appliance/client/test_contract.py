@@ -258,8 +258,8 @@ def test_each_error_of_the_api_is_the_same_error_here(kind: type[PenstockError])
 
 
 def test_no_other_status_means_an_error_of_its_own() -> None:
-    """400 is what a proxy says of a request that the API would find not valid."""
+    """400 is what a proxy says of a request that the API would find not valid, 413 both say of one that is too long."""
     client = Client("https://master1")
     found = {status: type(client.refusal(status, b"")) for status in range(300, 600)}
-    ours = {kind.http_status: kind for kind in KINDS} | {400: InputError}
+    ours = {kind.http_status: kind for kind in KINDS} | dict.fromkeys((400, 413), InputError)
     assert found == dict.fromkeys(found, UnavailableError) | ours

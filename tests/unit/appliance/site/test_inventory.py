@@ -80,6 +80,7 @@ def test_gpus_and_ports_reach_the_agents_of_workers_alone() -> None:
         "api_url": "https://master1:56789",
         "allowed": ["master1"],
         "mount_roots": ["/srv/shared"],
+        "registries": ["reservoir:5000"],
         "pids_limit": 8192,
         "simulated_gpus": 4,
         "simulated_gpu_model": "Simulated GPU",
@@ -88,6 +89,14 @@ def test_gpus_and_ports_reach_the_agents_of_workers_alone() -> None:
         "enforcement": EXAMPLE["gpu"]["enforcement"],
     }
     assert "node_settings" not in hosts["storage1"]
+
+
+def test_api_and_agents_have_one_list_of_registries_with_the_sites_own_at_its_head() -> None:
+    ports = {**EXAMPLE["ports"], "registry": 5002}
+    built = build(ports=ports, images={"registries": ["registry.example.org", "other:5000", "reservoir:5002"]})
+    listed = ["reservoir:5002", "registry.example.org", "other:5000"]
+    assert built["vars"]["site_control_api"]["registries"] == listed
+    assert built["hosts"]["worker1"]["node_settings"]["registries"] == listed
 
 
 def test_where_a_worker_stands_and_what_its_sessions_may_mount() -> None:
@@ -126,8 +135,8 @@ def test_what_a_site_does_not_say_is_left_to_the_services() -> None:
         {"name": "w1", "address": "10.0.0.3", "roles": ["worker"], "agent_port": 6001},
     ]
     built = build(nodes=nodes, storage=[], session_storage=None, gpu={}, control_api={}, node_agent={})
-    assert set(built["vars"]["site_control_api"]) == {"apps_url", "host_paths"}
-    computed = {"name", "address", "port", "api_url", "allowed", "mount_roots"}
+    assert set(built["vars"]["site_control_api"]) == {"apps_url", "host_paths", "registries"}
+    computed = {"name", "address", "port", "api_url", "allowed", "mount_roots", "registries"}
     assert set(built["hosts"]["w1"]["node_settings"]) == computed
     # nobody but the role tells the server of uploads
     assert built["vars"]["site_package_index"] == PackageIndexSettings().model_dump()

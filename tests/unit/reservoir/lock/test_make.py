@@ -2,8 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from reservoir.artifacts.kind import locked_images
 from reservoir.contents.lock import LockedImage
+from reservoir.download import indexes
 from reservoir.download.cache import Cache
 from reservoir.lock.file import matches, read_lock, write_lock
 from reservoir.lock.make import make
@@ -30,6 +33,26 @@ def test_a_lock_is_the_union_of_all_closures(manifest: Path, locked: Path) -> No
 def test_locking_again_changes_nothing(manifest: Path, locked: Path, tmp_path: Path) -> None:
     assert matches(locked, manifest)
     assert not write_lock(make(manifest, Cache(tmp_path / "cache")), locked)
+
+
+def test_pip_is_asked_once_for_all_targets_and_kinds(
+    manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    plain = indexes.Indexes(None, [], [], False, None)
+
+    def machine() -> indexes.Indexes:
+        asked.append("pip")
+        return plain
+
+    monkeypatch.setattr(indexes, "machine", machine)
+    other = '  - {name: debian13, release: trixie, python: "3.13"}\n'
+    text = MANIFEST.replace("python:\n", f"{other}python:\n", 1)
+    notes = tmp_path / "notes.txt"
+    notes.touch()
+    manifest.write_text(f"{text}files: [{{name: notes.txt, url: '{notes.as_uri()}', sha256: {'a' * 64}}}]\n")
+    assert {a.kind for a in make(manifest, Cache(tmp_path / "cache")).artifacts} == {"debian", "file", "python"}
+    assert asked == ["pip"]
 
 
 def test_each_kind_says_its_part_of_an_image() -> None:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateNumbers as Private
 from pysequoia import Cert, Sig, Tsk, verify
 
 from common.errors import InputError, IntegrityError
-from reservoir.signing import openpgp
+from reservoir.signing import openpgp, openpgp_key
 
 
 @pytest.fixture(scope="module")
@@ -61,3 +64,17 @@ def test_a_key_of_another_form_is_refused() -> None:
     for secret in (bytes(Tsk.generate(user_id="x", validity_seconds=None)), b"rubbish", b""):
         with pytest.raises(IntegrityError, match=r"keys/apt.key: .* not a key of this form. Hint: move it away"):
             openpgp.sign_beside(secret, b"content")
+
+
+def test_a_key_is_read_and_checked_once_for_all_its_signatures(secret: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+
+    def watched(*numbers: Any) -> Private:
+        read.append(numbers)
+        return Private(*numbers)
+
+    monkeypatch.setattr(openpgp_key, "Private", watched)
+    other = openpgp.new_key()
+    for key in (other, other, secret, secret):
+        openpgp.sign_beside(key, b"content")
+    assert len(read) == 2

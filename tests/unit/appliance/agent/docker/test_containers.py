@@ -1,51 +1,22 @@
-"""From a spec to Docker's arguments, and from Docker's answer to a state."""
+"""From a spec to Docker's arguments."""
 
 from __future__ import annotations
 
-import copy
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from appliance.agent import labels
 from appliance.agent.docker import containers
-from appliance.agent.docker.cores import NO_CORES, CoreGrant
-from appliance.agent.labels import digest_of
+from appliance.agent.docker.cores import CoreGrant
 from appliance.gpu.accelerators import Nvidia
 from appliance.gpu.devices import Needs
 from common.errors import ConflictError, InputError
 from common.gpu.kinds import Enforcement
-from common.gpu.share import GpuShare
-from common.protocol import ContainerSpec, ContainerState, ContainerStatus, Mount
+from common.protocol import ContainerSpec, ContainerState, Mount
 from tests.unit.appliance.agent.samples import DEVICES, gpu_share, make
 
 REAL = Nvidia().needs([DEVICES["GPU-real"]])
-INSPECTION: dict[str, Any] = {
-    "Config": {
-        "Labels": {
-            "io.penstock.id": "c1",
-            "io.penstock.session": "s1",
-            "io.penstock.gpus": '[{"uuid": "SIM-1", "index": 1, "milli": 500}]',
-            "io.penstock.spec": "abc",
-        }
-    },
-    "HostConfig": {"Memory": 64 << 20},
-    "State": {
-        "Status": "running",
-        "Error": "",
-        "ExitCode": 0,
-        "OOMKilled": False,
-        "StartedAt": "2026-01-02T03:04:05.123456789Z",
-        "FinishedAt": "0001-01-01T00:00:00Z",
-    },
-}
-
-
-def inspection(**state: Any) -> dict[str, Any]:
-    changed = copy.deepcopy(INSPECTION)
-    changed["State"].update(state)
-    return changed
 
 
 def check(spec: ContainerSpec, *others: ContainerState, roots: tuple[Path, ...] = ()) -> None:
@@ -65,6 +36,11 @@ def test_command_replaces_the_image_s_entrypoint_and_args_follow() -> None:
     assert (own["entrypoint"], own["command"]) == (None, None)
     given = containers.creation(make(command=["sleep"], args=["infinity"]))
     assert (given["entrypoint"], given["command"]) == (["sleep"], ["infinity"])
+
+
+def test_every_label_of_ours_is_on_every_container_so_that_none_of_the_image_shows() -> None:
+    ours = {value for name, value in vars(labels).items() if name.startswith("LABEL_")}
+    assert containers.creation(make())["labels"].keys() == ours
 
 
 def test_limits_and_hardening() -> None:
@@ -93,23 +69,6 @@ def test_a_container_runs_on_its_cores_and_libraries_start_so_many_threads() -> 
     assert created["environment"]["MKL_NUM_THREADS"] == "1", "the user's word counts"
     assert not {"CpusetCpus", "NanoCpus"} & set(containers.creation(make())["host_config"])
     assert "OMP_NUM_THREADS" not in containers.creation(make())["environment"]
-
-
-def test_labels_bring_back_cores_and_ports() -> None:
-    found = inspection()
-    assert (containers.cores_of(found), containers.ports_of(found)) == (NO_CORES, []), "made by an older agent"
-    created = containers.creation(make(cpu_milli=1500, ports=[8888, 80]), CoreGrant((0, 5), 1500))
-    found["Config"]["Labels"] = created["labels"]
-    assert containers.cores_of(found) == CoreGrant((0, 5), 1500)
-    assert containers.ports_of(found) == [8888, 80]
-
-
-def test_the_address_is_that_of_the_docker_network() -> None:
-    found = inspection()
-    found["NetworkSettings"] = {"Networks": {"none": {"IPAddress": ""}, "bridge": {"IPAddress": "172.17.0.9"}}}
-    assert containers.address_of(found) == "172.17.0.9"
-    found["NetworkSettings"] = {"Networks": {"bridge": {"IPAddress": ""}}}
-    assert containers.address_of(found) == ""
 
 
 def test_simulated_gpus_are_told_by_environment_only() -> None:
@@ -145,16 +104,6 @@ def test_what_shares_need_is_mounted_and_stands_above_the_users_environment() ->
     assert (created["environment"]["LIMIT"], created["environment"]["A"]) == ("1", "b")
 
 
-def test_labels_bring_back_how_shares_are_held() -> None:
-    found = inspection()
-    assert containers.state_of(found).enforcement is Enforcement.NONE, "made by an older agent"
-    shared = make(gpus=[gpu_share("SIM-1", 500)])
-    found["Config"]["Labels"] = containers.creation(shared, kind=Enforcement.SHIM)["labels"]
-    assert containers.state_of(found).enforcement is Enforcement.SHIM
-    found["Config"]["Labels"] = containers.creation(make())["labels"]
-    assert containers.state_of(found).enforcement is None
-
-
 def test_a_session_cannot_give_itself_gpus_by_its_environment() -> None:
     wish = {"NVIDIA_VISIBLE_DEVICES": "all", "PENSTOCK_GPU_SHARE": "16000"}
     environment = containers.creation(make(environment=wish))["environment"]
@@ -162,58 +111,6 @@ def test_a_session_cannot_give_itself_gpus_by_its_environment() -> None:
     assert environment["PENSTOCK_GPU_SHARE"] == ""
     given = make(environment=wish, gpus=[gpu_share("GPU-real", 500)])
     assert containers.creation(given, needs=REAL)["environment"]["NVIDIA_VISIBLE_DEVICES"] == "GPU-real"
-
-
-def test_labels_bring_back_the_state() -> None:
-    created = containers.creation(make(gpus=[gpu_share("SIM-1", 500, index=1)]))
-    found = inspection()
-    found["Config"]["Labels"] = created["labels"]
-    state = containers.state_of(found)
-    assert (state.id, state.session_id) == ("c1", "s1")
-    assert state.gpus == [GpuShare(uuid="SIM-1", index=1, milli=500)]
-    assert containers.digest_label(found) == digest_of(make(gpus=[gpu_share("SIM-1", 500, index=1)]))
-
-
-@pytest.mark.parametrize(
-    ("docker_status", "status"),
-    [
-        ("created", ContainerStatus.CREATING),
-        ("running", ContainerStatus.RUNNING),
-        ("paused", ContainerStatus.RUNNING),
-        ("restarting", ContainerStatus.RUNNING),
-        ("removing", ContainerStatus.EXITED),
-        ("exited", ContainerStatus.EXITED),
-        ("dead", ContainerStatus.EXITED),
-    ],
-)
-def test_every_status_of_docker_has_its_meaning(docker_status: str, status: ContainerStatus) -> None:
-    assert containers.state_of(inspection(Status=docker_status)).status is status
-
-
-def test_running_container_has_a_start_and_no_end() -> None:
-    state = containers.state_of(inspection())
-    assert state.started_at == datetime(2026, 1, 2, 3, 4, 5, 123456, tzinfo=UTC)
-    assert state.finished_at is None
-    assert state.exit_code is None
-
-
-def test_container_that_docker_could_not_start_has_failed() -> None:
-    state = containers.state_of(inspection(Status="created", Error="no such device", ExitCode=128))
-    assert (state.status, state.error, state.exit_code) == (ContainerStatus.FAILED, "no such device", 128)
-
-
-@pytest.mark.parametrize(
-    ("changes", "error"),
-    [
-        ({"ExitCode": 0}, ""),
-        ({"ExitCode": 1}, ""),
-        ({"ExitCode": 127}, "exit code 127: the command is not in the image; see the log"),
-        ({"ExitCode": 137, "OOMKilled": True}, "out of memory: the limit is 64 MiB"),
-    ],
-)
-def test_exited_container_says_why_where_docker_knows(changes: dict[str, Any], error: str) -> None:
-    state = containers.state_of(inspection(Status="exited", **changes))
-    assert (state.exit_code, state.error) == (changes["ExitCode"], error)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from appliance.agent.docker import containers, gang_network
+from appliance.agent.docker import containers, gang_network, inspections
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from common.errors import ConflictError, InputError, PenstockError, UnavailableError
 from common.protocol import ContainerSpec, GangNetwork
@@ -31,11 +31,13 @@ def spec(**changes: Any) -> ContainerSpec:
     return ContainerSpec.model_validate({**wanted, "image": "i", **changes})
 
 
-def inspection(identity: str, given: GangNetwork | None) -> Mapping[str, Any]:
-    """Return what Docker tells of a running container."""
-    labels = containers.creation(spec(id=identity, network=given))["labels"]
-    state = {"Status": "running", "Error": "", "ExitCode": 0, "StartedAt": containers._NEVER}
-    return {"Config": {"Labels": labels}, "State": {**state, "FinishedAt": containers._NEVER}, "HostConfig": {}}
+def inspection(
+    given: GangNetwork | None, *networks: str, started: str = "2026-01-02T03:04:05Z"
+) -> inspections.Inspection:
+    """Return what Docker tells of a container that is on some networks."""
+    labels = containers.creation(spec(network=given))["labels"]
+    on = {name: {"IPAddress": ""} for name in networks}
+    return {"Config": {"Labels": labels}, "State": {"StartedAt": started}, "NetworkSettings": {"Networks": on}}
 
 
 @pytest.fixture
@@ -98,7 +100,7 @@ def test_joining_again_changes_nothing(node: NodeNetworks, keeper: GangNetworkMa
 
 
 def test_containers_cannot_speak_vxlan_themselves(node: NodeNetworks, keeper: GangNetworkManager) -> None:
-    keeper.recover([], lambda _: True)
+    keeper.recover({}, lambda _: True)
     dropped = ("-p", "udp", "--dport", "4789", "-j", "DROP")
     assert node.rules == [("PREROUTING", "-i", bridge, *dropped) for bridge in ("docker0", "psg-+")]
 
@@ -120,7 +122,7 @@ def test_a_started_agent_takes_down_what_nobody_is_on(node: NodeNetworks) -> Non
     gang_networks(node).join("c0", network(number=7, peers=("192.0.2.2",)))
     gang_networks(node).join("c1", network(number=8, peers=("192.0.2.2",)))
     del node.docker["penstock-gang-8"]
-    gang_networks(node).recover([], lambda _: False)
+    gang_networks(node).recover({}, lambda _: False)
     assert not node.docker
     assert not node.links
 
@@ -130,10 +132,10 @@ def test_a_started_agent_mends_the_networks_of_those_who_run(node: NodeNetworks)
     gang_networks(node).join("c0", given)
     node.sends_to["psx-7"] = ["192.0.2.3", "192.0.2.9"]
     again = gang_networks(node)
-    again.recover([inspection("c0", given)], lambda _: True)
+    again.recover({"c0": given}, lambda _: True)
     assert node.sends_to["psx-7"] == ["192.0.2.3", "192.0.2.2"]
     del node.links["psx-7"]["master"]
-    again.recover([inspection("c0", given)], lambda _: True)
+    again.recover({"c0": given}, lambda _: True)
     assert node.links["psx-7"]["master"] == "psg-7"
     again.leave("c0")
     assert not node.docker
@@ -141,9 +143,9 @@ def test_a_started_agent_mends_the_networks_of_those_who_run(node: NodeNetworks)
 
 def test_a_container_on_its_way_to_docker_keeps_its_network(node: NodeNetworks, keeper: GangNetworkManager) -> None:
     keeper.join("c0", network())
-    keeper.recover([], lambda identity: identity == "c0")
+    keeper.recover({}, lambda identity: identity == "c0")
     assert node.docker
-    keeper.recover([], lambda _: False)
+    keeper.recover({}, lambda _: False)
     assert not node.docker
 
 
@@ -152,7 +154,7 @@ def test_a_container_that_went_while_docker_told_of_it_keeps_no_network(
 ) -> None:
     keeper.join("c0", network())
     keeper.leave("c0")
-    keeper.recover([inspection("c0", network())], lambda _: False)
+    keeper.recover({"c0": network()}, lambda _: False)
     assert not node.docker
     keeper.join("c1", network(hosts={"other-0": HOSTS["train-0"]}, name="other-0"))
     keeper.leave("c1")
@@ -192,7 +194,7 @@ def test_an_agent_starts_where_the_kernel_refuses_and_a_launch_says_why(
     node: NodeNetworks, keeper: GangNetworkManager
 ) -> None:
     node.refuses = UnavailableError("there is no program iptables")
-    keeper.recover([], lambda _: True)
+    keeper.recover({}, lambda _: True)
     with pytest.raises(PenstockError, match="no program iptables"):
         keeper.join("c0", network(peers=("192.0.2.2",)))
 
@@ -223,12 +225,42 @@ def test_a_container_knows_the_others_by_name_and_its_interface() -> None:
 
 
 def test_the_agent_finds_a_containers_network_in_its_labels() -> None:
-    assert containers.network_of(inspection("c0", network(2))) == network(2)
-    assert containers.network_of(inspection("c0", None)) is None
+    assert inspections.network_of(inspection(network(2), "bridge", "penstock-gang-7")) == network(2)
+    assert inspections.network_of(inspection(None, "bridge")) is None
+    made = inspection(network(2), "bridge", started=inspections.NEVER)
+    assert inspections.network_of(made) == network(2), "it joins when it is started"
+
+
+def test_a_label_is_not_believed_of_a_container_that_docker_has_not_put_on_that_network() -> None:
+    """An image has it, and an agent of before wrote none of its own."""
+    assert inspections.network_of(inspection(network(2), "bridge")) is None
+    assert inspections.network_of(inspection(network(2), "bridge", "penstock-gang-8")) is None
+
+
+def test_a_docker_network_is_ours_by_its_name_not_by_its_label_alone() -> None:
+    for name, label in (("penstock-gang-7", "7"), ("somebodys", "7"), ("penstock-gang-7", "x"), ("other", "")):
+        ours = gang_network.number_of({"Name": name, "Labels": {gang_network.LABEL: label}})
+        assert ours == (7 if (name, label) == ("penstock-gang-7", "7") else None)
+
+
+def test_one_network_that_cannot_be_mended_leaves_the_others_whole(
+    node: NodeNetworks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd, given = network(number=6), network(number=7, peers=("192.0.2.2",))
+    make_network = node.make_network
+
+    def make(arguments: Mapping[str, Any]) -> None:
+        if arguments["name"] == "penstock-gang-6":
+            raise ValueError("what nobody expected")
+        make_network(arguments)
+
+    monkeypatch.setattr(node, "make_network", make)
+    gang_networks(node).recover({"c0": odd, "c1": given}, lambda _: True)
+    assert node.sends_to == {"psx-7": ["192.0.2.2"]}
 
 
 def test_ports_are_reached_by_the_network_that_every_container_has() -> None:
     networks = {"penstock-gang-7": {"IPAddress": "100.96.0.34"}, "bridge": {"IPAddress": "172.17.0.3"}}
-    assert containers.address_of({"NetworkSettings": {"Networks": networks}}) == "172.17.0.3"
+    assert inspections.address_of({"NetworkSettings": {"Networks": networks}}) == "172.17.0.3"
     del networks["bridge"]
-    assert containers.address_of({"NetworkSettings": {"Networks": networks}}) == ""
+    assert inspections.address_of({"NetworkSettings": {"Networks": networks}}) == ""

@@ -7,24 +7,29 @@ import queue
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from appliance.agent.docker import containers
 from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.images import Images
+from appliance.agent.docker.inspections import NEVER
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.labels import LABEL_ID
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import ShareManager
 from appliance.gpu.devices import Gpus
-from common.protocol import ContainerSpec, ContainerState, ContainerStatus, Mount
-from tests.fakes.node_networks import gang_networks
+from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GangNetwork, Mount
+from tests.fakes.node_networks import NodeNetworks, gang_networks
 
 pytestmark = pytest.mark.anyio
 
 SPEC = ContainerSpec(id="c1", session_id="s1", session_name="demo", project="team-a", user="alice", image="python:3.11")
+SUBNET = IPv4Network("100.96.0.32/27")
+STARTED = "2026-01-02T03:04:05Z"
 RUNNING = ContainerState(id="c1", session_id="s1", status=ContainerStatus.RUNNING)
 EXITED = ContainerState(id="c1", session_id="s1", status=ContainerStatus.EXITED, exit_code=0)
 
@@ -56,12 +61,17 @@ class Stream:
 
 
 class FakeEngine:
-    """One container; `started` holds the answer to its start back until the test lets it go."""
+    """One container; `started` and `stopped` hold back the answers to its start and its removal until the test lets
+    them go. One that `breaks` makes none.
+    """
 
     def __init__(self) -> None:
         self.stream = Stream()
         self.started = threading.Event()
         self.streams = 0
+        self.found: list[Mapping[str, Any]] = []
+        self.stopped = threading.Event()
+        self.breaks = False
 
     def events(self) -> Stream:
         self.streams += 1
@@ -71,10 +81,14 @@ class FakeEngine:
         return {}
 
     def inspect_all(self) -> list[Mapping[str, Any]]:
-        return []
+        return self.found
 
     def create(self, spec: ContainerSpec, granted: object, part: object) -> None:
-        pass
+        if self.breaks:
+            raise KeyError("what nobody expected")
+
+    def remove(self, identity: str, grace_s: int) -> None:
+        self.stopped.wait(5)
 
     def start(self, identity: str) -> ContainerState:
         self.started.wait(5)
@@ -91,20 +105,32 @@ class FakeEngine:
         return stream
 
 
+def found(identity: str, **labels: str) -> dict[str, Any]:
+    """What Docker tells of a container that runs, with some labels as an image has them."""
+    spec = SPEC.model_copy(update={"id": identity})
+    made = containers.creation(spec)["labels"] | {f"io.penstock.{name}": text for name, text in labels.items()}
+    return {
+        "Name": f"/penstock-{identity}",
+        "Config": {"Labels": made},
+        "State": {"Status": "running", "Error": "", "ExitCode": 0, "StartedAt": STARTED, "FinishedAt": NEVER},
+        "NetworkSettings": {"Networks": {"bridge": {"IPAddress": "172.17.0.2"}}},
+    }
+
+
 def event(action: str) -> dict[str, Any]:
     return {"Action": action, "Actor": {"Attributes": {LABEL_ID: "c1"}}}
 
 
-def supervise(engine: FakeEngine) -> Supervisor:
+def supervise(engine: FakeEngine, node: NodeNetworks | None = None) -> Supervisor:
     real = cast("DockerEngine", engine)
     forwarder = PortForwarder(ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1))
     shares = ShareManager(Gpus(), [], {}, [], Path("/nowhere"))
     return Supervisor(
         real,
-        Images(real),
+        Images(real, []),
         forwarder,
         shares=shares,
-        gang_networks=gang_networks(),
+        gang_networks=gang_networks(node),
         near={},
         node_cores=(0, 1),
         mount_roots=[Path("/srv")],
@@ -144,6 +170,40 @@ async def test_watching_goes_on_whatever_docker_sends(monkeypatch: pytest.Monkey
     watching.cancel()
 
 
+@pytest.mark.parametrize("odd", [{"network": "x"}, {"enforcement": "x"}, {"gpus": "x"}, {"ports": "[0.5]"}])
+async def test_a_container_that_nobody_can_read_keeps_no_agent_from_coming_up(odd: dict[str, str]) -> None:
+    engine = FakeEngine()
+    engine.found = [found("c1"), found("c2", **odd), found("c3")]
+    supervisor = supervise(engine)
+    await supervisor.rebuild()
+    assert [(state.id, state.status, bool(state.warning)) for state in supervisor.states()] == [
+        ("c1", ContainerStatus.RUNNING, False),
+        ("c2", ContainerStatus.RUNNING, True),
+        ("c3", ContainerStatus.RUNNING, False),
+    ]
+    assert supervisor.states()[1].session_id == "s1"
+
+
+async def test_a_container_that_cannot_be_taken_up_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = FakeEngine()
+    engine.found = [found("c1"), found("c2") | {"State": {}}, found("c3")]
+    supervisor = supervise(engine)
+    await supervisor.rebuild()
+    assert [state.id for state in supervisor.states()] == ["c1", "c3"]
+
+
+async def test_a_network_that_only_an_image_names_is_not_touched() -> None:
+    """A valid label led another tenant's VXLAN to an address of the image's choice."""
+    hosts = {"t-0": IPv4Address("100.96.0.34")}
+    theirs = GangNetwork(number=7, subnet=SUBNET, address=hosts["t-0"], name="t-0", hosts=hosts, peers=["192.0.2.2"])
+    forged = theirs.model_copy(update={"peers": ["192.0.2.66"]})
+    node, engine = NodeNetworks(), FakeEngine()
+    engine.found = [found("c1", network=theirs.model_dump_json()), found("c2", network=forged.model_dump_json())]
+    engine.found[0]["NetworkSettings"]["Networks"]["penstock-gang-7"] = {"IPAddress": "100.96.0.34"}
+    await supervise(engine, node).rebuild()
+    assert node.sends_to == {"psx-7": ["192.0.2.2"]}
+
+
 async def test_followers_do_not_keep_others_from_reading_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("appliance.agent.docker.supervisor.MAX_FOLLOWERS", 1)
     supervisor = supervise(FakeEngine())
@@ -154,6 +214,36 @@ async def test_followers_do_not_keep_others_from_reading_a_log(monkeypatch: pyte
         assert [part async for part in await supervisor.logs("c1", follow=False, tail=None)] == [b"all of it\n"]
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
+
+
+async def test_containers_that_take_long_to_stop_hold_up_nobody_else() -> None:
+    """Nor do those that take long to start."""
+    engine = FakeEngine()
+    supervisor = supervise(engine)
+    specs = [SPEC.model_copy(update={"id": f"s{number}"}) for number in range(50)]
+    starting = [asyncio.create_task(supervisor.launch(spec)) for spec in specs]
+    stopping = [asyncio.create_task(supervisor.remove(f"c{number}", 600)) for number in range(50)]
+    await until(lambda: len(supervisor.states()) == len(specs))
+    await asyncio.sleep(0.05)
+    async with asyncio.timeout(2):
+        logs = await supervisor.logs("c99", follow=False, tail=None)
+        assert [part async for part in logs] == [b"all of it\n"]
+    assert not any(task.done() for task in (*starting, *stopping))
+    engine.started.set()
+    async with asyncio.timeout(2):
+        await asyncio.gather(*starting)
+    assert not any(task.done() for task in stopping)
+    engine.stopped.set()
+    await asyncio.gather(*stopping)
+
+
+async def test_a_container_that_the_agent_itself_fails_with_has_failed() -> None:
+    """Else it would look as if it were on its way, for ever."""
+    engine = FakeEngine()
+    engine.breaks = True
+    state = await supervise(engine).launch(SPEC)
+    assert state.status is ContainerStatus.FAILED
+    assert "the agent failed" in state.error
 
 
 async def test_storage_that_does_not_answer_holds_up_only_those_who_want_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from appliance.agent.docker import containers
+from appliance.agent.docker import containers, inspections
 from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.images import Images
 from appliance.agent.docker.supervisor import Supervisor
+from appliance.agent.labels import LABEL_ENFORCEMENT, name_of
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import PreparedShares
 from common.errors import ConflictError, InputError, NotFoundError, UnavailableError
@@ -49,6 +50,7 @@ class Docker:
         times = {"StartedAt": "2026-01-02T03:04:05Z", "FinishedAt": "0001-01-01T00:00:00Z"}
         self.inspections[spec.id] = {
             "Id": f"engine-{spec.id}",
+            "Name": f"/{name_of(spec.id)}",
             "Config": {"Labels": labels},
             "HostConfig": {"Memory": 0},
             "State": {**state, **times},
@@ -78,7 +80,7 @@ class Docker:
         return list(self.inspections.values())
 
     def state(self, identity: str) -> ContainerState:
-        return containers.state_of(self.inspections[identity])
+        return inspections.state_of(self.inspections[identity])
 
 
 class Supervised:
@@ -91,7 +93,7 @@ class Supervised:
         forwarder = PortForwarder(ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1))
         self.supervisor = Supervisor(
             engine,
-            Images(engine),
+            Images(engine, []),
             forwarder,
             shares=self.node.shares,
             gang_networks=gang_networks(),
@@ -277,7 +279,7 @@ async def test_an_agent_that_starts_ends_daemons_that_nobody_needs(tmp_path: Pat
 async def test_daemons_of_the_multi_process_service_end_after_the_last_container_that_they_hold(tmp_path: Path) -> None:
     before = Supervised(tmp_path)
     await before.launch("c1", gpu_share(GPU, 250))
-    before.docker.inspections["c1"]["Config"]["Labels"][containers.LABEL_ENFORCEMENT] = "mps"
+    before.docker.inspections["c1"]["Config"]["Labels"][LABEL_ENFORCEMENT] = "mps"
     node = Supervised(tmp_path, before.docker)
     node.node.leave_daemons(GPU)
     await node.supervisor.rebuild()

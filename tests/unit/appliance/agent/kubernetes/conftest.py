@@ -20,7 +20,9 @@ from common.errors import UnavailableError
 from common.protocol import ContainerSpec
 from tests.fakes.kubernetes import RESOURCE, FakeKubernetes
 
-POD_SETTINGS = PodSettings(node="k8s1", resource=RESOURCE)
+REGISTRY = "registry.site"
+IMAGE = f"{REGISTRY}/python:3.11"
+POD_SETTINGS = PodSettings(node="k8s1", resource=RESOURCE, registries=[REGISTRY])
 
 
 @pytest.fixture
@@ -110,7 +112,7 @@ def make(*places: str, **changes: Any) -> ContainerSpec:
         "session_name": "train",
         "project": "team-a",
         "user": "kim",
-        "image": "python:3.11",
+        "image": IMAGE,
         "gpus": [{"uuid": place, "index": index, "milli": 1000} for index, place in enumerate(places)],
     }
     return ContainerSpec.model_validate(wanted | changes)

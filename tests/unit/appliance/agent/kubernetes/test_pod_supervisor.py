@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from common.errors import ConflictError, InputError, NotFoundError, UnavailableE
 from common.gpu.share import GpuShare
 from common.protocol import ContainerState, ContainerStatus
 from tests.fakes.kubernetes import FakeKubernetes
-from tests.unit.appliance.agent.kubernetes.conftest import POD_SETTINGS, Gate, make, make_cluster, until
+from tests.unit.appliance.agent.kubernetes.conftest import IMAGE, POD_SETTINGS, Gate, make, make_cluster, until
 
 pytestmark = pytest.mark.anyio
 POD = "penstock-c1"
@@ -58,7 +59,7 @@ async def test_a_launch_may_come_twice(cluster: PodSupervisor, fake: FakeKuberne
     assert {state.id for state in states} == {"c1"}
     assert len(fake.pods()) == 1
     with pytest.raises(ConflictError, match="from another specification"):
-        await cluster.launch(make("left/0", image="other"))
+        await cluster.launch(make("left/0", image=f"{IMAGE}.1"))
 
 
 async def test_a_launch_whose_answer_was_lost_is_found(
@@ -136,6 +137,18 @@ async def test_what_an_agent_left_without_a_machine_when_it_ended_is_taken_back(
     assert list(fake.pods()) == ["penstock-c1"]
 
 
+async def test_one_that_cannot_be_taken_back_keeps_no_agent_from_coming_up(
+    client: Client, cluster: PodSupervisor, fake: FakeKubernetes
+) -> None:
+    await cluster.launch(make("left/0"))
+    fake.schedules = False
+    await client.create(client.pods, pods.manifest(make("left/1", id="c2"), POD_SETTINGS, "left"))
+    fake.denied.add("delete pods")
+    after = make_cluster(client)
+    await after.rebuild()
+    assert [state.id for state in after.states()] == ["c1"]
+
+
 async def test_what_cannot_be_summed_up_once_is_summed_up_the_next_time(
     cluster: PodSupervisor, fake: FakeKubernetes, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +159,65 @@ async def test_what_cannot_be_summed_up_once_is_summed_up_the_next_time(
     fake.add_node("middle", gpus=1)
     await until(lambda: len(cluster.node_info().gpus) == 5)
     assert cluster.states()[0].ports == {80: 50080}
+
+
+def odd_label(pod: dict[str, Any]) -> None:
+    del pod["metadata"]["labels"]["io.penstock.session"]
+
+
+def odd_ports(pod: dict[str, Any]) -> None:
+    pod["metadata"]["annotations"]["io.penstock.ports"] = "[0.5]"
+
+
+def odd_gpus(pod: dict[str, Any]) -> None:
+    pod["metadata"]["annotations"]["io.penstock.gpus"] = "x"
+
+
+def no_gpus(pod: dict[str, Any]) -> None:
+    del pod["metadata"]["annotations"]["io.penstock.gpus"]
+
+
+@pytest.mark.parametrize("odd", [odd_label, odd_ports, odd_gpus, no_gpus])
+async def test_one_pod_that_cannot_be_read_keeps_nothing_from_being_told(
+    client: Client, cluster: PodSupervisor, fake: FakeKubernetes, odd: Callable[[dict[str, Any]], None]
+) -> None:
+    """Not now, nor after a restart; it goes on with a warning, and its GPU is nobody else's."""
+    manifest = pods.manifest(make("left/1", id="c2", ports=[80]), POD_SETTINGS, "left")
+    odd(manifest)
+    await client.create(client.pods, manifest)
+    await cluster.launch(make("left/0", ports=[80]))
+    await until_status(cluster, ContainerStatus.RUNNING)
+    fake.finish(POD)
+    await until_status(cluster, ContainerStatus.EXITED)
+    after = make_cluster(client)
+    await after.rebuild()
+    for told in (cluster, after):
+        states = {state.id: state for state in told.states()}
+        assert states.keys() == {"c1", "c2"}
+        assert states["c2"].status is ContainerStatus.RUNNING
+        assert "its pod cannot be read" in states["c2"].warning
+        assert len([gpu for gpu in told.node_info().gpus if gpu.uuid.startswith("left/")]) == (
+            2 if odd in (odd_label, odd_ports) else 1
+        )
+        with pytest.raises((ConflictError, InputError)):
+            await told.launch(make("left/1", id="c3"))
+
+
+async def test_ports_of_one_pod_that_cannot_be_offered_keep_no_other_closed(
+    cluster: PodSupervisor, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = gate.open
+
+    async def open_(identity: str, address: str, ports: Sequence[int]) -> dict[int, int]:
+        if identity == "c1":
+            raise OSError("what nobody expected")
+        return await opened(identity, address, ports)
+
+    monkeypatch.setattr(gate, "open", open_)
+    for identity, place in (("c1", "left/0"), ("c2", "left/1")):
+        await cluster.launch(make(place, id=identity, ports=[80]))
+    await until(lambda: [state.ports for state in cluster.states()] == [{}, {80: 50080}])
+    assert "what nobody expected" in cluster.states()[0].error
 
 
 async def test_the_quota_of_the_namespace_may_pass(cluster: PodSupervisor, fake: FakeKubernetes) -> None:
@@ -208,17 +280,17 @@ async def test_a_pod_that_somebody_deleted_is_no_longer_told(cluster: PodSupervi
 
 
 async def test_an_image_that_cannot_be_pulled_fails_the_container(cluster: PodSupervisor, fake: FakeKubernetes) -> None:
-    fake.missing.add("python:3.11")
+    fake.missing.add(IMAGE)
     await cluster.launch(make("left/0"))
     await until_status(cluster, ContainerStatus.FAILED)
-    assert "Back-off pulling image" in cluster.states()[0].error
+    assert cluster.states()[0].error == "its image cannot be pulled"
 
 
 async def test_a_pull_that_takes_long_is_told(cluster: PodSupervisor, fake: FakeKubernetes) -> None:
-    fake.pulling.add("python:3.11")
+    fake.pulling.add(IMAGE)
     await cluster.launch(make("left/0"))
     await until_status(cluster, ContainerStatus.PULLING)
-    fake.pulled("python:3.11")
+    fake.pulled(IMAGE)
     await until_status(cluster, ContainerStatus.RUNNING)
 
 
@@ -238,11 +310,11 @@ async def test_a_removal_waits_until_the_pod_is_gone(
 
 
 async def test_logs_are_the_clusters(cluster: PodSupervisor, fake: FakeKubernetes) -> None:
-    fake.pulling.add("python:3.11")
+    fake.pulling.add(IMAGE)
     await cluster.launch(make("left/0"))
     with pytest.raises(NotFoundError, match="waiting to start"):
         await cluster.logs("c1", follow=False, tail=None)
-    fake.pulled("python:3.11")
+    fake.pulled(IMAGE)
     fake.written[POD] = b"one\ntwo\nthree\n"
     assert await text(await cluster.logs("c1", follow=False, tail=None)) == b"one\ntwo\nthree\n"
     assert await text(await cluster.logs("c1", follow=True, tail=2)) == b"two\nthree\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, cast
 
 import httpx
@@ -12,7 +11,7 @@ import pytest
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.reports.heartbeat import MAX_DELAY_S, HeartbeatReporter, delay_after
 from appliance.agent.settings import Settings
-from common.protocol import HeartbeatReply, NodeInfo
+from common.protocol import ContainerState, ContainerStatus, HeartbeatReply, NodeInfo
 
 pytestmark = pytest.mark.anyio
 
@@ -29,15 +28,26 @@ class Idle:
         return []
 
 
+class Odd(Idle):
+    """A supervisor of three containers, of one of which a word has come that cannot be written."""
+
+    def states(self) -> list[Any]:
+        running = ContainerState(id="c1", session_id="s1", status=ContainerStatus.RUNNING)
+        odd = {"id": "c2", "status": ContainerStatus.FAILED, "error": "\udcff"}
+        return [running, running.model_copy(update=odd), running.model_copy(update={"id": "c3"})]
+
+
 class Api:
     """A control API that answers with 204 what repeats itself; of `lost` first replies nothing comes through."""
 
     def __init__(self, lost: int) -> None:
         self.lost = lost
         self.boots: list[str] = []
+        self.containers: list[Any] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         heartbeat = json.loads(request.content)
+        self.containers = heartbeat["containers"]
         repeats = heartbeat["boot"] in self.boots
         self.boots.append(heartbeat["boot"])
         if self.lost:
@@ -48,11 +58,23 @@ class Api:
         return httpx.Response(200, content=HeartbeatReply(interval_s=2).model_dump_json())
 
 
-@pytest.fixture
-def reporter(tmp_path: Path) -> HeartbeatReporter:
+def reporter_of(containers: Idle) -> HeartbeatReporter:
     settings = Settings.model_construct(name="worker1", address="10.0.0.1", port=6001)
     node_info = NodeInfo(name="worker1", agent_version="1", engine_version="1", os="o", cpu_milli=1, memory_mib=1)
-    return HeartbeatReporter(settings, lambda: node_info, cast("Supervisor", Idle()))
+    return HeartbeatReporter(settings, lambda: node_info, cast("Supervisor", containers))
+
+
+@pytest.fixture
+def reporter() -> HeartbeatReporter:
+    return reporter_of(Idle())
+
+
+async def test_a_state_that_cannot_be_told_keeps_no_other_from_being_told() -> None:
+    api = Api(0)
+    async with httpx.AsyncClient(transport=httpx.MockTransport(api), base_url="https://api") as client:
+        assert await reporter_of(Odd()).report(client) == 2
+    told = [(state["id"], state["status"], bool(state["warning"])) for state in api.containers]
+    assert told == [("c1", "running", False), ("c2", "failed", True), ("c3", "running", False)]
 
 
 @pytest.mark.parametrize("lost", [0, 1, 3])

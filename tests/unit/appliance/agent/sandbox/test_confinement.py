@@ -36,6 +36,14 @@ def test_what_32_bit_programs_call_instead_falls_under_the_rule_of_what_it_stand
     assert rule_for(made, "unheard", (0,) * 6) == SandboxRule(calls=["unheard"])
 
 
+def test_of_calls_that_32_bit_programs_have_twice_the_rule_of_the_one_is_that_of_the_other() -> None:
+    made = rules(
+        {"calls": ["chown"], "when": [{"argument": 1, "values": [7]}], "errno": "EROFS"},
+        {"calls": ["chown", "mkdir"], "errno": "EACCES"},
+    )
+    assert [rule_for(made, "chown32", (0, owner, 0, 0, 0, 0)).errno for owner in (7, 8)] == ["EROFS", "EACCES"]
+
+
 def test_a_container_is_confined_as_its_specification_says() -> None:
     assert confinement_of(spec(None), Path("/s")) is None
     sandbox = Sandbox(name="strict", rules=rules({"calls": ["mkdir"]}))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from appliance.agent.sandbox import argument_sets, profile
+from common import syscalls
 
 ALLOW, NOTIFY, ERRNO = "SCMP_ACT_ALLOW", "SCMP_ACT_NOTIFY", "SCMP_ACT_ERRNO"
 ENGINE: dict[str, Any] = {
@@ -103,6 +104,34 @@ def test_what_32_bit_programs_could_call_instead_is_denied_as_a_whole_and_comes_
     filtered = profile.confine(ENGINE, [rule("socket", when=[{"argument": 0, "values": [17]}])])
     assert action(filtered, "socketcall", 3) == NOTIFY
     assert filtered["syscalls"][0] == {"names": ["socketcall"], "action": NOTIFY}
+
+
+@pytest.mark.parametrize(
+    ("denied", "instead"),
+    [("chown", "chown32"), ("setgroups", "setgroups32"), ("lstat", "lstat64"), ("clock_settime", "clock_settime64")],
+)
+def test_a_call_that_32_bit_programs_have_twice_is_denied_twice_with_the_same_arguments(
+    denied: str, instead: str
+) -> None:
+    engine = ENGINE | {"syscalls": [{"names": [denied, instead], "action": ALLOW}]}
+    filtered = profile.confine(engine, [rule(denied)])
+    assert [action(filtered, call) for call in (denied, instead)] == [NOTIFY, NOTIFY]
+    filtered = profile.confine(engine, [rule(denied, when=[{"argument": 1, "values": [7]}])])
+    for call in (denied, instead):
+        assert [action(filtered, call, 0, value) for value in (7, 8)] == [NOTIFY, ALLOW]
+
+
+@pytest.mark.parametrize(("denied", "instead"), [("truncate", "truncate64"), ("umount2", "umount")])
+def test_one_whose_arguments_stand_elsewhere_is_denied_as_a_whole(denied: str, instead: str) -> None:
+    engine = ENGINE | {"syscalls": [{"names": [denied, instead], "action": ALLOW}]}
+    filtered = profile.confine(engine, [rule(denied, when=[{"argument": 1, "values": [7]}])])
+    assert [action(filtered, denied, 0, 8), action(filtered, instead, 0, 8)] == [ALLOW, NOTIFY]
+
+
+def test_all_that_stands_in_for_another_call_is_known() -> None:
+    """A name that is misspelt would be passed over in silence."""
+    names = {name for pair in (*profile.TWICE.items(), *profile.GATHERED.items()) for name in pair}
+    assert not [name for name in names if not syscalls.is_known(name)]
 
 
 def test_a_filter_that_allows_by_default_only_gains_what_is_denied() -> None:

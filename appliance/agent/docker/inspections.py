@@ -1,0 +1,146 @@
+"""Docker's answer to `inspect`, and what it tells of a container of ours. Pure: nothing here talks to Docker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from appliance.agent.docker import cores, gang_network
+from appliance.agent.docker.cores import CoreGrant
+from appliance.agent.labels import (
+    LABEL_CORES,
+    LABEL_CPU_MILLI,
+    LABEL_DIGEST,
+    LABEL_ENFORCEMENT,
+    LABEL_GPUS,
+    LABEL_NETWORK,
+    LABEL_PORTS,
+    LABEL_SESSION,
+    id_of,
+)
+from common.gpu.kinds import Enforcement
+from common.gpu.share import GpuShare
+from common.protocol import ContainerState, ContainerStatus, GangNetwork
+
+Inspection = Mapping[str, Any]
+
+NEVER = "0001-01-01T00:00:00Z"
+_STATUS = {
+    "created": ContainerStatus.CREATING,
+    "running": ContainerStatus.RUNNING,
+    "paused": ContainerStatus.RUNNING,
+    "restarting": ContainerStatus.RUNNING,
+    "removing": ContainerStatus.EXITED,
+    "exited": ContainerStatus.EXITED,
+    "dead": ContainerStatus.EXITED,
+}
+_EXIT_REASONS = {
+    126: "exit code 126: the command cannot be executed; see the log",
+    127: "exit code 127: the command is not in the image; see the log",
+}
+# those that an older agent left out stand for their defaults, as those that are empty do
+_READERS: Mapping[str, tuple[str, str, Callable[[str], Any]]] = {
+    "gpus": (LABEL_GPUS, "[]", TypeAdapter(list[GpuShare]).validate_json),
+    "kind": (LABEL_ENFORCEMENT, Enforcement.NONE, Enforcement),
+    "cores": (LABEL_CORES, "", cores.read),
+    "cpu_milli": (LABEL_CPU_MILLI, "0", int),
+    "ports": (LABEL_PORTS, "[]", TypeAdapter(list[int]).validate_json),
+    "network": (LABEL_NETWORK, "null", TypeAdapter(GangNetwork | None).validate_json),
+}
+
+
+@dataclass(frozen=True)
+class LabelValues:
+    """What the labels of a container of ours say. Of labels that cannot be read, which `trouble` names, the session and
+    the digest of the spec alone are believed.
+    """
+
+    session_id: str
+    digest: str
+    gpus: Sequence[GpuShare] = ()
+    kind: Enforcement = Enforcement.NONE
+    cores: tuple[int, ...] = ()
+    cpu_milli: int = 0
+    ports: Sequence[int] = ()
+    network: GangNetwork | None = None
+    trouble: str = ""
+
+    @property
+    def granted(self) -> CoreGrant:
+        """The cores that it was given."""
+        return CoreGrant(self.cores, self.cpu_milli)
+
+
+def identity_of(inspection: Inspection) -> str:
+    """Return the id of a container of ours: its name says it, which no image can."""
+    return id_of(inspection["Name"].removeprefix("/"))
+
+
+def label_values(inspection: Inspection) -> LabelValues:
+    """Return what the labels of a container say; no label makes this fail."""
+    labels = inspection["Config"]["Labels"] or {}
+    known = labels.get(LABEL_SESSION, ""), labels.get(LABEL_DIGEST, "")
+    found: dict[str, Any] = {}
+    for field, (label, default, read) in _READERS.items():
+        try:
+            found[field] = read(labels.get(label) or default)
+        except ValueError:
+            return LabelValues(*known, trouble=f"its label {label} cannot be read")
+    return LabelValues(*known, **found)
+
+
+def state_of(inspection: Inspection) -> ContainerState:
+    """Return the state of a container of ours; of one whose labels cannot be read it has a warning."""
+    values, state = label_values(inspection), inspection["State"]
+    status, error = _STATUS[state["Status"]], state["Error"]
+    if status is ContainerStatus.CREATING and error:
+        status = ContainerStatus.FAILED
+    if status is ContainerStatus.EXITED and not error:
+        error = _EXIT_REASONS.get(state["ExitCode"], "")
+    if state.get("OOMKilled"):
+        error = f"out of memory: the limit is {inspection['HostConfig']['Memory'] >> 20} MiB"
+    return ContainerState(
+        id=identity_of(inspection),
+        session_id=values.session_id,
+        status=status,
+        exit_code=state["ExitCode"] if status.is_final else None,
+        error=error,
+        started_at=_time(state["StartedAt"]),
+        finished_at=_time(state["FinishedAt"]),
+        gpus=list(values.gpus),
+        enforcement=values.kind if values.gpus else None,
+        warning=values.trouble,
+    )
+
+
+def process_of(inspection: Inspection) -> tuple[str, int]:
+    """Return Docker's id of a container, and the id of its first process; 0 where it does not run."""
+    return str(inspection["Id"]), int(inspection["State"]["Pid"])
+
+
+def network_of(inspection: Inspection) -> GangNetwork | None:
+    """Return the network on which a container of ours meets the others of its session.
+
+    One that was started is believed only where Docker has it on that network: an agent of before may have left room for
+    a label of the image.
+    """
+    network = label_values(inspection).network
+    started = inspection["State"]["StartedAt"] != NEVER
+    if network and started and gang_network.name_of(network.number) not in inspection["NetworkSettings"]["Networks"]:
+        return None
+    return network
+
+
+def address_of(inspection: Inspection) -> str:
+    """Return the address at which this node reaches a running container; empty where it has none."""
+    networks = inspection["NetworkSettings"]["Networks"].items()
+    reached = (network["IPAddress"] for name, network in networks if not gang_network.is_gang(name))
+    return next((str(address) for address in reached if address), "")
+
+
+def _time(text: str) -> datetime | None:
+    return None if text == NEVER else datetime.fromisoformat(text)

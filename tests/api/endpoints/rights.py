@@ -1,0 +1,126 @@
+"""Rights as one table: each route, and how far each kind of person reaches with it. What is not here is refused."""
+
+from __future__ import annotations
+
+from tests.api.cluster import V1
+
+PEOPLE = (
+    *("admin", "auditor", "domain-admin", "domain-auditor", "manager", "member", "user"),
+    *("agent", "anonymous"),
+)
+"""Of the site: admin and auditor; of a domain: those after them, the user without a project; last who is nobody's."""
+
+OWNERS = ("own", "project", "domain", "other", "site")
+"""Whose a thing is: the caller's, or another's of the same project, of another project of the same domain, of another
+domain, of the site itself."""
+
+REACH = {"O": 1, "P": 2, "D": 3, "S": 5}
+"""How many of the owners a letter means, from the first one on."""
+
+LET_IN = "0"
+"""Somebody may call the route, and finds nothing there."""
+REFUSED = "."
+
+# fmt: off
+EVERYBODY     = "S S S S S S S S S"
+KNOWN         = "S S S S S S S . ."
+OWN           = "O O O O O O O . ."
+OF_AGENTS     = ". . . . . . . S ."
+OF_THE_SITE   = "S . . . . . . . ."
+READ_SITE     = "S S . . . . . . ."
+READ_SITEWIDE = "S S S S . . . . ."
+READ_DOMAIN   = "S S D D . . . . ."
+CHANGE_DOMAIN = "S . D . . . . . ."
+
+RIGHTS = {
+    # in the order of PEOPLE: admin, auditor; domain-admin, domain-auditor, manager, member, user; agent, anonymous
+    "GET /":                                             EVERYBODY,
+    "GET /docs":                                         EVERYBODY,
+    "GET /health":                                       EVERYBODY,
+    "GET /login":                                        EVERYBODY,
+    "GET /openapi.json":                                 EVERYBODY,
+    "POST /agent/v1/heartbeat":                          OF_AGENTS,
+    "POST /agent/v1/metrics":                            OF_AGENTS,
+    "POST /agent/v1/denied-calls":                       OF_AGENTS,
+    f"GET {V1}/health":                                  EVERYBODY,
+    f"GET {V1}/settings":                                KNOWN,
+    f"POST {V1}/auth/login":                             EVERYBODY,
+    f"POST {V1}/auth/logout":                            KNOWN,
+    f"GET {V1}/auth/me":                                 KNOWN,
+    f"GET {V1}/auth/csrf":                               KNOWN,
+    f"POST {V1}/auth/password":                          KNOWN,
+    f"GET {V1}/auth/logins":                             OWN,
+    f"DELETE {V1}/auth/logins":                          KNOWN,
+    f"DELETE {V1}/auth/logins/{{login_id}}":             OWN,
+    f"GET {V1}/api-keys":                                OWN,
+    f"POST {V1}/api-keys":                               KNOWN,
+    f"DELETE {V1}/api-keys/{{key_id}}":                  OWN,
+    f"GET {V1}/users":                                   READ_DOMAIN,
+    f"POST {V1}/users":                                  CHANGE_DOMAIN,
+    f"GET {V1}/users/{{name}}":                          READ_DOMAIN,
+    f"PATCH {V1}/users/{{name}}":                        CHANGE_DOMAIN,
+    f"DELETE {V1}/users/{{name}}":                       CHANGE_DOMAIN,
+    f"PUT {V1}/users/{{name}}/password":                 CHANGE_DOMAIN,
+    f"GET {V1}/users/{{name}}/api-keys":                 READ_DOMAIN,
+    f"DELETE {V1}/users/{{name}}/api-keys/{{key_id}}":   CHANGE_DOMAIN,
+    f"DELETE {V1}/users/{{name}}/logins":                CHANGE_DOMAIN,
+    f"GET {V1}/user-policies":                           READ_SITEWIDE,
+    f"POST {V1}/user-policies":                          OF_THE_SITE,
+    f"GET {V1}/user-policies/{{name}}":                  READ_SITEWIDE,
+    f"PATCH {V1}/user-policies/{{name}}":                OF_THE_SITE,
+    f"DELETE {V1}/user-policies/{{name}}":               OF_THE_SITE,
+    f"GET {V1}/domains":                                 READ_DOMAIN,
+    f"POST {V1}/domains":                                OF_THE_SITE,
+    f"PATCH {V1}/domains/{{name}}":                      OF_THE_SITE,
+    f"DELETE {V1}/domains/{{name}}":                     OF_THE_SITE,
+    f"GET {V1}/accounting":                              "S S D D P O O . .",
+    f"GET {V1}/projects":                                "S S D D P P 0 . .",
+    f"POST {V1}/projects":                               CHANGE_DOMAIN,
+    f"GET {V1}/projects/{{name}}":                       "S S D D P P 0 . .",
+    f"PATCH {V1}/projects/{{name}}":                     "S . D . P . . . .",
+    f"DELETE {V1}/projects/{{name}}":                    CHANGE_DOMAIN,
+    f"GET {V1}/resource-groups":                         "S S D D 0 0 0 . .",
+    f"POST {V1}/resource-groups":                        OF_THE_SITE,
+    f"GET {V1}/resource-groups/{{name}}":                "S S D D 0 0 0 . .",
+    f"PATCH {V1}/resource-groups/{{name}}":              CHANGE_DOMAIN,
+    f"DELETE {V1}/resource-groups/{{name}}":             OF_THE_SITE,
+    f"GET {V1}/images":                                  "S S D D P P 0 . .",
+    f"POST {V1}/images":                                 "S . D . P P 0 . .",
+    f"POST {V1}/images/{{name}}:{{tag}}/check":          "S . D . P O 0 . .",
+    f"DELETE {V1}/images/{{name}}:{{tag}}":              "S . D . P O 0 . .",
+    f"GET {V1}/presets":                                 KNOWN,
+    f"POST {V1}/presets":                                OF_THE_SITE,
+    f"GET {V1}/presets/{{name}}":                        KNOWN,
+    f"PATCH {V1}/presets/{{name}}":                      OF_THE_SITE,
+    f"DELETE {V1}/presets/{{name}}":                     OF_THE_SITE,
+    f"GET {V1}/sandboxes":                               KNOWN,
+    f"POST {V1}/sandboxes":                              OF_THE_SITE,
+    f"GET {V1}/sandboxes/{{name}}":                      KNOWN,
+    f"PATCH {V1}/sandboxes/{{name}}":                    OF_THE_SITE,
+    f"DELETE {V1}/sandboxes/{{name}}":                   OF_THE_SITE,
+    f"GET {V1}/nodes":                                   "S S D D D D D . .",
+    f"GET {V1}/nodes/{{name}}":                          "S S D D D D D . .",
+    f"PATCH {V1}/nodes/{{name}}/mode":                   CHANGE_DOMAIN,
+    f"DELETE {V1}/nodes/{{name}}":                       OF_THE_SITE,
+    f"DELETE {V1}/nodes/{{name}}/unknown-containers":    CHANGE_DOMAIN,
+    f"GET {V1}/sessions":                                "S S D D P P 0 . .",
+    f"POST {V1}/sessions":                               "S . D . P P 0 . .",
+    f"POST {V1}/sessions/batch":                         "S . D . P P 0 . .",
+    f"GET {V1}/sessions/{{name}}":                       "S S D D P P 0 . .",
+    f"PATCH {V1}/sessions/{{name}}":                     "S . D . P O 0 . .",
+    f"DELETE {V1}/sessions/{{name}}":                    "S . D . P O 0 . .",
+    f"POST {V1}/sessions/{{name}}/extend":               "S . D . P O 0 . .",
+    f"GET {V1}/sessions/{{name}}/logs":                  "S S D D P P 0 . .",
+    f"GET {V1}/sessions/{{name}}/metrics":               "S S D D P P 0 . .",
+    f"GET {V1}/sessions/{{name}}/denied-calls":          "S S D D P . . . .",
+    f"WEBSOCKET {V1}/sessions/{{name}}/exec":            "S . D . O O 0 . .",
+    f"GET {V1}/apps/authorize":                          "S . D . O O O . .",
+    f"GET {V1}/scheduler/queue":                         READ_SITE,
+    f"GET {V1}/scheduler/cycle":                         READ_SITE,
+}
+# fmt: on
+
+
+def letter_of(person: str, route: str) -> str:
+    """Return the letter of a person in the row of a route."""
+    return RIGHTS[route].split()[PEOPLE.index(person)]

@@ -33,6 +33,7 @@ ROOT = Path(__file__).parents[1]
 PENSTOCK = Path(sys.executable).with_name("penstock")
 NAMESPACE = Path("/proc/thread-self/ns/net")
 REQUEST, NUMBER = 1 << 17, 32
+_COMMANDS = ("account", "completion", "image", "node", "project", "session", "submit", "terminal", "user")
 _OF_TYPER = ("encodings.idna", "pydantic.type_adapter", "zoneinfo")
 _OF_API = ("api.endpoints.server", "typer", "uvloop")
 _OF_GPUS = ("appliance.gpu.driver", "appliance.gpu.mps", "appliance.gpu.nvml", "appliance.gpu.telemetry")
@@ -40,7 +41,7 @@ IMPORTED = {
     "api": _OF_API,
     "tests.fakes.api": (*_OF_API, "tests.fakes.engine"),
     "appliance.agent": ("appliance.agent.server", "appliance.agent.shares.own_windows"),
-    PENSTOCK.name: ("appliance.cli.session", "appliance.cli.submit", "appliance.cli.terminal", *_OF_TYPER),
+    PENSTOCK.name: (*(f"appliance.cli.{name}" for name in _COMMANDS), *_OF_TYPER),
     "tests.integration.reservoir.loaded": ("tests.integration.reservoir.preloaded",),
     "-c": _OF_GPUS,
 }

@@ -14,12 +14,13 @@ from tests import forks
 from tests.integration.own_engine import OwnEngine
 
 TELL = """
-import json, os, resource, signal, sys, threading
+import json, os, resource, signal, sys, threading, time
 print(json.dumps({
     "name": __name__,
     "arguments": sys.argv,
     "environment": dict(os.environ),
     "folder": os.getcwd(),
+    "zone": time.tzname,
     "path": sys.path[1],
     "group": [os.getpgrp(), os.getsid(0)],
     "network": os.readlink("/proc/self/ns/net"),
@@ -44,6 +45,8 @@ def both(words: list[str], stdin: str = "") -> list[subprocess.CompletedProcess[
 
 
 def test_it_has_what_a_process_has(worker_engine: OwnEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # the interpreter is there before, in another folder and another namespace
+    both(["-c", "pass"])
     monkeypatch.chdir(tmp_path)
     with worker_engine.entered():
         started, forked = both(["-c", TELL, "one", "-m", "two words"], "what it is given\nin lines")

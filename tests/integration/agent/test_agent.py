@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -39,8 +40,9 @@ def drain(connection: ClientConnection) -> tuple[bytes, ExecControl]:
         output += frame
 
 
-def test_node_info_marks_simulated_gpus(agent: Agent) -> None:
-    with agent.client() as client:
+def test_the_agent_starts_as_systemd_starts_it_and_node_info_marks_simulated_gpus(node: Agent) -> None:
+    node.start(subprocess.Popen)
+    with node.client() as client:
         node_info = NodeInfo.model_validate_json(client.get("/v1/node-info").content)
     assert node_info.name == "worker1"
     assert node_info.enforcement == "none"

@@ -16,7 +16,7 @@ export PYTHONUNBUFFERED := 1
 # each tier leaves a report for the table of `make test`
 PYTEST = $(BIN)/pytest --junitxml=build/tiers/$@.xml
 # those of a group run side by side
-TIERS := lint,types,unit,bundle api-tests integration,lab
+TIERS := lint,types,unit,bundle api-tests integration lab
 # how many examples a property is tried on: `full`, or `fast` (tests/conftest.py)
 EXAMPLES ?= full
 

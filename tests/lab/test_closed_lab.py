@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser import new_page, sign_in
-from tests.lab.journey import PENSTOCK, PROJECT, Journey
+from tests.lab.journey import PENSTOCK, PROJECT, Journey, slowness
 from tests.lab.outside import CONNECT
 
 NODES = ("master1", "worker1", "worker2", "storage1")
@@ -293,7 +293,7 @@ def test_a_browser_without_a_login_comes_to_a_running_notebook(journey: Journey)
         journey.until(lambda: (page.goto(f"{notes}/lab"), "/login?next=" in page.url)[1], "the login is shown")
         sign_in(page, "admin", journey.own_password.read_text().strip())
         page.wait_for_url(f"{notes}/lab**")
-        page.locator(".jp-LauncherCard").first.wait_for()
+        page.locator(".jp-LauncherCard").first.wait_for(timeout=60_000 * slowness())
         assert page.evaluate(RUN_IN_A_KERNEL, [f"{notes}/api/kernels", "print(6 * 7)"]) == "42\n"
     journey.clear()
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import NotRequired, TypedDict
 
 from appliance.client.views import SandboxRule
-from appliance.client.words import Enforcement, Expiry, KeyScope, Kind, NodeMode, TopologyLevel, UserRole, UserSource
+from appliance.client.words import (
+    Access,
+    Enforcement,
+    Expiry,
+    KeyScope,
+    Kind,
+    NodeMode,
+    TopologyLevel,
+    UserRole,
+    UserSource,
+)
 
 
 class ApiKeyRequest(TypedDict):
@@ -50,6 +60,7 @@ class BatchRequest(TypedDict):
     ports: NotRequired[list[int]]
     pvcs: NotRequired[list[PvcRequest]]
     volumes: NotRequired[list[VolumeRequest]]
+    access: NotRequired[Access | None]
     created_by_cli: NotRequired[bool]
     count: int
 
@@ -212,7 +223,7 @@ class PresetRequest(TypedDict):
 class ProjectChange(TypedDict):
     """What to change of a project; what is left out stays. `managers` and `members` replace their lists.
 
-    null takes a resource group away.
+    null takes a resource group away. `session_access` is for sessions that are submitted from then on.
     """
 
     quota_milli: NotRequired[int | None]
@@ -227,6 +238,7 @@ class ProjectChange(TypedDict):
     interactive_group: NotRequired[str | None]
     interactive_limit_s: NotRequired[int | None]
     interactive_extension_s: NotRequired[int | None]
+    session_access: NotRequired[Access | None]
 
 
 class ProjectRequest(TypedDict):
@@ -234,7 +246,8 @@ class ProjectRequest(TypedDict):
 
     `over_quota_weight` is its part of what is spare, 0 its quota. `training_group` and `interactive_group` are
     resource groups that its sessions keep to. `interactive_limit_s` ends interactive sessions after so many
-    seconds (0: never), `interactive_extension_s` is how much an owner may add in total.
+    seconds (0: never), `interactive_extension_s` is how much an owner may add in total. Sessions that are
+    submitted without an access of their own have its `session_access`.
     """
 
     name: str
@@ -250,6 +263,7 @@ class ProjectRequest(TypedDict):
     interactive_group: NotRequired[str | None]
     interactive_limit_s: NotRequired[int]
     interactive_extension_s: NotRequired[int]
+    session_access: NotRequired[Access]
     domain: NotRequired[str | None]
 
 
@@ -310,6 +324,8 @@ class SessionRequest(TypedDict):
     for it. It waits at least until `starts_at`. `command` None means the image's own, and `args` follow it.
     Each of `ports` gets an address at the site's edge. `image` is one that the project may use, or with
     `local_image` a reference that is on the node already. The command line says so by `created_by_cli`.
+    `access` says who sees it: its `project`, or as `private` its owner alone of the project's members; where it
+    is left out the project's `session_access` says so.
     """
 
     name: str
@@ -339,6 +355,7 @@ class SessionRequest(TypedDict):
     ports: NotRequired[list[int]]
     pvcs: NotRequired[list[PvcRequest]]
     volumes: NotRequired[list[VolumeRequest]]
+    access: NotRequired[Access | None]
     created_by_cli: NotRequired[bool]
 
 

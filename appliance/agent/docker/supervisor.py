@@ -227,6 +227,7 @@ class Supervisor:
             self._forget(gone)
         await in_thread(self._gang_networks.recover, networks, self._known.__contains__)
         await in_thread(self._shares.sweep, self._is_live)
+        await in_thread(self._engine.mount_points.sweep, self._is_to_start)
         await self._switch_kinds()
         await in_thread(self._shares.tidy)
         self.changed.set()
@@ -347,6 +348,10 @@ class Supervisor:
     def _is_live(self, identity: str) -> bool:
         known = self._known.get(identity)
         return known is not None and not known.state.status.is_final
+
+    def _is_to_start(self, identity: str) -> bool:
+        known = self._known.get(identity)
+        return known is not None and (known.launching or known.state.status is ContainerStatus.CREATING)
 
     def _forget(self, identity: str) -> None:
         if self._known.pop(identity, None):

@@ -118,7 +118,7 @@ VOLUMES = dataclasses.replace(
         ("/mnt/penstock/team-a/data", {"persistentVolumeClaim": {"claimName": "volumes"}}, "team-a/data"),
         ("/mnt/penstock", {"persistentVolumeClaim": {"claimName": "volumes"}}, None),
         ("/mnt/penstock/fast/x", {"persistentVolumeClaim": {"claimName": "fast"}}, "x"),
-        ("/srv/open/data", {"hostPath": {"path": "/srv/open/data", "type": "Directory"}}, None),
+        ("/srv/open/data", {"hostPath": {"path": "/srv/open", "type": "Directory"}}, "data"),
     ],
 )
 def test_a_folder_of_the_workers_is_a_claim_of_the_cluster(source: str, volume: Any, inside: str | None) -> None:

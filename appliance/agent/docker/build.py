@@ -10,6 +10,7 @@ import structlog
 from appliance.agent.container_runtime import ContainerRuntime
 from appliance.agent.docker import cores, node_info, share_maintenance
 from appliance.agent.docker.containers import ContainerLimits
+from appliance.agent.docker.disk import DiskEnforcer
 from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images
@@ -72,7 +73,11 @@ def build(settings: Settings) -> ContainerRuntime:
         images=images,
         terminal=partial(Terminal, engine),
         begin=begin,
-        tasks={**maintenance.tasks(supervisor), "denied calls": DeniedCallReporter(settings, listener).run},
+        tasks={
+            **maintenance.tasks(supervisor),
+            "disk": DiskEnforcer(engine.written_mib, supervisor.disk_limits, supervisor.end).run,
+            "denied calls": DeniedCallReporter(settings, listener).run,
+        },
         is_stuck=maintenance.arbiter.is_stuck,
         close=close,
     )

@@ -15,7 +15,7 @@ import requests
 import structlog
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
-from appliance.agent.docker import api_version, containers, cores, gang_network, inspections
+from appliance.agent.docker import api_version, containers, cores, disk, gang_network, inspections
 from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.cores import CoreGrant
 from appliance.agent.docker.inspections import Inspection
@@ -142,6 +142,15 @@ class DockerEngine:
     def inspect(self, identity: str) -> Inspection:
         """Return the inspection of one container; raises NotFoundError."""
         return cast("Inspection", self._api.inspect_container(name_of(identity)))
+
+    @_translate
+    def written_mib(self, identity: str) -> int:
+        """Return how many MiB a container has written beside its mounts; raises NotFoundError. It may take long."""
+        inspection = self.inspect(identity)
+        if places := inspections.written_places(inspection):
+            return disk.used_mib(places)
+        listed = self._api.containers(all=True, size=True, filters={"id": inspection["Id"]})
+        return sum(int(found.get("SizeRw", 0)) for found in listed) >> 20
 
     @_translate
     def create(self, spec: ContainerSpec, granted: CoreGrant, part: PreparedShares) -> None:

@@ -226,6 +226,7 @@ class Loop:
             within_required=row.within_required,
             enforcement=Enforcement(row.enforcement),
             held_milli=row.held_milli,
+            requeued_at=micros(row.since) if row.attempt and row.state is State.PENDING else 0,
         )
 
     async def _end_unreadable(self, begin: Begin) -> None:
@@ -332,7 +333,7 @@ class Loop:
         ran = [
             item.since + snapshot.settings.min_runtime_s * SECOND for item in snapshot.running if not item.terminating
         ]
-        waited = [item.submitted_at + snapshot.settings.reserve_after_s * SECOND for item in snapshot.queue]
+        waited = [item.waiting_since + snapshot.settings.reserve_after_s * SECOND for item in snapshot.queue]
         return min((moment for moment in (*ran, *waited) if moment > snapshot.now), default=snapshot.now + 2**60)
 
 

@@ -98,6 +98,12 @@ class Workload:
     enforcement: Enforcement = Enforcement.NONE
     held_milli: int = 0
     on_slices: bool = True
+    requeued_at: int = 0
+
+    @property
+    def waiting_since(self) -> int:
+        """Since when it waits; one that was reclaimed waits anew, or it would have waited longest at once."""
+        return max(self.submitted_at, self.requeued_at)
 
     @property
     def total_milli(self) -> int:

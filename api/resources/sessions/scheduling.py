@@ -32,6 +32,8 @@ _ASKED = (
     Session.user_id,
     Session.kind,
     Session.state,
+    Session.since,
+    Session.attempt,
     Session.priority,
     Session.preemptible,
     Session.replicas,

@@ -224,6 +224,7 @@ def _fields(session: Session) -> None:
             ("CPUs", f"{session['cpu_milli'] / MILLI:g}" if session["cpu_milli"] else ""),
             ("Memory", output.gib(session["memory_mib"]) if session["memory_mib"] else ""),
             ("Shared memory", f"{session['shm_mib']} MiB"),
+            ("Disk", output.gib(session["disk_mib"]) if session["disk_mib"] else ""),
             ("Resource group", session["group"]),
             ("Nodes" if len(_nodes(session)) > 1 else "Node", ", ".join(_nodes(session))),
             *(("On", _gpu_share(gpu)) for gpu in (containers[0]["gpus"] if len(containers) == 1 else ())),

@@ -49,7 +49,10 @@ def submit(
     cpu: Annotated[str | None, typer.Option("--cpu", metavar="N", help="Cores, such as 4 or 0.5.")] = None,
     memory: Annotated[str | None, typer.Option("--memory", metavar="SIZE", help="Memory, such as 8G.")] = None,
     shm: Annotated[str | None, typer.Option("--shm", metavar="SIZE", help="Size of /dev/shm, such as 1G.")] = None,
-    large_shm: Annotated[bool, typer.Option("--large-shm", help="A large /dev/shm.")] = False,
+    large_shm: Annotated[bool, typer.Option("--large-shm", help="Half of the memory as /dev/shm.")] = False,
+    disk: Annotated[
+        str | None, typer.Option("--disk", metavar="SIZE", help="What it may write beside its volumes, such as 20G.")
+    ] = None,
     project: ProjectOption = None,
     interactive: Annotated[bool, typer.Option("--interactive", help="It runs until you delete it.")] = False,
     kind: Annotated[
@@ -128,6 +131,7 @@ def submit(
         memory_mib=None if memory is None else parse.size_mib(memory, "--memory"),
         shm_mib=None if shm is None else parse.size_mib(shm, "--shm"),
         large_shm=large_shm or None,
+        disk_mib=None if disk is None else parse.size_mib(disk, "--disk"),
         kind=kind,
         interactive=interactive or None,
         command=_words(command),

@@ -44,6 +44,7 @@ class BatchRequest(TypedDict):
     memory_mib: NotRequired[int | None]
     shm_mib: NotRequired[int | None]
     large_shm: NotRequired[bool]
+    disk_mib: NotRequired[int | None]
     replicas: NotRequired[int]
     gpu_models: NotRequired[list[str]]
     enforcement: NotRequired[Enforcement | None]
@@ -206,7 +207,7 @@ class PresetChange(TypedDict):
 
 
 class PresetRequest(TypedDict):
-    """A preset to create, for one container: thousandths of a core, MiB, milli-GPU; no CPU or memory is no limit.
+    """A preset to create, for one container: thousandths of a core, MiB, milli-GPU; no CPU is no limit.
 
     Its GPU share is held by `enforcement` or a stronger kind.
     """
@@ -314,18 +315,19 @@ class SessionRequest(TypedDict):
     """A session to submit: one or more equal containers that start together.
 
     `kind` is training unless it is said; `interactive` is short for that kind. `gpu_milli` (milli-GPU; 0: none,
-    then `cpu_milli` is needed), `cpu_milli` (thousandths of a core), `memory_mib` and `shm_mib` (`/dev/shm`)
-    are for one of the `replicas`; 0 CPU or memory is no limit. What is left out comes from the `preset`.
-    `large_shm` gives half of the memory, or the site's large size where memory has no limit. Only on GPUs of
-    one of the `gpu_models` it runs, and only where shares are held by `enforcement` or a stronger kind; a
-    `group` is a resource group that it keeps to. `within` is the part of the network that the containers share
-    where they can, with `within_required` in any case. A higher `priority` goes first within the project. A
-    `preemptible` session may use what other projects leave idle, and is put back into the queue when they ask
-    for it. It waits at least until `starts_at`. `command` None means the image's own, and `args` follow it.
-    Each of `ports` gets an address at the site's edge. `image` is one that the project may use, or with
-    `local_image` a reference that is on the node already. The command line says so by `created_by_cli`.
-    `access` says who sees it: its `project`, or as `private` its owner alone of the project's members; where it
-    is left out the project's `session_access` says so.
+    then `cpu_milli` is needed), `cpu_milli` (thousandths of a core, 0: no limit), `memory_mib`, `shm_mib`
+    (`/dev/shm`, part of the memory) and `disk_mib` (what it writes beside its mounts) are for one of the
+    `replicas`. What is left out comes from the `preset`; memory and disk that it does not say go by the GPUs,
+    or by the cores where there are none. `large_shm` gives half of the memory. Only on GPUs of one of the
+    `gpu_models` it runs, and only where shares are held by `enforcement` or a stronger kind; a `group` is a
+    resource group that it keeps to. `within` is the part of the network that the containers share where they
+    can, with `within_required` in any case. A higher `priority` goes first within the project. A `preemptible`
+    session may use what other projects leave idle, and is put back into the queue when they ask for it. It
+    waits at least until `starts_at`. `command` None means the image's own, and `args` follow it. Each of
+    `ports` gets an address at the site's edge. `image` is one that the project may use, or with `local_image` a
+    reference that is on the node already. The command line says so by `created_by_cli`. `access` says who sees
+    it: its `project`, or as `private` its owner alone of the project's members; where it is left out the
+    project's `session_access` says so.
     """
 
     name: str
@@ -339,6 +341,7 @@ class SessionRequest(TypedDict):
     memory_mib: NotRequired[int | None]
     shm_mib: NotRequired[int | None]
     large_shm: NotRequired[bool]
+    disk_mib: NotRequired[int | None]
     replicas: NotRequired[int]
     gpu_models: NotRequired[list[str]]
     enforcement: NotRequired[Enforcement | None]

@@ -462,6 +462,7 @@ class SessionEntry(TypedDict):
     cpu_milli: int
     memory_mib: int
     shm_mib: int
+    disk_mib: int
     enforcement: Enforcement
     held_milli: int
     resize_milli: int | None
@@ -512,6 +513,7 @@ class Session(TypedDict):
     cpu_milli: int
     memory_mib: int
     shm_mib: int
+    disk_mib: int
     enforcement: Enforcement
     held_milli: int
     resize_milli: int | None

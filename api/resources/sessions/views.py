@@ -99,6 +99,7 @@ class SessionEntryView(View):
     cpu_milli: int
     memory_mib: int
     shm_mib: int
+    disk_mib: int
     enforcement: Enforcement
     held_milli: int
     resize_milli: int | None

@@ -48,6 +48,7 @@ def test_get_golden(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatc
         "CPUs:          2.5\n"
         "Memory:        6.0G\n"
         "Shared memory: 64 MiB\n"
+        "Disk:          50.0G\n"
         "Nodes:         worker1, worker2\n"
         "URL:           https://edge:9443/first-8888/\n"
         "URL:           https://edge:9443/first-6006/\n"

@@ -47,7 +47,12 @@ class Service(NamedTuple):
 API = Service("control_api", ApiSettings, "etc/penstock/api.env", ("api",))
 AGENT = Service("node_agent", AgentSettings, "etc/penstock/agent.env", ("appliance/agent", "appliance/gpu"))
 SERVICES = pytest.mark.parametrize("service", [API, AGENT], ids=lambda service: service.role)
-HOMES = [("control_api", ApiSettings), ("node_agent", AgentSettings), ("package_index", PackageIndexSettings), ("edge", EdgeSettings)]
+HOMES = [
+    ("control_api", ApiSettings),
+    ("node_agent", AgentSettings),
+    ("package_index", PackageIndexSettings),
+    ("edge", EdgeSettings),
+]
 
 
 def load(path: str) -> Any:
@@ -136,7 +141,11 @@ def test_the_site_embeds_the_settings_and_says_none_again(part: type[BaseModel],
 
 def test_the_site_embeds_whole_services() -> None:
     assert issubclass(ApiSettings, ControlApiSettings)
-    for name, annotation in {"control_api": ControlApiSettings, "package_index": PackageIndexSettings, "edge": EdgeSettings}.items():
+    for name, annotation in {
+        "control_api": ControlApiSettings,
+        "package_index": PackageIndexSettings,
+        "edge": EdgeSettings,
+    }.items():
         assert Site.model_fields[name].annotation is annotation
 
 

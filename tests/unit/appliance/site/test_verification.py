@@ -104,7 +104,12 @@ def test_a_site_where_all_is_well(site: Site, evidence: dict[str, Any]) -> None:
     [
         ("worker1", {"services": {"docker.service": "failed"}}, "docker.service runs", "failed"),
         ("worker1", {"ports": [22]}, "service ports are open", "nothing listens on 6001"),
-        ("master1", {"ports": [22, 443, 8443]}, "service ports are open", "nothing listens on 5000, 9443, 56789, 56790"),
+        (
+            "master1",
+            {"ports": [22, 443, 8443]},
+            "service ports are open",
+            "nothing listens on 5000, 9443, 56789, 56790",
+        ),
         ("storage1", {"ports": [22]}, "service ports are open", "nothing listens on 2049"),
         ("worker1", {"outside": ""}, "network is closed", "no default route; 192.0.2.1: it answers"),
         (

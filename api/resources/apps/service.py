@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.auth.identity import Identity
+from api.auth.identity import Identity, ProjectRef
 from api.auth.policy import Action
 from api.resources.apps import repository
 from api.tables.sessions import Service, Session, State
@@ -73,10 +73,16 @@ class AppIndex:
 
 def check(app: App, caller: Identity) -> None:
     """Let only those pass who may open the app; raises NotFoundError, for nobody else shall learn that there is one."""
-    if not caller.may(Action.APP_OPEN, project=app.project, owner_id=app.owner_id):
+    if not may_open(app.project, app.owner_id, caller):
         raise _unknown()
     if not app.upstream:
         raise UnavailableError("the app does not run yet", hint="try again in a moment")
+
+
+def may_open(project: ProjectRef, owner_id: UUID | None, caller: Identity) -> bool:
+    """Return whether somebody may open the apps of a session, its owner only while seeing the project's sessions."""
+    sees = caller.may(Action.SESSION_READ, project=project, owner_id=owner_id)
+    return sees and caller.may(Action.APP_OPEN, project=project, owner_id=owner_id)
 
 
 def check_origin(origin: str | None, host: str) -> None:

@@ -16,6 +16,7 @@ from appliance.agent.docker.images import Images
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.docker.terminal import Terminal
 from appliance.agent.port_forwarding import PortForwarder
+from appliance.agent.reports.app_callers import AppCallerReporter
 from appliance.agent.reports.denied_call_reporter import DeniedCallReporter
 from appliance.agent.sandbox.seccomp_listener import SeccompListener
 from appliance.agent.settings import Settings
@@ -67,7 +68,11 @@ def build(settings: Settings) -> ContainerRuntime:
         images=images,
         terminal=partial(Terminal, engine),
         begin=listener.start,
-        tasks={**maintenance.tasks(supervisor), "denied calls": DeniedCallReporter(settings, listener).run},
+        tasks={
+            **maintenance.tasks(supervisor),
+            "denied calls": DeniedCallReporter(settings, listener).run,
+            "callers of apps": AppCallerReporter(settings, forwarder).run,
+        },
         is_stuck=maintenance.arbiter.is_stuck,
         close=close,
     )

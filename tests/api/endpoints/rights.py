@@ -42,6 +42,7 @@ RIGHTS = {
     "POST /agent/v1/heartbeat":                          OF_AGENTS,
     "POST /agent/v1/metrics":                            OF_AGENTS,
     "POST /agent/v1/denied-calls":                       OF_AGENTS,
+    "POST /agent/v1/app-callers":                        OF_AGENTS,
     f"GET {V1}/health":                                  EVERYBODY,
     f"GET {V1}/settings":                                KNOWN,
     f"POST {V1}/auth/login":                             EVERYBODY,
@@ -114,7 +115,7 @@ RIGHTS = {
     f"GET {V1}/sessions/{{name}}/metrics":               "S S D D P P 0 . .",
     f"GET {V1}/sessions/{{name}}/denied-calls":          "S S D D P . . . .",
     f"WEBSOCKET {V1}/sessions/{{name}}/exec":            "S . D . O O 0 . .",
-    f"GET {V1}/apps/authorize":                          "S . D . O O O . .",
+    f"GET {V1}/apps/authorize":                          "S . D . O O 0 . .",
     f"GET {V1}/scheduler/queue":                         READ_SITE,
     f"GET {V1}/scheduler/cycle":                         READ_SITE,
 }

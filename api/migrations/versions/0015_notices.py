@@ -5,7 +5,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0015"
-down_revision = "0011"
+down_revision = "0013"
 branch_labels = None
 depends_on = None
 
@@ -29,7 +29,7 @@ _TRIGGERS = {
     "memberships": ("UPDATE OR DELETE", "user", "user_id"),
     "logins": ("DELETE", "user", "user_id"),
     "api_keys": ("DELETE", "user", "user_id"),
-    "sessions": ("UPDATE OF state OR DELETE", "session", "id"),
+    "sessions": ("UPDATE OF state, access OR DELETE", "session", "id"),
 }
 """By table: what gives a notice, whom or what that is of, and the column with the id."""
 

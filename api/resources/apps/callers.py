@@ -9,9 +9,10 @@ from uuid import UUID
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.policy import Action
-from api.resources.apps import repository, service
+from api.resources.apps import repository
 from api.resources.logins import callers
 from api.resources.logins.callers import KnownCaller
+from api.resources.sessions import access
 from api.tables.sessions import Session
 from common.protocol import AppCaller
 
@@ -37,7 +38,7 @@ async def leavers(
 
 def _may_stay(known: KnownCaller, session: Session) -> bool:
     allowed = known.identity.allows(Action.APP_OPEN) and not known.must_change_password
-    return allowed and service.may_open(session.project, session.user_id, known.identity)
+    return allowed and access.may(known.identity, Action.APP_OPEN, session, session.project)
 
 
 def _session_id(container_id: str) -> UUID | None:

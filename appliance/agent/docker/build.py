@@ -10,9 +10,11 @@ import structlog
 from appliance.agent.container_runtime import ContainerRuntime
 from appliance.agent.docker import cores, node_info, share_maintenance
 from appliance.agent.docker.containers import ContainerLimits
+from appliance.agent.docker.disk import DiskEnforcer
 from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images
+from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.docker.terminal import Terminal
 from appliance.agent.port_forwarding import PortForwarder
@@ -29,9 +31,8 @@ log = structlog.get_logger()
 def build(settings: Settings) -> ContainerRuntime:
     """Return what runs containers on this machine; raises PenstockError where it cannot."""
     limits = ContainerLimits(settings.pids_limit, _lockable_memory())
-    engine = DockerEngine(
-        settings.docker_socket, settings.mount_roots, limits, settings.sandbox_socket, settings.cores_folder
-    )
+    mount_points = MountPoints(settings.mounts_folder, settings.mount_roots)
+    engine = DockerEngine(settings.docker_socket, mount_points, limits, settings.sandbox_socket, settings.cores_folder)
     kinds, node_cores = node_info.kinds(settings), cores.of_node()
     gpus = accelerators.discover(kinds)
     engine.negotiate()
@@ -57,9 +58,14 @@ def build(settings: Settings) -> ContainerRuntime:
     )
     listener = SeccompListener(settings.sandbox_socket)
 
+    def begin() -> None:
+        mount_points.begin()
+        listener.start()
+
     def close() -> None:
         listener.close()
         maintenance.close()
+        mount_points.close()
         engine.close()
 
     return ContainerRuntime(
@@ -67,9 +73,10 @@ def build(settings: Settings) -> ContainerRuntime:
         containers=supervisor,
         images=images,
         terminal=partial(Terminal, engine),
-        begin=listener.start,
+        begin=begin,
         tasks={
             **maintenance.tasks(supervisor),
+            "disk": DiskEnforcer(engine.written_mib, supervisor.disk_limits, supervisor.end).run,
             "denied calls": DeniedCallReporter(settings, listener).run,
             "callers of apps": AppCallerReporter(settings, forwarder).run,
         },

@@ -42,9 +42,11 @@ from api.endpoints.routes import authorized
 from api.engine.base import Engine
 from api.lists.nodes import GroupsOfNodes
 from api.lists.texts import Texts
+from api.notices import Notices
 from api.resources.apps.service import AppIndex
 from api.resources.nodes.fleet import Fleet
 from api.resources.nodes.heartbeats import Heartbeats
+from api.resources.sessions.streams import Streams
 from api.settings import Settings
 from common.request_id import RequestIds
 
@@ -67,12 +69,13 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         manager: Manager = app.state.manager
-        running = asyncio.create_task(manager.run()) if reconcile else None
+        beside = [app.state.notices.run(), *([manager.run()] if reconcile else [])]
+        running = [asyncio.create_task(work) for work in beside]
         yield
-        if running:
-            running.cancel()
+        for task in running:
+            task.cancel()
             with suppress(asyncio.CancelledError):
-                await running
+                await task
         await app.state.engine.close()
         await app.state.database.close()
 
@@ -107,6 +110,8 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine,
     app.state.apps = AppIndex()
     app.state.texts = Texts()
     app.state.groups_of_nodes = GroupsOfNodes()
+    app.state.notices = Notices(database)
+    app.state.streams = Streams(app.state.notices, settings.streams_per_user)
     app.state.manager = Manager(database, engine, app.state.heartbeats, settings, clock)
 
 
@@ -133,5 +138,6 @@ def _include_routes(app: FastAPI) -> None:
         system.health,
     ):
         app.include_router(router, prefix=PREFIX)
-    for router in (system.health, nodes.agents, metrics.agents, denied_calls.agents, docs.router, login_page.router):
+    of_agents = (nodes.agents, metrics.agents, denied_calls.agents, apps.agents)
+    for router in (system.health, *of_agents, docs.router, login_page.router):
         app.include_router(router)

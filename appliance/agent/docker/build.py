@@ -20,6 +20,7 @@ from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.docker.terminal import Terminal
 from appliance.agent.door import Strangers
 from appliance.agent.port_forwarding import PortForwarder
+from appliance.agent.reports.app_callers import AppCallerReporter
 from appliance.agent.reports.denied_call_reporter import DeniedCallReporter
 from appliance.agent.sandbox.seccomp_listener import SeccompListener
 from appliance.agent.settings import Settings
@@ -84,6 +85,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
             **maintenance.tasks(supervisor),
             "disk": DiskEnforcer(engine.written_mib, supervisor.disk_limits, supervisor.end).run,
             "denied calls": DeniedCallReporter(settings, listener).run,
+            "callers of apps": AppCallerReporter(settings, forwarder).run,
         },
         is_stuck=maintenance.arbiter.is_stuck,
         close=close,

@@ -17,6 +17,7 @@ from appliance.agent.kubernetes.pod_supervisor import PodSupervisor, base_node_i
 from appliance.agent.kubernetes.pods import FolderClaim, PodSettings
 from appliance.agent.kubernetes.terminal import Terminal
 from appliance.agent.port_forwarding import PortForwarder
+from appliance.agent.reports.app_callers import AppCallerReporter
 from appliance.agent.settings import Settings
 from appliance.agent.tls import server_context
 from common.errors import InputError
@@ -63,7 +64,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         images=Images(client, pod_settings),
         terminal=partial(Terminal, client),
         begin=lambda: None,
-        tasks={},
+        tasks={"callers of apps": AppCallerReporter(settings, forwarder).run},
         is_stuck=lambda: False,
         close=lambda: None,
     )

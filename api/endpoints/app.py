@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI
 
+from api.auth.workers import Workers
 from api.clock import Clock
 from api.control.manager import Manager
 from api.database import Database
@@ -46,6 +47,7 @@ from api.resources.apps.service import AppIndex
 from api.resources.nodes.fleet import Fleet
 from api.resources.nodes.heartbeats import Heartbeats
 from api.settings import Settings
+from common import revocation
 from common.request_id import RequestIds
 
 DESCRIPTION = (
@@ -67,12 +69,15 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         manager: Manager = app.state.manager
-        running = asyncio.create_task(manager.run()) if reconcile else None
+        tasks = [asyncio.create_task(revocation.keep_fresh())]
+        if reconcile:
+            tasks.append(asyncio.create_task(manager.run()))
         yield
-        if running:
-            running.cancel()
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
             with suppress(asyncio.CancelledError):
-                await running
+                await task
         await app.state.engine.close()
         await app.state.database.close()
 
@@ -104,6 +109,7 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine,
     app.state.engine = engine
     app.state.heartbeats = Heartbeats()
     app.state.fleet = Fleet()
+    app.state.workers = Workers(settings.agents_file)
     app.state.apps = AppIndex()
     app.state.texts = Texts()
     app.state.groups_of_nodes = GroupsOfNodes()

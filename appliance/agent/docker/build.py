@@ -11,9 +11,11 @@ from appliance.agent import descriptors
 from appliance.agent.container_runtime import ContainerRuntime
 from appliance.agent.docker import cores, node_info, share_maintenance
 from appliance.agent.docker.containers import ContainerLimits
+from appliance.agent.docker.disk import DiskEnforcer
 from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images
+from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.docker.terminal import Terminal
 from appliance.agent.door import Strangers
@@ -30,9 +32,8 @@ log = structlog.get_logger()
 def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
     """Return what runs containers on this machine; raises PenstockError where it cannot."""
     limits = ContainerLimits(settings.pids_limit, _lockable_memory())
-    engine = DockerEngine(
-        settings.docker_socket, settings.mount_roots, limits, settings.sandbox_socket, settings.cores_folder
-    )
+    mount_points = MountPoints(settings.mounts_folder, settings.mount_roots)
+    engine = DockerEngine(settings.docker_socket, mount_points, limits, settings.sandbox_socket, settings.cores_folder)
     kinds, node_cores = node_info.kinds(settings), cores.of_node()
     gpus = accelerators.discover(kinds)
     engine.negotiate()
@@ -63,9 +64,14 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
     )
     listener = SeccompListener(settings.sandbox_socket)
 
+    def begin() -> None:
+        mount_points.begin()
+        listener.start()
+
     def close() -> None:
         listener.close()
         maintenance.close()
+        mount_points.close()
         engine.close()
 
     return ContainerRuntime(
@@ -73,8 +79,12 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         containers=supervisor,
         images=images,
         terminal=partial(Terminal, engine),
-        begin=listener.start,
-        tasks={**maintenance.tasks(supervisor), "denied calls": DeniedCallReporter(settings, listener).run},
+        begin=begin,
+        tasks={
+            **maintenance.tasks(supervisor),
+            "disk": DiskEnforcer(engine.written_mib, supervisor.disk_limits, supervisor.end).run,
+            "denied calls": DeniedCallReporter(settings, listener).run,
+        },
         is_stuck=maintenance.arbiter.is_stuck,
         close=close,
     )

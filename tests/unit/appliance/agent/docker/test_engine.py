@@ -10,6 +10,7 @@ import pytest
 
 from appliance.agent.docker import containers
 from appliance.agent.docker.engine import DockerEngine, EngineAwayError
+from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.labels import LABEL_ID
 from common.errors import UnavailableError
 from tests.fakes.docker_engine import FakeDocker, serving
@@ -33,7 +34,10 @@ def engine(fake: FakeDocker, tmp_path: Path) -> Iterator[DockerEngine]:
 
 
 def made(folder: Path) -> DockerEngine:
-    return DockerEngine(folder / "docker.sock", [], containers.CONTAINER_LIMITS, folder / "listener", folder / "cores")
+    mount_points = MountPoints(folder / "mounts", [])
+    return DockerEngine(
+        folder / "docker.sock", mount_points, containers.CONTAINER_LIMITS, folder / "listener", folder / "cores"
+    )
 
 
 def image(*tags: str, digests: tuple[str, ...] = (), **config: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from appliance.agent.docker import containers
 from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.images import Images
 from appliance.agent.docker.inspections import NEVER
+from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.door import Strangers
 from appliance.agent.labels import LABEL_ID
@@ -68,6 +69,7 @@ class FakeEngine:
 
     def __init__(self) -> None:
         self.stream = Stream()
+        self.mount_points = MountPoints(Path("/nowhere"), [])
         self.started = threading.Event()
         self.streams = 0
         self.found: list[Mapping[str, Any]] = []

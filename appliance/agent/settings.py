@@ -47,6 +47,7 @@ class Settings(
     Only `notify_socket` and `watchdog_usec` are named as systemd names them: where it takes signs of life, and after
     how many microseconds without one it ends the agent (0: never).
 
+    `crl` is the file with the list of certificates that the site's authority has revoked; none means that none counts.
     `allowed` lists the common names of the client certificates that may call the agent, `edge_names` those that may
     reach the ports of sessions (none: the same ones). `mount_roots` lists the folders below which a session's mounts
     may lie; none means that no mount is allowed. With `kubernetes_api` the agent stands for that cluster: it trusts
@@ -66,6 +67,7 @@ class Settings(
     bind: str = "0.0.0.0"  # noqa: S104 - every address of the node; the certificate decides who may call
     api_url: str = Field(pattern=r"^https://[^/]+$")
     ca: Path
+    crl: Path | None = None
     cert: Path
     key: Path
     allowed: Annotated[tuple[str, ...], Field(min_length=1), WORDS]
@@ -101,7 +103,9 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
     """Return the settings; raises one InputError that names every variable that is missing or wrong."""
     of_systemd = {PREFIX + name: environ[name] for name in _OF_SYSTEMD if name in environ}
     settings = environment.load(Settings, {**environ, **of_systemd}, file=FILE)
-    files = ["ca", "cert", "key", *(["kubernetes_ca", "kubernetes_token"] if settings.kubernetes_api else [])]
+    files = ["ca", "cert", "key"]
+    files += ["crl"] if settings.crl else []
+    files += ["kubernetes_ca", "kubernetes_token"] if settings.kubernetes_api else []
     absent = [(field, path) for field in files if not (path := getattr(settings, field)).is_file()]
     if absent:
         raise InputError.of(

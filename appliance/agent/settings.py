@@ -15,13 +15,8 @@ from common.gpu.kinds import Enforcement
 from common.gpu.share import MAX_GPUS
 from common.settings import environment
 from common.settings.images import ImageSettings
-from common.settings.node_agent import (
-    GpuSettings,
-    KubernetesSettings,
-    LocationSettings,
-    NodeAgentSettings,
-    SimulatedGpuSettings,
-)
+from common.settings.kubernetes import KubernetesSettings
+from common.settings.node_agent import GpuSettings, LocationSettings, NodeAgentSettings, SimulatedGpuSettings
 from common.settings.options import FOLDERS, WORDS, Port
 
 PREFIX = "PENSTOCK_AGENT_"
@@ -51,8 +46,7 @@ class Settings(
     `allowed` lists the common names of the client certificates that may call the agent, `edge_names` those that may
     reach the ports of sessions (none: the same ones). `mount_roots` lists the folders below which a session's mounts
     may lie; none means that no mount is allowed. With `kubernetes_api` the agent stands for that cluster: it trusts
-    the authority `kubernetes_ca`, shows the token in the file `kubernetes_token`, and of folders without a claim only
-    those below `mount_roots` are mounted, from the cluster's machines.
+    the authority `kubernetes_ca`, shows the token in the file `kubernetes_token`, and mounts only what is in a claim.
 
     `gpu_folder` is on a tmpfs and has a folder for each container with GPUs, `gpu_library` is the preload library, and
     `mps_folder` has the pipes of the multi-process service. Containers tell at `sandbox_socket` what their sandboxes

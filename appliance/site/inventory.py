@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from appliance.site.model import ExternalStorage, NfsStorage, Node, NodeRole, Site
 from common.gpu.share import Granularity
-from common.settings.node_agent import GpuSettings, KubernetesSettings, LocationSettings, SimulatedGpuSettings
+from common.settings.kubernetes import KubernetesSettings
+from common.settings.node_agent import GpuSettings, LocationSettings, SimulatedGpuSettings
 
 STATE = "/var/lib/penstock/site"
 """Where the controller keeps the site's certificates and passwords."""
@@ -139,7 +140,7 @@ def _node_agent(site: Site, node: Node) -> Variables:
         settings |= _said(node.simulated_gpus, *SimulatedGpuSettings.model_fields)
     if node.kubernetes:
         settings |= _said(node.kubernetes, *KubernetesSettings.model_fields)
-        folders = [*node.kubernetes.host_folders]
+        folders = []
     return settings | {"mount_roots": list(dict.fromkeys(filter(None, folders)))}
 
 

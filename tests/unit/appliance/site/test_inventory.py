@@ -201,7 +201,9 @@ def test_a_worker_may_stand_for_a_cluster() -> None:
             "kubernetes": {
                 "api": "https://10.0.0.50:6443",
                 "claims": {"/srv/shared": "volumes"},
-                "host_folders": ["/mnt/data"],
+                "tolerations": [{"key": "team", "operator": "Exists", "effect": "NoSchedule"}],
+                "pod_template": {"spec": {"priorityClassName": "batch"}},
+                "egress": ["10.9.0.0/16"],
             },
         },
         {"name": "w1", "address": "10.0.0.4", "roles": ["worker"], "agent_port": 6001},
@@ -210,6 +212,9 @@ def test_a_worker_may_stand_for_a_cluster() -> None:
     cluster, machine = hosts["k8s1"]["node_settings"], hosts["w1"]["node_settings"]
     assert cluster["kubernetes_api"] == "https://10.0.0.50:6443"
     assert cluster["kubernetes_claims"] == {"/srv/shared": "volumes"}
-    assert cluster["mount_roots"] == ["/mnt/data"]
+    assert cluster["kubernetes_tolerations"] == [{"key": "team", "operator": "Exists", "effect": "NoSchedule"}]
+    assert cluster["kubernetes_pod_template"] == {"spec": {"priorityClassName": "batch"}}
+    assert cluster["mount_roots"] == []
+    assert "egress" not in cluster, "the cluster keeps it, not the agent"
     assert not any(name.startswith("kubernetes") for name in machine)
     assert machine["mount_roots"] == ["/srv/shared"]

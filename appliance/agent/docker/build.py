@@ -10,6 +10,7 @@ import structlog
 from appliance.agent.container_runtime import ContainerRuntime
 from appliance.agent.docker import cores, node_info, share_maintenance
 from appliance.agent.docker.containers import ContainerLimits
+from appliance.agent.docker.egress_policy import EgressPolicy
 from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images
@@ -21,6 +22,8 @@ from appliance.agent.sandbox.seccomp_listener import SeccompListener
 from appliance.agent.settings import Settings
 from appliance.agent.tls import server_context
 from appliance.gpu import accelerators
+from common import egress
+from common.protocol import NodeInfo
 
 log = structlog.get_logger()
 
@@ -29,7 +32,12 @@ def build(settings: Settings) -> ContainerRuntime:
     """Return what runs containers on this machine; raises PenstockError where it cannot."""
     limits = ContainerLimits(settings.pids_limit, _lockable_memory())
     engine = DockerEngine(
-        settings.docker_socket, settings.mount_roots, limits, settings.sandbox_socket, settings.cores_folder
+        settings.docker_socket,
+        settings.mount_roots,
+        limits,
+        settings.sandbox_socket,
+        settings.cores_folder,
+        hosts=settings.hosts,
     )
     kinds, node_cores = node_info.kinds(settings), cores.of_node()
     gpus = accelerators.discover(kinds)
@@ -41,6 +49,7 @@ def build(settings: Settings) -> ContainerRuntime:
     )
     maintenance = share_maintenance.build(settings, gpus, kinds, told["CgroupDriver"])
     images = Images(engine, settings.registries)
+    egress_policy = EgressPolicy(engine.default_bridge, [*map(egress.parse, settings.egress)], settings.site_addresses)
     forwarder = PortForwarder(
         server_context(settings), settings.edges, bind=settings.bind, port_range=settings.port_range
     )
@@ -50,11 +59,19 @@ def build(settings: Settings) -> ContainerRuntime:
         forwarder,
         shares=maintenance.shares,
         gang_networks=GangNetworkManager(engine, settings.address),
+        egress_policy=egress_policy,
         near=gpus.near,
         node_cores=node_cores,
         mount_roots=settings.mount_roots,
     )
     listener = SeccompListener(settings.sandbox_socket)
+
+    def node_info_now() -> NodeInfo:
+        return maintenance.shares.describe(has).model_copy(update={"unready": egress_policy.reason})
+
+    def begin() -> None:
+        egress_policy.keep()
+        listener.start()
 
     def close() -> None:
         listener.close()
@@ -62,12 +79,16 @@ def build(settings: Settings) -> ContainerRuntime:
         engine.close()
 
     return ContainerRuntime(
-        node_info=lambda: maintenance.shares.describe(has),
+        node_info=node_info_now,
         containers=supervisor,
         images=images,
         terminal=partial(Terminal, engine),
-        begin=listener.start,
-        tasks={**maintenance.tasks(supervisor), "denied calls": DeniedCallReporter(settings, listener).run},
+        begin=begin,
+        tasks={
+            **maintenance.tasks(supervisor),
+            "denied calls": DeniedCallReporter(settings, listener).run,
+            "egress": partial(egress_policy.run, supervisor.changed.set),
+        },
         is_stuck=maintenance.arbiter.is_stuck,
         close=close,
     )

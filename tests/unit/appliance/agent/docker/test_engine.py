@@ -33,7 +33,8 @@ def engine(fake: FakeDocker, tmp_path: Path) -> Iterator[DockerEngine]:
 
 
 def made(folder: Path) -> DockerEngine:
-    return DockerEngine(folder / "docker.sock", [], containers.CONTAINER_LIMITS, folder / "listener", folder / "cores")
+    limits = containers.CONTAINER_LIMITS
+    return DockerEngine(folder / "docker.sock", [], limits, folder / "listener", folder / "cores", hosts={})
 
 
 def image(*tags: str, digests: tuple[str, ...] = (), **config: Any) -> dict[str, Any]:

@@ -171,9 +171,10 @@ class GangNetwork(Message):
 class ContainerSpec(Message):
     """A container that the API wants to run. `command` None means the image's own; `args` follow it.
 
-    `cpu_milli` and `memory_mib` are limits, 0 none; the container sees as many cores as `cpu_milli` begins. `ports` are
-    those of its ports that the site's edge may reach. `network` is where it meets the other containers of its session,
-    beside the network that every container has. Its programs may not call what `sandbox` denies.
+    `cpu_milli`, `memory_mib` and `disk_mib` (what it writes beside its mounts) are limits, 0 none; `shm_mib` is part of
+    the memory. The container sees as many cores as `cpu_milli` begins. `ports` are those of its ports that the site's
+    edge may reach. `network` is where it meets the other containers of its session, beside the network that every
+    container has. Its programs may not call what `sandbox` denies.
     """
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
@@ -189,6 +190,7 @@ class ContainerSpec(Message):
     cpu_milli: int = Field(default=0, ge=0)
     memory_mib: int = Field(default=0, ge=0)
     shm_mib: int = Field(default=DEFAULT_SHM_MIB, ge=1)
+    disk_mib: int = Field(default=0, ge=0)
     mounts: list[Mount] = Field(default_factory=list)
     ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default_factory=list, max_length=16)
     pull: Pull = Pull.MISSING

@@ -190,7 +190,7 @@ class Cycle:
         self.soft_reservations.discard(workload.id)
         if reserved:
             self._release(reserved[1], workload)
-        if self._start(workload, fresh=reserved is not None) or self._start_on_reserved(workload):
+        if self._start(workload, fresh=reserved is not None):
             return
         if reserved is None and self._is_to_be_reserved_for(workload):
             reserved = self._reservation(workload)
@@ -208,41 +208,46 @@ class Cycle:
     def _start(self, workload: Workload, *, fresh: bool = False) -> bool:
         """Place a workload now, on places that become free, or on places that are reclaimed from others.
 
-        `fresh` says that places were given back, so that what was full before may have room again.
+        What is guaranteed passes over places that are only softly reserved, for others' fair share, before anybody is
+        stopped for it. `fresh` says that places were given back, so that what was full before may have room again.
         """
-        signature = signature_of(workload)
-        if self.ledger.may_hold(workload):
-            places = self._find_within(self.cluster, workload, self._full_now, self.ledger.may_hold, fresh=fresh)
-            if places:
-                self._place(workload, places)
-                return True
+        if self._start_now(workload, fresh=fresh):
+            return True
+        known = (workload.project, workload.priority, signature_of(workload))
+        soft = [(item, places) for item, places in self.reservations.values() if item.id in self.soft_reservations]
+        if not soft or not self.ledger.in_quota(workload) or known in self._not_even_unreserved:
+            return self._start_later(workload, fresh=fresh)
+        for item, places in soft:
+            self._release(places, item)
+        started = self._start_now(workload, fresh=True) or self._start_later(workload, fresh=True)
+        for item, places in soft:
+            self._allocate(places, item)
+        if not started:
+            self._not_even_unreserved.add(known)
+        return started
+
+    def _start_now(self, workload: Workload, *, fresh: bool) -> bool:
+        if not self.ledger.may_hold(workload):
+            return False
+        places = self._find_within(self.cluster, workload, self._full_now, self.ledger.may_hold, fresh=fresh)
+        if places:
+            self._place(workload, places)
+        return places is not None
+
+    def _start_later(self, workload: Workload, *, fresh: bool) -> bool:
+        """Nominate a workload for places of those that are terminating, or are reclaimed for it."""
         if self.terminating and self.ledger.may_retain(workload):
             places = self._find_within(self.later, workload, self._full_later, self.ledger.may_retain, fresh=fresh)
             if places:
                 self._nominate(workload, places, pending_reasons.blockers(self.terminating.values(), places))
                 return True
-        known = (workload.project, workload.priority, signature)
+        known = (workload.project, workload.priority, signature_of(workload))
         if not fresh and known in self._no_victims:
             return False
         found = self._reclaim_for(workload)
         if not found:
             self._no_victims.add(known)
         return found
-
-    def _start_on_reserved(self, workload: Workload) -> bool:
-        """Let guaranteed work that finds no other place pass over soft reservations, for others' fair share."""
-        known = (workload.project, workload.priority, signature_of(workload))
-        soft = [(item, places) for item, places in self.reservations.values() if item.id in self.soft_reservations]
-        if not soft or not self.ledger.in_quota(workload) or known in self._not_even_unreserved:
-            return False
-        for item, places in soft:
-            self._release(places, item)
-        started = self._start(workload, fresh=True)
-        for item, places in soft:
-            self._allocate(places, item)
-        if not started:
-            self._not_even_unreserved.add(known)
-        return started
 
     def _reclaim_for(self, workload: Workload) -> bool:
         """Reclaim from the smallest set of victims that makes room, and nominate the workload for it."""
@@ -304,7 +309,7 @@ class Cycle:
             victim = running.workload
             reason = pending_reasons.reclaimed(self.ledger, victim, workload)
             self.reclaims.append(Reclaim(victim.id, workload.id, reason))
-            self.log.append(f"reclaimed: {pending_reasons.title(victim)}: {reason}")
+            self.log.append(f"reclaimed: {pending_reasons.full_title(victim)}: {reason}")
             self.terminating[victim.id] = running
             self.later.release(running.placements, victim)
         self.ledger.reclaim(iter(victims))
@@ -314,7 +319,7 @@ class Cycle:
         self.placed[workload.id] = places
         self._allocate(places, workload)
         self.ledger.holdings_of(workload.project).add(taking(workload, places))
-        what = f"{pending_reasons.title(workload)} on {pending_reasons.nodes(places)}"
+        what = f"{pending_reasons.full_title(workload)} on {pending_reasons.nodes(places)}"
         self.log.append(f"placed: {what}: {pending_reasons.holds(self.ledger, workload.project)}")
 
     def _nominate(self, workload: Workload, places: Places, terminating: str) -> None:
@@ -362,7 +367,7 @@ class Cycle:
         return not self.ledger.in_quota(workload) and self.ledger.may_retain(workload)
 
     def _waited_long(self, workload: Workload) -> bool:
-        return self.now - workload.submitted_at >= self.settings.reserve_after_s * SECOND
+        return self.now - workload.waiting_since >= self.settings.reserve_after_s * SECOND
 
     def _find_within(
         self, cluster: ClusterState, workload: Workload, full: set[Signature], may: May, *, fresh: bool

@@ -61,7 +61,7 @@ class Settings(
 
     `gpu_folder` is on a tmpfs and has a folder for each container with GPUs, `gpu_library` is the preload library, and
     `mps_folder` has the pipes of the multi-process service. Containers tell at `sandbox_socket` what their sandboxes
-    deny. What they see of their cores lies in `cores_folder`.
+    deny. What they see of their cores lies in `cores_folder`, and until they start `mounts_folder` has what they mount.
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX)
@@ -89,6 +89,7 @@ class Settings(
     kubernetes_ca: Path = Path("/etc/penstock/kubernetes/ca.crt")
     kubernetes_token: Path = Path("/etc/penstock/kubernetes/token")
     cores_folder: Path = Path("/run/penstock/cores")
+    mounts_folder: Path = Path("/run/penstock/mounts")
     sandbox_socket: Path = Path("/run/penstock/sandbox/agent.sock")
 
     @field_validator("enforcement")

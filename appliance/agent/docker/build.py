@@ -10,10 +10,12 @@ import structlog
 from appliance.agent.container_runtime import ContainerRuntime
 from appliance.agent.docker import cores, node_info, share_maintenance
 from appliance.agent.docker.containers import ContainerLimits
+from appliance.agent.docker.disk import DiskEnforcer
 from appliance.agent.docker.egress_policy import EgressPolicy
 from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images
+from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.docker.terminal import Terminal
 from appliance.agent.port_forwarding import PortForwarder
@@ -31,9 +33,10 @@ log = structlog.get_logger()
 def build(settings: Settings) -> ContainerRuntime:
     """Return what runs containers on this machine; raises PenstockError where it cannot."""
     limits = ContainerLimits(settings.pids_limit, _lockable_memory())
+    mount_points = MountPoints(settings.mounts_folder, settings.mount_roots)
     engine = DockerEngine(
         settings.docker_socket,
-        settings.mount_roots,
+        mount_points,
         limits,
         settings.sandbox_socket,
         settings.cores_folder,
@@ -71,11 +74,13 @@ def build(settings: Settings) -> ContainerRuntime:
 
     def begin() -> None:
         egress_policy.keep()
+        mount_points.begin()
         listener.start()
 
     def close() -> None:
         listener.close()
         maintenance.close()
+        mount_points.close()
         engine.close()
 
     return ContainerRuntime(
@@ -86,6 +91,7 @@ def build(settings: Settings) -> ContainerRuntime:
         begin=begin,
         tasks={
             **maintenance.tasks(supervisor),
+            "disk": DiskEnforcer(engine.written_mib, supervisor.disk_limits, supervisor.end).run,
             "denied calls": DeniedCallReporter(settings, listener).run,
             "egress": partial(egress_policy.run, supervisor.changed.set),
         },

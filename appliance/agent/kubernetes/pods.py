@@ -113,7 +113,11 @@ def manifest(spec: ContainerSpec, pod_settings: PodSettings, machine: str) -> di
         **({"args": _literal(spec.args)} if spec.args else {}),
         "env": [{"name": name, "value": _escaped(value)} for name, value in sorted(_environment(spec).items())],
         "ports": [{"containerPort": port} for port in spec.ports],
-        "resources": {"limits": amount, "requests": amount},
+        "resources": {
+            "limits": amount | (_disk(spec.disk_mib) if spec.disk_mib else {}),
+            # nobody counts the disks of machines
+            "requests": amount | (_disk(0) if spec.disk_mib else {}),
+        },
         "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}, *(mounted for _, mounted in volumes)],  # noqa: S108
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["NET_RAW"]}},
     }
@@ -316,18 +320,25 @@ def _claim(source: PurePosixPath, pod_settings: PodSettings) -> FolderClaim | No
 
 
 def _is_open(source: PurePosixPath, pod_settings: PodSettings) -> bool:
-    return any(source.is_relative_to(folder) for folder in pod_settings.host_folders)
+    return _host_folder(source, pod_settings) is not None
+
+
+def _host_folder(source: PurePosixPath, pod_settings: PodSettings) -> PurePosixPath | None:
+    return next((folder for folder in pod_settings.host_folders if source.is_relative_to(folder)), None)
 
 
 def _volume(position: int, mount: Mount, pod_settings: PodSettings) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the volume of a mount, and how the container has it."""
     name, source = f"mount-{position}", PurePosixPath(mount.source)
     mounted: dict[str, Any] = {"name": name, "mountPath": mount.target, "readOnly": mount.read_only}
-    if (claim := _claim(source, pod_settings)) is None:
-        return {"name": name, "hostPath": {"path": mount.source, "type": "Directory"}}, mounted
-    inside = source.relative_to(claim.root)
+    claim = _claim(source, pod_settings)
+    root = claim.root if claim else _host_folder(source, pod_settings) or source
+    # the kubelet follows links in a path of the machine, and none in a path inside of a volume
+    inside = source.relative_to(root)
     if inside.parts:
         mounted["subPath"] = str(inside)
+    if claim is None:
+        return {"name": name, "hostPath": {"path": str(root), "type": "Directory"}}, mounted
     return {"name": name, "persistentVolumeClaim": {"claimName": claim.name}}, mounted
 
 
@@ -340,6 +351,10 @@ def _limits(spec: ContainerSpec, pod_settings: PodSettings) -> dict[str, str]:
     if spec.gpus:
         limits[pod_settings.resource] = str(len(spec.gpus))
     return limits
+
+
+def _disk(mib: int) -> dict[str, str]:
+    return {"ephemeral-storage": f"{mib}Mi"}
 
 
 def _environment(spec: ContainerSpec) -> Mapping[str, str]:

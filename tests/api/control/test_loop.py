@@ -141,6 +141,10 @@ async def test_a_session_is_taken_back_and_starts_again(ready: Cluster) -> None:
     assert (await ready.session("owner"))["state"] == "RUNNING"
     again = await ready.session("guest", "team-b")
     assert (again["state"], again["attempt"], again["node"]) == ("PENDING", 1, None)
+    cycle = loop_of(ready).last
+    assert cycle is not None
+    (waiting,) = cycle.snapshot.queue
+    assert waiting.waiting_since > waiting.submitted_at, "its wait counts from when it came back"
     await delete(ready, "owner")
     await ready.settle()
     again = await ready.session("guest", "team-b")

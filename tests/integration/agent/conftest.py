@@ -329,6 +329,7 @@ def make_agent(authority: Authority, api_port: int, folder: Path) -> Agent:
         "PENSTOCK_AGENT_MOUNT_ROOTS": str(volumes),
         "PENSTOCK_AGENT_GPU_FOLDER": str(folder / "gpu"),
         "PENSTOCK_AGENT_CORES_FOLDER": str(folder / "cores"),
+        "PENSTOCK_AGENT_MOUNTS_FOLDER": str(folder / "mounts"),
         "PENSTOCK_AGENT_SANDBOX_SOCKET": str(folder / "sandbox.sock"),
     }
     return Agent(authority, environment, folder / "agent.log")

@@ -98,7 +98,7 @@ class World:
         for id_ in left:
             gone = self.running.pop(id_)
             if id_ not in self.terminating:
-                self.queue[id_] = gone.workload
+                self.queue[id_] = replace(gone.workload, requeued_at=self.now * SECOND)
         self.now += 1
         self.decisions.append(decision)
         return decision

@@ -19,6 +19,7 @@ from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.images import Images
 from appliance.agent.docker.inspections import NEVER
 from appliance.agent.docker.lifecycle import Lifecycle
+from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.labels import LABEL_ID
 from appliance.agent.port_forwarding import PortForwarder
@@ -71,6 +72,7 @@ class FakeEngine:
 
     def __init__(self) -> None:
         self.stream = Stream()
+        self.mount_points = MountPoints(Path("/nowhere"), [])
         self.started = threading.Event()
         self.streams = 0
         self.found: list[Mapping[str, Any]] = []

@@ -13,6 +13,7 @@ import pytest
 from appliance.agent.docker import containers, inspections
 from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.images import Images
+from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.labels import LABEL_ENFORCEMENT, name_of
 from appliance.agent.port_forwarding import PortForwarder
@@ -41,6 +42,7 @@ class Docker:
 
     def __init__(self) -> None:
         self.inspections: dict[str, dict[str, Any]] = {}
+        self.mount_points = MountPoints(Path("/nowhere"), [])
         self.ends = False
         self.stops = True
         self.ends_at_inspection = False

@@ -41,6 +41,8 @@ def test_limits_are_what_kubernetes_counts() -> None:
     assert made["containers"][0]["resources"] == {"limits": limits, "requests": limits}
     assert made["volumes"][0]["emptyDir"] == {"medium": "Memory", "sizeLimit": "128Mi"}
     assert container()["resources"] == {"limits": {}, "requests": {}}
+    disk = {"limits": {"ephemeral-storage": "2048Mi"}, "requests": {"ephemeral-storage": "0Mi"}}
+    assert container(disk_mib=2048)["resources"] == disk
 
 
 def test_a_pod_with_gpus_is_held_to_the_machine_that_has_them() -> None:
@@ -118,7 +120,7 @@ VOLUMES = dataclasses.replace(
         ("/mnt/penstock/team-a/data", {"persistentVolumeClaim": {"claimName": "volumes"}}, "team-a/data"),
         ("/mnt/penstock", {"persistentVolumeClaim": {"claimName": "volumes"}}, None),
         ("/mnt/penstock/fast/x", {"persistentVolumeClaim": {"claimName": "fast"}}, "x"),
-        ("/srv/open/data", {"hostPath": {"path": "/srv/open/data", "type": "Directory"}}, None),
+        ("/srv/open/data", {"hostPath": {"path": "/srv/open", "type": "Directory"}}, "data"),
     ],
 )
 def test_a_folder_of_the_workers_is_a_claim_of_the_cluster(source: str, volume: Any, inside: str | None) -> None:

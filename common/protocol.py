@@ -103,7 +103,8 @@ class NodeInfo(Message):
 
     `fractions` says whether its GPUs may be shared, `nvlink` whether some reach each other by it, and `apart` that its
     islands are machines of a cluster: no container may have GPUs of two, and those of one session cannot meet there.
-    `region` and `switch` (its leaf switch) are what the site's file says. `started_at` is when the agent started.
+    While it cannot run containers as it should it is `unready`, and says why. `region` and `switch` (its leaf switch)
+    are what the site's file says. `started_at` is when the agent started.
     """
 
     name: str
@@ -118,6 +119,7 @@ class NodeInfo(Message):
     fractions: bool = True
     nvlink: bool = False
     apart: bool = False
+    unready: str = ""
     driver_version: str = ""
     cuda_version: str = ""
     region: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from common.settings.images import ImageSettings
 from common.settings.kubernetes import KubernetesSettings
 from common.settings.node_agent import GpuSettings, LocationSettings, NodeAgentSettings, SimulatedGpuSettings
 from common.settings.options import FOLDERS, WORDS, Port
+from common.settings.sessions import SessionSettings
 
 PREFIX = "PENSTOCK_AGENT_"
 FILE = "/etc/penstock/agent.env"
@@ -35,6 +37,7 @@ class Settings(
     LocationSettings,
     KubernetesSettings,
     ImageSettings,
+    SessionSettings,
     environment.ServiceSettings,
 ):
     """Settings of one agent: what a site chooses, and what follows from the node and from where things are installed.
@@ -47,6 +50,9 @@ class Settings(
     reach the ports of sessions (none: the same ones). `mount_roots` lists the folders below which a session's mounts
     may lie; none means that no mount is allowed. With `kubernetes_api` the agent stands for that cluster: it trusts
     the authority `kubernetes_ca`, shows the token in the file `kubernetes_token`, and mounts only what is in a claim.
+
+    `site_addresses` are those of all nodes, which no range of `egress` opens, and `hosts` the names of nodes and
+    services that sessions know.
 
     `gpu_folder` is on a tmpfs and has a folder for each container with GPUs, `gpu_library` is the preload library, and
     `mps_folder` has the pipes of the multi-process service. Containers tell at `sandbox_socket` what their sandboxes
@@ -67,6 +73,8 @@ class Settings(
     allowed: Annotated[tuple[str, ...], Field(min_length=1), WORDS]
     edge_names: Annotated[tuple[str, ...], WORDS] = ()
     mount_roots: Annotated[tuple[Path, ...], FOLDERS] = ()
+    site_addresses: Annotated[tuple[IPv4Address, ...], WORDS] = ()
+    hosts: dict[str, IPv4Address] = Field(default={})
     simulated_gpus: int = Field(default=0, ge=0, le=MAX_GPUS)
     docker_socket: Path = Path("/var/run/docker.sock")
     notify_socket: str = ""

@@ -133,6 +133,9 @@ def _node_agent(site: Site, node: Node) -> Variables:
         "api_url": f"https://{site.master.name}:{site.ports.agents}",
         "allowed": [site.master.name],
         "registries": site.registries,
+        "egress": [*site.session_services, *site.sessions.egress],
+        "site_addresses": [str(address) for address in site.addresses],
+        "hosts": {name: str(node.address) for node in site.nodes for name in (node.name, *aliases(node))},
     }
     folders = [site.session_pvc_root, *site.session_host_paths]
     if node.simulated_gpus:
@@ -187,5 +190,11 @@ def _exports(site: Site, node: Node) -> Variables:
     ]
     return {
         "node_storage_server": exports[0].server if exports else "ganesha",
-        "node_exports": [storage.path for storage in exports],
+        "node_exports": [
+            {
+                "path": storage.path,
+                "clients": [str(each.address) for each in site.nodes if set(storage.clients) & set(each.roles)],
+            }
+            for storage in exports
+        ],
     }

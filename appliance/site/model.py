@@ -150,8 +150,8 @@ class Site(StrictModel):
     """A whole site. Build it with `load`, which also runs the rules that span several nodes.
 
     `session_host_paths` are folders of the workers that sessions may mount beside their PVCs. `control_api`,
-    `node_agent`, `edge` and `package_index` are settings of these services, `images` of the first two, `sessions` of the
-    agents; what is not said there is left to them.
+    `node_agent`, `edge` and `package_index` are settings of these services, `images` of the first two, `sessions` of
+    the agents; what is not said there is left to them.
     """
 
     name: Name

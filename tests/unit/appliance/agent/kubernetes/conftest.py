@@ -18,7 +18,8 @@ from appliance.agent.kubernetes.pod_settings import PodSettings
 from appliance.agent.kubernetes.pod_supervisor import PodSupervisor, base_node_info
 from common.errors import UnavailableError
 from common.protocol import ContainerSpec
-from tests.fakes.kubernetes import RESOURCE, FakeKubernetes
+from tests.fakes.kubernetes import FakeKubernetes
+from tests.fakes.kubernetes_machines import RESOURCE
 from tests.kubernetes_site import MANIFESTS
 
 REGISTRY = "registry.site"

@@ -133,8 +133,6 @@ def _node_agent(site: Site, node: Node) -> Variables:
         "api_url": f"https://{site.master.name}:{site.ports.agents}",
         "allowed": [site.master.name],
         "registries": site.registries,
-        "egress": [*site.session_services, *site.sessions.egress],
-        "site_addresses": [str(address) for address in site.addresses],
         "hosts": {name: str(node.address) for node in site.nodes for name in (node.name, *aliases(node))},
     }
     folders = [site.session_pvc_root, *site.session_host_paths]
@@ -144,6 +142,11 @@ def _node_agent(site: Site, node: Node) -> Variables:
     if node.kubernetes:
         settings |= _said(node.kubernetes, *KubernetesSettings.model_fields)
         folders = []
+    else:
+        settings |= {
+            "egress": [*site.session_services, *site.sessions.egress],
+            "site_addresses": [str(address) for address in site.addresses],
+        }
     return settings | {"mount_roots": list(dict.fromkeys(filter(None, folders)))}
 
 

@@ -120,6 +120,16 @@ def test_sessions_reach_the_services_at_their_ports_and_what_the_site_opens() ->
     assert "10.72.0.11" in settings["site_addresses"]
 
 
+def test_what_is_tried_from_inside_a_container_of_a_worker() -> None:
+    hosts = build(sessions={"egress": ["10.71.8.10:5432"]})["hosts"]
+    services = ["10.71.8.10:443", "10.71.8.10:56789", "10.71.8.10:9443", "10.71.8.10:8443"]
+    closed = [f"10.71.8.{host}:22" for host in (10, 11, 12, 13)]
+    closed += ["10.71.8.11:6001", "10.71.8.12:6001", "10.71.8.13:2049", "10.71.8.10:5000"]
+    assert hosts["worker1"]["node_ways"] == services + closed, "5432 was opened"
+    assert hosts["worker1"]["node_own_port"] == 6001
+    assert "node_ways" not in hosts["storage1"]
+
+
 def test_a_folder_that_nobody_mounts_has_no_clients() -> None:
     assert build()["hosts"]["storage1"]["node_exports"] == [{"path": "/srv/archive", "clients": []}]
 

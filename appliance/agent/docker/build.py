@@ -17,6 +17,7 @@ from appliance.agent.docker.images import Images
 from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.docker.terminal import Terminal
+from appliance.agent.fd_store import FdStore, handed_over
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.reports.denied_call_reporter import DeniedCallReporter
 from appliance.agent.sandbox.seccomp_listener import SeccompListener
@@ -55,7 +56,8 @@ def build(settings: Settings) -> ContainerRuntime:
         node_cores=node_cores,
         mount_roots=settings.mount_roots,
     )
-    listener = SeccompListener(settings.sandbox_socket)
+    kept = handed_over(settings.listen_pid, settings.listen_fds, settings.listen_fdnames)
+    listener = SeccompListener(settings.sandbox_socket, FdStore(settings.notify_socket, kept))
 
     def begin() -> None:
         mount_points.begin()

@@ -24,7 +24,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship, undefer_group
 from api.clock import now
 from api.tables.base import Base
 from api.tables.nodes import Node
-from api.tables.projects import Project
+from api.tables.projects import ACCESS, Access, Project
 from common.protocol import DEFAULT_SHM_MIB, ContainerStatus
 
 
@@ -111,6 +111,7 @@ class Session(Base):
     project_id: Mapped[UUID] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"))
     user_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"), index=True)
     user_name: Mapped[str] = mapped_column(String(20))
+    access: Mapped[Access] = mapped_column(ACCESS, default=Access.PROJECT, server_default=Access.PROJECT.value)
     image: Mapped[str] = mapped_column(String(257))
     reference: Mapped[str] = mapped_column(String(512))
     kind: Mapped[Kind] = mapped_column(_kind)

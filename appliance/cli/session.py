@@ -210,6 +210,7 @@ def _fields(session: Session) -> None:
             ("Attempt", str(session["attempt"] + 1) if session["attempt"] else ""),
             ("Project", session["project"]),
             ("User", session["user"]),
+            ("Access", session["access"]),
             ("Type", f"{session['kind']}, priority {session['priority']}"),
             ("Image", session["image"] + (", of the node" if session["local_image"] else "")),
             ("Command", shlex.join([*(session["command"] or []), *session["args"]])),

@@ -18,7 +18,7 @@ from appliance.cli.share import FgpuOption, GpusOption
 from appliance.client import Client
 from appliance.client.requests import PvcRequest, VolumeRequest
 from appliance.client.views import SessionEntry
-from appliance.client.words import Enforcement, Kind
+from appliance.client.words import Access, Enforcement, Kind
 from common.errors import InputError, Problem
 from common.gpu.units import format_gpus
 from common.topology import TopologyLevel
@@ -112,6 +112,10 @@ def submit(
     start_at: Annotated[
         str | None, typer.Option("--start-at", metavar="TIME", help="Not before: 2027-01-31T22:00, or +2h.")
     ] = None,
+    access: Annotated[
+        Access | None,
+        typer.Option("--access", help="Who sees it: your project, or of its members you alone."),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Return when it runs, or has ended.")] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
@@ -145,6 +149,7 @@ def submit(
         within_required=required or None,
         priority=priority,
         preemptible=preemptible,
+        access=access,
         starts_at=None if start_at is None else parse.moment(start_at, "--start-at"),
     )
     if cpu is not None and preset is None:

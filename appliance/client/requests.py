@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import NotRequired, TypedDict
 
 from appliance.client.views import SandboxRule
-from appliance.client.words import Enforcement, Expiry, KeyScope, Kind, NodeMode, TopologyLevel, UserRole, UserSource
+from appliance.client.words import (
+    Access,
+    Enforcement,
+    Expiry,
+    KeyScope,
+    Kind,
+    NodeMode,
+    TopologyLevel,
+    UserRole,
+    UserSource,
+)
 
 
 class ApiKeyRequest(TypedDict):
@@ -51,6 +61,7 @@ class BatchRequest(TypedDict):
     ports: NotRequired[list[int]]
     pvcs: NotRequired[list[PvcRequest]]
     volumes: NotRequired[list[VolumeRequest]]
+    access: NotRequired[Access | None]
     created_by_cli: NotRequired[bool]
     count: int
 
@@ -213,7 +224,7 @@ class PresetRequest(TypedDict):
 class ProjectChange(TypedDict):
     """What to change of a project; what is left out stays. `managers` and `members` replace their lists.
 
-    null takes a resource group away.
+    null takes a resource group away. `session_access` is for sessions that are submitted from then on.
     """
 
     quota_milli: NotRequired[int | None]
@@ -228,6 +239,7 @@ class ProjectChange(TypedDict):
     interactive_group: NotRequired[str | None]
     interactive_limit_s: NotRequired[int | None]
     interactive_extension_s: NotRequired[int | None]
+    session_access: NotRequired[Access | None]
 
 
 class ProjectRequest(TypedDict):
@@ -235,7 +247,8 @@ class ProjectRequest(TypedDict):
 
     `over_quota_weight` is its part of what is spare, 0 its quota. `training_group` and `interactive_group` are
     resource groups that its sessions keep to. `interactive_limit_s` ends interactive sessions after so many
-    seconds (0: never), `interactive_extension_s` is how much an owner may add in total.
+    seconds (0: never), `interactive_extension_s` is how much an owner may add in total. Sessions that are
+    submitted without an access of their own have its `session_access`.
     """
 
     name: str
@@ -251,6 +264,7 @@ class ProjectRequest(TypedDict):
     interactive_group: NotRequired[str | None]
     interactive_limit_s: NotRequired[int]
     interactive_extension_s: NotRequired[int]
+    session_access: NotRequired[Access]
     domain: NotRequired[str | None]
 
 
@@ -311,7 +325,9 @@ class SessionRequest(TypedDict):
     session may use what other projects leave idle, and is put back into the queue when they ask for it. It
     waits at least until `starts_at`. `command` None means the image's own, and `args` follow it. Each of
     `ports` gets an address at the site's edge. `image` is one that the project may use, or with `local_image` a
-    reference that is on the node already. The command line says so by `created_by_cli`.
+    reference that is on the node already. The command line says so by `created_by_cli`. `access` says who sees
+    it: its `project`, or as `private` its owner alone of the project's members; where it is left out the
+    project's `session_access` says so.
     """
 
     name: str
@@ -342,6 +358,7 @@ class SessionRequest(TypedDict):
     ports: NotRequired[list[int]]
     pvcs: NotRequired[list[PvcRequest]]
     volumes: NotRequired[list[VolumeRequest]]
+    access: NotRequired[Access | None]
     created_by_cli: NotRequired[bool]
 
 

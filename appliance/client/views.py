@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from appliance.client.words import (
+    Access,
     By,
     ContainerStatus,
     Enforcement,
@@ -378,6 +379,7 @@ class Project(TypedDict):
     interactive_group: str | None
     interactive_limit_s: int
     interactive_extension_s: int
+    session_access: Access
     warnings: list[str]
     created_at: str
 
@@ -443,13 +445,15 @@ class SessionEntry(TypedDict):
     Its shares are held by `enforcement` or a stronger kind. `held_milli` is what it takes of GPUs with all
     containers together, 0 before it has its places; a MIG device counts whole. While its share is being
     changed, `resize_milli` is what each container shall have. Its programs run in the `sandbox` of this name
-    (empty: in none), which has `denied` them so many system calls so far.
+    (empty: in none), which has `denied` them so many system calls so far. `access` says who sees it: its
+    `project`, or as `private` its owner alone of the project's members.
     """
 
     id: str
     name: str
     project: str
     user: str
+    access: Access
     image: str
     kind: Kind
     priority: int
@@ -500,6 +504,7 @@ class Session(TypedDict):
     name: str
     project: str
     user: str
+    access: Access
     image: str
     kind: Kind
     priority: int

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+Access = Literal["project", "private"]
+"""Who sees a session: its project, or beside its owner only who looks after the project, the domain, the site."""
+
 By = Literal["user", "project", "domain"]
 """What a report adds up by."""
 

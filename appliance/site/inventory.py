@@ -22,7 +22,7 @@ RESERVOIR_ROOT = "/var/lib/penstock/reservoir"
 EVERY_NODE = ("preflight", "pki", "package_source", "time", "evidence")
 GROUPS: dict[NodeRole, tuple[str, ...]] = {
     NodeRole.RESERVOIR: ("reservoir", "package_index"),
-    NodeRole.MASTER: ("database", "control_api", "edge"),
+    NodeRole.MASTER: ("database", "control_api", "agent_edge", "edge"),
     NodeRole.WORKER: ("container_engine", "node_agent"),
     NodeRole.STORAGE: ("storage_server",),
 }
@@ -83,6 +83,8 @@ def _site(site: Site, version: str, state: str, root: str) -> Variables:
         "site_reservoir": site.reservoir.name,
         "site_master": site.master.name,
         "site_ports": site.ports.model_dump(),
+        "site_agents": [node.name for node in site.with_role(NodeRole.WORKER)],
+        "site_edge": site.edge.model_dump(),
         "site_gpu_plugins": site.gpu.plugins,
         "site_control_api": _control_api(site),
         "site_package_index": site.package_index.model_dump(),
@@ -127,7 +129,7 @@ def _node_agent(site: Site, node: Node) -> Variables:
         "name": node.name,
         "address": str(node.address),
         "port": node.agent_port,
-        "api_url": f"https://{site.master.name}:{site.ports.api}",
+        "api_url": f"https://{site.master.name}:{site.ports.agents}",
         "allowed": [site.master.name],
         "registries": site.registries,
     }

@@ -204,7 +204,7 @@ def _versions(node: Node, seen: Evidence, served: Published) -> Iterator[Check]:
 def _ports(site: Site, node: Node, seen: Evidence) -> Check:
     wanted: dict[NodeRole, list[int | None]] = {
         NodeRole.RESERVOIR: [site.ports.reservoir, site.ports.registry],
-        NodeRole.MASTER: [site.ports.console, site.ports.api, site.ports.apps],
+        NodeRole.MASTER: [site.ports.console, site.ports.api, site.ports.agents, site.ports.apps],
         NodeRole.WORKER: [node.agent_port],
         NodeRole.STORAGE: [NFS_PORT] if seen["exports"] else [],
     }

@@ -8,6 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from api.resources.presets.schemas import MAX_MEMORY_MIB, CpuMilli, MemoryMib, ShmMib
 from api.resources.schemas import Moment, Name, Request, Text
+from api.tables.projects import Access
 from api.tables.sessions import MAX_CONTAINERS, Kind
 from common.gpu.kinds import Enforcement
 from common.protocol import SYSTEM_FOLDERS, belongs_to_system
@@ -78,7 +79,8 @@ class SessionRequest(Request):
     is put back into the queue when they ask for it. It waits at least until `starts_at`. `command` None means the
     image's own, and `args` follow it. Each of `ports` gets an address at the site's edge. `image` is one that the
     project may use, or with `local_image` a reference that is on the node already. The command line says so by
-    `created_by_cli`.
+    `created_by_cli`. `access` says who sees it: its `project`, or as `private` its owner alone of the project's
+    members; where it is left out the project's `session_access` says so.
     """
 
     name: Name
@@ -109,6 +111,7 @@ class SessionRequest(Request):
     ports: list[Port] = Field(default=[], max_length=16)
     pvcs: list[PvcRequest] = Field(default=[], max_length=32)
     volumes: list[VolumeRequest] = Field(default=[], max_length=32)
+    access: Access | None = None
     created_by_cli: bool = False
 
     @property

@@ -24,7 +24,7 @@ from api.resources.presets import service as presets
 from api.resources.projects import service as projects
 from api.resources.sandboxes import service as sandboxes
 from api.resources.schemas import Name
-from api.resources.sessions import defaults, repository
+from api.resources.sessions import access, defaults, repository
 from api.resources.sessions.addresses import Taken, addresses
 from api.resources.sessions.mounts import mounts
 from api.resources.sessions.schemas import BatchRequest, SessionRequest
@@ -117,13 +117,14 @@ async def _submit(
     priority = PRIORITY[kind] if request.priority is None else request.priority
     check_priority(priority, kind, caller, project)
     starts_at = request.starts_at if request.starts_at and request.starts_at > now() else None
-    await _check_names(db, project, names)
+    await _check_names(db, project, names, caller)
     made = [
         Session(
             name=name,
             project=project,
             user_id=caller.id,
             user_name=caller.name,
+            access=request.access or project.session_access,
             image=title,
             reference=reference,
             kind=kind,
@@ -289,15 +290,15 @@ async def _check_unmoved(db: AsyncSession, caller: Identity) -> None:
         )
 
 
-async def _check_names(db: AsyncSession, project: Project, names: Sequence[str]) -> None:
+async def _check_names(db: AsyncSession, project: Project, names: Sequence[str], caller: Identity) -> None:
     live = await repository.live_by_names(db, project.id, names)
-    for name in names:
-        if name in live:
-            raise ConflictError(
-                f"{project.name} has a session {name} already, and it is {live[name]}",
-                where="name",
-                hint="choose another name, or delete that session",
-            )
+    for session in (live[name] for name in names if name in live):
+        taken = f"{project.name} has a session {session.name} already"
+        if not access.sees(caller, session, project):
+            raise ConflictError(taken, where="name", hint="choose another name")
+        raise ConflictError(
+            f"{taken}, and it is {session.state}", where="name", hint="choose another name, or delete that session"
+        )
 
 
 async def _give_addresses(db: AsyncSession, made: Sequence[Session], request: SessionRequest) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 
 import structlog
 
+from appliance.agent import descriptors
 from appliance.agent.container_runtime import ContainerRuntime
 from appliance.agent.docker import cores, node_info, share_maintenance
 from appliance.agent.docker.containers import ContainerLimits
@@ -17,6 +18,7 @@ from appliance.agent.docker.images import Images
 from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.docker.terminal import Terminal
+from appliance.agent.door import Strangers
 from appliance.agent.fd_store import FdStore, handed_over
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.reports.denied_call_reporter import DeniedCallReporter
@@ -28,7 +30,7 @@ from appliance.gpu import accelerators
 log = structlog.get_logger()
 
 
-def build(settings: Settings) -> ContainerRuntime:
+def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
     """Return what runs containers on this machine; raises PenstockError where it cannot."""
     limits = ContainerLimits(settings.pids_limit, _lockable_memory())
     mount_points = MountPoints(settings.mounts_folder, settings.mount_roots)
@@ -44,7 +46,12 @@ def build(settings: Settings) -> ContainerRuntime:
     maintenance = share_maintenance.build(settings, gpus, kinds, told["CgroupDriver"])
     images = Images(engine, settings.registries)
     forwarder = PortForwarder(
-        server_context(settings), settings.edges, bind=settings.bind, port_range=settings.port_range
+        server_context(settings),
+        settings.edges,
+        bind=settings.bind,
+        port_range=settings.port_range,
+        strangers=strangers,
+        most=descriptors.for_ports(descriptors.raise_limit()),
     )
     supervisor = Supervisor(
         engine,

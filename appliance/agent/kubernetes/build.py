@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import PurePosixPath
 
+from appliance.agent import descriptors
 from appliance.agent.container_runtime import ContainerRuntime
+from appliance.agent.door import Strangers
 from appliance.agent.kubernetes.client import Client
 from appliance.agent.kubernetes.images import Images
 from appliance.agent.kubernetes.pod_ports import PodPorts
@@ -20,7 +22,7 @@ from appliance.agent.tls import server_context
 from common.errors import InputError
 
 
-def build(settings: Settings) -> ContainerRuntime:
+def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
     """Return what runs pods in a cluster; nothing is called yet.
 
     Raises InputError where the cluster's authority cannot be read.
@@ -47,7 +49,12 @@ def build(settings: Settings) -> ContainerRuntime:
     )
     base = base_node_info(settings.name, region=settings.region, switch=settings.switch, started_at=datetime.now(UTC))
     forwarder = PortForwarder(
-        server_context(settings), settings.edges, bind=settings.bind, port_range=settings.port_range
+        server_context(settings),
+        settings.edges,
+        bind=settings.bind,
+        port_range=settings.port_range,
+        strangers=strangers,
+        most=descriptors.for_ports(descriptors.raise_limit()),
     )
     cluster = PodSupervisor(client, pod_settings, base, PodPorts(forwarder), settings.kubernetes_schedule_s)
     return ContainerRuntime(

@@ -136,6 +136,7 @@ class FakeApi:
     samples: list[GpuMetrics] = field(default_factory=list)
     denied_calls: list[DeniedCall] = field(default_factory=list)
     peers: set[str] = field(default_factory=set)
+    connections: int = 0
     interval_s: float = 0.5
     status: int = 200
 
@@ -155,6 +156,12 @@ def fake_api(authority: Authority) -> Iterator[FakeApi]:
     api = FakeApi(port=0)
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            api.connections += 1
+
         def do_POST(self) -> None:
             assert self.path in (HEARTBEAT_PATH, METRICS_PATH, DENIED_CALLS_PATH)
             body = self.rfile.read(int(self.headers["Content-Length"]))

@@ -56,6 +56,7 @@ def session(**changes: Any) -> Session:
         "name": "first",
         "project": "team-a",
         "user": "alice",
+        "access": "project",
         "image": "python:3.11",
         "kind": "training",
         "priority": 50,
@@ -127,6 +128,7 @@ def project(**changes: Any) -> Project:
         "interactive_group": None,
         "interactive_limit_s": 0,
         "interactive_extension_s": 0,
+        "session_access": "project",
         "warnings": [],
         "created_at": AGO,
     }

@@ -38,6 +38,7 @@ def test_get_golden(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatc
         "Status:        Running\n"
         "Project:       team-a\n"
         "User:          alice\n"
+        "Access:        project\n"
         "Type:          interactive, priority 50\n"
         "Image:         python:3.11\n"
         "Command:       python3 train.py '--name=a b'\n"

@@ -77,7 +77,7 @@ def test_gpus_and_ports_reach_the_agents_of_workers_alone() -> None:
         "name": "worker1",
         "address": "10.71.8.11",
         "port": 6001,
-        "api_url": "https://master1:56789",
+        "api_url": "https://master1:56790",
         "allowed": ["master1"],
         "mount_roots": ["/srv/shared"],
         "registries": ["reservoir:5000"],

@@ -19,6 +19,7 @@ from appliance.agent.docker.images import Images
 from appliance.agent.docker.inspections import NEVER
 from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
+from appliance.agent.door import Strangers
 from appliance.agent.labels import LABEL_ID
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import ShareManager
@@ -125,7 +126,9 @@ def event(action: str) -> dict[str, Any]:
 
 def supervise(engine: FakeEngine, node: NodeNetworks | None = None) -> Supervisor:
     real = cast("DockerEngine", engine)
-    forwarder = PortForwarder(ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1))
+    forwarder = PortForwarder(
+        ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1), strangers=Strangers(), most=9
+    )
     shares = ShareManager(Gpus(), [], {}, [], Path("/nowhere"))
     return Supervisor(
         real,

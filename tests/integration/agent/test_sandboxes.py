@@ -48,7 +48,9 @@ def running_daemon(*options: str) -> Iterator[Path]:
     """
     folder = Path(tempfile.mkdtemp(prefix="penstock-sb-"))
     runtime = folder / "sandbox-runtime"
-    runtime.write_text(SCRIPT.read_text().replace("{{ node_agent_venv }}/bin/python", sys.executable))
+    # this checkout's, wherever another one is installed
+    ours = f"env PYTHONPATH={ROOT} {sys.executable}"
+    runtime.write_text(SCRIPT.read_text().replace("{{ node_agent_venv }}/bin/python -I", ours))
     runtime.chmod(0o755)
     arguments = {
         "--data-root": folder / "data",

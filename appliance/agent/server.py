@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 
-import structlog
 import uvicorn
-from uvicorn.config import STARTUP_FAILURE
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from appliance.agent import app
@@ -19,8 +16,7 @@ from appliance.agent.settings import Settings
 from appliance.agent.tls import common_name, server_context
 from appliance.agent.watchdog import ask_for_time
 from common import logs
-
-log = structlog.get_logger()
+from common.errors import UnavailableError
 
 _SHUTDOWN_S = 2
 
@@ -49,9 +45,12 @@ class MutualTlsServer(uvicorn.Server):
         try:
             self._door.open(self._settings.bind, self._settings.port)
         except OSError as error:
-            log.exception("the agent cannot listen", port=self._settings.port, reason=str(error))
             await self.lifespan.shutdown()
-            sys.exit(STARTUP_FAILURE)
+            raise UnavailableError(
+                f"the agent cannot listen: {error}",
+                where=f"{self._settings.bind}:{self._settings.port}",
+                hint="choose another agent_port for this node, or end what listens there",
+            ) from error
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let nobody in any more, and end."""

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 
 from appliance.agent.settings import Settings
+from common.revocation import refuse_revoked
 
 _TIMEOUT_S = 10.0
 _KEEP_S = 60.0
@@ -29,12 +30,12 @@ def server_context(settings: Settings) -> ssl.SSLContext:
     context.load_cert_chain(settings.cert, settings.key)
     context.verify_mode = ssl.CERT_REQUIRED
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
+    return refuse_revoked(context, settings.crl)
 
 
 def api_client(settings: Settings) -> httpx.AsyncClient:
     """Return a client of the control API, to which the agent shows its certificate."""
-    context = ssl.create_default_context(cafile=settings.ca)
+    context = refuse_revoked(ssl.create_default_context(cafile=settings.ca), settings.crl)
     context.load_cert_chain(settings.cert, settings.key)
     limits = httpx.Limits(max_connections=1, keepalive_expiry=_KEEP_S)
     return httpx.AsyncClient(

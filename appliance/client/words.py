@@ -32,8 +32,8 @@ Kind = Literal["interactive", "training", "service"]
 NodeMode = Literal["active", "maintenance", "draining"]
 """What an administrator wants of a node: `draining` ends what runs on it, `maintenance` only takes nothing new."""
 
-NodeState = Literal["ready", "lost"]
-"""Whether a node's agent reports; a `lost` one has not for a while."""
+NodeState = Literal["ready", "unready", "lost"]
+"""Whether a node's agent reports; a `lost` one has not for a while, an `unready` one says why it starts nothing."""
 
 State = Literal["PENDING", "SCHEDULED", "PREPARING", "RUNNING", "TERMINATING", "TERMINATED", "FAILED"]
 """Where a session stands."""

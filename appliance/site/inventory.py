@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from appliance.site.model import ExternalStorage, NfsStorage, Node, NodeRole, Site
 from common.gpu.share import Granularity
-from common.settings.node_agent import GpuSettings, KubernetesSettings, LocationSettings, SimulatedGpuSettings
+from common.settings.kubernetes import KubernetesSettings
+from common.settings.node_agent import GpuSettings, LocationSettings, SimulatedGpuSettings
 
 STATE = "/var/lib/penstock/site"
 """Where the controller keeps the site's certificates and passwords."""
@@ -132,6 +133,7 @@ def _node_agent(site: Site, node: Node) -> Variables:
         "api_url": f"https://{site.master.name}:{site.ports.agents}",
         "allowed": [site.master.name],
         "registries": site.registries,
+        "hosts": {name: str(node.address) for node in site.nodes for name in (node.name, *aliases(node))},
     }
     folders = [site.session_pvc_root, *site.session_host_paths]
     if node.simulated_gpus:
@@ -139,7 +141,12 @@ def _node_agent(site: Site, node: Node) -> Variables:
         settings |= _said(node.simulated_gpus, *SimulatedGpuSettings.model_fields)
     if node.kubernetes:
         settings |= _said(node.kubernetes, *KubernetesSettings.model_fields)
-        folders = [*node.kubernetes.host_folders]
+        folders = []
+    else:
+        settings |= {
+            "egress": [*site.session_services, *site.sessions.egress],
+            "site_addresses": [str(address) for address in site.addresses],
+        }
     return settings | {"mount_roots": list(dict.fromkeys(filter(None, folders)))}
 
 
@@ -186,5 +193,11 @@ def _exports(site: Site, node: Node) -> Variables:
     ]
     return {
         "node_storage_server": exports[0].server if exports else "ganesha",
-        "node_exports": [storage.path for storage in exports],
+        "node_exports": [
+            {
+                "path": storage.path,
+                "clients": [str(each.address) for each in site.nodes if set(storage.clients) & set(each.roles)],
+            }
+            for storage in exports
+        ],
     }

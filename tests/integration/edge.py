@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -59,24 +60,32 @@ def running_edge(authority: Authority, api: str, folder: Path, **variables: Any)
 
     `api` is the server of the API: HOST:PORT, or `unix:` and its socket; `variables` are those of the roles.
     """
-    pki = folder / "pki"
-    pki.mkdir(parents=True)
     certificate, key = authority.issue("master")
-    (pki / "ca.crt").symlink_to(authority.ca)
-    (pki / "node.crt").write_bytes(certificate.read_bytes())
-    (pki / "node.key").write_bytes(key.read_bytes())
+    take(folder / "pki", authority.ca, authority.crl, certificate, key)
     edge = Edge()
     known = variables_of(edge, folder) | variables
     with ExitStack() as stack:
         for role, name, port in (("agent_edge", "agent-edge", edge.agents), ("edge", "edge", edge.console)):
             text = rendered(role, f"etc/penstock/{name}.conf", **known)
-            stack.enter_context(_nginx(text, api, folder / name, port))
+            stack.enter_context(running_nginx(text, api, folder / name, port))
         yield edge
 
 
+def take(pki: Path, ca: Path, crl: Path, certificate: Path, key: Path) -> None:
+    """Fill the folder of a node with its certificate and what its authority says, which may change."""
+    pki.mkdir(parents=True)
+    (pki / "ca.crt").symlink_to(ca)
+    (pki / "ca.crl").symlink_to(crl)
+    (pki / "node.crt").write_bytes(certificate.read_bytes())
+    (pki / "node.key").write_bytes(key.read_bytes())
+
+
 @contextmanager
-def _nginx(text: str, api: str, folder: Path, port: int) -> Iterator[None]:
-    """Run one configuration; of what it says of its node, only addresses and folders are the test's."""
+def running_nginx(text: str, api: str, folder: Path, port: int) -> Iterator[Callable[[], None]]:
+    """Run one configuration; of what it says of its node, only addresses and folders are the test's.
+
+    Gives what makes it read its files again.
+    """
     folder.mkdir()
     temporary = "".join(f"{kind}_temp_path {folder}/{kind}; " for kind in ("proxy", "fastcgi", "uwsgi", "scgi"))
     for said, instead in {
@@ -96,7 +105,7 @@ def _nginx(text: str, api: str, folder: Path, port: int) -> Iterator[None]:
     process = subprocess.Popen([NGINX, "-c", str(file), "-p", str(folder)])
     try:
         _wait(port, process, log)
-        yield
+        yield lambda: process.send_signal(signal.SIGHUP)
     finally:
         process.terminate()
         process.wait(20)

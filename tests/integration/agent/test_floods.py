@@ -103,9 +103,10 @@ def test_a_certificate_of_another_node_holds_no_connection(agent: Agent) -> None
 
 
 def test_heartbeats_have_one_connection(agent: Agent, fake_api: FakeApi) -> None:
-    before = fake_api.connections
-    fake_api.wait(lambda heartbeat: heartbeat.sequence >= 8, timeout_s=30)
-    assert fake_api.connections == before == 1
+    """As often as they are on a site: between two there is longer than clients keep connections by themselves."""
+    fake_api.interval_s = 5.5
+    fake_api.wait(lambda heartbeat: heartbeat.sequence >= 4, timeout_s=60)
+    assert fake_api.connections == 1
 
 
 def test_another_address_gets_in_while_strangers_come_from_many(agent: Agent) -> None:

@@ -20,6 +20,7 @@ from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.docker.terminal import Terminal
 from appliance.agent.door import Strangers
+from appliance.agent.fd_store import FdStore, handed_over
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.reports.app_callers import AppCallerReporter
 from appliance.agent.reports.denied_call_reporter import DeniedCallReporter
@@ -75,7 +76,8 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         node_cores=node_cores,
         mount_roots=settings.mount_roots,
     )
-    listener = SeccompListener(settings.sandbox_socket)
+    kept = handed_over(settings.listen_pid, settings.listen_fds, settings.listen_fdnames)
+    listener = SeccompListener(settings.sandbox_socket, FdStore(settings.notify_socket, kept))
 
     def node_info_now() -> NodeInfo:
         return maintenance.shares.describe(has).model_copy(update={"unready": egress_policy.reason})

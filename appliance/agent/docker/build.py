@@ -20,6 +20,7 @@ from appliance.agent.reports.denied_call_reporter import DeniedCallReporter
 from appliance.agent.sandbox.seccomp_listener import SeccompListener
 from appliance.agent.settings import Settings
 from appliance.agent.tls import server_context
+from appliance.agent.volume_folders import VolumeFolders
 from appliance.gpu import accelerators
 
 log = structlog.get_logger()
@@ -66,6 +67,7 @@ def build(settings: Settings) -> ContainerRuntime:
         containers=supervisor,
         images=images,
         terminal=partial(Terminal, engine),
+        volumes=VolumeFolders(settings.mount_roots),
         begin=listener.start,
         tasks={**maintenance.tasks(supervisor), "denied calls": DeniedCallReporter(settings, listener).run},
         is_stuck=maintenance.arbiter.is_stuck,

@@ -17,6 +17,7 @@ from appliance.agent.kubernetes.terminal import Terminal
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.settings import Settings
 from appliance.agent.tls import server_context
+from appliance.agent.volume_folders import VolumeFolders
 from common.errors import InputError
 
 
@@ -55,6 +56,8 @@ def build(settings: Settings) -> ContainerRuntime:
         containers=cluster,
         images=Images(client, pod_settings),
         terminal=partial(Terminal, client),
+        # its claims are the cluster's machines' alone
+        volumes=VolumeFolders([]),
         begin=lambda: None,
         tasks={},
         is_stuck=lambda: False,

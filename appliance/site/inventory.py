@@ -146,7 +146,7 @@ def _control_api(site: Site) -> Variables:
         "registries": site.registries,
     }
     if site.session_pvc_root:
-        settings["pvc_root"] = site.session_pvc_root
+        settings |= {"pvc_root": site.session_pvc_root, "pvc_storage": site.session_pvc_storage}
     return settings
 
 

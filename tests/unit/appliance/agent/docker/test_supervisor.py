@@ -21,8 +21,8 @@ from appliance.agent.docker.inspections import NEVER
 from appliance.agent.docker.lifecycle import Lifecycle
 from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
-from appliance.agent.door import Strangers
 from appliance.agent.labels import LABEL_ID
+from appliance.agent.listener import Strangers
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import ShareManager
 from appliance.gpu.devices import Gpus

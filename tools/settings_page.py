@@ -18,6 +18,7 @@ from common.settings.edge import EdgeSettings
 from common.settings.images import ImageSettings
 from common.settings.node_agent import LocationSettings, NodeAgentSettings
 from common.settings.package_index import PackageIndexSettings
+from common.settings.sessions import SessionSettings
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 HEAD = """\
@@ -46,6 +47,7 @@ PARTS = (
     Part("Control API", "control_api", ControlApiSettings, "Deadlines, the scheduler, logins, and the directory."),
     Part("Node agents", "node_agent", NodeAgentSettings, "For the agents of all workers."),
     Part("Images", "images", ImageSettings, "Where they come from."),
+    Part("Sessions", "sessions", SessionSettings, "What their network leads to."),
     Part("Place of a node", "nodes[]", LocationSettings, "By which the containers of a session are kept together."),
     Part("GPUs", "gpu", SharedGpus, "How GPUs are divided, and how the parts are held."),
     Part(

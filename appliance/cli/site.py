@@ -60,6 +60,19 @@ def deploy(
 
 
 @app.command()
+def kubernetes(
+    name: Annotated[str, typer.Argument(metavar="NODE", help="A node that stands for a Kubernetes cluster.")],
+    file: SiteFile,
+) -> None:
+    """Print what the cluster's administrator applies (`| kubectl apply -f -`): account, rights, network."""
+    import yaml
+
+    from appliance.site.kubernetes_manifests import manifests
+
+    print(yaml.safe_dump_all(manifests(read_site(file), name), sort_keys=False), end="")
+
+
+@app.command()
 def revoke(file: SiteFile, node: Annotated[str, typer.Argument(help="Node whose key somebody else may have.")]) -> None:
     """Revoke the certificate of a node that stays; the next deploy brings it another one, and the list to all nodes.
 

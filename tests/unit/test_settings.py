@@ -27,7 +27,8 @@ from appliance.site.model import Node, SimulatedGpus, Site
 from common.settings import environment
 from common.settings.control_api import ControlApiSettings
 from common.settings.edge import EdgeSettings
-from common.settings.node_agent import GpuSettings, KubernetesSettings, LocationSettings, SimulatedGpuSettings
+from common.settings.kubernetes import KubernetesSettings
+from common.settings.node_agent import GpuSettings, LocationSettings, SimulatedGpuSettings
 from common.settings.package_index import PackageIndexSettings
 from tools import settings_page
 

@@ -23,6 +23,7 @@ from appliance.agent import admission
 from appliance.agent.docker import containers, cores, inspections
 from appliance.agent.docker.blocking_calls import in_thread, items_in_thread
 from appliance.agent.docker.cores import CoreGrant
+from appliance.agent.docker.egress_policy import EgressPolicy
 from appliance.agent.docker.engine import DockerEngine, EngineAwayError, ImageMissingError
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images, not_here
@@ -59,6 +60,7 @@ class Supervisor:
         *,
         shares: ShareManager,
         gang_networks: GangNetworkManager,
+        egress_policy: EgressPolicy,
         near: Mapping[str, frozenset[int]],
         node_cores: Sequence[int],
         mount_roots: Sequence[Path],
@@ -72,11 +74,12 @@ class Supervisor:
         self._forwarder = forwarder
         self._shares = shares
         self._gang_networks = gang_networks
+        self._egress_policy = egress_policy
         self._near = near
         self._cores = node_cores
         self._mount_roots = mount_roots
         self._known: dict[str, KnownContainer] = {}
-        self._lifecycle = Lifecycle(engine, shares, gang_networks)
+        self._lifecycle = Lifecycle(engine, shares, gang_networks, egress_policy)
         self._background = Background()
         self._watchers = anyio.CapacityLimiter(1)
         self._storage = anyio.CapacityLimiter(MAX_MOUNT_CHECKS)
@@ -90,7 +93,7 @@ class Supervisor:
         """Run the container of `spec` unless it is known already; return its state.
 
         Returns at once with `pulling` where the image must be pulled. Raises ConflictError where the id belongs to
-        another spec or the node is full, InputError where the node must not run the spec.
+        another spec, the node is full or cannot keep sessions apart, InputError where the node must not run the spec.
         """
         digest = digest_of(spec)
         if spec.mounts and spec.id not in self._known:
@@ -105,6 +108,7 @@ class Supervisor:
                     hint="use a new id for a new container",
                 )
             return known.state
+        self._egress_policy.check()
         containers.check(spec, self._shares.devices, self.states())
         self._shares.check(spec.gpus)
         granted = self._choose_cores(spec)

@@ -13,12 +13,14 @@ from appliance.agent.door import Strangers
 from appliance.agent.kubernetes.client import Client
 from appliance.agent.kubernetes.images import Images
 from appliance.agent.kubernetes.pod_ports import PodPorts
+from appliance.agent.kubernetes.pod_settings import FolderClaim, PodSettings
 from appliance.agent.kubernetes.pod_supervisor import PodSupervisor, base_node_info
-from appliance.agent.kubernetes.pods import FolderClaim, PodSettings
 from appliance.agent.kubernetes.terminal import Terminal
 from appliance.agent.port_forwarding import PortForwarder
+from appliance.agent.reports.app_callers import AppCallerReporter
 from appliance.agent.settings import Settings
 from appliance.agent.tls import server_context
+from appliance.agent.volume_folders import VolumeFolders
 from common.errors import InputError
 
 
@@ -40,9 +42,14 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         node=settings.name,
         resource=settings.kubernetes_gpu_resource,
         machines=settings.kubernetes_machines,
+        tolerations=settings.kubernetes_tolerations,
+        runtime_class=settings.kubernetes_runtime_class,
+        pod_security=settings.kubernetes_pod_security,
+        run_as=settings.kubernetes_run_as,
+        template=settings.kubernetes_pod_template,
         claims=[FolderClaim(PurePosixPath(root), name) for root, name in settings.kubernetes_claims.items()],
-        host_folders=[PurePosixPath(folder) for folder in settings.mount_roots],
         registries=settings.registries,
+        lost_s=settings.kubernetes_lost_s,
     )
     client = Client(
         settings.kubernetes_api, settings.kubernetes_token, context, namespace=settings.kubernetes_namespace
@@ -62,8 +69,10 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         containers=cluster,
         images=Images(client, pod_settings),
         terminal=partial(Terminal, client),
+        # its claims are the cluster's machines' alone
+        volumes=VolumeFolders([]),
         begin=lambda: None,
-        tasks={},
+        tasks={"callers of apps": AppCallerReporter(settings, forwarder).run},
         is_stuck=lambda: False,
         close=lambda: None,
     )

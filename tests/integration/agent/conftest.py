@@ -44,6 +44,7 @@ from tests import forks
 from tests.fakes.cuda.clients import Bench
 from tests.fakes.cuda.fixtures import bench, release  # noqa: F401
 from tests.forks import Fork
+from tests.integration.agent.other_node import OtherNode, run
 
 BUSYBOX = Path("/bin/busybox")
 DOCKER = "unix:///var/run/docker.sock"
@@ -288,6 +289,13 @@ def agent(node: Agent) -> Agent:
     """The agent of the node, started."""
     node.start()
     return node
+
+
+@pytest.fixture
+def other_node() -> Iterator[OtherNode]:
+    node = OtherNode()
+    yield node
+    run("ip", "netns", "del", node.name)
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ from common.errors import ConflictError, InputError, NotFoundError, UnavailableE
 from common.gpu.kinds import Enforcement
 from common.gpu.share import GpuShare
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus
+from tests.fakes import packet_rules
 from tests.fakes.node_networks import gang_networks
 from tests.unit.appliance.agent.shares.test_share_manager import Node, gpu_share, stops
 from tests.unit.appliance.gpu.samples import GPU, SECOND
@@ -102,6 +103,7 @@ class Supervised:
             forwarder,
             shares=self.node.shares,
             gang_networks=gang_networks(),
+            egress_policy=packet_rules.kept(),
             near={},
             node_cores=(0,),
             mount_roots=[],

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import (
@@ -36,13 +37,16 @@ from common.protocol import (
     HEALTH_PATH,
     IMAGES_PATH,
     NODE_INFO_PATH,
+    STORAGE_PATH,
     ContainerSpec,
     ContainerState,
     ExecControl,
+    FolderRemoval,
     GpuShares,
     ImageRequest,
     ImageState,
     NodeInfo,
+    StorageState,
 )
 from common.refusals import install, refuse
 from common.request_id import RequestIds
@@ -84,6 +88,7 @@ def make(settings: Settings, runtime: ContainerRuntime) -> FastAPI:
         yield
         await tasks.close()
         await supervisor.close()
+        await runtime.volumes.close()
         runtime.close()
 
     app = FastAPI(
@@ -109,6 +114,14 @@ def make(settings: Settings, runtime: ContainerRuntime) -> FastAPI:
     @app.put(IMAGES_PATH)
     async def ask_for_image(request: ImageRequest) -> ImageState:
         return await runtime.images.ask(request.reference)
+
+    @app.get(STORAGE_PATH)
+    async def look_at_storage(root: Path) -> StorageState:
+        return await runtime.volumes.look(root)
+
+    @app.delete(STORAGE_PATH)
+    async def remove_folder(folder: Path) -> FolderRemoval:
+        return await runtime.volumes.remove(folder)
 
     @app.get(CONTAINERS_PATH)
     async def list_containers() -> list[ContainerState]:

@@ -20,6 +20,7 @@ from appliance.client.words import (
     UserRole,
     UserSource,
     Visibility,
+    VolumeState,
 )
 
 
@@ -596,4 +597,29 @@ class User(TypedDict):
     email: str | None
     disabled: bool
     must_change_password: bool
+    created_at: str
+
+
+class Volume(TypedDict):
+    """A volume. `project` is null for one whose project is gone, which `former_project` was.
+
+    `folder` is where it is below the root of its `storage`. `used_mib` is how much is in it and `limit_mib` how
+    much may be, as the storage told at `measured_at`; null where it cannot. `sessions` that have not ended
+    mount it. One that is `deleting` goes away with its files; `reason` says why that has not come to its end.
+    """
+
+    id: str
+    name: str
+    project: str | None
+    former_project: str
+    domain: str | None
+    storage: str
+    folder: str
+    state: VolumeState
+    reason: str
+    used_mib: int | None
+    limit_mib: int | None
+    measured_at: str | None
+    sessions: int
+    created_by: str
     created_at: str

@@ -19,6 +19,7 @@ from reservoir.intake.store import Store
 from reservoir.publication.publish import record_of
 
 EVIDENCE = "penstock_evidence"
+SESSION_WAYS = "penstock_session_ways"
 OFFSET_S = 1.0
 """How far a node's clock may be from the site's, in seconds."""
 
@@ -81,8 +82,9 @@ def verify(site: Site, *, listen: playbook.Listener, state: Path = STATE, root: 
             "the site is not deployed from this machine", where=str(state), hint="run `penstock site deploy` first"
         )
     hosts = inventory.build(site, version="", state=str(state))
-    result = playbook.run("verify", hosts, state=state, listen=listen, publish=[EVIDENCE])
-    evidence = {name: values[EVIDENCE] for name, values in result.published.items()}
+    result = playbook.run("verify", hosts, state=state, listen=listen, publish=[EVIDENCE, SESSION_WAYS])
+    gathered = {name: values for name, values in result.published.items() if EVIDENCE in values}
+    evidence = {name: values[EVIDENCE] | {"ways": values.get(SESSION_WAYS)} for name, values in gathered.items()}
     if not evidence and not result.failures:
         result.require_success()
     silent = {event.node: event.reason for event in result.failures}
@@ -157,8 +159,10 @@ def _checks(
         yield Check("container engine answers", ok=docker is not None, evidence=said)
         yield _library(seen.get("gpu_library"))
         yield _agent(node, registered.get(node.name))
-    for path, mounted in seen["mounts"].items():
-        yield Check(f"{path} is mounted", ok=mounted, evidence="mounted" if mounted else "not mounted")
+        if node.kubernetes is None:
+            yield from _session_ways(site, seen.get("ways"))
+    for path, options in seen["mounts"].items():
+        yield _mount(path, options)
     for path, export in seen["exports"].items():
         yield _health(f"{path} is exported", export)
 
@@ -296,6 +300,32 @@ def _certificate(node: Node, found: Mapping[str, Any], revoked: str) -> Check:
         problems.append("the node has not the site's list of revoked certificates: run `penstock site deploy`")
     said = "; ".join(problems) or f"until {found['ends']}; what the site has revoked is known"
     return Check("certificate is the node's and counts", ok=not problems, evidence=said)
+
+
+def _session_ways(site: Site, seen: Evidence | None) -> Iterator[Check]:
+    """Judge what a container reached; what this node itself does not reach either says nothing."""
+    if seen is None or seen["detail"]:
+        said = seen["detail"] if seen else "nothing was tried"
+        yield Check("sessions are kept apart", ok=False, evidence=str(said))
+        return
+    tried, services = seen["tried"], site.session_services
+    missing = [f"{way}: {tried[way]['container']}" for way in services if tried[way]["container"]]
+    yield Check(
+        "sessions reach the site's services", ok=not missing, evidence=_words(missing) or f"reached {_words(services)}"
+    )
+    closed = {way: told for way, told in tried.items() if way not in services}
+    reached = [way for way, told in closed.items() if not told["container"]]
+    answering = [way for way, told in closed.items() if not told["node"]]
+    said = f"a container reached {_words(reached)}" if reached else f"none of {_words(answering)} was reached"
+    if not answering:
+        said = "nothing answers to this node itself, so nothing is proven"
+    yield Check("sessions reach nothing else", ok=bool(answering) and not reached, evidence=said)
+
+
+def _mount(path: str, options: list[str] | None) -> Check:
+    missing = [name for name in ("nosuid", "nodev") if name not in (options or ())]
+    said = "not mounted" if options is None else f"mounted without {_words(missing)}" if missing else "mounted"
+    return Check(f"{path} is mounted", ok=options is not None and not missing, evidence=said)
 
 
 def _health(name: str, answer: Mapping[str, Any] | None) -> Check:

@@ -27,6 +27,7 @@ from appliance.agent.reports.denied_call_reporter import DeniedCallReporter
 from appliance.agent.sandbox.seccomp_listener import SeccompListener
 from appliance.agent.settings import Settings
 from appliance.agent.tls import server_context
+from appliance.agent.volume_folders import VolumeFolders
 from appliance.gpu import accelerators
 from common import egress
 from common.protocol import NodeInfo
@@ -98,6 +99,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         containers=supervisor,
         images=images,
         terminal=partial(Terminal, engine),
+        volumes=VolumeFolders(settings.mount_roots),
         begin=begin,
         tasks={
             **maintenance.tasks(supervisor),

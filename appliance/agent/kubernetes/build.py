@@ -20,6 +20,7 @@ from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.reports.app_callers import AppCallerReporter
 from appliance.agent.settings import Settings
 from appliance.agent.tls import server_context
+from appliance.agent.volume_folders import VolumeFolders
 from common.errors import InputError
 
 
@@ -68,6 +69,8 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         containers=cluster,
         images=Images(client, pod_settings),
         terminal=partial(Terminal, client),
+        # its claims are the cluster's machines' alone
+        volumes=VolumeFolders([]),
         begin=lambda: None,
         tasks={"callers of apps": AppCallerReporter(settings, forwarder).run},
         is_stuck=lambda: False,

@@ -108,7 +108,7 @@ def gather(options: dict[str, Any], run: Callable[..., tuple[int, str]]) -> dict
         "docker": docker(*run("docker", "info", "--format", "{{json .}}")),
         "api": health(options["api_url"], trust),
         "certificate": certificate(options["certificate"], options["ca"], options["crl"], run),
-        "mounts": {path: Path(path).is_mount() for path in options["mounts"]},
+        "mounts": {path: mounted(path, Path("/proc/self/mounts").read_text()) for path in options["mounts"]},
         "exports": {path: export(path, options["address"], run) for path in options["exports"]},
     }
     if options["library"]:
@@ -225,6 +225,13 @@ def docker(code: int, text: str) -> dict[str, Any] | None:
         "driver": info.get("Driver", ""),
         "root": info.get("DockerRootDir"),
     }
+
+
+def mounted(path: str, table: str) -> list[str] | None:
+    """Return the options of what is mounted at a path, from the kernel's table of mounts; None where nothing is."""
+    rows = [line.split() for line in table.splitlines()]
+    found = [row[3].split(",") for row in rows if row[1] == path]
+    return found[-1] if found else None
 
 
 def export(path: str, address: str, run: Callable[..., tuple[int, str]]) -> dict[str, Any]:

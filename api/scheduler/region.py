@@ -180,24 +180,46 @@ class Region:
         return self.best[1] if self.best and self.best[1] else None
 
     def _try(self) -> None:
-        """Go on from what is taken already, with those not yet decided on."""
+        """Decide on one unit after the other, taken before spared, and go back where that leads to nothing better.
+
+        The way is kept in a list, as it may be thousands of units long.
+        """
+        way: list[tuple[int, int, bool]] = []
+        onward = True
+        while self.steps <= STEPS and (onward or way):
+            if onward:
+                decided = self._decide()
+                onward = decided is not None
+                if decided:
+                    way.append(decided)
+                continue
+            place, missing, taken = way.pop()
+            if taken:
+                self._take(place, -1)
+                onward = self._would_do(missing)
+            if onward:
+                way.append((place, missing, False))
+            else:
+                self._reopen(place)
+
+    def _decide(self) -> tuple[int, int, bool] | None:
+        """Take or spare the next unit: which it is, what was missing, whether it is taken; None where the way ends."""
         self.steps += 1
         missing = self._missing()
         if missing == 0:
             self._note()
-            return
+            return None
         if self.steps > STEPS or not self._order or not self._may_become_best(missing):
-            return
+            return None
         place = self._order[0][-1]
         allowed = self._limits.allowed[place]
         self._close(place)
         if allowed:
             self._take(place, 1)
-            self._try()
-            self._take(place, -1)
-        if self._would_do(missing):
-            self._try()
-        self._reopen(place)
+        elif not self._would_do(missing):
+            self._reopen(place)
+            return None
+        return place, missing, allowed
 
     def _all_fit(self) -> bool:
         return self.fits or self._fitting_together >= self.workload.replicas

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from appliance.client.words import (
+    Access,
     By,
     ContainerStatus,
     Enforcement,
@@ -19,6 +20,7 @@ from appliance.client.words import (
     UserRole,
     UserSource,
     Visibility,
+    VolumeState,
 )
 
 
@@ -64,7 +66,8 @@ class ArgumentTest(TypedDict):
     """A test of one argument of a system call: it is one of `values`, or has any of `bits`; exactly one of both is
     set.
 
-    Of a number that fits into 32 bits only the lower half of the argument counts, as the kernel reads most of them.
+    Only the lower 32 bits of the argument count: the kernel reads no more of most of them, and programs of 32 bits
+    have no more.
     """
 
     argument: int
@@ -377,6 +380,7 @@ class Project(TypedDict):
     interactive_group: str | None
     interactive_limit_s: int
     interactive_extension_s: int
+    session_access: Access
     warnings: list[str]
     created_at: str
 
@@ -442,13 +446,15 @@ class SessionEntry(TypedDict):
     Its shares are held by `enforcement` or a stronger kind. `held_milli` is what it takes of GPUs with all
     containers together, 0 before it has its places; a MIG device counts whole. While its share is being
     changed, `resize_milli` is what each container shall have. Its programs run in the `sandbox` of this name
-    (empty: in none), which has `denied` them so many system calls so far.
+    (empty: in none), which has `denied` them so many system calls so far. `access` says who sees it: its
+    `project`, or as `private` its owner alone of the project's members.
     """
 
     id: str
     name: str
     project: str
     user: str
+    access: Access
     image: str
     kind: Kind
     priority: int
@@ -458,6 +464,7 @@ class SessionEntry(TypedDict):
     cpu_milli: int
     memory_mib: int
     shm_mib: int
+    disk_mib: int
     enforcement: Enforcement
     held_milli: int
     resize_milli: int | None
@@ -498,6 +505,7 @@ class Session(TypedDict):
     name: str
     project: str
     user: str
+    access: Access
     image: str
     kind: Kind
     priority: int
@@ -507,6 +515,7 @@ class Session(TypedDict):
     cpu_milli: int
     memory_mib: int
     shm_mib: int
+    disk_mib: int
     enforcement: Enforcement
     held_milli: int
     resize_milli: int | None
@@ -588,4 +597,29 @@ class User(TypedDict):
     email: str | None
     disabled: bool
     must_change_password: bool
+    created_at: str
+
+
+class Volume(TypedDict):
+    """A volume. `project` is null for one whose project is gone, which `former_project` was.
+
+    `folder` is where it is below the root of its `storage`. `used_mib` is how much is in it and `limit_mib` how
+    much may be, as the storage told at `measured_at`; null where it cannot. `sessions` that have not ended
+    mount it. One that is `deleting` goes away with its files; `reason` says why that has not come to its end.
+    """
+
+    id: str
+    name: str
+    project: str | None
+    former_project: str
+    domain: str | None
+    storage: str
+    folder: str
+    state: VolumeState
+    reason: str
+    used_mib: int | None
+    limit_mib: int | None
+    measured_at: str | None
+    sessions: int
+    created_by: str
     created_at: str

@@ -42,6 +42,12 @@ PortRange = Annotated[tuple[Port, Port], BeforeValidator(_range), AfterValidator
 class NodeAgentSettings(StrictModel):
     """What holds for the agents of all workers: the part `node_agent`."""
 
+    memory_reserve_mib: int = Field(
+        default=1024,
+        ge=0,
+        description="memory of a worker, in MiB, that sessions do not get: for its system, its container engine and "
+        "its agent",
+    )
     pids_limit: int = Field(default=4096, ge=64, description="processes and threads of one session")
     port_range: PortRange = Field(
         default=(57000, 57999),

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import time
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-ROLES = Path(__file__).parents[2] / "roles"
+from tests.role_modules import role_module
 
-
-def module(path: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(Path(path).stem, ROLES / path)
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
-
-
-evidence = module("evidence/library/node_evidence.py")
-findings = module("preflight/library/node_findings.py")
+evidence = role_module("evidence/library/node_evidence.py")
+findings = role_module("preflight/library/node_findings.py")
 
 OPTIONS: dict[str, Any] = {
     "release": "bookworm",
@@ -149,6 +137,15 @@ def test_pip_index(tmp_path: Path) -> None:
     (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://reservoir:8443/pypi/simple/\n")
     assert evidence.pip_index(tmp_path / "pip.conf") == "https://reservoir:8443/pypi/simple/"
     assert evidence.pip_index(tmp_path / "missing") == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "options"),
+    [("/mnt/penstock", ["rw", "nosuid", "nodev"]), ("/mnt", ["ro"]), ("/mnt/other", None)],
+)
+def test_options_of_a_mount(path: str, options: list[str] | None) -> None:
+    table = "a /mnt rw 0 0\na /mnt ext4 ro 0 0\nstorage1:/srv /mnt/penstock nfs4 rw,nosuid,nodev 0 0\n"
+    assert evidence.mounted(path, table) == options
 
 
 def test_an_export_that_cannot_be_listed_says_why() -> None:

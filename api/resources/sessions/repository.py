@@ -6,13 +6,13 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import case, delete, func, select, update
+from sqlalchemy import Row, Text, case, cast, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
 from api.database import among
 from api.resources.sessions.addresses import Taken
-from api.tables.projects import Project
+from api.tables.projects import Access, Project
 from api.tables.sessions import (
     ENDED,
     HOLDING,
@@ -25,7 +25,11 @@ from api.tables.sessions import (
     State,
 )
 from api.tables.users import User
+from api.tables.volumes import SessionVolume
 from common.gpu.share import MILLI
+
+Named = Row[str, State, UUID | None, Access]
+"""The name of a session, how far it is, whose it is, and who sees it."""
 
 
 async def by_name(db: AsyncSession, project_id: UUID, name: str) -> Session | None:
@@ -41,10 +45,11 @@ async def by_id(db: AsyncSession, project_id: UUID, session_id: UUID) -> Session
     return await db.scalar(select(Session).where(Session.project_id == project_id, Session.id == session_id))
 
 
-async def live_by_names(db: AsyncSession, project_id: UUID, names: Collection[str]) -> dict[str, State]:
-    """Return which of some names live sessions of a project have, and how far these are."""
-    query = select(Session.name, Session.state).where(Session.project_id == project_id, Session.name.in_(names))
-    return {row.name: row.state for row in await db.execute(query.where(Session.state.not_in(ENDED)))}
+async def live_by_names(db: AsyncSession, project_id: UUID, names: Collection[str]) -> dict[str, Named]:
+    """Return which of some names live sessions of a project have."""
+    columns = (Session.name, Session.state, Session.user_id, Session.access)
+    query = select(*columns).where(Session.project_id == project_id, Session.name.in_(names))
+    return {row.name: row for row in await db.execute(query.where(Session.state.not_in(ENDED)))}
 
 
 async def by_ids(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, Session]:
@@ -65,6 +70,20 @@ async def in_states(
     if node_ids is not None:
         query = query.where(Session.id.in_(select(Container.session_id).where(among(Container.node_id, node_ids))))
     return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
+
+
+async def live_with_volume(db: AsyncSession, volume_id: UUID) -> Sequence[Session]:
+    """Return the sessions that have not ended and mount a volume, in order of age."""
+    query = select(Session).join(SessionVolume, SessionVolume.session_id == Session.id)
+    query = query.where(SessionVolume.volume_id == volume_id, Session.state.not_in(ENDED))
+    return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
+
+
+async def unlinked(db: AsyncSession, root: str) -> Sequence[Session]:
+    """Return the sessions that have not ended and mount something below a folder, without a volume, whole."""
+    linked = select(SessionVolume.session_id).where(SessionVolume.session_id == Session.id).exists()
+    query = select(Session).where(Session.state.not_in(ENDED), cast(Session.mounts, Text).contains(f'"{root}/'))
+    return (await db.scalars(query.where(~linked).order_by(Session.created_at, Session.id).options(WHOLE))).all()
 
 
 async def count_live(db: AsyncSession, *, project: str | None = None, user: str | None = None) -> int:

@@ -14,7 +14,7 @@ from api.auth.policy import Action
 from api.clock import now
 from api.resources.accounting import service as accounting
 from api.resources.projects import service as projects
-from api.resources.sessions import repository
+from api.resources.sessions import access, repository
 from api.tables.projects import Project
 from api.tables.sessions import Kind, Session, State
 from api.tables.users import User
@@ -25,10 +25,14 @@ TRIES = 5
 PRIORITY = {Kind.TRAINING: 50, Kind.INTERACTIVE: 75, Kind.SERVICE: 75}
 """The usual priority of each kind; whoever manages the project may give more."""
 
+NAMED = 20
+"""How many sessions an error names at most."""
+
 used_by_project = repository.used_by_project
 in_states = repository.in_states
 by_ids = repository.by_ids
 whole = repository.whole
+unlinked = repository.unlinked
 log_tail = repository.log_tail
 keep_log = repository.keep_log
 
@@ -53,7 +57,7 @@ async def get(db: AsyncSession, project: str, name: str, caller: Identity) -> Se
     seen = await projects.get(db, project, caller)
     id_ = _as_id(name)
     session = await (repository.by_id(db, seen.id, id_) if id_ else repository.by_name(db, seen.id, name))
-    if session is None or not caller.may(Action.SESSION_READ, project=seen, owner_id=session.user_id):
+    if session is None or not access.sees(caller, session, seen):
         raise NotFoundError(f"{project} has no session {name}", where="name", hint="list the sessions")
     return session
 
@@ -61,7 +65,7 @@ async def get(db: AsyncSession, project: str, name: str, caller: Identity) -> Se
 async def get_for(db: AsyncSession, project: str, name: str, caller: Identity, action: Action) -> Session:
     """Return a session that the caller may do something to; raises ForbiddenError for one of another user."""
     session = await get(db, project, name, caller)
-    if not caller.may(action, project=session.project, owner_id=session.user_id):
+    if not access.may(caller, action, session, session.project):
         raise ForbiddenError(f"session {name} belongs to {session.user_name}", hint=f"ask {session.user_name}")
     return session
 
@@ -178,6 +182,20 @@ async def refuse_while_live(db: AsyncSession, *, project: str | None = None, use
         noun = "session" if count == 1 else "sessions"
         raise ConflictError(
             f"{project or user} has {count} live {noun}", where="name", hint="delete the sessions first"
+        )
+
+
+async def refuse_while_mounted(db: AsyncSession, volume_id: UUID, name: str, caller: Identity) -> None:
+    """Raise ConflictError while sessions that have not ended mount a volume; those that the caller sees are named."""
+    found = await repository.live_with_volume(db, volume_id)
+    seen = [session.name for session in found if access.sees(caller, session, session.project)]
+    if found:
+        noun = "session" if len(found) == 1 else "sessions"
+        names = f": {', '.join(seen[:NAMED])}" if seen else ""
+        raise ConflictError(
+            f"volume {name} is in use by {len(found)} live {noun}{names}",
+            where="name",
+            hint="delete the sessions first",
         )
 
 

@@ -88,7 +88,11 @@ def manifest(spec: ContainerSpec, pod_settings: PodSettings, machine: str) -> di
         **({"args": _literal(spec.args)} if spec.args else {}),
         "env": [{"name": name, "value": _escaped(value)} for name, value in sorted(_environment(spec).items())],
         "ports": [{"containerPort": port} for port in spec.ports],
-        "resources": {"limits": amount, "requests": amount},
+        "resources": {
+            "limits": amount | (_disk(spec.disk_mib) if spec.disk_mib else {}),
+            # nobody counts the disks of machines
+            "requests": amount | (_disk(0) if spec.disk_mib else {}),
+        },
         "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}, *(mounted for _, mounted in volumes)],  # noqa: S108
     }
     metadata = {
@@ -305,6 +309,10 @@ def _limits(spec: ContainerSpec, pod_settings: PodSettings) -> dict[str, str]:
     if spec.gpus:
         limits[pod_settings.resource] = str(len(spec.gpus))
     return limits
+
+
+def _disk(mib: int) -> dict[str, str]:
+    return {"ephemeral-storage": f"{mib}Mi"}
 
 
 def _environment(spec: ContainerSpec) -> Mapping[str, str]:

@@ -1,8 +1,8 @@
 """A site with everybody of the table of rights and things of every owner, and how a route is asked for one of these.
 
 The people of the table are of the domain acme, but for those of the site. Each has a session and an image in the
-project rockets. So have others: Carl in rockets, Dan in another project of acme, Gus in the domain globex, Sid in a
-project of the site.
+project rockets. So have others: Carl in rockets and Eve, whose session is private, Dan in another project of acme, Gus
+in the domain globex, Sid in a project of the site.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from api.tables.groups import ResourceGroup
 from api.tables.images import Image, Visibility
 from api.tables.logins import Login
 from api.tables.nodes import Node
-from api.tables.projects import Membership, Project, ProjectRole
+from api.tables.projects import Access, Membership, Project, ProjectRole
 from api.tables.sessions import Kind, Service, Session, State
 from api.tables.users import User
+from api.tables.volumes import Volume
 from tests.api.cluster import V1, Cluster
 from tests.installed import PASSWORD
 
@@ -42,21 +43,27 @@ ROLES = {
     "member": (UserRole.MEMBER, "acme"),
     "user": (UserRole.MEMBER, "acme"),
     "carl": (UserRole.MEMBER, "acme"),
+    "eve": (UserRole.MEMBER, "acme"),
     "dan": (UserRole.MEMBER, "acme"),
     "gus": (UserRole.MEMBER, "globex"),
     "sid": (UserRole.MEMBER, None),
 }
 PROJECTS: dict[str, tuple[str | None, dict[str, ProjectRole]]] = {
-    "rockets": ("acme", {"manager": ProjectRole.MANAGER, "member": ProjectRole.MEMBER, "carl": ProjectRole.MEMBER}),
+    "rockets": (
+        "acme",
+        {"manager": ProjectRole.MANAGER, **dict.fromkeys(("member", "carl", "eve"), ProjectRole.MEMBER)},
+    ),
     "engines": ("acme", {"dan": ProjectRole.MEMBER}),
     "planes": ("globex", {"gus": ProjectRole.MEMBER}),
     "public": (None, {"sid": ProjectRole.MEMBER}),
 }
 PLACES = {"acme": "acme", "globex": "globex", "site": None}
 """Places with a resource group and a node in it, and their domains."""
+HEIRS = {"acme": "engines", "globex": "planes", "site": "public"}
+"""Projects of each place to which volumes are handed over; of these own ones may be handed over by another name."""
 HOMES = {"dan": "engines", "gus": "planes", "sid": "public"}
 """Projects of sessions and images; the others have theirs in rockets."""
-OTHERS = {"project": "carl", "domain": "dan", "other": "gus", "site": "sid"}
+OTHERS = {"project": "carl", "private": "eve", "domain": "dan", "other": "gus", "site": "sid"}
 
 
 @dataclass(frozen=True)
@@ -121,6 +128,11 @@ ASKED = {
     f"GET {V1}/sessions/{{name}}/metrics": Asked(query=_IN_PROJECT),
     f"GET {V1}/sessions/{{name}}/denied-calls": Asked(query=_IN_PROJECT),
     f"WEBSOCKET {V1}/sessions/{{name}}/exec": Asked(query={**_IN_PROJECT, "command": '["sh"]'}),
+    f"GET {V1}/volumes": Asked(show="{volume}"),
+    f"POST {V1}/volumes": Asked(body={"name": "new", "project": "{project}"}),
+    f"GET {V1}/volumes/{{name}}": Asked(query=_IN_PROJECT),
+    f"DELETE {V1}/volumes/{{name}}": Asked(query=_IN_PROJECT),
+    f"POST {V1}/volumes/{{name}}/hand-over": Asked(query=_IN_PROJECT, body={"project": "{heir}"}),
     f"GET {V1}/apps/authorize": Asked(headers={"X-Original-URI": "/{session}-8888/"}),
 }
 """How the routes are asked that are about somebody's things; what others answer is the same whoever has what."""
@@ -134,6 +146,7 @@ NAMES = {
     "images": "image",
     "nodes": "node",
     "sessions": "session",
+    "volumes": "volume",
 }
 """What the name in a path is the name of, by the first part of the path."""
 
@@ -213,8 +226,11 @@ async def _things(db: AsyncSession, user: User, project: Project) -> Thing:
     session.image = session.reference = "python"
     session.kind, session.preemptible, session.gpu_milli = Kind.TRAINING, False, 0
     session.args, session.environment, session.mounts = [], {}, []
+    session.access = Access.PRIVATE if user.name == OTHERS["private"] else Access.PROJECT
     session.services = [Service(port=8888, path=f"s-{user.name}-8888")]
-    db.add_all([key, login, image, session])
+    volume = Volume(name=f"v-{user.name}", project=project, domain=project.domain, storage="shared")
+    volume.folder = volume.name
+    db.add_all([key, login, image, session, volume])
     await db.flush()
     await accounting.begin(db, session, moment - timedelta(hours=1))
     await accounting.end(db, session.id, moment)
@@ -227,6 +243,8 @@ async def _things(db: AsyncSession, user: User, project: Project) -> Thing:
         "node": f"w-{place}",
         "image": image.name,
         "session": session.name,
+        "volume": volume.name,
+        "heir": HEIRS[place],
         "key_id": str(key.id),
         "login_id": str(login.id),
     }

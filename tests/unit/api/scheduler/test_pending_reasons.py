@@ -42,7 +42,8 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
             work("1", "a", 0.5),
             (runs(work("r", "a", 1), on("n", 1)),),
             Cause.QUOTA,
-            "a holds 1 GPU of its 1 GPU and may not go beyond; stop one of its sessions, or ask for a larger quota",
+            "a holds 1 GPU of its quota of 1 GPU and may not go beyond; "
+            "stop one of its sessions, or ask for a larger quota",
             id="a hard cap",
         ),
         pytest.param(
@@ -160,6 +161,16 @@ def test_room_that_is_kept_names_whom_for() -> None:
     )
 
 
+def test_a_private_workload_is_named_to_its_owner_and_in_the_log_alone() -> None:
+    running = (runs(work("r", "c", 1, preemptible=False), on("n", 1)),)
+    projects = (project("a", 2), project("b", 2), project("c", 1))
+    queue = (work("large", "a", 2, 0, private=True), work("small", "b", 1, NOW))
+    decision = decide(Snapshot(NOW * SECOND, two, projects, running, queue, SchedulerSettings()))
+    reason = decision.pending_reasons["small"].reason
+    assert reason == "the room that is free is kept for a private session of a, which is served first"
+    assert any(line.startswith("waits: large of a: ") for line in decision.log)
+
+
 def test_the_position_is_the_order_in_which_they_are_served() -> None:
     queue = tuple(work(id_, owner, 2, at) for id_, owner, at in [("x", "b", 1), ("y", "a", 2), ("z", "a", 0)])
     found = waits(two, (project("a", 0), project("b", 0)), queue, full)
@@ -171,7 +182,10 @@ def test_each_decision_has_one_line_with_its_reason() -> None:
     projects = (project("a", 1), project("b", 1))
     running = (runs(work("r", "b", 1), on("n", 1), since=1), runs(work("s", "b", 1), on("n", 0, 1), since=2))
     queue = (work("1", "a"), work("2", "a", 1, 1), work("cpu", "b", 0))
-    idle = "a holds 1 GPU, its fair share is 1 GPU (quota 1 GPU), more only while others leave GPUs idle"
+    idle = (
+        "a holds 0 GPU and gets 1 GPU more, its fair share is 1 GPU (quota 1 GPU), "
+        "more only while others leave GPUs idle"
+    )
     assert decide(Snapshot(NOW * SECOND, nodes, projects, running, queue)).log == (
         "reclaimed: s of b: b holds 2 GPUs, 1 GPU of them beyond its quota; 1 of a is within its quota",
         "waits: 1 of a: s of b is still being stopped; n is kept for it",

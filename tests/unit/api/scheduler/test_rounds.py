@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from api.scheduler.cycle import RECLAIMED_FOR, RESERVED_FOR
 from api.scheduler.snapshot import Cause
 from tests.unit.api.scheduler.world import World, node, on, project, runs, work
@@ -55,11 +57,30 @@ def test_what_finds_no_victims_uses_up_nobodys_turn() -> None:
     assert {reclaim.beneficiary[0] for reclaim in world.step().reclaims} == {"w"}
 
 
-def test_places_are_reserved_for_the_first_of_many_who_wait_long() -> None:
+def test_places_are_reserved_for_the_first_of_many_projects_whose_work_waits_long() -> None:
     world = crowd()
+    owners = [f"owner{index:03}" for index in range(MANY)]
+    world.projects = (project("guest", 0), *(project(name, 1) for name in owners))
+    world.queue = {
+        id_: replace(each, project=owner) for owner, (id_, each) in zip(owners, world.queue.items(), strict=True)
+    }
     world.now = 10_000
     for name, running in world.running.items():
         world.running[name] = replace(running, workload=replace(running.workload, preemptible=False))
     waits = world.step().pending_reasons
     reserved = [name for name, wait in waits.items() if "is kept for it until it is free" in wait.reason]
     assert reserved == [f"w{index:03}" for index in range(RESERVED_FOR)]
+
+
+@pytest.mark.parametrize("waited", [0, 100])
+def test_a_gang_finds_its_places_among_a_thousand_quarters_of_gpus(waited: int) -> None:
+    nodes = tuple(node(f"n{at:02}") for at in range(32))
+    world = World(nodes, (project("guest", 0), project("owner", 72)), now=1000)
+    for each in nodes:
+        for quarter in range(32):
+            places = [0.0] * (quarter // 4) + [0.25]
+            world.running[f"{each.name}-{quarter}"] = runs(
+                work(f"{each.name}-{quarter}", "guest", 0.25), on(each.name, *places)
+            )
+    world.submit(work("gang", "owner", 8, at=1000 - waited, replicas=9))
+    assert len(world.step().reclaims) == 9 * 32

@@ -19,6 +19,7 @@ from appliance.client.views import (
     Project,
     Session,
     User,
+    Volume,
 )
 
 AGO = (datetime.now(UTC) - timedelta(hours=3, minutes=5)).isoformat()
@@ -56,6 +57,7 @@ def session(**changes: Any) -> Session:
         "name": "first",
         "project": "team-a",
         "user": "alice",
+        "access": "project",
         "image": "python:3.11",
         "kind": "training",
         "priority": 50,
@@ -63,8 +65,9 @@ def session(**changes: Any) -> Session:
         "replicas": 1,
         "gpu_milli": 500,
         "cpu_milli": 0,
-        "memory_mib": 0,
+        "memory_mib": 4096,
         "shm_mib": 64,
+        "disk_mib": 51200,
         "enforcement": "none",
         "held_milli": 500,
         "resize_milli": None,
@@ -126,10 +129,32 @@ def project(**changes: Any) -> Project:
         "interactive_group": None,
         "interactive_limit_s": 0,
         "interactive_extension_s": 0,
+        "session_access": "project",
         "warnings": [],
         "created_at": AGO,
     }
     return cast("Project", {**base, **changes})
+
+
+def volume(**changes: Any) -> Volume:
+    base: Volume = {
+        "id": "3f2b8a52-6b0c-4f8e-9a51-6f0b5e1d2c3a",
+        "name": "data",
+        "project": "team-a",
+        "former_project": "",
+        "domain": None,
+        "storage": "shared",
+        "folder": "3f2b8a52-6b0c-4f8e-9a51-6f0b5e1d2c3a",
+        "state": "ready",
+        "reason": "",
+        "used_mib": 2048,
+        "limit_mib": None,
+        "measured_at": AGO,
+        "sessions": 0,
+        "created_by": "alice",
+        "created_at": AGO,
+    }
+    return cast("Volume", {**base, **changes})
 
 
 def group(**changes: Any) -> Group:

@@ -41,6 +41,8 @@ def test_limits_are_what_kubernetes_counts() -> None:
     assert made["containers"][0]["resources"] == {"limits": limits, "requests": limits}
     assert made["volumes"][0]["emptyDir"] == {"medium": "Memory", "sizeLimit": "128Mi"}
     assert container()["resources"] == {"limits": {}, "requests": {}}
+    disk = {"limits": {"ephemeral-storage": "2048Mi"}, "requests": {"ephemeral-storage": "0Mi"}}
+    assert container(disk_mib=2048)["resources"] == disk
 
 
 def test_a_pod_with_gpus_is_held_to_the_machine_that_has_them() -> None:

@@ -22,6 +22,7 @@ from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.reports.denied_call_reporter import DeniedCallReporter
 from appliance.agent.sandbox.seccomp_listener import SeccompListener
 from appliance.agent.settings import Settings
+from appliance.agent.supervision import every
 from appliance.agent.tls import server_context
 from appliance.gpu import accelerators
 from common import egress
@@ -94,6 +95,7 @@ def build(settings: Settings) -> ContainerRuntime:
             "disk": DiskEnforcer(engine.written_mib, supervisor.disk_limits, supervisor.end).run,
             "denied calls": DeniedCallReporter(settings, listener).run,
             "egress": partial(egress_policy.run, supervisor.changed.set),
+            "list of containers": partial(every, settings.list_interval_s, supervisor.rebuild),
         },
         is_stuck=maintenance.arbiter.is_stuck,
         close=close,

@@ -26,6 +26,8 @@ METRICS_PATH = "/agent/v1/metrics"
 """POST MetricsReport → 204: what containers used of their GPUs; not in heartbeats, which mostly repeat themselves."""
 DENIED_CALLS_PATH = "/agent/v1/denied-calls"
 """POST DeniedCallReport → 204: which system calls sandboxes denied. Counts only grow, so a report may come twice."""
+APP_CALLERS_PATH = "/agent/v1/app-callers"
+"""POST AppCallersReport → AppCallersReply: whose connections to apps are open, and which of them have to end."""
 HEALTH_PATH = "/v1/health"
 NODE_INFO_PATH = "/v1/node-info"
 IMAGES_PATH = "/v1/images"
@@ -41,6 +43,8 @@ MAX_TEXT = 1 << 20
 """Most characters of any text of a message."""
 CONTAINER_HEADER = "X-Penstock-Container"
 """In the head of a request the edge says at a port of an agent whose port it takes that for: the container's id."""
+CALLER_HEADER = "X-Penstock-Caller"
+"""Beside it: by which login or key of the site the request comes, for as long as the connection lasts."""
 
 DEFAULT_SHM_MIB = 64
 """MiB of a container's `/dev/shm` where nobody says: as much as Docker gives."""
@@ -319,6 +323,31 @@ class DeniedCallReport(Message):
 
     name: str
     denied_calls: list[DeniedCall] = Field(max_length=1000)
+
+
+MAX_CALLER = 64
+"""Characters of the name of a login or a key."""
+
+
+class AppCaller(Message):
+    """Somebody with connections to a container: `caller` is what the edge says of the login or the key."""
+
+    container_id: str
+    caller: str = Field(max_length=MAX_CALLER)
+
+
+class AppCallersReport(Message):
+    """Whose connections are open at the ports of a node."""
+
+    name: str
+    callers: list[AppCaller] = Field(max_length=10_000)
+
+
+class AppCallersReply(Message):
+    """Those of them whose connections have to end, and when to report next, in seconds."""
+
+    leave: list[AppCaller]
+    interval_s: float = Field(default=5.0, gt=0)
 
 
 class HeartbeatReply(Message):

@@ -14,6 +14,7 @@ from appliance.site.gpu import SharedGpus
 from appliance.site.kubernetes import KubernetesCluster
 from appliance.site.model import SimulatedGpus
 from common.settings.control_api import ControlApiSettings
+from common.settings.edge import EdgeSettings
 from common.settings.images import ImageSettings
 from common.settings.node_agent import LocationSettings, NodeAgentSettings
 from common.settings.package_index import PackageIndexSettings
@@ -58,6 +59,7 @@ PARTS = (
         KubernetesCluster,
         "A worker that [stands for a cluster](admin.md#a-kubernetes-cluster-as-a-node).",
     ),
+    Part("Edge", "edge", EdgeSettings, "What one caller may have of console, API and apps."),
     Part("Package index", "package_index", PackageIndexSettings, "The server of users' own Python packages."),
 )
 

@@ -65,7 +65,8 @@ class ArgumentTest(TypedDict):
     """A test of one argument of a system call: it is one of `values`, or has any of `bits`; exactly one of both is
     set.
 
-    Of a number that fits into 32 bits only the lower half of the argument counts, as the kernel reads most of them.
+    Only the lower 32 bits of the argument count: the kernel reads no more of most of them, and programs of 32 bits
+    have no more.
     """
 
     argument: int

@@ -20,6 +20,7 @@ from common.errors import InputError
 from common.gpu.share import MAX_GPUS
 from common.places import Path
 from common.settings.control_api import ControlApiSettings
+from common.settings.edge import EdgeSettings
 from common.settings.images import ImageSettings
 from common.settings.node_agent import LocationSettings, NodeAgentSettings, Order, SimulatedGpuSettings
 from common.settings.options import PlainPath, Port, keys_without
@@ -109,6 +110,7 @@ class Ports(StrictModel):
 
     console: Port = 443
     api: Port = 56789
+    agents: Port = 56790
     apps: Port = 9443
     reservoir: Port = 8443
     registry: Port = 5000
@@ -148,8 +150,8 @@ class Site(StrictModel):
     """A whole site. Build it with `load`, which also runs the rules that span several nodes.
 
     `session_host_paths` are folders of the workers that sessions may mount beside their PVCs. `control_api`,
-    `node_agent` and `package_index` are settings of these services, `images` of the first two, `sessions` of the
-    agents; what is not said there is left to them.
+    `node_agent`, `edge` and `package_index` are settings of these services, `images` of the first two, `sessions` of
+    the agents; what is not said there is left to them.
     """
 
     name: Name
@@ -163,6 +165,7 @@ class Site(StrictModel):
     control_api: ControlApiSettings = ControlApiSettings()
     node_agent: NodeAgentSettings = NodeAgentSettings()
     images: ImageSettings = ImageSettings()
+    edge: EdgeSettings = EdgeSettings()
     sessions: SessionSettings = SessionSettings()
     package_index: PackageIndexSettings = PackageIndexSettings()
     time: Time = Time()

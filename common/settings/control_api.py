@@ -83,6 +83,9 @@ class ControlApiSettings(StrictModel):
     )
     login_lifetime_s: int = Field(default=12 * HOUR, gt=0, description="a login ends after so long")
     login_idle_s: int = Field(default=2 * HOUR, gt=60, description="a login ends after so long without use")
+    streams_per_user: int = Field(
+        default=50, ge=1, description="followed logs and terminals that one person may have open at once"
+    )
     ldap_url: str | None = Field(
         default=None,
         pattern=r"^ldaps?://[^/\s]+$",

@@ -7,6 +7,7 @@ from functools import partial
 
 import structlog
 
+from appliance.agent import descriptors
 from appliance.agent.container_runtime import ContainerRuntime
 from appliance.agent.docker import cores, node_info, share_maintenance
 from appliance.agent.docker.containers import ContainerLimits
@@ -18,7 +19,10 @@ from appliance.agent.docker.images import Images
 from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.docker.terminal import Terminal
+from appliance.agent.door import Strangers
+from appliance.agent.fd_store import FdStore, handed_over
 from appliance.agent.port_forwarding import PortForwarder
+from appliance.agent.reports.app_callers import AppCallerReporter
 from appliance.agent.reports.denied_call_reporter import DeniedCallReporter
 from appliance.agent.sandbox.seccomp_listener import SeccompListener
 from appliance.agent.settings import Settings
@@ -31,7 +35,7 @@ from common.protocol import NodeInfo
 log = structlog.get_logger()
 
 
-def build(settings: Settings) -> ContainerRuntime:
+def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
     """Return what runs containers on this machine; raises PenstockError where it cannot."""
     limits = ContainerLimits(settings.pids_limit, _lockable_memory())
     mount_points = MountPoints(settings.mounts_folder, settings.mount_roots)
@@ -55,7 +59,12 @@ def build(settings: Settings) -> ContainerRuntime:
     images = Images(engine, settings.registries)
     egress_policy = EgressPolicy(engine.default_bridge, [*map(egress.parse, settings.egress)], settings.site_addresses)
     forwarder = PortForwarder(
-        server_context(settings), settings.edges, bind=settings.bind, port_range=settings.port_range
+        server_context(settings),
+        settings.edges,
+        bind=settings.bind,
+        port_range=settings.port_range,
+        strangers=strangers,
+        most=descriptors.for_ports(descriptors.raise_limit()),
     )
     supervisor = Supervisor(
         engine,
@@ -68,7 +77,8 @@ def build(settings: Settings) -> ContainerRuntime:
         node_cores=node_cores,
         mount_roots=settings.mount_roots,
     )
-    listener = SeccompListener(settings.sandbox_socket)
+    kept = handed_over(settings.listen_pid, settings.listen_fds, settings.listen_fdnames)
+    listener = SeccompListener(settings.sandbox_socket, FdStore(settings.notify_socket, kept))
 
     def node_info_now() -> NodeInfo:
         return maintenance.shares.describe(has).model_copy(update={"unready": egress_policy.reason})
@@ -94,6 +104,7 @@ def build(settings: Settings) -> ContainerRuntime:
             **maintenance.tasks(supervisor),
             "disk": DiskEnforcer(engine.written_mib, supervisor.disk_limits, supervisor.end).run,
             "denied calls": DeniedCallReporter(settings, listener).run,
+            "callers of apps": AppCallerReporter(settings, forwarder).run,
             "egress": partial(egress_policy.run, supervisor.changed.set),
             "list of containers": partial(every, settings.list_interval_s, supervisor.rebuild),
         },

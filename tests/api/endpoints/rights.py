@@ -42,6 +42,7 @@ RIGHTS = {
     "POST /agent/v1/heartbeat":                          OF_AGENTS,
     "POST /agent/v1/metrics":                            OF_AGENTS,
     "POST /agent/v1/denied-calls":                       OF_AGENTS,
+    "POST /agent/v1/app-callers":                        OF_AGENTS,
     f"GET {V1}/health":                                  EVERYBODY,
     f"GET {V1}/settings":                                KNOWN,
     f"POST {V1}/auth/login":                             EVERYBODY,

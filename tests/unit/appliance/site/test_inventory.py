@@ -77,7 +77,7 @@ def test_gpus_and_ports_reach_the_agents_of_workers_alone() -> None:
         "name": "worker1",
         "address": "10.71.8.11",
         "port": 6001,
-        "api_url": "https://master1:56789",
+        "api_url": "https://master1:56790",
         "allowed": ["master1"],
         "mount_roots": ["/srv/shared"],
         "registries": ["reservoir:5000"],
@@ -239,7 +239,9 @@ def test_a_worker_may_stand_for_a_cluster() -> None:
             "kubernetes": {
                 "api": "https://10.0.0.50:6443",
                 "claims": {"/srv/shared": "volumes"},
-                "host_folders": ["/mnt/data"],
+                "tolerations": [{"key": "team", "operator": "Exists", "effect": "NoSchedule"}],
+                "pod_template": {"spec": {"priorityClassName": "batch"}},
+                "egress": ["10.9.0.0/16"],
             },
         },
         {"name": "w1", "address": "10.0.0.4", "roles": ["worker"], "agent_port": 6001},
@@ -248,6 +250,9 @@ def test_a_worker_may_stand_for_a_cluster() -> None:
     cluster, machine = hosts["k8s1"]["node_settings"], hosts["w1"]["node_settings"]
     assert cluster["kubernetes_api"] == "https://10.0.0.50:6443"
     assert cluster["kubernetes_claims"] == {"/srv/shared": "volumes"}
-    assert cluster["mount_roots"] == ["/mnt/data"]
+    assert cluster["kubernetes_tolerations"] == [{"key": "team", "operator": "Exists", "effect": "NoSchedule"}]
+    assert cluster["kubernetes_pod_template"] == {"spec": {"priorityClassName": "batch"}}
+    assert cluster["mount_roots"] == []
+    assert "egress" not in cluster, "the cluster keeps it, not the agent"
     assert not any(name.startswith("kubernetes") for name in machine)
     assert machine["mount_roots"] == ["/srv/shared"]

@@ -21,6 +21,7 @@ from appliance.agent.docker.inspections import NEVER
 from appliance.agent.docker.lifecycle import Lifecycle
 from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
+from appliance.agent.door import Strangers
 from appliance.agent.labels import LABEL_ID
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import ShareManager
@@ -143,7 +144,9 @@ def supervise(
     engine: FakeEngine, node: NodeNetworks | None = None, egress_policy: EgressPolicy | None = None
 ) -> Supervisor:
     real = cast("DockerEngine", engine)
-    forwarder = PortForwarder(ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1))
+    forwarder = PortForwarder(
+        ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1), strangers=Strangers(), most=9
+    )
     shares = ShareManager(Gpus(), [], {}, [], Path("/nowhere"))
     return Supervisor(
         real,

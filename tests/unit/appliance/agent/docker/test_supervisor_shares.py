@@ -15,6 +15,7 @@ from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.images import Images
 from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
+from appliance.agent.door import Strangers
 from appliance.agent.labels import LABEL_ENFORCEMENT, name_of
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import PreparedShares
@@ -93,7 +94,9 @@ class Supervised:
         self.docker = docker or Docker()
         self.node = Node(folder, GPU, SECOND)
         engine = cast("DockerEngine", self.docker)
-        forwarder = PortForwarder(ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1))
+        forwarder = PortForwarder(
+            ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1), strangers=Strangers(), most=9
+        )
         self.supervisor = Supervisor(
             engine,
             Images(engine, []),

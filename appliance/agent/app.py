@@ -82,8 +82,12 @@ def make(settings: Settings, runtime: ContainerRuntime) -> FastAPI:
         runtime.begin()
         await supervisor.rebuild()
         heartbeats = HeartbeatReporter(settings, runtime.node_info, supervisor)
-        works = {"containers": supervisor.watch, "heartbeats": heartbeats.run, "revocations": revocation.keep_fresh}
-        for name, work in {**works, **runtime.tasks}.items():
+        for name, work in {
+            "containers": supervisor.watch,
+            "heartbeats": heartbeats.run,
+            "revocations": revocation.keep_fresh,
+            **runtime.tasks,
+        }.items():
             tasks.begin(keep_on(name, work))
         yield
         await tasks.close()

@@ -224,7 +224,8 @@ class ContainerState(Message):
     """What an agent knows of one container; `error` says why it failed; times are UTC.
 
     `ports` leads from a port of the container to the agent's own port, where the site's edge reaches it by mutual TLS.
-    `enforcement` is how its GPU shares are held (None: it has no GPU), `warning` what is wrong while it runs.
+    `enforcement` is how its GPU shares are held (None: it has no GPU), `warning` what is wrong while it runs. One that
+    is `lost` was taken away by no fault of its own, as with a machine that is lost: it may run again elsewhere.
     """
 
     id: str
@@ -238,6 +239,7 @@ class ContainerState(Message):
     ports: dict[int, int] = Field(default_factory=dict)
     enforcement: Enforcement | None = None
     warning: str = ""
+    lost: bool = False
 
 
 class FolderState(Message):

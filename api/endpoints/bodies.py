@@ -62,4 +62,5 @@ class BoundedRequest(Request):
         return dict(pairs)
 
     def _too_large(self) -> HTTPException:
-        return HTTPException(413, f"the body has more than {self._bound.size >> 10} KiB")
+        # what is left of the body is for nobody: who goes on sending it has no connection any more
+        return HTTPException(413, f"the body has more than {self._bound.size >> 10} KiB", {"Connection": "close"})

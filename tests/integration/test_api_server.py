@@ -89,7 +89,7 @@ def test_the_edge_says_who_the_agent_is(tmp_path: Path) -> None:
 
 
 def test_a_body_without_end_is_refused_and_not_kept(server: subprocess.Popen[str], tmp_path: Path) -> None:
-    """Whoever sends on after the answer costs no memory."""
+    """Whoever sends on after the answer costs no memory, and has the connection no longer."""
     with client(tmp_path) as edge:
         edge.get("/health")
     before = peak_mib(server.pid)
@@ -103,6 +103,11 @@ def test_a_body_without_end_is_refused_and_not_kept(server: subprocess.Popen[str
             for _ in range(2000):
                 guest.sendall(part)
         answer = guest.recv(0x10000)
+        with suppress(BrokenPipeError, ConnectionResetError):
+            for _ in range(20):
+                guest.sendall(b"1\r\n \r\n")
+                time.sleep(0.05)
+            pytest.fail("what was refused is still taken")
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert peak_mib(server.pid) - before < 16
     with client(tmp_path) as edge:

@@ -1,4 +1,4 @@
-"""Who stands before the listeners of an agent and is not known."""
+"""Who calls at the ports of an agent and is not known."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ STRANGER_S = 5.0
 """So long a handshake may take, and so long a caller that is not known may stay."""
 MOST = 512
 MOST_OF_ADDRESS = 256
-"""Strangers at a time, on all listeners together and of one address. The edge shakes hands for each request to an app."""
+"""Strangers at a time, on all listeners together and of one address. The edge shakes hands for each call of an app."""
 BACKLOG = 1024
 _PAUSE_S = 1.0
 

@@ -35,7 +35,7 @@ async def before_volumes(url: str) -> None:
     database = Database(url)
 
     def fill(connection: Connection) -> None:
-        command.upgrade(schema.config(connection), "0012")
+        command.upgrade(schema.config(connection), "0014")
         project = (
             "INSERT INTO projects (id, name, description, quota_milli, created_at) VALUES (:id, :name, '', 2000, :at)"
         )

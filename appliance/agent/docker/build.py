@@ -26,6 +26,7 @@ from appliance.agent.reports.app_callers import AppCallerReporter
 from appliance.agent.reports.denied_call_reporter import DeniedCallReporter
 from appliance.agent.sandbox.seccomp_listener import SeccompListener
 from appliance.agent.settings import Settings
+from appliance.agent.supervision import every
 from appliance.agent.tls import server_context
 from appliance.agent.volume_folders import VolumeFolders
 from appliance.gpu import accelerators
@@ -107,6 +108,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
             "denied calls": DeniedCallReporter(settings, listener).run,
             "callers of apps": AppCallerReporter(settings, forwarder).run,
             "egress": partial(egress_policy.run, supervisor.changed.set),
+            "list of containers": partial(every, settings.list_interval_s, supervisor.rebuild),
         },
         is_stuck=maintenance.arbiter.is_stuck,
         close=close,

@@ -1,4 +1,4 @@
-"""Budget of the denied calls of a container: so many are answered at once, and so many a second in the long run. Pure."""
+"""Budget of the denied calls of a container: so many are answered at once, so many a second in the long run. Pure."""
 
 from __future__ import annotations
 

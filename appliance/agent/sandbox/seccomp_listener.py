@@ -201,7 +201,9 @@ class SeccompListener:
             del self._filters[source.descriptor]
         if not any(other.confinement.id == identity for other in self._filters.values()):
             del self._budgets[identity]
-        self._resting.pop(source.descriptor, None)
+        if self._resting.pop(source.descriptor, None) is None:
+            # systemd may have a copy: to close ours does not end the watch
+            self._poll.unregister(source.descriptor)
         source.close()
         self._store.forget(source.name)
 

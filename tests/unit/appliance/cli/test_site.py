@@ -87,6 +87,14 @@ def test_a_second_deploy_prints_no_password(monkeypatch: pytest.MonkeyPatch) -> 
     assert "admin_password" not in plain
 
 
+def test_revoke_says_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    revoked: list[str] = []
+    monkeypatch.setattr(deployment, "revoke", lambda _, node: revoked.append(node))
+    result = run(site_app, "revoke", "-f", EXAMPLE, "worker1")
+    assert "run `penstock site deploy` now" in result.stdout
+    assert revoked == ["worker1"]
+
+
 def test_a_rehearsed_deploy_deploys_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     monkeypatch.setattr(deployment, "rehearse", lambda *_: done.append("rehearse"))

@@ -63,6 +63,11 @@ def cluster_findings(nodes: Sequence[Member]) -> Iterator[tuple[Path, str, str]]
             if getattr(node, field) is not None:
                 reason = f"{node.name} stands for a Kubernetes cluster, whose GPUs are its own and whole"
                 yield (*path, field), reason, f"remove {field}"
+        names = [pool.name for pool in node.kubernetes.kubernetes_pools]
+        for position, name in enumerate(names):
+            if name in names[:position]:
+                where = (*path, "kubernetes", "pools", position, "name")
+                yield where, f"two pools are called {name}", "give each a name of its own"
         for position, network in enumerate(node.kubernetes.egress):
             if within := next((never for never in NEVER_REACHED if lies_in(network, never)), None):
                 reason = f"{network} lies in {within}, where metadata services tell the secrets of machines"

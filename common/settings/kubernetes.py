@@ -27,6 +27,19 @@ class PodSecurity(StrEnum):
     BASELINE = "baseline"
 
 
+class Pool(StrictModel):
+    """Machines that the cluster's autoscaler adds and takes away: up to `most`, each with so much for pods."""
+
+    name: Annotated[str, Field(pattern=rf"^{LABEL}$")]
+    machines: dict[LabelName, LabelValue] = Field(min_length=1)
+    most: int = Field(ge=1, le=128)
+    cpu_milli: int = Field(ge=1)
+    memory_mib: int = Field(ge=1)
+    gpus: int = Field(default=0, ge=0, le=16)
+    gpu_model: str = Field(default="GPU", min_length=1)
+    gpu_memory_mib: int = Field(default=0, ge=0)
+
+
 class KubernetesSettings(StrictModel):
     """The cluster that an agent stands for in place of its machine: in `kubernetes` of a node."""
 
@@ -68,6 +81,18 @@ class KubernetesSettings(StrictModel):
         gt=0,
         le=20,
         description="a pod without a machine after so many seconds is deleted, and its session waits in our queue",
+    )
+    kubernetes_pools: list[Pool] = Field(
+        default=[],
+        description="pools that an autoscaler makes larger, and what they could become "
+        "([more](admin.md#machines-that-come-and-go))",
+    )
+    # less than `pull_limit_s` of the control API, for nobody tells a machine that is made from a pull
+    kubernetes_grow_s: int = Field(
+        default=900,
+        ge=1,
+        le=3000,
+        description="a pod that waits for a machine of a pool for longer goes back into our queue",
     )
     kubernetes_lost_s: int = Field(
         default=60,

@@ -51,6 +51,8 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         claims=[FolderClaim(PurePosixPath(root), name) for root, name in settings.kubernetes_claims.items()],
         registries=settings.registries,
         lost_s=settings.kubernetes_lost_s,
+        pools=settings.kubernetes_pools,
+        grow_s=settings.kubernetes_grow_s,
     )
     client = Client(
         settings.kubernetes_api, settings.kubernetes_token, context, namespace=settings.kubernetes_namespace

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from appliance.agent.kubernetes import quantity
@@ -65,6 +65,7 @@ class Machine:
     gpu_memory_mib: int = 0
     os: str = ""
     ready: bool = True
+    labels: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def place(self, index: int) -> str:
         """Return the name of one of its places for GPUs, the same after every restart."""
@@ -106,6 +107,7 @@ def machine_of(node: Object, resource: str, tolerations: Collection[Toleration] 
         name=node["metadata"]["name"],
         open=_is_open(node, resource, tolerations),
         ready=_is_ready(node),
+        labels=labels,
         amount=Amount(
             quantity.milli(allocatable.get("cpu", "0")),
             quantity.mib(allocatable.get("memory", "0")),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from importlib.metadata import version
 
-from appliance.agent.kubernetes.capacity import Capacity, Machine
+from appliance.agent.kubernetes.capacity import Amount, Capacity, Machine
 from common.protocol import NodeInfo
 
 
@@ -39,3 +39,8 @@ def describe(base: NodeInfo, capacity: Capacity, machines: Sequence[Machine]) ->
             "gpus": list(capacity.devices),
         }
     )
+
+
+def words(amount: Amount) -> str:
+    """Return an amount as people say it."""
+    return f"{amount.gpus} GPUs, {amount.cpu_milli / 1000:g} CPUs and {amount.memory_mib} MiB of memory"

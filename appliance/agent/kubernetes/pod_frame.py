@@ -34,7 +34,8 @@ def pod(pod_settings: PodSettings, metadata: Part, spec: Part, container: Part) 
         "containers": [{**container, "securityContext": _rights(pod_settings)}],
         "tolerations": [*_tolerations(pod_settings), *spec.get("tolerations", [])],
     }
-    own |= {"nodeSelector": dict(pod_settings.machines)} if pod_settings.machines else {}
+    selector = {**pod_settings.machines, **spec.get("nodeSelector", {})}
+    own |= {"nodeSelector": selector} if selector else {}
     own |= {"runtimeClassName": pod_settings.runtime_class} if pod_settings.runtime_class else {}
     return {
         "apiVersion": "v1",

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from common.settings.kubernetes import PodSecurity
+from common.settings.kubernetes import PodSecurity, Pool
 from common.settings.pod_template import PodTemplate, Toleration
 
 
@@ -23,7 +23,7 @@ class PodSettings:
     """Whose pods they are, how GPUs are asked for, what may be mounted, and from which registries images are pulled.
 
     `machines` are the labels of the machines that may be used; none means all. `run_as` 0 means an image's own user.
-    A machine of which nothing was heard for `lost_s` has lost its pods.
+    A machine of which nothing was heard for `lost_s` has lost its pods. One of the `pools` is waited for `grow_s`.
     """
 
     node: str
@@ -37,6 +37,8 @@ class PodSettings:
     claims: Sequence[FolderClaim] = ()
     registries: Collection[str] = ()
     lost_s: int = 60
+    pools: Sequence[Pool] = ()
+    grow_s: float = 900
 
     @property
     def selector(self) -> str:

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from appliance.agent import admission
-from appliance.agent.kubernetes import cluster_info, disruptions, namespace_check, pods
+from appliance.agent.kubernetes import cluster_info, disruptions, namespace_check, pods, pools
 from appliance.agent.kubernetes.capacity import (
     FINAL_PHASES,
     NOTHING,
@@ -32,6 +32,7 @@ from appliance.agent.kubernetes.capacity import (
     measure,
 )
 from appliance.agent.kubernetes.client import Client, ClusterAwayError
+from appliance.agent.kubernetes.growth import Growth
 from appliance.agent.kubernetes.mirror import Mirror
 from appliance.agent.kubernetes.pod_frame import LABEL_NODE
 from appliance.agent.kubernetes.pod_losses import PodLosses
@@ -50,6 +51,7 @@ VERSION = "/version"
 _GATHER_S = 0.2
 """What others' pods do is summed up no more often than this."""
 _LOOK_S = 0.5
+_GROWTH_S = 2.0
 _REMOVAL_S = 20.0
 """Longer than the grace that a pod has to end, and shorter than the control API waits for an answer."""
 
@@ -82,6 +84,7 @@ class PodSupervisor:
         )
         self._pods: Mirror[Pod] = Mirror(client, PODS, self._keep_pod, self._touch, gone=self._note_gone)
         self._losses = PodLosses(self._machine)
+        self._growth = Growth(pod_settings)
         self._touched = asyncio.Event()
         self._moved = asyncio.Condition()
         self._capacity: Capacity = measure([], [])
@@ -107,7 +110,7 @@ class PodSupervisor:
         async with self._launching.setdefault(spec.id, asyncio.Lock()):
             pod = self._find(spec.id) or await self._create(spec)
             self._check_same(spec, pod)
-            return self._losses.state_of(await self._placed(pod))
+            return self._told(await self._placed(pod))
 
     async def resize(self, identity: str, gpu_shares: Sequence[GpuShare]) -> ContainerState:
         """Refuse: a pod keeps the GPUs that it has; raises InputError, NotFoundError for an unknown container."""
@@ -163,7 +166,8 @@ class PodSupervisor:
 
     async def watch(self) -> None:
         """Follow the cluster, for ever; its being away is waited out."""
-        tasks = [asyncio.create_task(work) for work in (self._nodes.run(), self._pods.run(), self._sum_up())]
+        works = (self._nodes.run(), self._pods.run(), self._sum_up(), self._look_at_growth())
+        tasks = [asyncio.create_task(work) for work in works]
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -182,7 +186,8 @@ class PodSupervisor:
         await self._pods.load()
         for pod in self._own():
             # nobody waits for it any more, and the cluster would give it a machine some day
-            if not pods.is_placed(pod) and not disruptions.is_leaving(pod):
+            waits = self._growth.expect(pod, self._nodes.items.values())
+            if not waits and not pods.is_placed(pod) and not disruptions.is_leaving(pod):
                 await self._take_back(pods.id_of(pod))
         await self._pod_ports.follow(self._own())
         self._measure()
@@ -232,8 +237,9 @@ class PodSupervisor:
         """Return the machine that has the places of a spec; raises InputError for what no machine can hold."""
         largest, asked = self._capacity.largest, Amount(spec.cpu_milli, spec.memory_mib, len(spec.gpus))
         if asked | largest != largest:
+            wanted, most = cluster_info.words(asked), cluster_info.words(largest)
             raise InputError(
-                f"one container asks for {_words(asked)}, and its machines have at most {_words(largest)}",
+                f"one container asks for {wanted}, and its machines have at most {most}",
                 where="gpus",
                 hint="ask for at most that in a container",
             )
@@ -268,7 +274,7 @@ class PodSupervisor:
         # the watch may be late
         if not pods.is_placed(pod):
             pod = await self._read(identity) or pod
-        if pods.is_placed(pod):
+        if pods.is_placed(pod) or self._growth.expect(pod, self._nodes.items.values()):
             return pod
         await self.remove(identity, 0)
         reason = pods.why_unplaced(pod) or f"its scheduler has said nothing for {self._schedule_s:g} s"
@@ -307,6 +313,16 @@ class PodSupervisor:
         if (pod := self._find(identity)) is None:
             raise NotFoundError(f"there is no container {identity}", where="id", hint="list the node's containers")
         return pod
+
+    def _told(self, pod: Object) -> ContainerState:
+        return self._growth.dress(pod, self._losses.state_of(pod))
+
+    async def _look_at_growth(self) -> None:
+        """Let time pass for pods that wait for a machine: nobody tells of it."""
+        while True:
+            await asyncio.sleep(_GROWTH_S)
+            if self._growth.is_awaited():
+                self._touch()
 
     def _machine(self, name: str) -> Machine | None:
         return next((machine for machine in self._nodes.items.values() if machine.name == name), None)
@@ -363,15 +379,15 @@ class PodSupervisor:
 
     def _measure(self) -> None:
         occupants = [occupant for pod in self._pods.items.values() for occupant in pod.occupants]
-        capacity = measure(self._nodes.items.values(), occupants)
+        capacity = measure(*pools.spread([*self._nodes.items.values()], occupants, self._pod_settings.pools))
         if capacity.left_out and capacity.left_out != self._capacity.left_out:
             log.warning("the cluster has more GPUs than one node may have", left_out=capacity.left_out)
         self._capacity = capacity
         node_info = cluster_info.describe(self._base, capacity, [*self._nodes.items.values()])
-        placed = [pod for pod in self._own() if pods.is_placed(pod)]
-        states = [self._pod_ports.dress(self._losses.state_of(pod)) for pod in placed] + [
-            *self._losses.vanished.values()
-        ]
+        self._growth.keep(self._own())
+        told = [pod for pod in self._own() if pods.is_placed(pod) or self._growth.waits(pod)]
+        states = [self._pod_ports.dress(self._told(pod)) for pod in told]
+        states += self._losses.vanished.values()
         if (node_info, states) != (self._node_info, self._states):
             self._node_info, self._states = node_info, states
             self.changed.set()
@@ -382,7 +398,3 @@ class PodSupervisor:
 
     def _all_states(self) -> list[ContainerState]:
         return [self._losses.state_of(pod) for pod in self._own()]
-
-
-def _words(amount: Amount) -> str:
-    return f"{amount.gpus} GPUs, {amount.cpu_milli / 1000:g} CPUs and {amount.memory_mib} MiB of memory"

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from appliance.agent import admission, environment
 from appliance.agent.environment import NVIDIA_VISIBLE_DEVICES
-from appliance.agent.kubernetes import pod_frame
+from appliance.agent.kubernetes import pod_frame, pools
 from appliance.agent.kubernetes.capacity import FINAL_PHASES, Object
 from appliance.agent.kubernetes.pod_settings import FolderClaim, PodSettings
 from appliance.agent.labels import (
@@ -332,10 +332,13 @@ def _escaped(text: str) -> str:
 
 
 def _placing(pod_settings: PodSettings, machine: str) -> dict[str, Any]:
+    tolerations = [{"key": pod_settings.resource, "operator": "Exists", "effect": "NoSchedule"}]
+    if selector := pools.selector_of(machine, pod_settings.pools):
+        return {"nodeSelector": selector, "tolerations": tolerations}
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [machine]}]}
     return {
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}},
-        "tolerations": [{"key": pod_settings.resource, "operator": "Exists", "effect": "NoSchedule"}],
+        "tolerations": tolerations,
     }
 
 

@@ -11,6 +11,7 @@ from appliance.site.model import NodeRole, Site, load, worker_path
 from common.errors import InputError
 from common.yaml_document import parse
 
+POOL = "{name: a, machines: {p: a}, most: 2, cpu_milli: 1, memory_mib: 1}"
 EXAMPLE = (Path(__file__).parents[4] / "inventory/example/site.yml").read_text()
 
 GOOD = """\
@@ -136,6 +137,13 @@ def test_another_console_port_stands_in_its_url() -> None:
             "4: nodes[1].kubernetes.egress[1]",
             "169.254.169.254/32 lies in 169.254.0.0/16, where metadata services tell the secrets of machines",
             "name another network, or none",
+        ),
+        (
+            "agent_port: 6001",
+            f"agent_port: 6001, kubernetes: {{api: https://k, pools: [{POOL}, {POOL}]}}",
+            "4: nodes[1].kubernetes.pools[1].name",
+            "two pools are called a",
+            "give each a name of its own",
         ),
         (
             "agent_port: 6001",

@@ -30,6 +30,7 @@ from common.protocol import ContainerState, ContainerStatus, GangNetwork
 
 Inspection = Mapping[str, Any]
 
+_KILLED = 137
 NEVER = "0001-01-01T00:00:00Z"
 _STATUS = {
     "created": ContainerStatus.CREATING,
@@ -107,6 +108,9 @@ def state_of(inspection: Inspection) -> ContainerState:
         error = _EXIT_REASONS.get(state["ExitCode"], "")
     if state.get("OOMKilled"):
         error = f"out of memory: the limit is {inspection['HostConfig']['Memory'] >> 20} MiB"
+    elif status is ContainerStatus.EXITED and state["ExitCode"] == _KILLED and not error:
+        # Docker does not hear of memory that runs out in the first moments of a container
+        error = "exit code 137: the program was killed, as it is when it needs more memory than its limit"
     return ContainerState(
         id=identity_of(inspection),
         session_id=values.session_id,

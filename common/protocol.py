@@ -39,8 +39,13 @@ CONTAINERS_PATH = "/v1/containers"
 · WebSocket /{id}/exec?command=JSON-LIST&tty=0|1&rows=N&cols=N:
 binary frames carry bytes both ways; text frames carry ExecControl as JSON; the agent ends with an `exit` frame."""
 
+TIME_HEADER = "X-Penstock-Time"
+"""With each heartbeat: when the agent sent it by its own clock, in seconds since 1970."""
+
 MAX_TEXT = 1 << 20
 """Most characters of any text of a message."""
+MAX_FRAME = 1 << 20
+"""Bytes of a WebSocket's message: who sends a longer one loses the connection."""
 CONTAINER_HEADER = "X-Penstock-Container"
 """In the head of a request the edge says at a port of an agent whose port it takes that for: the container's id."""
 CALLER_HEADER = "X-Penstock-Caller"

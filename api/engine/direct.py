@@ -18,7 +18,16 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from api.engine.base import AgentAddress, UnreachableError
 from common import problem, request_id
 from common.errors import InputError, PenstockError, UnavailableError
-from common.protocol import CONTAINERS_PATH, IMAGES_PATH, ContainerSpec, ContainerState, GpuShares, ImageState, Message
+from common.protocol import (
+    CONTAINERS_PATH,
+    IMAGES_PATH,
+    MAX_FRAME,
+    ContainerSpec,
+    ContainerState,
+    GpuShares,
+    ImageState,
+    Message,
+)
 
 CONNECT_S = 3.0
 ANSWER_S = 30.0
@@ -128,7 +137,7 @@ class DirectEngine:
                 url,
                 ssl=self._context,
                 open_timeout=ANSWER_S,
-                max_size=None,
+                max_size=MAX_FRAME,
                 proxy=None,
                 compression=None,
                 additional_headers=request_id.headers(),

@@ -15,6 +15,7 @@ from appliance.agent.settings import Settings
 from appliance.agent.tls import common_name
 from appliance.agent.watchdog import ask_for_time
 from common import logs
+from common.protocol import MAX_FRAME
 
 _SHUTDOWN_S = 2
 
@@ -38,6 +39,7 @@ def serve(settings: Settings) -> None:
         host=settings.bind,
         port=settings.port,
         http=PeerProtocol,
+        ws_max_size=MAX_FRAME,
         ssl_certfile=settings.cert,
         ssl_keyfile=settings.key,
         ssl_ca_certs=str(settings.ca),

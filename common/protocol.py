@@ -38,6 +38,9 @@ CONTAINERS_PATH = "/v1/containers"
 · GET /{id}/logs?follow=0|1&tail=N → text/plain stream
 · WebSocket /{id}/exec?command=JSON-LIST&tty=0|1&rows=N&cols=N:
 binary frames carry bytes both ways; text frames carry ExecControl as JSON; the agent ends with an `exit` frame."""
+STORAGE_PATH = "/v1/storage"
+"""GET ?root=FOLDER → StorageState: the folders of volumes that a storage has, and what it tells of their sizes
+· DELETE ?folder=FOLDER → FolderRemoval: removes a folder with what is in it; asked again, it tells how far that is."""
 
 TIME_HEADER = "X-Penstock-Time"
 """With each heartbeat: when the agent sent it by its own clock, in seconds since 1970."""
@@ -108,7 +111,8 @@ class NodeInfo(Message):
 
     `fractions` says whether its GPUs may be shared, `nvlink` whether some reach each other by it, and `apart` that its
     islands are machines of a cluster: no container may have GPUs of two, and those of one session cannot meet there.
-    `region` and `switch` (its leaf switch) are what the site's file says. `started_at` is when the agent started.
+    While it cannot run containers as it should it is `unready`, and says why. `region` and `switch` (its leaf switch)
+    are what the site's file says. `started_at` is when the agent started.
     """
 
     name: str
@@ -123,6 +127,7 @@ class NodeInfo(Message):
     fractions: bool = True
     nvlink: bool = False
     apart: bool = False
+    unready: str = ""
     driver_version: str = ""
     cuda_version: str = ""
     region: str = ""
@@ -224,7 +229,8 @@ class ContainerState(Message):
     """What an agent knows of one container; `error` says why it failed; times are UTC.
 
     `ports` leads from a port of the container to the agent's own port, where the site's edge reaches it by mutual TLS.
-    `enforcement` is how its GPU shares are held (None: it has no GPU), `warning` what is wrong while it runs.
+    `enforcement` is how its GPU shares are held (None: it has no GPU), `warning` what is wrong while it runs. One that
+    is `lost` was taken away by no fault of its own, as with a machine that is lost: it may run again elsewhere.
     """
 
     id: str
@@ -238,6 +244,29 @@ class ContainerState(Message):
     ports: dict[int, int] = Field(default_factory=dict)
     enforcement: Enforcement | None = None
     warning: str = ""
+    lost: bool = False
+
+
+class FolderState(Message):
+    """A folder of a storage, by its path below the root; MiB that are in it and may be, None where nobody can tell."""
+
+    folder: str
+    used_mib: int | None = Field(default=None, ge=0)
+    limit_mib: int | None = Field(default=None, ge=0)
+
+
+class StorageState(Message):
+    """What a node sees of a storage; `mounted` says that its root is no folder of the node's own disk."""
+
+    mounted: bool
+    folders: list[FolderState] = Field(default_factory=list, max_length=100_000)
+
+
+class FolderRemoval(Message):
+    """Whether a folder that is to go is still there, and why removing it failed the last time."""
+
+    there: bool
+    error: str = ""
 
 
 class ImageRequest(Message):

@@ -30,8 +30,8 @@ from api.scheduler.pending_reasons import OF_OTHERS
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import Decision, Placement, ProjectState, Running, SchedulerSettings, Snapshot, Workload
 from api.settings import Settings
-from api.tables.projects import Access, Project
-from api.tables.sessions import State
+from api.tables.projects import Access, Expiry, Project
+from api.tables.sessions import Kind, State
 from common.errors import UnavailableError
 from common.gang_networks import capacity
 from common.gpu.kinds import Enforcement
@@ -86,6 +86,7 @@ class Loop:
         self._fleet = Fleet()
         self._planner = Planner()
         self._running: dict[UUID, tuple[int, Running]] = {}
+        self._limits: dict[UUID, tuple[object, ...]] = {}
         self._token: object = None
         self._due = 0
         self._again = False
@@ -139,7 +140,7 @@ class Loop:
         if of_sessions is None:
             return None
         every = tuple(
-            (_project(project, moment), projects.is_active(project, moment), *_affinity(project))
+            (_project(project, moment), projects.is_active(project, moment), *_affinity(project), *_limits(project))
             for project in await projects.every(db)
         )
         return of_sessions, every, await self._fleet.refresh(db)
@@ -164,6 +165,7 @@ class Loop:
             running=tuple(running for _, running in self._running.values()),
             queue=tuple(queue.values()),
             settings=self._scheduler_settings,
+            reservations={str(id_): tuple(places) for id_, places in (self.reservations or {}).items()},
         )
         names = {id_: project.name for id_, project in known.items()}
         return _Read(snapshot, [row for row in active if row.id in queue], outside, names)
@@ -175,6 +177,9 @@ class Loop:
 
         What the others hold would be given away.
         """
+        limits = {project.id: _limits(project) for project in known.values()}
+        if limits != self._limits:
+            self._running, self._limits = {}, limits
         kept = {id_: self._running[id_] for id_ in holding if self._running.get(id_, (-1,))[0] == holding[id_]}
         changed = holding.keys() - kept.keys()
         rows = [row for row in await scheduling.asked(db, changed) if row.project_id in known]
@@ -187,7 +192,9 @@ class Loop:
             workload = workloads[row.id]
             since = row.started_at or row.scheduled_at or row.created_at
             terminating = row.state is State.TERMINATING
-            kept[row.id] = row.revision, Running(workload, places.get(row.id, ()), micros(since), terminating)
+            ends_at = _ends_at(row, known[row.project_id])
+            running = Running(workload, places.get(row.id, ()), micros(since), terminating, ends_at)
+            kept[row.id] = row.revision, running
         self._running = dict(sorted(kept.items()))
         return True
 
@@ -229,6 +236,7 @@ class Loop:
             held_milli=row.held_milli,
             requeued_at=micros(row.since) if row.attempt and row.state is State.PENDING else 0,
             private=row.access is Access.PRIVATE,
+            limit_s=project.interactive_limit_s if row.kind is Kind.INTERACTIVE else 0,
         )
 
     async def _end_unreadable(self, begin: Begin) -> None:
@@ -255,7 +263,7 @@ class Loop:
 
     def _decide(self, snapshot: Snapshot) -> Decision:
         self._planner.sync(snapshot)
-        return self._planner.decide(snapshot.queue, snapshot.now, snapshot.settings)
+        return self._planner.decide(snapshot.queue, snapshot.now, snapshot.settings, snapshot.reservations)
 
     async def _apply(self, read: _Read, decision: Decision, begin: Begin) -> int:
         """Write what was decided, and where that fails one by one: a session at which it fails too often is ended."""
@@ -371,8 +379,19 @@ def _told(row: Asked, project: str, reader: str) -> str:
     return f"a private session of {project}" if row.access is Access.PRIVATE else f"{project}/{row.name}"
 
 
+def _ends_at(row: Asked, project: Project) -> int:
+    """Return when a session is stopped at the latest, by its time limit or its project's period; 0 if never."""
+    period = project.ends_at if project.on_expiry is Expiry.STOP else None
+    return min((micros(moment) for moment in (row.expires_at, period) if moment), default=0)
+
+
 def _affinity(project: Project) -> tuple[str | None, str | None]:
     return project.training_group, project.interactive_group
+
+
+def _limits(project: Project) -> tuple[object, ...]:
+    """Return what ends the sessions of a project."""
+    return project.ends_at, project.on_expiry, project.interactive_limit_s
 
 
 def _outside(rows: Iterable[Asked], known: Mapping[UUID, Project], moment: datetime) -> Iterable[PendingReasonUpdate]:

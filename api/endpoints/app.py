@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI
 
+from api.auth.workers import Workers
 from api.clock import Clock
 from api.control.manager import Manager
 from api.database import Database
@@ -35,6 +36,7 @@ from api.endpoints import (
     system,
     user_policies,
     users,
+    volumes,
 )
 from api.endpoints.access import PREFIX, check_routes, is_behind_edge
 from api.endpoints.caching import NoStore
@@ -49,6 +51,7 @@ from api.resources.nodes.fleet import Fleet
 from api.resources.nodes.heartbeats import Heartbeats
 from api.resources.sessions.streams import Streams
 from api.settings import Settings
+from common import revocation
 from common.request_id import RequestIds
 
 DESCRIPTION = (
@@ -70,11 +73,12 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         manager: Manager = app.state.manager
-        beside = [app.state.notices.run(), *([manager.run()] if reconcile else [])]
+        beside = [app.state.notices.run(), revocation.keep_fresh(), *([manager.run()] if reconcile else [])]
         running = [asyncio.create_task(work) for work in beside]
         yield
         for task in running:
             task.cancel()
+        for task in running:
             with suppress(asyncio.CancelledError):
                 await task
         await app.state.engine.close()
@@ -109,6 +113,7 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine,
     app.state.engine = engine
     app.state.heartbeats = Heartbeats(settings.clock_offset_s)
     app.state.fleet = Fleet()
+    app.state.workers = Workers(settings.agents_file)
     app.state.apps = AppIndex()
     app.state.texts = Texts()
     app.state.groups_of_nodes = GroupsOfNodes()
@@ -130,6 +135,7 @@ def _include_routes(app: FastAPI) -> None:
         groups.router,
         images.router,
         presets.router,
+        volumes.router,
         sandboxes.router,
         sessions.router,
         metrics.router,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -22,20 +22,27 @@ from common.protocol import (
     CONTAINERS_PATH,
     IMAGES_PATH,
     MAX_FRAME,
+    STORAGE_PATH,
     ContainerSpec,
     ContainerState,
+    FolderRemoval,
     GpuShares,
     ImageState,
     Message,
+    StorageState,
 )
+from common.revocation import refuse_revoked
 
 CONNECT_S = 3.0
 ANSWER_S = 30.0
 MessageT = TypeVar("MessageT", bound=Message)
 
 
-def client_context(ca: Path, cert: Path, key: Path) -> ssl.SSLContext:
-    """Return how we speak TLS with agents: their certificates and ours are the site's; raises InputError."""
+def client_context(ca: Path, cert: Path, key: Path, crl: Path | None = None) -> ssl.SSLContext:
+    """Return how we speak TLS with agents: theirs are certificates of the site that it has not revoked, and so is ours.
+
+    Raises InputError where a file cannot be read.
+    """
     try:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(ca))
         context.load_cert_chain(str(cert), str(key))
@@ -46,7 +53,7 @@ def client_context(ca: Path, cert: Path, key: Path) -> ssl.SSLContext:
             hint="name readable PEM files of the site's authority",
         ) from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
+    return refuse_revoked(context, crl)
 
 
 class WebSocketTerminal:
@@ -106,6 +113,16 @@ class DirectEngine:
         response = await self._call(agent, "PUT", IMAGES_PATH, json={"reference": reference})
         return _read(agent, ImageState, response)
 
+    async def storage(self, agent: AgentAddress, root: str) -> StorageState:
+        """Ask the agent for the folders of a storage."""
+        response = await self._call(agent, "GET", STORAGE_PATH, params={"root": root})
+        return _read(agent, StorageState, response)
+
+    async def remove_folder(self, agent: AgentAddress, folder: str) -> FolderRemoval:
+        """Ask the agent to remove a folder."""
+        response = await self._call(agent, "DELETE", STORAGE_PATH, params={"folder": folder})
+        return _read(agent, FolderRemoval, response)
+
     async def logs(
         self, agent: AgentAddress, container_id: str, *, follow: bool, tail: int | None
     ) -> AsyncIterator[bytes]:
@@ -160,7 +177,7 @@ class DirectEngine:
         path: str,
         *,
         json: object = None,
-        params: dict[str, int] | None = None,
+        params: Mapping[str, int | str] | None = None,
         patience: httpx.Timeout | None = None,
     ) -> httpx.Response:
         url = f"https://{_host(agent)}{path}"

@@ -72,6 +72,37 @@ class ClusterState:
         takes = self.layout.open & allowed(self.layout, workload)
         return np.where(takes, fitting(self.layout, self.state, workload), 0)
 
+    def has_free(self, placements: Sequence[Placement], workload: Workload) -> bool:
+        """Return whether the workload could go to exactly these places now."""
+        if not all(self._is_open(placement) for placement in placements):
+            return False
+        with self.trial():
+            self.allocate(placements, workload)
+            rows = [self.layout.rows[placement.node] for placement in placements]
+            state = self.state
+            enough = (
+                (state.cpu[rows] >= 0).all() and (state.memory[rows] >= 0).all() and (state.containers[rows] >= 0).all()
+            )
+            return bool(enough and (state.milli[rows] >= 0).all())
+
+    def free_of(self, placements: Sequence[Placement]) -> int:
+        """Return how many milli-GPU of these places are free now."""
+        free = 0
+        for placement in placements:
+            row = self.layout.rows[placement.node]
+            for share in placement.shares:
+                column = self.layout.column(row, share.uuid, share.index)
+                if column is not None:
+                    free += min(share.milli, max(0, int(self.state.milli[row, column])))
+        return free
+
+    def _is_open(self, placement: Placement) -> bool:
+        row = self.layout.rows.get(placement.node)
+        known = row is not None and all(
+            self.layout.column(row, share.uuid, share.index) is not None for share in placement.shares
+        )
+        return known and bool(self.layout.open[row])
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the nodes in the order of the rows."""

@@ -6,18 +6,20 @@ beside those who are still there: more is then held than there is, and nobody el
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
+from math import gcd
 
 from api.scheduler import pending_reasons, reservations
 from api.scheduler.cluster import ClusterState
-from api.scheduler.fairness import ProjectDemand, fair_shares
+from api.scheduler.fairness import ProjectDemand, fair_shares, in_whole_workloads
 from api.scheduler.feasibility import Feasibility
 from api.scheduler.ledger import NO_SHARE, Holdings, Ledger
 from api.scheduler.pending_reasons import PendingWorkload
 from api.scheduler.reclaim import cheapest
+from api.scheduler.reservations import NEVER, Reservation
 from api.scheduler.residents import Residents
 from api.scheduler.signature import Signature, signature_of
 from api.scheduler.snapshot import (
@@ -41,7 +43,11 @@ RECLAIMED_FOR = 32
 """For so many workloads others are reclaimed in one decision, each after a search for the fewest. Those that come
 after them in the order have their turn in the next decision, which the end of those that terminate brings about."""
 RESERVED_FOR = 32
-"""For so many workloads that wait long, the first in the order, places are reserved: others wait behind."""
+"""For so many projects, those whose first workload waits longest, places are looked for in one decision: others wait
+behind; and for as many again for their fair shares."""
+RESERVED_PART = 8
+"""No more than this part of the GPUs stands idle for guarantees that wait long, and as much for fair shares; one
+reservation of each kind is made in any case."""
 
 Places = tuple[Placement, ...]
 May = Callable[[Workload], bool]
@@ -65,11 +71,22 @@ class PlannerState:
 class Cycle:
     """Serves a queue once."""
 
-    def __init__(self, state: PlannerState, queue: Sequence[Workload], now: int, settings: SchedulerSettings) -> None:
+    def __init__(
+        self,
+        state: PlannerState,
+        queue: Sequence[Workload],
+        now: int,
+        settings: SchedulerSettings,
+        before: Mapping[str, Places],
+    ) -> None:
+        """Begin; `before` are the reservations of the decision before."""
         self.cluster, self.later, self.residents = state.now, state.later, state.residents
         self.now, self.settings = now, settings
         self.terminating = dict(state.terminating)
-        self._reclaimed_for = self._reserved_for = 0
+        self._reclaimed_for = 0
+        self._may_be_idle = state.capacity // RESERVED_PART
+        self._idle: Counter[bool] = Counter()
+        self._heads: dict[bool, set[str]] = {True: set(), False: set()}
         self.feasibility = state.feasibility
         self.ledger = Ledger.of(state.projects, state.holdings)
         self.queues: dict[str, list[Workload]] = defaultdict(list)
@@ -79,12 +96,15 @@ class Cycle:
             never = self.feasibility.never_fits(workload)
             (self.infeasible if never else self.queues[workload.project]).append(workload)
         demands = self._demands()
-        self.ledger.fair = fair_shares(state.capacity, demands)
+        self.ledger.exact = fair_shares(state.capacity, demands)
+        self.ledger.fair = in_whole_workloads(self.ledger.exact, demands)
         self.guarantees_fit = sum(demand.guaranteed for demand in demands) <= state.capacity
         self.placed: dict[str, Places] = {}
         self.reclaims: list[Reclaim] = []
-        self.reservations: dict[str, tuple[Workload, Places]] = {}
+        self.reservations: dict[str, Reservation] = {}
         self.soft_reservations: set[str] = set()
+        self.nominated: dict[str, Workload] = {}
+        self.before = before
         self.too_much: dict[str, Workload] = {}
         self.waiting: list[PendingWorkload] = []
         self.log: list[str | PendingWorkload] = []
@@ -96,13 +116,25 @@ class Cycle:
     def run(self) -> Decision:
         """Serve the queue and return the decision."""
         with self.cluster.trial(), self.later.trial():
+            self._nominate_again()
             self._reserve_fair_shares()
             for workload in self._in_order():
                 self._serve(workload)
-            explained = pending_reasons.explain(self.cluster, self.waiting, self.reservations.values())
+            explained = pending_reasons.explain(self.cluster, self.ledger, self.waiting, self.reservations.values())
         lines = (item if isinstance(item, str) else pending_reasons.line(item, explained) for item in self.log)
-        reserved = {id_: places for id_, (_, places) in self.reservations.items()}
+        reserved = {id_: each.places for id_, each in self.reservations.items()}
         return Decision(self.placed, tuple(self.reclaims), explained, tuple(lines), reserved)
+
+    def _nominate_again(self) -> None:
+        """Keep places that are free now, or about to be, for whom they were kept: nobody is stopped in vain."""
+        waiting = {workload.id: workload for queue in self.queues.values() for workload in queue}
+        for id_ in sorted(self.before.keys() & waiting.keys()):
+            workload, places = waiting[id_], self.before[id_]
+            if self.later.has_free(places, workload):
+                self.nominated[id_] = workload
+                self.queues[workload.project].remove(workload)
+                self._reserve(Reservation(workload, places))
+                self.ledger.holdings_of(workload.project).nominate(workload)
 
     def _demands(self) -> list[ProjectDemand]:
         """Return what each project has and asks for; what can never run asks for nothing."""
@@ -116,11 +148,13 @@ class Cycle:
             fixed = sum(item.total_milli for item in able if not item.preemptible)
             left = max(0, project.quota_milli - own.fixed_retained)
             asked = min(fixed, left) + sum(item.total_milli for item in able if item.preemptible)
-            demands.append(ProjectDemand(project, own.retained + asked))
+            unit = gcd(*own.sizes, *(item.total_milli for item in able)) or 1
+            demands.append(ProjectDemand(project, own.retained + asked, own.retained, unit))
         return demands
 
     def _in_order(self) -> Iterator[Workload]:
-        """Yield the queue: what is guaranteed first, also past larger ones of its project that are not."""
+        """Yield the queue: what is nominated, then what is guaranteed, also past larger ones that are not."""
+        yield from sorted(self.nominated.values(), key=lambda item: (item.submitted_at, item.id))
         rest: dict[str, list[Workload]] = defaultdict(list)
         queues = {name: self._guaranteed(queue, rest[name]) for name, queue in self.queues.items()}
         yield from self._by_share(queues)
@@ -131,19 +165,17 @@ class Cycle:
         """Yield what is within the quota when its turn comes; the rest comes after.
 
         For one that could be within the quota and waits for long the quota is kept: it does not starve behind others.
+        No more is kept than there is.
         """
         for workload in queue:
             if self.ledger.in_quota(workload):
                 yield workload
                 continue
             rest.append(workload)
-            quota = self.ledger.project(workload.project).quota_milli
-            if workload.total_milli <= quota and self._waited_long(workload):
-                self._defer(workload)
-
-    def _defer(self, workload: Workload) -> None:
-        self.deferred.add(workload.id)
-        self.ledger.holdings_of(workload.project).plan(workload)
+            quota, own = self.ledger.project(workload.project).quota_milli, self.ledger.holdings_of(workload.project)
+            if own.deferred + workload.total_milli <= quota and self._waited_long(workload):
+                self.deferred.add(workload.id)
+                own.defer(workload)
 
     def _by_share(self, queues: Mapping[str, Iterator[Workload]]) -> Iterator[Workload]:
         """Yield from the queues, each time the first of the project that is furthest below its share."""
@@ -170,9 +202,8 @@ class Cycle:
         in_quota = self.ledger.in_quota(workload)
         if in_quota and (self.guarantees_fit or self._waited_long(workload)):
             return 0 if self._waited_long(workload) else 1, 0, workload.submitted_at, workload.id
-        fair = self.ledger.fair.get(workload.project, 0)
-        own = workload.total_milli if workload.id in self.deferred else 0
-        retained = max(0, self.ledger.holdings_of(workload.project).retained - own)
+        fair = self.ledger.exact.get(workload.project, 0)
+        retained = self.ledger.holdings_of(workload.project).retained
         ratio = retained * SCALE // fair if fair else NO_SHARE
         tier = 1 if in_quota else 2 if retained + workload.total_milli <= fair else 3
         return tier, ratio, workload.submitted_at, workload.id
@@ -185,25 +216,30 @@ class Cycle:
             return
         deferred = workload.id in self.deferred
         if deferred:
-            self.ledger.holdings_of(workload.project).plan(workload, -1)
+            self.ledger.holdings_of(workload.project).defer(workload, -1)
         reserved = self.reservations.pop(workload.id, None)
         self.soft_reservations.discard(workload.id)
         if reserved:
-            self._release(reserved[1], workload)
+            self._release(reserved.places, workload)
+        if workload.id in self.nominated:
+            self.ledger.holdings_of(workload.project).nominate(workload, -1)
         if self._start(workload, fresh=reserved is not None):
             return
         if reserved is None and self._is_to_be_reserved_for(workload):
-            reserved = self._reservation(workload)
-            self._reserved_for += reserved is not None
-        refusal, beyond = pending_reasons.refusal(self.ledger, workload), pending_reasons.beyond(self.ledger, workload)
-        if not refusal and workload.id in self.too_much:
-            refusal = pending_reasons.refusal(self.ledger, self.too_much[workload.id])
+            reserved = self._reservation(workload, soft=False)
+        refused = self._refused(workload)
         if reserved:
-            self._reserve(workload, reserved[1])
-        if reserved or deferred:
-            self.ledger.holdings_of(workload.project).plan(workload)
-        places = reserved[1] if reserved else ()
-        self._wait(PendingWorkload(workload, refusal=refusal, beyond=beyond, reserved=places))
+            self._reserve(reserved)
+        deferred = deferred or reserved is not None
+        if deferred:
+            self.ledger.holdings_of(workload.project).defer(workload)
+        places = reserved.places if reserved else ()
+        self._wait(PendingWorkload(workload, refused=refused, deferred=deferred, reserved=places))
+
+    def _refused(self, workload: Workload) -> Workload | None:
+        """Return what the project may not have: the workload, or what it would take on the places that there are."""
+        wanted = workload, self.too_much.get(workload.id)
+        return next((item for item in wanted if item and not self.ledger.may_retain(item)), None)
 
     def _start(self, workload: Workload, *, fresh: bool = False) -> bool:
         """Place a workload now, on places that become free, or on places that are reclaimed from others.
@@ -214,14 +250,14 @@ class Cycle:
         if self._start_now(workload, fresh=fresh):
             return True
         known = (workload.project, workload.priority, signature_of(workload))
-        soft = [(item, places) for item, places in self.reservations.values() if item.id in self.soft_reservations]
+        soft = [each for id_, each in self.reservations.items() if id_ in self.soft_reservations]
         if not soft or not self.ledger.in_quota(workload) or known in self._not_even_unreserved:
             return self._start_later(workload, fresh=fresh)
-        for item, places in soft:
-            self._release(places, item)
+        for each in soft:
+            self._release(each.places, each.workload)
         started = self._start_now(workload, fresh=True) or self._start_later(workload, fresh=True)
-        for item, places in soft:
-            self._allocate(places, item)
+        for each in soft:
+            self._allocate(each.places, each.workload)
         if not started:
             self._not_even_unreserved.add(known)
         return started
@@ -230,9 +266,21 @@ class Cycle:
         if not self.ledger.may_hold(workload):
             return False
         places = self._find_within(self.cluster, workload, self._full_now, self.ledger.may_hold, fresh=fresh)
+        places = places or self._find_before_others(workload)
         if places:
             self._place(workload, places)
         return places is not None
+
+    def _find_before_others(self, workload: Workload) -> Places | None:
+        """Find places that are reserved for later: a workload that ends before delays nobody."""
+        ends_at = self.now + workload.limit_s * SECOND
+        later = [each for each in self.reservations.values() if ends_at <= each.free_at < NEVER]
+        if not workload.limit_s or not later:
+            return None
+        with self.cluster.trial():
+            for each in later:
+                self.cluster.release(each.places, each.workload)
+            return self._find_within(self.cluster, workload, set(), self.ledger.may_hold, fresh=True)
 
     def _start_later(self, workload: Workload, *, fresh: bool) -> bool:
         """Nominate a workload for places of those that are terminating, or are reclaimed for it."""
@@ -282,6 +330,7 @@ class Cycle:
                 over_fair_share = ledger.over_fair_share(project)
                 if over_fair_share:
                     yield VictimPool(over_fair_share, until=until, taken=taken)
+                    yield VictimPool(over_fair_share, last_may_pass=True, until=until, taken=taken)
         if not self.residents.has_below(project, workload.priority):
             return
         quota = ledger.project(project).quota_milli
@@ -327,13 +376,13 @@ class Cycle:
 
     def _nominate(self, workload: Workload, places: Places, terminating: str) -> None:
         """Nominate a workload for places: nobody else gets them until those who hold them are gone."""
-        self._reserve(workload, places)
-        self.ledger.holdings_of(workload.project).plan(workload)
+        self._reserve(Reservation(workload, places))
+        self.ledger.holdings_of(workload.project).nominate(workload)
         self._wait(PendingWorkload(workload, nominated=places, terminating=terminating))
 
-    def _reserve(self, workload: Workload, places: Places) -> None:
-        self._allocate(places, workload)
-        self.reservations[workload.id] = workload, places
+    def _reserve(self, reservation: Reservation) -> None:
+        self._allocate(reservation.places, reservation.workload)
+        self.reservations[reservation.workload.id] = reservation
 
     def _wait(self, waiting: PendingWorkload) -> None:
         self.waiting.append(waiting)
@@ -350,21 +399,33 @@ class Cycle:
     def _reserve_fair_shares(self) -> None:
         """Reserve places for the first of each project that waits long for its fair share beyond the quota."""
         heads = [head for queue in self.queues.values() if (head := next(filter(self._goes_beyond, queue), None))]
+        heads = [head for head in heads if head.id not in self.reservations]
         for workload in sorted(heads, key=lambda item: (item.submitted_at, item.id)):
             if self.ledger.within_fair_share(workload) and self._waited_long(workload):
-                reservation = self._reservation(workload)
+                reservation = self._reservation(workload, soft=True)
                 if reservation:
-                    self._reserve(workload, reservation[1])
+                    self._reserve(reservation)
                     self.soft_reservations.add(workload.id)
 
     def _is_to_be_reserved_for(self, workload: Workload) -> bool:
         """Return whether places are reserved for a workload that found none, not even by reclaiming."""
-        has_its_turn = self._reclaimed_for < RECLAIMED_FOR and self._reserved_for < RESERVED_FOR
+        has_its_turn = self._reclaimed_for < RECLAIMED_FOR and workload.project not in self._heads[False]
         return has_its_turn and self._waited_long(workload) and self.ledger.in_quota(workload)
 
-    def _reservation(self, workload: Workload) -> tuple[Workload, Places] | None:
-        places = reservations.places(self.later, self.residents, workload, self.terminating)
-        return (workload, places) if places else None
+    def _reservation(self, workload: Workload, *, soft: bool) -> Reservation | None:
+        """Return a reservation for the first of its project, unless too much of the cluster would stand idle."""
+        if len(self._heads[soft]) >= RESERVED_FOR or self._idle[soft] >= max(1, self._may_be_idle):
+            return None
+        self._heads[soft].add(workload.project)
+        before = self.before.get(workload.id, ())
+        found = reservations.reserve(self.later, self.residents, workload, self.terminating, before)
+        if found is None:
+            return None
+        idle = self.cluster.free_of(found.places)
+        if self._idle[soft] and self._idle[soft] + idle > self._may_be_idle:
+            return None
+        self._idle[soft] += idle
+        return found
 
     def _goes_beyond(self, workload: Workload) -> bool:
         return not self.ledger.in_quota(workload) and self.ledger.may_retain(workload)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from api.scheduler.snapshot import ProjectState
 from common.gpu.share import MILLI
@@ -14,10 +16,12 @@ EXACT = 64
 
 @dataclass(frozen=True, slots=True)
 class ProjectDemand:
-    """A project, and what it holds and asks for together."""
+    """A project, and what it holds and asks for together; all its workloads take whole multiples of `unit_milli`."""
 
     project: ProjectState
     demand_milli: int
+    held_milli: int = 0
+    unit_milli: int = 1
 
     @property
     def guaranteed(self) -> int:
@@ -41,7 +45,7 @@ def fair_shares(capacity_milli: int, demands: Iterable[ProjectDemand]) -> Mappin
     What is spare goes to those who want it in the ratio of their weights. Projects without weight and quota get what is
     still left then, in equal parts.
     """
-    ordered = sorted(demands, key=lambda demand: demand.project.name)
+    ordered = sorted(demands, key=lambda demand: (-demand.held_milli, demand.project.name))
     shares = {demand.project.name: demand.guaranteed for demand in ordered}
     spare = max(0, capacity_milli - sum(shares.values()))
     weighted = {demand.project.name: (demand.beyond, demand.weight) for demand in ordered if demand.weight}
@@ -53,12 +57,51 @@ def fair_shares(capacity_milli: int, demands: Iterable[ProjectDemand]) -> Mappin
     return shares
 
 
+def in_whole_workloads(exact: Mapping[str, int], demands: Iterable[ProjectDemand]) -> Mapping[str, int]:
+    """Return fair shares rounded to what the projects' workloads can take, as far as they go beyond the guarantee.
+
+    What no workload of its project can take goes to those who lack the least for one more (the largest remainder), of
+    equal ones to who holds the most: nobody is stopped for a remainder.
+    """
+    shares = dict(exact)
+    hungry = {
+        demand.project.name: demand
+        for demand in demands
+        if shares[demand.project.name] < demand.guaranteed + demand.beyond
+    }
+    rest = {name: shares[name] % demand.unit_milli for name, demand in hungry.items()}
+    order = {
+        name: (-Fraction(rest[name], demand.unit_milli), -demand.held_milli, name) for name, demand in hungry.items()
+    }
+    nearest = deque(sorted(hungry, key=order.__getitem__))
+    spare = {name: min(rest[name], shares[name] - hungry[name].guaranteed) for name in nearest}
+    left = sum(spare.values())
+    while nearest:
+        name = nearest.popleft()
+        left -= spare[name]
+        lacking = hungry[name].unit_milli - rest[name]
+        if not rest[name] or left < lacking:
+            continue
+        shares[name] += lacking
+        left -= lacking
+        while lacking:
+            giver = nearest[-1]
+            given = min(lacking, spare[giver])
+            for amounts in (shares, spare, rest):
+                amounts[giver] -= given
+            lacking -= given
+            if not spare[giver]:
+                nearest.pop()
+    return shares
+
+
 def divide(amount: int, wants: Mapping[str, tuple[int, int]]) -> dict[str, int]:
     """Divide an amount among names that want so much of it, each with a weight; all of it, as far as it is wanted.
 
     Who wants less than its part leaves the rest to the others. What whole numbers leave over goes, one by one, to the
-    largest remainders, then by name.
+    largest remainders, of equal ones in the order of the names given.
     """
+    place = {name: at for at, name in enumerate(wants)}
     hungry = sorted(
         ((name, want, weight) for name, (want, weight) in wants.items() if want > 0),
         key=lambda item: ((item[1] << EXACT) // item[2], item[0]),
@@ -71,7 +114,7 @@ def divide(amount: int, wants: Mapping[str, tuple[int, int]]) -> dict[str, int]:
         amount, total = amount - want, total - weight
     parts = {name: divmod(amount * weight, total) for name, _, weight in hungry}
     left = amount - sum(whole for whole, _ in parts.values()) if parts else 0
-    by_remainder = sorted(parts, key=lambda name: (-parts[name][1], name))
-    for place, name in enumerate(by_remainder):
-        given[name] = parts[name][0] + (1 if place < left else 0)
+    by_remainder = sorted(parts, key=lambda name: (-parts[name][1], place[name]))
+    for at, name in enumerate(by_remainder):
+        given[name] = parts[name][0] + (1 if at < left else 0)
     return given

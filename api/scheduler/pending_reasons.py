@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from api.scheduler.cluster import ClusterState
 from api.scheduler.explanations import gpus, held_by
-from api.scheduler.ledger import Ledger
+from api.scheduler.ledger import Holdings, Ledger
+from api.scheduler.reservations import Reservation
 from api.scheduler.signature import Signature, signature_of
 from api.scheduler.snapshot import Cause, PendingReason, Placement, Running, Workload
 from api.scheduler.topology import allowed
@@ -18,35 +19,34 @@ NAMED = 3
 """So many are named in a sentence; the others are counted."""
 
 Places = Sequence[Placement]
-Reservation = tuple[Workload, tuple[Placement, ...]]
 
 
 @dataclass(frozen=True)
 class PendingWorkload:
     """A workload that was served and waits, with what was known then.
 
-    `never` is why it can never run, `refusal` why its project may not have it now, `beyond` says more than its fair
-    share. `reserved` or `nominated` are the places that nobody else gets; `terminating` names those who still hold the
-    latter.
+    `never` is why it can never run. `refused` is what its project may not have: the workload as it is where it takes
+    more than it asks for. `deferred` says that its project's quota is kept for it. `reserved` or `nominated` are the
+    places that nobody else gets; `terminating` names those who still hold the latter.
     """
 
     workload: Workload
     never: str = ""
-    refusal: str = ""
-    beyond: str = ""
+    refused: Workload | None = None
+    deferred: bool = False
     reserved: Places = ()
     nominated: Places = ()
     terminating: str = ""
 
 
 def explain(
-    cluster: ClusterState, waiting: Sequence[PendingWorkload], reservations: Collection[Reservation]
+    cluster: ClusterState, ledger: Ledger, waiting: Sequence[PendingWorkload], reservations: Collection[Reservation]
 ) -> dict[str, PendingReason]:
-    """Return why each of them waits, in the order in which they were served."""
+    """Return why each of them waits, in the order in which they were served, as things stand when all are."""
     free = _FreePlaces(cluster, reservations)
     found: dict[str, PendingReason] = {}
     for position, item in enumerate(waiting, start=1):
-        cause, reason = _cause(item, free)
+        cause, reason = _cause(item, free, ledger)
         found[item.workload.id] = PendingReason(cause, reason, position)
     return found
 
@@ -56,26 +56,35 @@ def line(item: PendingWorkload, explained: Mapping[str, PendingReason]) -> str:
     return f"waits: {full_title(item.workload)}: {explained[item.workload.id].reason}"
 
 
-def _cause(item: PendingWorkload, free: _FreePlaces) -> tuple[Cause, str]:
+def _cause(item: PendingWorkload, free: _FreePlaces, ledger: Ledger) -> tuple[Cause, str]:
     """Return the first cause that holds, from the one that never changes to the one that may pass any moment."""
     workload = item.workload
     if item.never:
         return Cause.NEVER_FITS, item.never
     if item.nominated:
         return Cause.RECLAIMING, f"{item.terminating} still being stopped; {nodes(item.nominated)} is kept for it"
-    if item.refusal:
-        return Cause.QUOTA, item.refusal
-    return _no_room(item, free) if free.has_node(workload) else (Cause.NO_NODE, free.no_node(workload))
+    if item.refused and (reason := _refusal(item, item.refused, ledger)):
+        return Cause.QUOTA, reason
+    return _no_room(item, free, ledger) if free.has_node(workload) else (Cause.NO_NODE, free.no_node(workload))
 
 
-def _no_room(item: PendingWorkload, free: _FreePlaces) -> tuple[Cause, str]:
+def _refusal(item: PendingWorkload, refused: Workload, ledger: Ledger) -> str:
+    own = ledger.holdings_of(refused.project)
+    own.defer(item.workload, -item.deferred)
+    reason = refusal(ledger, refused)
+    own.defer(item.workload, item.deferred)
+    return reason
+
+
+def _no_room(item: PendingWorkload, free: _FreePlaces, ledger: Ledger) -> tuple[Cause, str]:
     missing = free.missing(item.workload)
     if item.reserved:
         return Cause.NO_ROOM, f"{missing}; {nodes(item.reserved)} is kept for it until it is free"
     holder = free.holder(item.workload)
     if holder:
         return Cause.RESERVED, f"the room that is free is kept for {holder}, which is served first"
-    return (Cause.FAIR_SHARE, f"{missing}; {item.beyond}") if item.beyond else (Cause.NO_ROOM, missing)
+    more = beyond(ledger, item.workload)
+    return (Cause.FAIR_SHARE, f"{missing}; {more}") if more else (Cause.NO_ROOM, missing)
 
 
 class _FreePlaces:
@@ -119,13 +128,13 @@ class _FreePlaces:
         if not self._reservations or not self._fits_without(workload, self._reservations):
             return ""
         first = list(self._reservations)[:NAMED]
-        alone = next((each[0] for each in first if self._fits_without(workload, [each])), None)
+        alone = next((each.workload for each in first if self._fits_without(workload, [each])), None)
         return title(alone, workload.project) if alone else "others"
 
     def _fits_without(self, workload: Workload, reservations: Iterable[Reservation]) -> bool:
         with self._cluster.trial():
-            for holder, places in reservations:
-                self._cluster.release(places, holder)
+            for each in reservations:
+                self._cluster.release(each.places, each.workload)
             return self._cluster.find(workload) is not None
 
 
@@ -141,11 +150,13 @@ def refusal(ledger: Ledger, workload: Workload) -> str:
         kind = "" if not project.over_quota else " by work that cannot be reclaimed"
         return f"{project.name} may hold {quota}{kind}, and {asked} are asked for; ask for fewer or for a larger quota"
     if not ledger.may_be_fixed(workload):
-        fixed = gpus(own.fixed_retained)
-        held = f"{project.name} holds {fixed} of its quota of {quota} by work that cannot be reclaimed"
+        held = (
+            f"{project.name} holds {gpus(own.fixed_retained)} of its quota of {quota} by work that cannot be reclaimed"
+        )
+        held += _deferred(own.fixed_deferred)
         return f"{held}, and {asked} more are asked for; stop one of those, or submit it as preemptible"
-    held = f"{project.name} holds {gpus(own.retained)} of its {quota} and may not go beyond"
-    return f"{held}; stop one of its sessions, or ask for a larger quota"
+    held = f"{_held(own)} of its quota of {quota}{_deferred(own.deferred)} and may not go beyond"
+    return f"{project.name} {held}; stop one of its sessions, or ask for a larger quota"
 
 
 def beyond(ledger: Ledger, workload: Workload) -> str:
@@ -155,17 +166,28 @@ def beyond(ledger: Ledger, workload: Workload) -> str:
     name = workload.project
     fair, quota = gpus(ledger.fair.get(name, 0)), gpus(ledger.project(name).quota_milli)
     return (
-        f"{name} holds {gpus(ledger.holdings_of(name).retained)}, its fair share is {fair} (quota {quota}),"
+        f"{name} {_held(ledger.holdings_of(name))}, its fair share is {fair} (quota {quota}),"
         " more only while others leave GPUs idle"
     )
 
 
 def holds(ledger: Ledger, name: str) -> str:
     """Return what a project holds of its quota."""
-    retained, quota = ledger.holdings_of(name).retained, ledger.project(name).quota_milli
-    if retained <= quota:
-        return f"{name} holds {gpus(retained)} of its quota of {gpus(quota)}"
-    return f"{name} holds {gpus(retained)}, {gpus(retained - quota)} of them beyond its quota"
+    own, quota = ledger.holdings_of(name), ledger.project(name).quota_milli
+    running = own.retained - own.nominated
+    if running <= quota:
+        return f"{name} {_held(own)} of its quota of {gpus(quota)}"
+    return f"{name} {_held(own)}, {gpus(running - quota)} of them beyond its quota"
+
+
+def _held(own: Holdings) -> str:
+    """Return what runs of a project, and what is about to."""
+    more = f" and gets {gpus(own.nominated)} more" if own.nominated else ""
+    return f"holds {gpus(own.retained - own.nominated)}{more}"
+
+
+def _deferred(milli: int) -> str:
+    return f", keeps {gpus(milli)} for others of its sessions" if milli else ""
 
 
 def reclaimed(ledger: Ledger, victim: Workload, beneficiary: Workload) -> str:

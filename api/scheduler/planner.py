@@ -6,7 +6,7 @@ itself) and asks it to decide; both ways give the same decision.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -15,7 +15,16 @@ from api.scheduler.cycle import Cycle, PlannerState
 from api.scheduler.feasibility import Feasibility
 from api.scheduler.ledger import Holdings
 from api.scheduler.residents import Residents
-from api.scheduler.snapshot import Decision, NodeSnapshot, ProjectState, Running, SchedulerSettings, Snapshot, Workload
+from api.scheduler.snapshot import (
+    Decision,
+    NodeSnapshot,
+    Placement,
+    ProjectState,
+    Running,
+    SchedulerSettings,
+    Snapshot,
+    Workload,
+)
 
 
 class Planner:
@@ -89,8 +98,17 @@ class Planner:
         else:
             self._residents.remove(running)
 
-    def decide(self, queue: Sequence[Workload], now: int, settings: SchedulerSettings | None = None) -> Decision:
-        """Return where each workload of the queue shall run, who is reclaimed for it, or why it waits."""
+    def decide(
+        self,
+        queue: Sequence[Workload],
+        now: int,
+        settings: SchedulerSettings | None = None,
+        reservations: Mapping[str, tuple[Placement, ...]] | None = None,
+    ) -> Decision:
+        """Return where each workload of the queue shall run, who is reclaimed for it, or why it waits.
+
+        `reservations` are those of the decision before.
+        """
         state = PlannerState(
             self._now,
             self._later,
@@ -101,7 +119,7 @@ class Planner:
             self.capacity(),
             self._feasibility,
         )
-        return Cycle(state, queue, now, settings or SchedulerSettings()).run()
+        return Cycle(state, queue, now, settings or SchedulerSettings(), reservations or {}).run()
 
     def capacity(self) -> int:
         """Return the milli-GPU that can be shared out: all of open nodes, and those still in use on the others."""

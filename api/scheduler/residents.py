@@ -79,7 +79,7 @@ class _Table:
         self._used = 0
         self._nodes: dict[str, int] = {}
         self._projects: dict[str, int] = {}
-        self._columns = np.zeros((6, FEWEST), dtype=np.int64)
+        self._columns = np.zeros((7, FEWEST), dtype=np.int64)
         self._rows: tuple[Layout, int, Ints] | None = None
 
     def add(self, running: Running) -> None:
@@ -90,7 +90,8 @@ class _Table:
         for name in {placement.node for placement in running.placements}:
             node = self._nodes.setdefault(name, len(self._nodes))
             entry = self._vacant.pop() if self._vacant else self._append()
-            values = node, project, workload.total_milli, workload.priority, running.since, workload.preemptible
+            milli, priority, since = workload.total_milli, workload.priority, running.since
+            values = node, project, milli, priority, since, workload.preemptible, running.ends_at
             self._columns[:, entry] = values
             entries.append(entry)
 
@@ -102,10 +103,12 @@ class _Table:
 
     def held(self, pool: VictimPool, layout: Layout) -> tuple[Ints, Flags]:
         """Return the sums of `Residents.held`; who is in the pool is what `VictimPool.has` says."""
-        node, project, milli, priority, since, preemptible = self._columns[:, : self._used]
+        node, project, milli, priority, since, preemptible, ends_at = self._columns[:, : self._used]
         has: Flags = project != NOBODY
-        if pool.preemptible_only:
+        if not pool.everyone:
             has &= preemptible > 0
+        elif pool.soon_only:
+            has &= (preemptible > 0) | (ends_at > 0)
         if not pool.everyone:
             limits = np.full(len(self._projects) + 1, -1, dtype=np.int64)
             for name, surplus in pool.surplus.items():

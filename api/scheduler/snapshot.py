@@ -78,6 +78,7 @@ class Workload:
     `enforcement` or a stronger kind. A workload that is not `preemptible` lives within its project's quota and is never
     reclaimed. A higher `priority` goes first within a project. `held_milli` is what it takes with all containers where
     it has places: a slice counts whole. Without `on_slices` it gets none. A `private` one is not named to others.
+    `limit_s` is for how long it runs at most; 0 where nobody knows.
     """
 
     id: str
@@ -100,6 +101,7 @@ class Workload:
     on_slices: bool = True
     private: bool = False
     requeued_at: int = 0
+    limit_s: int = 0
 
     @property
     def waiting_since(self) -> int:
@@ -128,12 +130,16 @@ def taking(workload: Workload, placements: Sequence[Placement]) -> Workload:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A workload that holds its places. One that is `terminating` is being stopped already and will release them."""
+    """A workload that holds its places. One that is `terminating` is being stopped already and will release them.
+
+    `ends_at` is when it ends at the latest; 0 where nobody knows.
+    """
 
     workload: Workload
     placements: tuple[Placement, ...]
     since: int
     terminating: bool = False
+    ends_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +157,7 @@ class SchedulerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The cluster at one moment."""
+    """The cluster at one moment. `reservations` are those of the decision before: what was kept stays kept."""
 
     now: int
     nodes: tuple[NodeSnapshot, ...]
@@ -159,6 +165,7 @@ class Snapshot:
     running: tuple[Running, ...] = ()
     queue: tuple[Workload, ...] = ()
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
+    reservations: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
 
 
 class Cause(StrEnum):

@@ -30,7 +30,7 @@ class VictimPool:
     that line; without, none may. Of `own`, workloads of a priority below `below` may be taken whatever it holds, unless
     they need no more than `spared`, and `due` milli-GPU of them have to be. `until` is the latest start of one that ran
     long enough; `taken` terminate already. With `everyone`, whoever runs counts, to tell which places become free
-    soonest.
+    soonest; with `soon_only` only who can be reclaimed or whose end is known.
     """
 
     surplus: Mapping[str, int] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class VictimPool:
     until: int = 0
     taken: Collection[str] = frozenset()
     everyone: bool = False
-    preemptible_only: bool = True
+    soon_only: bool = True
 
     @property
     def projects(self) -> Sequence[str] | None:
@@ -52,9 +52,11 @@ class VictimPool:
     def has(self, running: Running) -> bool:
         """Return whether this one may be taken at all."""
         workload = running.workload
-        if (self.preemptible_only and not workload.preemptible) or workload.id in self.taken:
+        if workload.id in self.taken:
             return False
-        return self.everyone or (running.since <= self.until and self._concerns(workload))
+        if self.everyone:
+            return workload.preemptible or running.ends_at > 0 or not self.soon_only
+        return workload.preemptible and running.since <= self.until and self._concerns(workload)
 
     def _concerns(self, workload: Workload) -> bool:
         if workload.project == self.own:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from appliance.agent.listener import Listener, Strangers
 from appliance.agent.tls import common_name
 from common.errors import UnavailableError
 from common.protocol import CALLER_HEADER, CONTAINER_HEADER, MAX_CALLER
@@ -29,7 +30,6 @@ MAX_CONNECTIONS = 256
 CHUNK = 1 << 16
 _CONNECT_S = 5.0
 _HEAD_S = 10.0
-_HANDSHAKE_S = 10.0
 _FIELDS = tuple(name.lower().encode() for name in (CONTAINER_HEADER, CALLER_HEADER))
 
 
@@ -38,7 +38,7 @@ class _OpenPorts:
     """What is open for one container."""
 
     address: str
-    servers: dict[int, asyncio.Server] = field(default_factory=dict)
+    listeners: dict[int, Listener] = field(default_factory=dict)
     connections: dict[asyncio.Task[None], str | None] = field(default_factory=dict)
     """And by whose login or key each of them came; None before it has said so."""
 
@@ -47,9 +47,20 @@ class PortForwarder:
     """All ports of all containers of this node."""
 
     def __init__(
-        self, context: ssl.SSLContext, names: Collection[str], *, bind: str, port_range: tuple[int, int]
+        self,
+        context: ssl.SSLContext,
+        names: Collection[str],
+        *,
+        bind: str,
+        port_range: tuple[int, int],
+        strangers: Strangers,
+        most: int,
     ) -> None:
-        """Prepare; `names` are the common names of the certificates that may come."""
+        """Prepare; `names` are the common names of the certificates that may come, `most` is how many connections there
+        may be at a time.
+        """
+        self._strangers = strangers
+        self._most = most
         self._context = context
         self._names = names
         self._bind = bind
@@ -67,17 +78,17 @@ class PortForwarder:
         opened = self._open.setdefault(identity, _OpenPorts(address))
         opened.address = address
         for port in ports:
-            if port not in opened.servers:
-                opened.servers[port] = await self._listen(identity, opened, port)
-        return {port: server.sockets[0].getsockname()[1] for port, server in opened.servers.items()}
+            if port not in opened.listeners:
+                opened.listeners[port] = self._listen(identity, opened, port)
+        return {port: listener.port for port, listener in opened.listeners.items()}
 
     async def close(self, identity: str) -> None:
         """Close what is open for a container, and the connections to it."""
         opened = self._open.pop(identity, None)
         if opened is None:
             return
-        for server in opened.servers.values():
-            server.close()
+        for listener in opened.listeners.values():
+            listener.close()
         tasks = list(opened.connections)
         for task in tasks:
             task.cancel()
@@ -104,27 +115,26 @@ class PortForwarder:
         for identity in list(self._open):
             await self.close(identity)
 
-    async def _listen(self, identity: str, opened: _OpenPorts, port: int) -> asyncio.Server:
+    def _listen(self, identity: str, opened: _OpenPorts, port: int) -> Listener:
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await self._serve(identity, opened, port, reader, writer)
+
+        def protocol() -> asyncio.Protocol:
+            return asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=CHUNK), connected)
 
         size = self._last - self._first + 1
         # the same container gets the same port after a restart of the agent, unless somebody else has taken it
         begin = zlib.crc32(f"{identity}:{port}".encode()) % size
         for step in range(size):
             number = self._first + (begin + step) % size
+            listener = Listener(self._strangers, self._context, self._names, protocol)
             try:
-                return await asyncio.start_server(
-                    connected,
-                    self._bind,
-                    number,
-                    ssl=self._context,
-                    ssl_handshake_timeout=_HANDSHAKE_S,
-                    limit=CHUNK,
-                )
+                listener.open(self._bind, number)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     raise _refusal(identity, port, str(error)) from error
+            else:
+                return listener
         raise _refusal(identity, port, f"every port from {self._first} to {self._last} is in use")
 
     async def _serve(
@@ -139,6 +149,8 @@ class PortForwarder:
                 log.warning("a port of a session was called by a stranger", peer=name, port=port)
             elif len(opened.connections) > MAX_CONNECTIONS:
                 log.warning("a session has too many connections", port=port, most=MAX_CONNECTIONS)
+            elif sum(len(each.connections) for each in self._open.values()) > self._most:
+                log.warning("sessions have too many connections together", port=port, most=self._most)
             else:
                 (wanted, caller), head = take_named(await _head(reader))
                 if wanted == identity:

@@ -6,13 +6,17 @@ A group is named as the role that its nodes get; `inventory/group_vars/all/<role
 
 from __future__ import annotations
 
+from ipaddress import IPv4Network
 from typing import Any
 
 from pydantic import BaseModel
 
-from appliance.site.model import ExternalStorage, NfsStorage, Node, NodeRole, Site
+from appliance.site.model import NFS_PORT, ExternalStorage, NfsStorage, Node, NodeRole, Site
+from common import egress
+from common.egress import Destination
 from common.gpu.share import Granularity
-from common.settings.node_agent import GpuSettings, KubernetesSettings, LocationSettings, SimulatedGpuSettings
+from common.settings.kubernetes import KubernetesSettings
+from common.settings.node_agent import GpuSettings, LocationSettings, SimulatedGpuSettings
 
 STATE = "/var/lib/penstock/site"
 """Where the controller keeps the site's certificates and passwords."""
@@ -22,11 +26,13 @@ RESERVOIR_ROOT = "/var/lib/penstock/reservoir"
 EVERY_NODE = ("preflight", "pki", "package_source", "time", "evidence")
 GROUPS: dict[NodeRole, tuple[str, ...]] = {
     NodeRole.RESERVOIR: ("reservoir", "package_index"),
-    NodeRole.MASTER: ("database", "control_api", "edge"),
+    NodeRole.MASTER: ("database", "control_api", "agent_edge", "edge"),
     NodeRole.WORKER: ("container_engine", "node_agent"),
     NodeRole.STORAGE: ("storage_server",),
 }
 """The roles that make a node what its type says; `storage_client` and `fabric` depend on more than the type."""
+
+POSTGRESQL_PORT = 5432
 
 ALIASES = {NodeRole.MASTER: "penstock", NodeRole.RESERVOIR: "reservoir"}
 """Names under which the services of a role are reached, beside the name of the node itself."""
@@ -56,6 +62,27 @@ def build(site: Site, *, version: str, state: str = STATE, root: str = RESERVOIR
     }
 
 
+def closed_ways(site: Site) -> list[str]:
+    """Return what nodes serve, as ADDRESS:PORT, and no session of the site may reach."""
+    served = [
+        *((node, site.ssh.port) for node in site.nodes),
+        *((node, node.agent_port) for node in site.nodes if node.agent_port is not None),
+        *((node, NFS_PORT) for node in site.with_role(NodeRole.STORAGE)),
+        (site.master, POSTGRESQL_PORT),
+        (site.reservoir, site.ports.registry),
+    ]
+    opened = [egress.parse(text) for text in (*site.session_services, *site.sessions.egress)]
+    return [f"{node.address}:{port}" for node, port in served if not _is_open(opened, node, port)]
+
+
+def _is_open(opened: list[Destination], node: Node, port: int) -> bool:
+    return any(
+        IPv4Network(node.address) == each.network and each.ports and each.ports[0] <= port <= each.ports[1]
+        for each in opened
+        if each.protocol == "tcp"
+    )
+
+
 def _members(site: Site) -> dict[str, list[str]]:
     everyone = [node.name for node in site.nodes]
     members = dict.fromkeys(EVERY_NODE, everyone)
@@ -83,6 +110,8 @@ def _site(site: Site, version: str, state: str, root: str) -> Variables:
         "site_reservoir": site.reservoir.name,
         "site_master": site.master.name,
         "site_ports": site.ports.model_dump(),
+        "site_agents": [node.name for node in site.with_role(NodeRole.WORKER)],
+        "site_edge": site.edge.model_dump(),
         "site_gpu_plugins": site.gpu.plugins,
         "site_control_api": _control_api(site),
         "site_package_index": site.package_index.model_dump(),
@@ -101,6 +130,8 @@ def _host(site: Site, node: Node, state: str) -> Variables:
     }
     if node.agent_port is not None:
         variables["node_settings"] = _node_agent(site, node)
+        if node.kubernetes is None:
+            variables |= {"node_ways": [*site.session_services, *closed_ways(site)], "node_own_port": node.agent_port}
     if node.ib_address is not None:
         variables["node_ib_address"] = str(node.ib_address)
     return variables | _exports(site, node)
@@ -115,7 +146,7 @@ def _control_api(site: Site) -> Variables:
         "registries": site.registries,
     }
     if site.session_pvc_root:
-        settings["pvc_root"] = site.session_pvc_root
+        settings |= {"pvc_root": site.session_pvc_root, "pvc_storage": site.session_pvc_storage}
     return settings
 
 
@@ -127,9 +158,10 @@ def _node_agent(site: Site, node: Node) -> Variables:
         "name": node.name,
         "address": str(node.address),
         "port": node.agent_port,
-        "api_url": f"https://{site.master.name}:{site.ports.api}",
+        "api_url": f"https://{site.master.name}:{site.ports.agents}",
         "allowed": [site.master.name],
         "registries": site.registries,
+        "hosts": {name: str(node.address) for node in site.nodes for name in (node.name, *aliases(node))},
     }
     folders = [site.session_pvc_root, *site.session_host_paths]
     if node.simulated_gpus:
@@ -137,7 +169,12 @@ def _node_agent(site: Site, node: Node) -> Variables:
         settings |= _said(node.simulated_gpus, *SimulatedGpuSettings.model_fields)
     if node.kubernetes:
         settings |= _said(node.kubernetes, *KubernetesSettings.model_fields)
-        folders = [*node.kubernetes.host_folders]
+        folders = []
+    else:
+        settings |= {
+            "egress": [*site.session_services, *site.sessions.egress],
+            "site_addresses": [str(address) for address in site.addresses],
+        }
     return settings | {"mount_roots": list(dict.fromkeys(filter(None, folders)))}
 
 
@@ -184,5 +221,11 @@ def _exports(site: Site, node: Node) -> Variables:
     ]
     return {
         "node_storage_server": exports[0].server if exports else "ganesha",
-        "node_exports": [storage.path for storage in exports],
+        "node_exports": [
+            {
+                "path": storage.path,
+                "clients": [str(each.address) for each in site.nodes if set(storage.clients) & set(each.roles)],
+            }
+            for storage in exports
+        ],
     }

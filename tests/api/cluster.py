@@ -76,6 +76,8 @@ class Cluster:
         name: str = "worker1",
         gpus: int = 4,
         containers: list[ContainerState] | None = None,
+        *,
+        unready: str = "",
         ahead_s: float | None = None,
     ) -> httpx.Response:
         """Report as a node's agent; without `containers` report those of the engine.
@@ -85,7 +87,7 @@ class Cluster:
         told = {} if ahead_s is None else {TIME_HEADER: str(time.time() + ahead_s)}
         if containers is None:
             containers = [state for (node, _), state in self.engine.containers.items() if node == name]
-        report = beat(next(self.sequences), name=name, gpus=gpus, containers=containers)
+        report = beat(next(self.sequences), name=name, gpus=gpus, containers=containers, unready=unready)
         async with self.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": name}, **told) as agent:
             return await agent.post(HEARTBEAT_PATH, json=report.model_dump(mode="json"))
 

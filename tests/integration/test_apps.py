@@ -145,7 +145,7 @@ def site(
         running = Site(authority, edge, environment, folder / "api.log")
         running.run("migrate")
         running.run("create-admin", "--name", "admin", stdin=PASSWORD)
-        agent = make_agent(authority, edge.api, folder)
+        agent = make_agent(authority, edge.agents, folder)
         with running.log.open("ab") as log:
             api = forks.start([sys.executable, "-m", "api", "serve"], env=environment, stdout=log, stderr=log)
         try:

@@ -16,6 +16,7 @@ from tests.fakes.kubernetes import FakeKubernetes
 from tests.fakes.kubernetes_server import PLAIN, Server, running_kubernetes
 from tests.integration.agent.conftest import Agent, Authority, authority, make_agent  # noqa: F401
 from tests.integration.test_api_agent import PASSWORD, Site
+from tests.kubernetes_site import MANIFESTS
 from tests.postgresql import new_database
 
 POD = "penstock-session-{}-0-0"
@@ -56,6 +57,7 @@ def site(
     """A cluster of two machines with a GPU each, and a project that may use both."""
     folder = tmp_path_factory.mktemp("site")
     fake = FakeKubernetes()
+    fake.grant(MANIFESTS)
     for name in ("left", "right"):
         fake.add_node(name, cpu="4", memory="16Gi", gpus=1, labels={"nvidia.com/gpu.product": "NVIDIA-A100"})
     with running_kubernetes(fake, *authority.issue("kubernetes")) as cluster:
@@ -184,11 +186,50 @@ def test_a_lost_pod_is_reported(site: ClusterSite) -> None:
     pod = site.pod("victim")
     site.cluster.do(lambda cluster: cluster.delete(pod))
     assert site.until_state("victim", "FAILED")["reason"] == "its container is gone from worker1"
-    site.submit("evicted", "sleep", "600", gpu_milli=1000)
-    site.until_state("evicted", "RUNNING")
-    other = site.pod("evicted")
-    site.cluster.do(lambda cluster: cluster.evict(other))
-    assert "low on resource: memory" in site.until_state("evicted", "FAILED")["reason"]
+    site.submit("greedy", "sleep", "600", gpu_milli=1000)
+    site.until_state("greedy", "RUNNING")
+    other = site.pod("greedy")
+    site.cluster.do(lambda cluster: cluster.evict(other, own_fault='Usage of EmptyDir volume "shm" exceeds the limit'))
+    assert "exceeds the limit" in site.until_state("greedy", "FAILED")["reason"]
+
+
+def test_a_training_that_the_cluster_takes_away_starts_again(site: ClusterSite) -> None:
+    """Whether its machine needs the memory, is drained, or is not heard of any more."""
+    site.submit("moves", "sleep", "600", gpu_milli=1000)
+    site.until_state("moves", "RUNNING")
+    pod, container = site.pod("moves"), "penstock-session-{}-{}-0"
+    session = site.session("moves")["id"]
+
+    def runs_again(attempt: int) -> str:
+        """Return the machine on which an attempt runs."""
+        name = container.format(session, attempt)
+        found = site.until(lambda: site.cluster.do(lambda cluster: cluster.pods().get(name)))
+        site.until(lambda: (site.session("moves")["attempt"], site.session("moves")["state"]) == (attempt, "RUNNING"))
+        return str(found["spec"]["nodeName"])
+
+    site.cluster.do(lambda cluster: cluster.evict(pod))
+    machine = runs_again(1)
+    site.cluster.do(lambda cluster: cluster.drain(machine))
+    other = runs_again(2)
+    assert other != machine
+
+    def silence(cluster: FakeKubernetes) -> None:
+        cluster.change_node(machine, lambda node: node["spec"].update(unschedulable=False))
+        cluster.silence(other)
+        cluster.after_silence(other, 60)
+
+    site.cluster.do(silence)
+    assert runs_again(3) == machine
+    site.cluster.do(lambda cluster: cluster.hear(other))
+    assert site.session("moves")["attempt"] == 3
+
+
+def test_what_a_person_uses_ends_with_its_machine_and_says_so(site: ClusterSite) -> None:
+    site.submit("notebook", "sleep", "600", gpu_milli=1000, interactive=True)
+    site.until_state("notebook", "RUNNING")
+    pod = site.pod("notebook")
+    site.cluster.do(lambda cluster: cluster.evict(pod))
+    assert "low on resource: memory" in site.until_state("notebook", "FAILED")["reason"]
 
 
 def test_a_command_that_fails_and_its_log(site: ClusterSite) -> None:

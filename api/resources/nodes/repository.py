@@ -43,20 +43,20 @@ def add(db: AsyncSession, node: Node) -> None:
 
 
 async def heard(db: AsyncSession) -> dict[UUID, int]:
-    """Return how many heartbeats of each ready node were written."""
-    query = select(Node.id, Node.heard).where(Node.state == NodeState.READY)
+    """Return how many heartbeats of each node that is not lost were written."""
+    query = select(Node.id, Node.heard).where(Node.state != NodeState.LOST)
     return {row.id: row.heard for row in await db.execute(query)}
 
 
 async def silent(db: AsyncSession, counts: Mapping[UUID, int]) -> Sequence[Node]:
-    """Return those of some nodes that are ready and of which no heartbeat was written since these were counted."""
-    query = select(Node).where(Node.state == NodeState.READY, tuple_(Node.id, Node.heard).in_(list(counts.items())))
+    """Return those of some nodes that are not lost and of which no heartbeat was written since these were counted."""
+    query = select(Node).where(Node.state != NodeState.LOST, tuple_(Node.id, Node.heard).in_(list(counts.items())))
     return (await db.scalars(query.order_by(Node.name).with_for_update(of=Node))).all()
 
 
 async def note_alive(db: AsyncSession, names: Collection[str], at: datetime) -> set[str]:
-    """Move `last_seen` of ready nodes; returns the names of those."""
-    query = update(Node).where(among(Node.name, names), Node.state == NodeState.READY)
+    """Move `last_seen` of nodes that are not lost; returns the names of those."""
+    query = update(Node).where(among(Node.name, names), Node.state != NodeState.LOST)
     query = query.values(
         heard=Node.heard + 1, last_seen=func.coalesce(case((Node.last_seen > at, Node.last_seen), else_=at), at)
     )

@@ -51,6 +51,7 @@ _ASKED = (
     Session.starts_at,
     Session.scheduled_at,
     Session.started_at,
+    Session.expires_at,
     Session.reason,
     Session.cause,
     Session.position,

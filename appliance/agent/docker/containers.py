@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -85,13 +86,15 @@ def creation(
     kind: Enforcement | None = None,
     confinement: Confinement | None = None,
     shown: Mapping[str, Path] | None = None,
+    hosts: Mapping[str, IPv4Address] | None = None,
 ) -> dict[str, Any]:
     """Return the arguments with which docker's `create_container` makes the container of `spec`.
 
     `sources` are the folders of its mounts without links in them, where they have been made already. `needs` is what
     its GPU shares need, which `kind` holds; `confinement` is what its sandbox's filter has to know,
-    `shown` are files that it sees in place of the kernel's.
+    `shown` are files that it sees in place of the kernel's, and `hosts` names that it knows.
     """
+    members = spec.network.hosts if spec.network else {}
     host = HostConfig(
         version=OLDEST_API,
         init=True,
@@ -121,7 +124,7 @@ def creation(
         if needs.nvidia
         else None,
         # these come first in the file: its own name is its address on the session's network, too
-        extra_hosts={name: str(address) for name, address in spec.network.hosts.items()} if spec.network else None,
+        extra_hosts={name: str(address) for name, address in {**(hosts or {}), **members}.items()} or None,
     )
     return {
         "image": spec.image,

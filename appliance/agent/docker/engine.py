@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import wraps
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
@@ -91,17 +92,26 @@ class DockerEngine:
     """The Docker Engine of this node, limited to the containers that carry our label."""
 
     def __init__(
-        self, socket: Path, mount_points: MountPoints, limits: ContainerLimits, listener: Path, shown: Path
+        self,
+        socket: Path,
+        mount_points: MountPoints,
+        limits: ContainerLimits,
+        listener: Path,
+        shown: Path,
+        *,
+        hosts: Mapping[str, IPv4Address],
     ) -> None:
         """Prepare for calls over `socket`; nothing is called yet. What sessions mount is held at `mount_points`.
 
-        At `listener` sandboxes ask about what they deny; below `shown` is what containers see of their cores.
+        At `listener` sandboxes ask about what they deny; below `shown` is what containers see of their cores, and
+        `hosts` are names that they know.
         """
         self.socket = socket
         self.mount_points = mount_points
         self._limits = limits
         self._listener = listener
         self._shown = shown
+        self._hosts = hosts
         self._api = self._speaking(containers.OLDEST_API)
 
     @property
@@ -182,6 +192,7 @@ class DockerEngine:
                 kind=part.kind,
                 confinement=confined,
                 shown=cores.draw(granted, self._shown),
+                hosts=self._hosts,
             )
             self._api.create_container(**arguments)
         except ImageNotFound as error:

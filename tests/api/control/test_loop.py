@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.policy import UserRole
 from api.clock import now
-from api.control.loop import Loop
+from api.control.loop import Loop, micros
 from api.resources.sessions import scheduling, service
 from api.scheduler.planner import Planner
 from api.scheduler.record import load
@@ -33,9 +34,9 @@ def count_decisions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     decided: list[int] = []
     decide = Planner.decide
 
-    def counting(self: Planner, queue: Any, now: int, settings: Any = None) -> Any:
+    def counting(self: Planner, queue: Any, *args: Any) -> Any:
         decided.append(len(queue))
-        return decide(self, queue, now, settings)
+        return decide(self, queue, *args)
 
     monkeypatch.setattr(Planner, "decide", counting)
     return decided
@@ -57,6 +58,44 @@ async def test_the_snapshot_is_what_the_database_says(ready: Cluster) -> None:
     assert (running.workload.name, running.workload.cpu_milli, running.workload.preemptible) == ("first", 1000, False)
     (waiting,) = snapshot.queue
     assert (waiting.name, waiting.gpu_models, waiting.priority) == ("second", ("Simulated GPU",), 40)
+
+
+async def test_the_snapshot_says_when_what_runs_ends(ready: Cluster) -> None:
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"interactive_limit_s": 3600}))
+    await run(ready, "first", gpu_milli=4000, kind="interactive")
+    await run(ready, "cpu", gpu_milli=0, cpu_milli=1000, kind="training")
+    await ready.submit("second", gpu_milli=1000, kind="interactive")
+    await loop_of(ready).run()
+    expires_at = (await ready.session("first"))["expires_at"]
+
+    async def ends() -> dict[str, int]:
+        cycle = loop_of(ready).last
+        assert cycle is not None
+        assert [each.limit_s for each in cycle.snapshot.queue] == [3600]
+        return {each.workload.name: each.ends_at for each in cycle.snapshot.running}
+
+    assert await ends() == {"first": micros(datetime.fromisoformat(expires_at)), "cpu": 0}
+    until = now() + timedelta(minutes=30)
+    period = {"ends_at": until.isoformat()}
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"period": period, "on_expiry": "stop"}))
+    await loop_of(ready).run()
+    assert await ends() == dict.fromkeys(("first", "cpu"), micros(until))
+
+
+async def test_what_is_reserved_is_part_of_the_next_snapshot(ready: Cluster) -> None:
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"quota_milli": 8000}))
+    await run(ready, "first", gpu_milli=3000, preemptible=False)
+    await ready.submit("large", gpu_milli=4000)
+    loop = loop_of(ready)
+    loop._scheduler_settings = replace(loop._scheduler_settings, reserve_after_s=0)
+    await loop.run()
+    assert loop.last is not None
+    assert [len(places) for places in loop.last.decision.reservations.values()] == [1]
+    reserved = dict(loop.last.decision.reservations)
+    await ready.submit("small", gpu_milli=1000)
+    await loop.run()
+    assert loop.last.snapshot.reservations == reserved
+    assert (await ready.session("small"))["state"] == "PENDING"
 
 
 async def test_nothing_is_decided_while_nothing_waits(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
+from math import gcd
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from api.scheduler.cluster import ClusterState
 from api.scheduler.decide import decide
-from api.scheduler.fairness import ProjectDemand, fair_shares
+from api.scheduler.fairness import ProjectDemand, fair_shares, in_whole_workloads
 from api.scheduler.ledger import Ledger
 from api.scheduler.snapshot import Cause, NodeSnapshot, Placement, ProjectState, Running, Snapshot, Workload
 from api.scheduler.victims import rank
@@ -62,12 +63,10 @@ def smallest(
     running: tuple[Running, ...],
     new: Workload,
     beyond: dict[str, int],
-    *,
-    guaranteed: bool,
 ) -> tuple[int, int] | None:
     """The fewest milli-GPU, then the fewest victims, of every set that there is; below a line only last."""
     candidates = [each for each in running if each.workload.preemptible and each.workload.project != new.project]
-    for last_may_pass in (False, True) if guaranteed else (False,):
+    for last_may_pass in (False, True):
         found = [
             rank(victims)[:2]
             for victims in sets(candidates)
@@ -120,7 +119,7 @@ def test_quota_is_taken_back_with_the_smallest_set(
     more = {"within": level, "within_required": True} if level else {}
     new = work("new", "a", milli / 1000, 100, replicas=replicas, **more)
     snapshot = Snapshot(HELD, nodes, projects, running, (new,))
-    judge(snapshot, new, {item.name: held(running, projects)[item.name] - item.quota_milli for item in projects}, True)
+    judge(snapshot, new, {item.name: held(running, projects)[item.name] - item.quota_milli for item in projects})
 
 
 def test_who_passes_the_line_may_be_the_first_that_the_search_takes() -> None:
@@ -135,7 +134,7 @@ def test_who_passes_the_line_may_be_the_first_that_the_search_takes() -> None:
     new = work("new", "a", 3, 100)
     snapshot = Snapshot(HELD, cluster_of(1), projects, running, (new,))
     beyond = {item.name: held(running, projects)[item.name] - item.quota_milli for item in projects}
-    judge(snapshot, new, beyond, True)
+    judge(snapshot, new, beyond)
     assert {reclaim.victim for reclaim in decide(snapshot).reclaims} == {"big", "whole"}
 
 
@@ -152,10 +151,10 @@ def test_a_fair_share_is_taken_back_with_the_smallest_set(
     fair = _fair(snapshot)
     if new.total_milli > fair["a"]:
         return
-    judge(snapshot, new, {name: milli - fair[name] for name, milli in held(running, projects).items()}, False)
+    judge(snapshot, new, {name: milli - fair[name] for name, milli in held(running, projects).items()})
 
 
-def judge(snapshot: Snapshot, new: Workload, beyond: dict[str, int], guaranteed: bool) -> None:
+def judge(snapshot: Snapshot, new: Workload, beyond: dict[str, int]) -> None:
     """Compare a decision about one new workload with the best one."""
     decision = decide(snapshot)
     check(snapshot, decision)
@@ -163,7 +162,7 @@ def judge(snapshot: Snapshot, new: Workload, beyond: dict[str, int], guaranteed:
         assert new.id in decision.placements
         assert not decision.reclaims, "nobody is reclaimed for nothing"
         return
-    best = smallest(snapshot.nodes, snapshot.running, new, beyond, guaranteed=guaranteed)
+    best = smallest(snapshot.nodes, snapshot.running, new, beyond)
     taken = {reclaim.victim for reclaim in decision.reclaims}
     victims = [each for each in snapshot.running if each.workload.id in taken]
     if best is None:
@@ -182,7 +181,12 @@ def _fair(snapshot: Snapshot) -> dict[str, int]:
         if not ClusterState(snapshot.nodes).never_fits(workload):
             demand[workload.project] += workload.total_milli
     capacity = sum(len(item.gpus) for item in snapshot.nodes) * 1000
-    return dict(fair_shares(capacity, [ProjectDemand(item, demand[item.name]) for item in snapshot.projects]))
+    had = held(snapshot.running, snapshot.projects)
+    able = [each.workload for each in snapshot.running]
+    able += [item for item in snapshot.queue if not ClusterState(snapshot.nodes).never_fits(item)]
+    units = {name: gcd(*(item.total_milli for item in able if item.project == name)) or 1 for name in had}
+    demands = [ProjectDemand(item, demand[item.name], had[item.name], units[item.name]) for item in snapshot.projects]
+    return dict(in_whole_workloads(fair_shares(capacity, demands), demands))
 
 
 @pytest.mark.parametrize("seed", range(3))

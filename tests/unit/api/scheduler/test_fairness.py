@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.scheduler.fairness import ProjectDemand, divide, fair_shares
+from api.scheduler.fairness import ProjectDemand, divide, fair_shares, in_whole_workloads
 from api.scheduler.snapshot import ProjectState
 
 
@@ -84,6 +86,24 @@ def test_the_largest_remainders_get_what_whole_numbers_leave_over() -> None:
     assert divide(2, {"a": (99, 5), "b": (99, 4)}) == {"a": 1, "b": 1}
 
 
+@pytest.mark.parametrize(
+    ("weights", "held", "expected"),
+    [
+        pytest.param((3, 2, 1), (3000, 1000, 0), (2000, 1000, 1000), id="the largest remainder"),
+        pytest.param((1, 1, 1), (0, 0, 0), (2000, 1000, 1000), id="equal remainders by name"),
+        pytest.param((1, 1, 1), (1000, 2000, 1000), (1000, 2000, 1000), id="equal remainders to who holds the most"),
+    ],
+)
+def test_shares_of_four_gpus_in_whole_sessions(
+    weights: tuple[int, ...], held: tuple[int, ...], expected: tuple[int, ...]
+) -> None:
+    claims = [
+        ProjectDemand(ProjectState(name, 0, weight=weight), 4000, milli, 1000)
+        for name, weight, milli in zip("abc", weights, held, strict=True)
+    ]
+    assert in_whole_workloads(fair_shares(4000, claims), claims) == dict(zip("abc", expected, strict=True))
+
+
 claims_of = st.lists(
     st.builds(
         lambda quota, demand, weight, over: (quota * 50, demand * 50, weight, over),
@@ -111,3 +131,22 @@ def test_what_holds_for_every_cluster(capacity: int, claims: list[ProjectDemand]
             if each.weight and mine < each.beyond:
                 assert (mine + 1) * max(other.weight, 0) >= (its - 1) * each.weight or not other.weight
                 assert other.weight or its == 0
+
+
+@given(
+    capacity=st.integers(0, 2000).map(lambda step: step * 50),
+    claims=claims_of,
+    units=st.lists(st.integers(1, 80), min_size=8),
+)
+def test_whole_shares_are_within_one_workload_of_the_exact_ones(
+    capacity: int, claims: list[ProjectDemand], units: list[int]
+) -> None:
+    claims = [replace(each, unit_milli=unit * 50) for each, unit in zip(claims, units, strict=False)]
+    exact = fair_shares(capacity, claims)
+    whole = in_whole_workloads(exact, claims)
+    assert sum(whole.values()) == sum(exact.values())
+    for each in claims:
+        share, name = whole[each.project.name], each.project.name
+        assert share >= each.guaranteed
+        assert abs(share - exact[name]) < each.unit_milli
+        assert share >= exact[name] - exact[name] % each.unit_milli or share == each.guaranteed

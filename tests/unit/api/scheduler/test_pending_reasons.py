@@ -42,7 +42,8 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
             work("1", "a", 0.5),
             (runs(work("r", "a", 1), on("n", 1)),),
             Cause.QUOTA,
-            "a holds 1 GPU of its 1 GPU and may not go beyond; stop one of its sessions, or ask for a larger quota",
+            "a holds 1 GPU of its quota of 1 GPU and may not go beyond; "
+            "stop one of its sessions, or ask for a larger quota",
             id="a hard cap",
         ),
         pytest.param(
@@ -182,7 +183,10 @@ def test_each_decision_has_one_line_with_its_reason() -> None:
     projects = (project("a", 1), project("b", 1))
     running = (runs(work("r", "b", 1), on("n", 1), since=1), runs(work("s", "b", 1), on("n", 0, 1), since=2))
     queue = (work("1", "a"), work("2", "a", 1, 1), work("cpu", "b", 0))
-    idle = "a holds 1 GPU, its fair share is 1 GPU (quota 1 GPU), more only while others leave GPUs idle"
+    idle = (
+        "a holds 0 GPU and gets 1 GPU more, its fair share is 1 GPU (quota 1 GPU), "
+        "more only while others leave GPUs idle"
+    )
     assert decide(Snapshot(NOW * SECOND, nodes, projects, running, queue)).log == (
         (
             "reclaimed: s of b for 1 of a: b holds 2 GPUs, 1 GPU of them beyond its quota; "

@@ -57,8 +57,13 @@ def test_what_finds_no_victims_uses_up_nobodys_turn() -> None:
     assert {reclaim.beneficiary[0] for reclaim in world.step().reclaims} == {"w"}
 
 
-def test_places_are_reserved_for_the_first_of_many_who_wait_long() -> None:
+def test_places_are_reserved_for_the_first_of_many_projects_whose_work_waits_long() -> None:
     world = crowd()
+    owners = [f"owner{index:03}" for index in range(MANY)]
+    world.projects = (project("guest", 0), *(project(name, 1) for name in owners))
+    world.queue = {
+        id_: replace(each, project=owner) for owner, (id_, each) in zip(owners, world.queue.items(), strict=True)
+    }
     world.now = 10_000
     for name, running in world.running.items():
         world.running[name] = replace(running, workload=replace(running.workload, preemptible=False))

@@ -183,7 +183,7 @@ def test_the_quota_is_charged_with_the_whole_slice() -> None:
     capped = (project("a", 1, over_quota=False),)
     wait = judge(nodes, work("w", "a", 0.2), running=(there,), projects=capped).pending_reasons["w"]
     assert wait.cause is Cause.QUOTA
-    assert wait.reason.startswith("a holds 0.571 GPU of its 1 GPU")
+    assert wait.reason.startswith("a holds 0.571 GPU of its quota of 1 GPU")
 
 
 def test_a_shared_gpu_where_the_quota_does_not_bear_a_slice() -> None:

@@ -64,12 +64,31 @@ FAIR = {
         waits={"1": Cause.RECLAIMING, "2": Cause.RECLAIMING, "3": Cause.FAIR_SHARE},
         victims={"r3": "1", "r2": "2"},
     ),
-    "nobody goes below its fair share for another's": Case(
+    "nobody goes below its fair share for another's while one that is beyond need not": Case(
+        (node("n", 6),),
+        (project("a", 0, weight=1), project("b", 0, weight=1), project("c", 0, weight=1)),
+        (
+            runs(work("r", "b", 3), on("n", 1, 1, 1)),
+            *(runs(work(f"c{i}", "c"), on("n", *[0] * i, 1), since=i) for i in (3, 4, 5)),
+        ),
+        (work("1", "a", 1),),
+        waits={"1": Cause.RECLAIMING},
+        victims={"c5": "1"},
+    ),
+    "one that is larger than the fair share of its project goes for another's: it has no claim to come back": Case(
         four,
         (project("a", 0, weight=1), project("b", 0, weight=1)),
         (runs(work("r", "b", 4), on("n", 1, 1, 1, 1)),),
         (work("1", "a", 2),),
-        waits={"1": Cause.NO_ROOM},
+        waits={"1": Cause.RECLAIMING},
+        victims={"r": "1"},
+    ),
+    "what is within the fair share stays": Case(
+        four,
+        (project("a", 0, weight=1), project("b", 0, weight=1)),
+        (runs(work("r", "b", 2), on("n", 1, 1)), runs(work("s", "a", 2), on("n", 0, 0, 1, 1))),
+        (work("1", "a", 2),),
+        waits={"1": Cause.FAIR_SHARE},
     ),
     "spare GPUs go by weight": Case(
         (node("n", 6),),
@@ -198,7 +217,7 @@ RESERVATION = {
         ),
         (work("large", "a", 4, NOW - 59), work("1", "a", 1, NOW - 1), work("2", "a", 1, NOW)),
         placed={"1": "n", "2": "m"},
-        waits={"large": Cause.NO_ROOM},
+        waits={"large": Cause.FAIR_SHARE},
     ),
     "what goes beyond its fair share reserves nothing": Case(
         (node("n", 4),),

@@ -74,6 +74,7 @@ class World:
             tuple(self.running.values()),
             tuple(self.queue.values()),
             self.settings,
+            self.decisions[-1].reservations if self.decisions else {},
         )
 
     def submit(self, *workloads: Workload) -> None:
@@ -86,13 +87,19 @@ class World:
             self.running[id_] = replace(self.running[id_], terminating=True)
             self.terminating.add(id_)
 
+    def decide(self, snapshot: Snapshot) -> Decision:
+        """The decision on what is now."""
+        return decide(snapshot)
+
     def step(self) -> Decision:
         """Decide once and do it; who left before frees its places, and goes back to the queue if it was reclaimed."""
-        decision = decide(self.snapshot())
+        decision = self.decide(self.snapshot())
         check(self.snapshot(), decision)
         left = [id_ for id_, running in self.running.items() if running.terminating]
         for id_, places in decision.placements.items():
-            self.running[id_] = Running(self.queue.pop(id_), places, self.now * SECOND)
+            workload = self.queue.pop(id_)
+            ends_at = (self.now + workload.limit_s) * SECOND if workload.limit_s else 0
+            self.running[id_] = Running(workload, places, self.now * SECOND, ends_at=ends_at)
         for reclaim in decision.reclaims:
             self.running[reclaim.victim] = replace(self.running[reclaim.victim], terminating=True)
         for id_ in left:

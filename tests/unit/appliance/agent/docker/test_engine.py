@@ -34,10 +34,8 @@ def engine(fake: FakeDocker, tmp_path: Path) -> Iterator[DockerEngine]:
 
 
 def made(folder: Path) -> DockerEngine:
-    mount_points = MountPoints(folder / "mounts", [])
-    return DockerEngine(
-        folder / "docker.sock", mount_points, containers.CONTAINER_LIMITS, folder / "listener", folder / "cores"
-    )
+    mount_points, limits = MountPoints(folder / "mounts", []), containers.CONTAINER_LIMITS
+    return DockerEngine(folder / "docker.sock", mount_points, limits, folder / "listener", folder / "cores", hosts={})
 
 
 def image(*tags: str, digests: tuple[str, ...] = (), **config: Any) -> dict[str, Any]:

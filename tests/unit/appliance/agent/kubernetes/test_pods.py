@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from appliance.agent.kubernetes import pods
-from appliance.agent.kubernetes.pods import FolderClaim
+from appliance.agent.kubernetes.pod_settings import FolderClaim
 from common.errors import InputError
 from common.gpu.kinds import Enforcement
 from common.protocol import ContainerStatus, Pull
@@ -50,14 +50,6 @@ def test_a_pod_with_gpus_is_held_to_the_machine_that_has_them() -> None:
     [term] = made["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert term["matchFields"] == [{"key": "metadata.name", "operator": "In", "values": ["left"]}]
     assert "affinity" not in pods.manifest(make(), POD_SETTINGS, "")["spec"]
-
-
-def test_a_session_gains_no_rights_by_its_pod() -> None:
-    made = pods.manifest(make(), POD_SETTINGS, "")["spec"]
-    assert made["automountServiceAccountToken"] is False
-    assert made["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
-    assert made["containers"][0]["securityContext"]["allowPrivilegeEscalation"] is False
-    assert made["restartPolicy"] == "Never"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +102,6 @@ VOLUMES = dataclasses.replace(
         FolderClaim(PurePosixPath("/mnt/penstock"), "volumes"),
         FolderClaim(PurePosixPath("/mnt/penstock/fast"), "fast"),
     ],
-    host_folders=[PurePosixPath("/srv/open")],
 )
 
 
@@ -120,7 +111,6 @@ VOLUMES = dataclasses.replace(
         ("/mnt/penstock/team-a/data", {"persistentVolumeClaim": {"claimName": "volumes"}}, "team-a/data"),
         ("/mnt/penstock", {"persistentVolumeClaim": {"claimName": "volumes"}}, None),
         ("/mnt/penstock/fast/x", {"persistentVolumeClaim": {"claimName": "fast"}}, "x"),
-        ("/srv/open/data", {"hostPath": {"path": "/srv/open", "type": "Directory"}}, "data"),
     ],
 )
 def test_a_folder_of_the_workers_is_a_claim_of_the_cluster(source: str, volume: Any, inside: str | None) -> None:
@@ -138,7 +128,7 @@ def test_a_folder_of_the_workers_is_a_claim_of_the_cluster(source: str, volume: 
         ({"source": "/home/kim", "target": "/data"}, "/home/kim is a folder of the workers that the cluster does not"),
         ({"source": "/mnt/penstock/../x", "target": "/data"}, "the cluster does not have"),
         ({"source": "/mnt/penstockx", "target": "/data"}, "the cluster does not have"),
-        ({"source": "/srv/open/x", "target": "/proc/x"}, "/proc/x belongs to the system"),
+        ({"source": "/mnt/penstock/x", "target": "/proc/x"}, "/proc/x belongs to the system"),
     ],
 )
 def test_other_folders_are_refused_by_name(mount: dict[str, str], reason: str) -> None:
@@ -227,6 +217,16 @@ def test_times_and_exit_code_are_told() -> None:
     found = pods.state_of(pod({"terminated": ended}, "left/0"))
     assert (found.exit_code, found.started_at, found.finished_at) == (3, AT, AT)
     assert ([share.uuid for share in found.gpus], found.enforcement) == (["left/0"], Enforcement.NONE)
+
+
+def test_what_stands_beside_a_session_is_not_taken_for_it() -> None:
+    """A webhook of the cluster may put a container before it."""
+    found = pod({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})
+    found["spec"]["containers"].insert(0, {"name": "proxy", "image": "proxy", "imagePullPolicy": "Never"})
+    found["status"]["containerStatuses"].insert(0, {"name": "proxy", "state": {"running": {"startedAt": STARTED}}})
+    assert "the limit is 64Mi" in pods.state_of(found).error
+    found["status"]["containerStatuses"] = []
+    assert pods.state_of(found).status is ContainerStatus.PULLING
 
 
 def test_a_pod_that_its_machine_threw_out_has_failed_with_the_reason() -> None:

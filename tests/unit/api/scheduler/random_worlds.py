@@ -1,0 +1,204 @@
+"""Random worlds: clusters that live through arrivals, ends and lost nodes, then come to rest, then drain."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+from api.scheduler.cluster import ClusterState
+from api.scheduler.feasibility import Feasibility
+from api.scheduler.planner import Planner
+from api.scheduler.snapshot import (
+    Cause,
+    Decision,
+    NodeSnapshot,
+    ProjectState,
+    SchedulerSettings,
+    Snapshot,
+    Workload,
+)
+from common.topology import TopologyLevel
+from tests.unit.api.scheduler.truth import check_reasons
+from tests.unit.api.scheduler.world import SECOND, World, node
+
+DAY = 86_400
+LIVELY, QUIET = 40, 60
+"""Cycles with arrivals, ends and losses, and at most so many until nothing changes any more."""
+SIZES = (0.1, 0.25, 0.5, 0.5, 0.6, 0.7, 1, 1, 1, 1, 1.3, 2, 2, 4)
+
+
+class RandomWorld(World):
+    """A world by its number: the same number is the same world."""
+
+    def __init__(self, seed: int) -> None:
+        draw = random.Random(seed)
+        nodes = tuple(self._node(draw, at) for at in range(draw.choice((1, 2, 2, 3, 4, 6))))
+        self.total = sum(len(each.gpus) for each in nodes)
+        settings = SchedulerSettings(draw.choice((0, 0, 0, 30)), draw.choice((0, 5, 60, 60)))
+        super().__init__(nodes, self._projects(draw), settings, now=3 * DAY)
+        self.planner = Planner()
+        self.random = draw
+        self.made = 0
+        self.lost: dict[str, int] = {}
+        self.evicted: Counter[tuple[str, str]] = Counter()
+        self.beneficiaries: dict[str, int] = {}
+        self.cycle = 0
+
+    def _node(self, draw: random.Random, at: int) -> NodeSnapshot:
+        gpus = draw.choice((1, 2, 2, 4, 4, 8))
+        more = {"cpu_milli": gpus * 8000} if draw.random() < 0.3 else {}
+        groups = draw.choice(((), (), (), ("red",), ("blue",)))
+        return node(f"n{at}", gpus, island=2, groups=groups, switch=draw.choice(("", "s", "t")), **more)
+
+    def _projects(self, draw: random.Random) -> tuple[ProjectState, ...]:
+        left, found = self.total * 1000, []
+        for name in "abcd"[: draw.randint(2, 4)]:
+            quota = draw.randint(0, left // 500) * 500 if draw.random() < 0.7 else 0
+            left -= quota
+            found.append(ProjectState(name, quota, draw.random() < 0.8, draw.choice((0, 0, 1, 2, 3))))
+        return tuple(found)
+
+    def arrive(self) -> None:
+        """Let a session come, just now or submitted long ago."""
+        draw, name = self.random, f"w{self.made:03}"
+        self.made += 1
+        gang = draw.random() < 0.15
+        more: dict[str, object] = {}
+        if draw.random() < 0.1:
+            more = {"within": draw.choice((TopologyLevel.NODE, TopologyLevel.SWITCH)), "within_required": True}
+        if draw.random() < 0.1:
+            more["groups"] = draw.choice((("red",), ("blue",), ("red", "blue")))
+        owner = draw.choice(self.projects)
+        gpus = draw.choice(SIZES) if draw.random() < 0.95 else 0
+        self.submit(
+            Workload(
+                name,
+                owner.name,
+                (self.now - draw.choice((0, 0, 0, 30, 100, DAY, 2 * DAY))) * SECOND,
+                name,
+                replicas=draw.randint(2, 3) if gang else 1,
+                gpu_milli=round(gpus * 1000),
+                cpu_milli=draw.choice((0, 0, 1000, 4000)),
+                preemptible=draw.random() < 0.8,
+                priority=draw.choice((50, 50, 50, 10, 90)),
+                limit_s=draw.choice((0, 0, 0, 50, 300)),
+                **more,  # type: ignore[arg-type]
+            )
+        )
+
+    def lose(self) -> None:
+        """Let a node be lost with all that runs there, or come back."""
+        each = self.random.choice(self.nodes)
+        if not each.open:
+            self._set_open(each, is_open=True)
+        elif sum(other.open for other in self.nodes) > 1:
+            self._set_open(each, is_open=False)
+            for id_, running in list(self.running.items()):
+                if any(place.node == each.name for place in running.placements):
+                    del self.running[id_]
+                    if id_ not in self.terminating:
+                        self.queue[id_] = replace(running.workload, requeued_at=self.now * SECOND)
+
+    def _set_open(self, which: NodeSnapshot, *, is_open: bool) -> None:
+        self.nodes = tuple(replace(each, open=is_open) if each is which else each for each in self.nodes)
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        """As the API's loop does, with a planner that lives as long as the world."""
+        self.planner.sync(snapshot)
+        return self.planner.decide(snapshot.queue, snapshot.now, snapshot.settings, snapshot.reservations)
+
+    def step(self) -> Decision:
+        """Decide once, ten seconds later, and see that what is said is so."""
+        self.delete(*(id_ for id_, each in self.running.items() if 0 < each.ends_at <= self.now * SECOND))
+        before = self.snapshot()
+        decision = super().step()
+        check_reasons(before, decision)
+        self.now += 9
+        self.cycle += 1
+        for id_ in decision.placements:
+            self.beneficiaries.pop(id_, None)
+            self.evicted = Counter({pair: times for pair, times in self.evicted.items() if pair[1] != id_})
+        for each in decision.reclaims:
+            pair = each.victim, each.beneficiary
+            self.evicted[pair] += 1
+            self.beneficiaries[each.beneficiary] = self.cycle
+            assert self.evicted[pair] == 1, f"evicted twice for the same: {pair}"
+        return decision
+
+    def live(self) -> None:
+        """Arrivals, ends and losses."""
+        for _ in range(LIVELY):
+            for _ in range(self.random.choice((0, 0, 1, 1, 2))):
+                self.arrive()
+            if self.random.random() < 0.04:
+                self.lose()
+            if self.running and self.random.random() < 0.25:
+                self.delete(self.random.choice(sorted(self.running)))
+            self.step()
+        for each in self.nodes:
+            self._set_open(each, is_open=True)
+
+    def rest(self) -> Decision:
+        """Nothing comes and nothing ends: nothing changes any more."""
+        still = 0
+        for _ in range(QUIET):
+            terminating = any(each.terminating for each in self.running.values())
+            decision = self.step()
+            still = 0 if decision.placements or decision.reclaims or terminating else still + 1
+            if still > 8:
+                return decision
+        raise AssertionError(f"no rest after {QUIET} cycles: {decision.log}")
+
+    def check_rest(self, decision: Decision) -> None:
+        """Assert what holds once nothing changes any more."""
+        waits = decision.pending_reasons
+        assert not any(wait.cause is Cause.RECLAIMING for wait in waits.values()), "whoever reclaims starts"
+        for id_, cycle in self.beneficiaries.items():
+            assert id_ not in self.queue, f"{id_} was made room for in cycle {cycle} and waits"
+        free = ClusterState(self.nodes)
+        for each in self.running.values():
+            free.allocate(each.placements, each.workload)
+        for id_, places in decision.reservations.items():
+            free.allocate(places, self.queue[id_])
+        for id_, wait in waits.items():
+            if wait.cause not in (Cause.QUOTA, Cause.NEVER_FITS):
+                assert free.find(self.queue[id_]) is None, f"{id_} fits and waits: {wait.reason}"
+        self._check_guarantees(decision)
+
+    def _check_guarantees(self, decision: Decision) -> None:
+        """The first of each project that is within its quota has no single one in its way that is beyond its own."""
+        held, quotas = self.held(), {each.name: each.quota_milli for each in self.projects}
+        for project in self.projects:
+            mine = [item for item in self.queue.values() if item.project == project.name and item.total_milli]
+            mine = [item for item in mine if decision.pending_reasons[item.id].cause is not Cause.NEVER_FITS]
+            first = min(mine, key=lambda item: (-item.priority, item.submitted_at, item.id), default=None)
+            if first is None or held[project.name] + first.total_milli > project.quota_milli:
+                continue
+            for each in self.running.values():
+                owner = each.workload.project
+                guest = owner != project.name and held[owner] > quotas[owner] and each.workload.preemptible
+                assert not (guest and self.fits_without(each.workload.id, first)), (
+                    f"{first.id} is within its quota, {each.workload.id} is not: {decision.pending_reasons[first.id]}"
+                )
+
+    def fits_without(self, gone: str, workload: Workload) -> bool:
+        """Whether a workload would fit if one did not run."""
+        cluster = ClusterState(self.nodes)
+        for id_, each in self.running.items():
+            if id_ != gone:
+                cluster.allocate(each.placements, each.workload)
+        return cluster.find(workload) is not None
+
+    def drain(self) -> None:
+        """Nothing comes and what runs ends, one after the other: whatever can run at all has its turn."""
+        can_never = Feasibility(ClusterState(self.nodes))
+        caps = {each.name: each for each in self.projects}
+        while self.running or self.step().placements:
+            self.delete(*[id_ for id_, each in sorted(self.running.items()) if not each.terminating][:1])
+            self.step()
+        for workload in self.queue.values():
+            project = caps[workload.project]
+            bound = not project.over_quota or not workload.preemptible
+            if not can_never.never_fits(workload) and not (bound and workload.total_milli > project.quota_milli):
+                raise AssertionError(f"{workload.id} never had its turn")

@@ -1,0 +1,85 @@
+"""Reservations: what they leave idle is bounded, what ends before goes first, and they stay where they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from api.scheduler.cycle import RESERVED_PART
+from api.scheduler.snapshot import Cause, Running, SchedulerSettings
+from tests.unit.api.scheduler.world import SECOND, World, node, on, project, runs, work
+
+NODES, GPUS = 20, 8
+NOW = 10_000
+
+
+def test_many_who_wait_for_a_node_each_leave_little_of_the_cluster_idle() -> None:
+    """On each of 20 nodes one GPU is in use for a time that nobody knows, and 20 projects wait for a whole node."""
+    nodes = tuple(node(f"n{at:02}", GPUS) for at in range(NODES))
+    owners = tuple(project(f"p{at:02}", GPUS + 1) for at in range(NODES))
+    world = World(nodes, owners, now=NOW)
+    for at, each in enumerate(nodes):
+        place = on(each.name, 1)
+        world.running[f"r{at:02}"] = runs(work(f"r{at:02}", f"p{at:02}", preemptible=False), place)
+        world.submit(work(f"node{at:02}", f"p{at:02}", GPUS, NOW - 1000))
+    world.submit(*(work(f"s{at:03}", f"p{at % NODES:02}", 1, NOW - 900 + at) for at in range(NODES * GPUS)))
+    world.settle()
+    idle = NODES * GPUS - sum(world.held().values()) // 1000
+    assert 0 < idle <= NODES * GPUS // RESERVED_PART
+    assert {id_[:4] for id_ in world.decisions[-1].reservations} == {"node"}
+
+
+def test_one_reservation_is_made_in_a_cluster_of_any_size() -> None:
+    world = World((node("n", 4),), (project("a", 4), project("b", 4)), now=NOW)
+    world.running["r"] = runs(work("r", "b", 1, preemptible=False), on("n", 1))
+    world.submit(work("large", "a", 4, NOW - 100), work("small", "b", 1, NOW))
+    waits = world.step().pending_reasons
+    assert waits["small"].cause is Cause.RESERVED
+
+
+def test_only_the_first_of_a_project_has_places_reserved() -> None:
+    nodes = tuple(node(f"n{at:02}", 2) for at in range(2 * RESERVED_PART))
+    world = World(nodes, (project("a", 4 * RESERVED_PART), project("b", 0)), now=NOW)
+    for each in nodes:
+        world.running[each.name] = runs(work(each.name, "c", preemptible=False), on(each.name, 1))
+    world.submit(work("first", "a", 2, NOW - 100), work("second", "a", 2, NOW - 99))
+    world.submit(*(work(f"b{at:02}", "b", 1, NOW) for at in range(2 * RESERVED_PART)))
+    decision = world.step()
+    assert set(decision.reservations) == {"first"}
+    assert len(decision.placements) == 2 * RESERVED_PART - 1
+
+
+@pytest.mark.parametrize(("limit_s", "goes"), [(0, False), (99, True), (100, True), (101, False)])
+def test_what_ends_before_goes_first(limit_s: int, goes: bool) -> None:
+    world = World((node("n", 4),), (project("a", 4), project("b", 4)), now=NOW)
+    world.running["r"] = Running(
+        work("r", "b", 3, preemptible=False), (on("n", 1, 1, 1),), 0, ends_at=(NOW + 100) * SECOND
+    )
+    world.submit(work("large", "a", 4, NOW - 100), work("small", "b", 1, NOW, limit_s=limit_s))
+    decision = world.step()
+    assert ("small" in decision.placements) == goes
+    assert "large" in decision.reservations
+
+
+def test_places_whose_end_is_known_or_that_can_be_taken_back_go_first() -> None:
+    """The session on `m` holds more than the one on `n`, which may stay for ever."""
+    world = World((node("m", 4), node("n", 4)), (project("a", 4), project("b", 4)), now=NOW)
+    known, unknown = work("m", "b", 2, preemptible=False), work("n", "b", 1, preemptible=False)
+    world.running["m"] = Running(known, (on("m", 1, 1),), 0, ends_at=(NOW + 9) * SECOND)
+    world.running["n"] = runs(unknown, on("n", 1))
+    world.submit(work("large", "a", 4, NOW - 100))
+    assert [place.node for place in world.step().reservations["large"]] == ["m"]
+
+
+def test_a_reservation_stays_where_it_is() -> None:
+    """Less and less is in the way on the other node, and yet who passes by need not move."""
+    world = World((node("m", 4), node("n", 4)), (project("a", 4), project("b", 4)), SchedulerSettings(), NOW)
+    world.running["m"] = runs(work("m", "b", 1, preemptible=False), on("m", 1))
+    for at in range(2):
+        world.running[f"n{at}"] = runs(work(f"n{at}", "b", 1, preemptible=False), on("n", *[0] * at, 1))
+    world.submit(work("large", "a", 4, NOW - 100))
+    first = world.step().reservations["large"]
+    assert [place.node for place in first] == ["m"]
+    world.running["m2"] = runs(work("m2", "b", 2, preemptible=False), on("m", 0, 1, 1))
+    world.delete("n0")
+    world.step()
+    assert world.step().reservations["large"] == first

@@ -1,0 +1,125 @@
+"""Whether what a decision says is so: every number and name in its reasons, against what the cluster says."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from api.scheduler.cluster import ClusterState
+from api.scheduler.explanations import gpus
+from api.scheduler.snapshot import Cause, Decision, Placement, Running, Snapshot, Workload
+
+AMOUNT = r"([\d.]+) GPUs?"
+
+
+def check_reasons(snapshot: Snapshot, decision: Decision) -> None:
+    """Assert that each reason says what is so when the decision is done, each line of the log when it is written."""
+    _Truth(snapshot, decision).check()
+
+
+class _Truth:
+    def __init__(self, snapshot: Snapshot, decision: Decision) -> None:
+        self.snapshot, self.decision = snapshot, decision
+        self.queued = {workload.id: workload for workload in snapshot.queue}
+        self.running = {each.workload.id: each for each in snapshot.running}
+        self.quotas = {each.name: each.quota_milli for each in snapshot.projects}
+        self.victims = {each.victim for each in decision.reclaims}
+        self.placed = [Running(self.queued[id_], places, 0) for id_, places in decision.placements.items()]
+        self.held: Counter[str] = Counter()
+        for each in snapshot.running:
+            if not each.terminating:
+                self.held[each.workload.project] += each.workload.total_milli
+
+    def check(self) -> None:
+        self._check_log()
+        for victim in self.victims:
+            self.held[self.running[victim].workload.project] -= self.running[victim].workload.total_milli
+        for each in self.placed:
+            self.held[each.workload.project] += sum(s.milli for place in each.placements for s in place.shares)
+        for id_, wait in self.decision.pending_reasons.items():
+            where = f"{id_}: {wait.reason}"
+            self._check_numbers(wait.reason, self.queued[id_], self.held, where)
+            self._check_places(self.queued[id_], wait.cause, wait.reason, where)
+
+    def _check_log(self) -> None:
+        """What a project holds is told when one is reclaimed: what was decided before counts."""
+        now = self.held.copy()
+        reclaims, placements = list(self.decision.reclaims), iter(self.placed)
+        taken: list[tuple[str, int]] = []
+        for line in self.decision.log:
+            if line.startswith("reclaimed: "):
+                reclaim = reclaims.pop(0)
+                assert line.endswith(reclaim.reason)
+                victim = self.running[reclaim.victim].workload
+                self._check_numbers(reclaim.reason, victim, now, line)
+                taken.append((victim.project, victim.total_milli))
+            else:
+                for project, milli in taken:
+                    now[project] -= milli
+                taken.clear()
+            if line.startswith("placed: "):
+                each = next(placements)
+                now[each.workload.project] += sum(s.milli for place in each.placements for s in place.shares)
+                self._check_numbers(line, each.workload, now, line)
+
+    def _check_numbers(self, text: str, workload: Workload, held: Counter[str], where: str) -> None:
+        name = workload.project
+        for amount in re.findall(rf"\b{name} holds {AMOUNT}", text):
+            if "by work that cannot be reclaimed" not in text:
+                assert amount == _number(held[name]), f"{name} holds {_number(held[name])}: {where}"
+        for amount in re.findall(rf"(?:quota of|\(quota|may hold) {AMOUNT}", text):
+            assert amount == _number(self.quotas.get(name, 0)), where
+        for amount in re.findall(rf"{AMOUNT} of them beyond", text):
+            assert amount == _number(held[name] - self.quotas.get(name, 0)), where
+        for amount in re.findall(rf"(?:and|no node has|times) {AMOUNT}(?: more)? (?:are asked|free|are not)", text):
+            assert amount in (_number(workload.total_milli), _number(workload.gpu_milli)), where
+
+    def _check_places(self, workload: Workload, cause: Cause, text: str, where: str) -> None:
+        kept = self.decision.reservations
+        if cause in (Cause.NO_ROOM, Cause.FAIR_SHARE):
+            assert self.cluster.find(workload) is None, f"it fits: {where}"
+        for amount, name in re.findall(rf"largest free piece is {AMOUNT} on ([\w-]+)", text):
+            assert amount == _number(self.pieces[name]), f"{self.pieces}: {where}"
+            assert float(amount) * 1000 < workload.gpu_milli or workload.replicas > 1 or "where" in text, where
+        for names in re.findall(r"(?:;|,|^) ([\w, -]+?)(?: and \d+ more)? is kept for it", text):
+            nodes = {place.node for place in kept[workload.id]}
+            assert set(names.split(", ")) <= nodes, where
+        for holder in re.findall(r"is kept for ([\w-]+) of", text):
+            assert holder in kept, where
+        if cause is Cause.RECLAIMING:
+            nodes = {place.node for place in kept[workload.id]}
+            stopped = text.partition(" still being stopped")[0]
+            for id_ in re.findall(r"([\w-]+) of \w+(?:,| is| are| and)", stopped):
+                assert id_ in self.victims or self.running[id_].terminating, where
+
+    def everything(self) -> Iterator[tuple[Workload, Sequence[Placement]]]:
+        """Return who has places: what runs, what is placed, and whom places are kept for."""
+        yield from ((each.workload, each.placements) for each in (*self.running.values(), *self.placed))
+        yield from ((self.queued[id_], places) for id_, places in self.decision.reservations.items())
+
+    @cached_property
+    def cluster(self) -> ClusterState:
+        """What is free when the decision is done."""
+        cluster = ClusterState(self.snapshot.nodes)
+        for workload, places in self.everything():
+            cluster.allocate(places, workload)
+        return cluster
+
+    @cached_property
+    def pieces(self) -> dict[str, int]:
+        """What is free on each node for one container: whole GPUs, and the most that is left of a shared one."""
+        used: Counter[str] = Counter()
+        for _, places in self.everything():
+            for share in (share for place in places for share in place.shares):
+                used[share.uuid] += share.milli
+        found = {}
+        for node in self.snapshot.nodes:
+            left = [1000 - used[gpu.uuid] for gpu in node.gpus]
+            found[node.name] = 1000 * left.count(1000) + max([part for part in left if 0 < part < 1000], default=0)
+        return found
+
+
+def _number(milli: int) -> str:
+    return gpus(milli).split()[0]

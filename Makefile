@@ -146,6 +146,7 @@ bench: bundle ## Figures, one JSON line each; the last ones start the demo's lab
 	@$(BIN)/python tests/bench/scale.py --nodes 10000 --gpus 8 --sessions 50000
 	$(SAY) "Control API: 2,000 agents, 10,000 sessions, 50 users, on PostgreSQL"
 	@$(BIN)/python -m tests.bench.control
+	@$(BIN)/python -m tests.bench.history
 	$(SAY) "Sessions: submit to RUNNING, penstock list"
 	@$(BIN)/python -m tests.bench.session_start
 

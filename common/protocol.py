@@ -42,8 +42,13 @@ STORAGE_PATH = "/v1/storage"
 """GET ?root=FOLDER → StorageState: the folders of volumes that a storage has, and what it tells of their sizes
 · DELETE ?folder=FOLDER → FolderRemoval: removes a folder with what is in it; asked again, it tells how far that is."""
 
+TIME_HEADER = "X-Penstock-Time"
+"""With each heartbeat: when the agent sent it by its own clock, in seconds since 1970."""
+
 MAX_TEXT = 1 << 20
 """Most characters of any text of a message."""
+MAX_FRAME = 1 << 20
+"""Bytes of a WebSocket's message: who sends a longer one loses the connection."""
 CONTAINER_HEADER = "X-Penstock-Container"
 """In the head of a request the edge says at a port of an agent whose port it takes that for: the container's id."""
 CALLER_HEADER = "X-Penstock-Caller"

@@ -26,6 +26,7 @@ from api.resources.sessions import networks, scheduling
 from api.resources.sessions import service as sessions
 from api.resources.sessions.scheduling import Asked, PendingReasonUpdate, Placed
 from api.scheduler.decide import decide, failing
+from api.scheduler.pending_reasons import OF_OTHERS
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import Decision, Placement, ProjectState, Running, SchedulerSettings, Snapshot, Workload
 from api.settings import Settings
@@ -317,11 +318,13 @@ class Loop:
         return {id_: each for id_, each in placed.items() if wanted[id_] <= there}
 
     async def _reclaim(self, db: AsyncSession, read: _Read, decision: Decision) -> None:
-        names = {str(row.id): _told(row, read.names[row.project_id]) for row in read.queue}
+        beneficiaries = {str(row.id): row for row in read.queue}
         for reclaim in sorted(decision.reclaims, key=lambda item: item.victim):
             victim = UUID(reclaim.victim)
-            reason = f"reclaimed for {names[reclaim.beneficiary]}: {reclaim.reason}"
-            await sessions.reclaim(db, victim, self._running[victim][0], reason)
+            revision, running = self._running[victim]
+            row = beneficiaries[reclaim.beneficiary]
+            whom = _told(row, read.names[row.project_id], running.workload.project)
+            await sessions.reclaim(db, victim, revision, f"reclaimed for {whom}: {reclaim.reason}")
 
     def _pending_reasons(self, queue: Sequence[Asked], decision: Decision) -> Iterable[PendingReasonUpdate]:
         """Yield the new pending reasons."""
@@ -369,8 +372,10 @@ def _project(project: Project, moment: datetime) -> ProjectState:
     )
 
 
-def _told(row: Asked, project: str) -> str:
-    """Return how the owners of others are told of a session."""
+def _told(row: Asked, project: str, reader: str) -> str:
+    """Return how people of a project, the reader, are told of a session of a project."""
+    if project != reader:
+        return OF_OTHERS
     return f"a private session of {project}" if row.access is Access.PRIVATE else f"{project}/{row.name}"
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 from collections.abc import Callable
+from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, FastAPI
@@ -23,12 +25,15 @@ from api.resources.logins import callers
 from api.resources.logins.callers import KnownCaller
 from api.settings import Settings
 from common.errors import ForbiddenError, PenstockError, UnauthenticatedError
+from common.protocol import TIME_HEADER
 
 _PREFIX_OF_HOST = "__Host-"
 COOKIE = f"{_PREFIX_OF_HOST}penstock_session"
 """The cookie of a login. A browser takes one with this prefix from nobody but this host, and only encrypted."""
 CSRF_HEADER = "X-CSRF-Token"
 PREFIX = "/api/v1"
+MAX_OFFSET_S = 2.0**30
+"""As far off as a clock is said to be."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 _BEFORE_NEW_PASSWORD = (Action.ACCOUNT_READ, Action.ACCOUNT_PASSWORD, Action.ACCOUNT_LOGOUT)
@@ -203,15 +208,10 @@ async def _identify(connection: HTTPConnection) -> KnownCaller:
 
 def _check_page(connection: HTTPConnection, cookie: str) -> None:
     """Let only pages of our own origin use the cookie: the apps of sessions have the same host, another port."""
-    origin = connection.headers.get("origin")
-    fetched_by = connection.headers.get("sec-fetch-site", "same-origin")
     is_websocket = connection.scope["type"] == "websocket"
-    if origin is None and is_websocket:
+    if is_websocket and "origin" not in connection.headers:
         raise ForbiddenError("a login's cookie is for browsers, which send an Origin", hint="send an API key")
-    if origin is not None and origin != _own_origin(connection):
-        raise ForbiddenError(f"a page of {origin} may not use this login", hint="use the site's own pages")
-    if fetched_by not in ("same-origin", "none"):
-        raise ForbiddenError("a page of another origin may not use this login", hint="use the site's own pages")
+    check_origin(connection)
     if is_websocket or connection.scope["method"] in SAFE_METHODS:
         return
     token = connection.headers.get(CSRF_HEADER, "")
@@ -221,6 +221,16 @@ def _check_page(connection: HTTPConnection, cookie: str) -> None:
             where=CSRF_HEADER,
             hint="send the csrf_token of the login, which GET /api/v1/auth/csrf shows too",
         )
+
+
+def check_origin(connection: HTTPConnection) -> None:
+    """Let no page of another origin use a login, or make one; raises ForbiddenError. Programs send no Origin."""
+    origin = connection.headers.get("origin")
+    fetched_by = connection.headers.get("sec-fetch-site", "same-origin")
+    if origin is not None and origin != _own_origin(connection):
+        raise ForbiddenError(f"a page of {origin} may not use this login", hint="use the site's own pages")
+    if fetched_by not in ("same-origin", "none"):
+        raise ForbiddenError("a page of another origin may not use this login", hint="use the site's own pages")
 
 
 def _own_origin(connection: HTTPConnection) -> str:
@@ -233,6 +243,15 @@ def is_behind_edge(scope: Scope) -> bool:
     """Return whether headers that only our own edge may send are its own."""
     settings: Settings = scope["app"].state.settings
     return settings.trusts_client_headers
+
+
+def clock_offset_s(connection: HTTPConnection, at: datetime) -> float:
+    """Return how far the clock of an agent that calls is ahead of ours, in seconds; 0 where it does not tell."""
+    try:
+        sent_s = float(connection.headers[TIME_HEADER])
+    except (KeyError, ValueError):
+        return 0.0
+    return max(-MAX_OFFSET_S, min(sent_s - at.timestamp(), MAX_OFFSET_S)) if math.isfinite(sent_s) else 0.0
 
 
 def agent_of_certificate(connection: HTTPConnection) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from api.auth.policy import Action
-from api.endpoints.access import Caller, KnownCallerOf, action
+from api.endpoints.access import Caller, KnownCallerOf, SettingsOf, action
 from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
 from api.resources.api_keys import service
@@ -24,9 +24,11 @@ async def list_api_keys(caller: Caller, db: Reading) -> list[ApiKeyView]:
 
 @router.post("", status_code=201)
 @action(Action.ACCOUNT_CHANGE)
-async def create_api_key(request: ApiKeyRequest, known: KnownCallerOf, db: Transaction) -> NewApiKeyView:
+async def create_api_key(
+    request: ApiKeyRequest, known: KnownCallerOf, db: Transaction, settings: SettingsOf
+) -> NewApiKeyView:
     """Make a key; the answer shows it this once."""
-    key, secret = await service.create(db, known.identity.id, request, known.key_ends_at)
+    key, secret = await service.create(db, known.identity.id, request, settings.keys_per_user, known.key_ends_at)
     return NewApiKeyView(**ApiKeyView.model_validate(key).model_dump(), key=secret)
 
 

@@ -39,6 +39,7 @@ from api.endpoints import (
     volumes,
 )
 from api.endpoints.access import PREFIX, check_routes, is_behind_edge
+from api.endpoints.caching import NoStore
 from api.endpoints.repeats import Repeats
 from api.endpoints.routes import authorized
 from api.engine.base import Engine
@@ -96,6 +97,7 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
     )
     set_up(app, settings, database, engine)
     errors.install(app)
+    app.add_middleware(NoStore)
     app.add_middleware(RequestIds, trusts=is_behind_edge)
     app.add_middleware(Repeats)
     _include_routes(app)
@@ -109,7 +111,7 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine,
     app.state.settings = settings
     app.state.database = database
     app.state.engine = engine
-    app.state.heartbeats = Heartbeats()
+    app.state.heartbeats = Heartbeats(settings.clock_offset_s)
     app.state.fleet = Fleet()
     app.state.workers = Workers(settings.agents_file)
     app.state.apps = AppIndex()

@@ -13,6 +13,7 @@ from api.endpoints.access import (
     KnownCallerOf,
     SettingsOf,
     action,
+    check_origin,
     cookie_name,
     csrf_token,
     is_secure,
@@ -39,6 +40,8 @@ async def login(
     body: LoginRequest, request: Request, response: Response, database: DatabaseOf, settings: SettingsOf
 ) -> SignedInView:
     """Sign in with name and password; the answer sets a cookie, and has the token for changes with it."""
+    # a page that signs its visitor in as somebody else would have that person's work seen there
+    check_origin(request)
     address = request.client.host if request.client else ""
     attempt = throttle.Try(body.name, address)
     began = now()

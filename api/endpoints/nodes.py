@@ -10,7 +10,7 @@ from api.auth.policy import Action
 from api.clock import now
 from api.control import administration
 from api.control.manager import WakeAfterwards
-from api.endpoints.access import Agent, Caller, SettingsOf, action, check_speaks_for, for_agents
+from api.endpoints.access import Agent, Caller, SettingsOf, action, check_speaks_for, clock_offset_s, for_agents
 from api.endpoints.routes import Router
 from api.endpoints.transactions import DatabaseOf, Reading, Transaction
 from api.engine.base import Engine
@@ -49,7 +49,8 @@ async def list_nodes(
     """List the nodes by name, and what of their GPUs is in use.
 
     An answer has as many as `limit` and a few MiB hold; where there are more, `X-Next` is what to send as `after` to
-    get those that follow. An answer that is as it was is a 304 for who sends its `ETag` as `If-None-Match`.
+    get those that follow. An answer that is as it was, but for `last_seen`, is a 304 for who sends its `ETag` as
+    `If-None-Match`.
     """
     filters = Filters(state, mode, group, await rights.within(db, caller))
     groups = await remembered.by_node(db)
@@ -103,5 +104,6 @@ async def heartbeat(message: Heartbeat, agent: Agent, request: Request, settings
     """Take an agent's heartbeat; the certificate must be that of the node it speaks of."""
     check_speaks_for(agent, message.name)
     heartbeats: Heartbeats = request.app.state.heartbeats
-    heartbeats.receive(message, now())
+    at = now()
+    heartbeats.receive(message, at, clock_offset_s(request, at))
     return HeartbeatReply(interval_s=settings.heartbeat_interval_s)

@@ -10,7 +10,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.clock import now
-from api.endpoints.access import agent_of_certificate
+from api.endpoints.access import agent_of_certificate, clock_offset_s
 from api.resources.nodes.heartbeats import Heartbeats
 from common.errors import PenstockError
 from common.protocol import HEARTBEAT_PATH
@@ -44,7 +44,9 @@ class Repeats:
         body, rest = await _body(receive)
         parts, sequence = _split(body)
         heartbeats: Heartbeats = connection.app.state.heartbeats
-        if rest is None and self._taken.get(name) == parts and heartbeats.repeat(name, sequence, now()):
+        at = now()
+        offset_s = clock_offset_s(connection, at)
+        if rest is None and self._taken.get(name) == parts and heartbeats.repeat(name, sequence, at, offset_s):
             await send(AS_BEFORE)
             await send({"type": "http.response.body"})
             return

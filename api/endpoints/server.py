@@ -25,6 +25,7 @@ from api.migrations import schema
 from api.settings import Settings
 from common import logs
 from common.errors import InputError, UnavailableError
+from common.protocol import MAX_FRAME
 from common.revocation import refuse_revoked
 
 SHUTDOWN_S = 5
@@ -61,6 +62,7 @@ def serve(settings: Settings, engine: Engine | None = None) -> None:
         http=CertificateProtocol,
         loop="uvloop",
         ws="websockets-sansio",
+        ws_max_size=MAX_FRAME,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -21,6 +21,7 @@ from common.errors import InputError, PenstockError, UnavailableError
 from common.protocol import (
     CONTAINERS_PATH,
     IMAGES_PATH,
+    MAX_FRAME,
     STORAGE_PATH,
     ContainerSpec,
     ContainerState,
@@ -153,7 +154,7 @@ class DirectEngine:
                 url,
                 ssl=self._context,
                 open_timeout=ANSWER_S,
-                max_size=None,
+                max_size=MAX_FRAME,
                 proxy=None,
                 compression=None,
                 additional_headers=request_id.headers(),

@@ -26,7 +26,7 @@ from api.resources.groups import service as groups
 from api.resources.nodes.schemas import GpuView, NodeView
 from api.resources.sessions import lifecycle
 from api.tables.nodes import Gpu, Node, NodeMode, NodeState
-from api.tables.sessions import HOLDING, Container, GpuShareRow, Session
+from api.tables.sessions import HOLDS, Container, GpuShareRow, Session
 from common.errors import NotFoundError
 
 GROUPS_S = 5.0
@@ -129,7 +129,7 @@ def _with_versions(query: Select[Any]) -> Select[Any]:
     held = and_(GpuShareRow.session_id == Container.session_id, GpuShareRow.rank == Container.rank)
     places = select(Container.node_id, said(*written(Container), *written(GpuShareRow)).label("said"))
     places = places.join(Session, Session.id == Container.session_id).outerjoin(GpuShareRow, held)
-    places = places.where(Container.node_id.in_(within), Session.state.in_(HOLDING))
+    places = places.where(Container.node_id.in_(within), HOLDS)
     of_gpus = gpus.group_by(Gpu.node_id).subquery("of_gpus")
     of_places = places.group_by(Container.node_id).subquery("of_places")
     joined = page.outerjoin(of_gpus, of_gpus.c.node_id == page.c.id)

@@ -47,7 +47,7 @@ Render = Callable[[Collection[UUID]], Awaitable[Mapping[UUID, bytes]]]
 class Entry:
     """A thing of a page, its version, and the cursor after which a page begins with what follows it.
 
-    `end` is put behind its text.
+    `end` is put behind its text. It may change all the time, and does not make it another thing.
     """
 
     id: UUID
@@ -69,8 +69,8 @@ class Page:
 
     @property
     def tag(self) -> str:
-        """A text that is another one whenever the page is."""
-        said = [(entry.id.hex, entry.version, entry.cursor, entry.end) for entry in self.entries]
+        """A text that is another one whenever the page is, but for the ends of its texts."""
+        said = [(entry.id.hex, entry.version, entry.cursor) for entry in self.entries]
         described = repr((VERSION, self.asked, self.more, said))
         return sha256(described.encode()).hexdigest()[:32]
 
@@ -123,7 +123,8 @@ async def answer(
         parts, count = await _texts(page.entries, texts, render, page_bytes)
         body = b"[%b]" % b",".join(parts)
     following = page.following(count)
-    headers = {"ETag": f'"{tag}.{count}"', "Cache-Control": "no-cache"} | ({"X-Next": following} if following else {})
+    headers = {"ETag": f'"{tag}.{count}"', "Cache-Control": "private, no-cache"}
+    headers |= {"X-Next": following} if following else {}
     if held is not None:
         return Response(status_code=304, headers=headers)
     return Response(body, media_type="application/json", headers=headers)

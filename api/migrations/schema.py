@@ -10,7 +10,8 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection
+from psycopg.errors import LockNotAvailable
+from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
 # Every table has to be known before Base.metadata is complete.
@@ -36,11 +37,15 @@ from common.errors import UnavailableError
 
 metadata = Base.metadata
 MIGRATIONS = Path(__file__).parent
+LOCK_TIMEOUT_S = 5.0
+"""So long a step waits for a table that somebody uses."""
 
 
 async def migrate(database: Database) -> bool:
     """Bring the schema to the newest step; returns whether anything changed."""
     async with _reaching(), database.engine.begin() as connection:
+        # whoever waits for a table makes all others wait behind
+        await connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S:g}s'"))
         return await connection.run_sync(_upgrade)
 
 
@@ -71,12 +76,24 @@ def config(connection: Connection) -> Config:
 async def _reaching() -> AsyncIterator[None]:
     try:
         yield
-    except (OperationalError, OSError) as error:
-        raise UnavailableError(
-            f"the database cannot be reached: {getattr(error, 'orig', error)}",
-            where="PENSTOCK_API_DATABASE_URL",
-            hint="start the database, or correct the URL",
-        ) from error
+    except OperationalError as error:
+        if isinstance(error.orig, LockNotAvailable):
+            raise UnavailableError(
+                f"a table is in use for longer than {LOCK_TIMEOUT_S:g} s, and nothing was changed",
+                where="PENSTOCK_API_DATABASE_URL",
+                hint="try again; what holds it stands in pg_stat_activity",
+            ) from error
+        raise _unreachable(error) from error
+    except OSError as error:
+        raise _unreachable(error) from error
+
+
+def _unreachable(error: Exception) -> UnavailableError:
+    return UnavailableError(
+        f"the database cannot be reached: {getattr(error, 'orig', error)}",
+        where="PENSTOCK_API_DATABASE_URL",
+        hint="start the database, or correct the URL",
+    )
 
 
 def _upgrade(connection: Connection) -> bool:

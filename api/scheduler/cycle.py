@@ -287,7 +287,9 @@ class Cycle:
         if self.terminating and self.ledger.may_retain(workload):
             places = self._find_within(self.later, workload, self._full_later, self.ledger.may_retain, fresh=fresh)
             if places:
-                self._nominate(workload, places, pending_reasons.blockers(self.terminating.values(), places))
+                self._nominate(
+                    workload, places, pending_reasons.blockers(self.terminating.values(), places, workload.project)
+                )
                 return True
         known = (workload.project, workload.priority, signature_of(workload))
         if not fresh and known in self._no_victims:
@@ -307,7 +309,7 @@ class Cycle:
             if victims and places and self._may_take(workload, places, self.ledger.may_retain):
                 self._reclaimed_for += 1
                 self._reclaim(workload, victims)
-                self._nominate(workload, places, pending_reasons.names(victims))
+                self._nominate(workload, places, pending_reasons.names(victims, workload.project))
                 return True
         return False
 
@@ -358,7 +360,8 @@ class Cycle:
             victim = running.workload
             reason = pending_reasons.reclaimed(self.ledger, victim, workload)
             self.reclaims.append(Reclaim(victim.id, workload.id, reason))
-            self.log.append(f"reclaimed: {pending_reasons.full_title(victim)}: {reason}")
+            whom = f"{pending_reasons.full_title(victim)} for {pending_reasons.full_title(workload)}"
+            self.log.append(f"reclaimed: {whom}: {reason}")
             self.terminating[victim.id] = running
             self.later.release(running.placements, victim)
         self.ledger.reclaim(iter(victims))

@@ -13,6 +13,8 @@ from api.scheduler.signature import Signature, signature_of
 from api.scheduler.snapshot import Cause, PendingReason, Placement, Running, Workload
 from api.scheduler.topology import allowed
 
+OF_OTHERS = "a session of another project"
+"""What is said to people of one project of the sessions of the others, who may be tenants of their own."""
 NAMED = 3
 """So many are named in a sentence; the others are counted."""
 
@@ -91,7 +93,7 @@ class _FreePlaces:
     def __init__(self, cluster: ClusterState, reservations: Collection[Reservation]) -> None:
         self._cluster, self._reservations = cluster, reservations
         self._pieces: dict[Signature, str] = {}
-        self._holders: dict[Signature, str] = {}
+        self._holders: dict[tuple[str, Signature], str] = {}
 
     def has_node(self, workload: Workload) -> bool:
         """Return whether any node that it may use is open."""
@@ -117,17 +119,17 @@ class _FreePlaces:
 
     def holder(self, workload: Workload) -> str:
         """Return for whom the room is reserved that the workload would have otherwise; nothing where there is none."""
-        signature = signature_of(workload)
-        if signature not in self._holders:
-            self._holders[signature] = self._holder(workload)
-        return self._holders[signature]
+        asked = workload.project, signature_of(workload)
+        if asked not in self._holders:
+            self._holders[asked] = self._holder(workload)
+        return self._holders[asked]
 
     def _holder(self, workload: Workload) -> str:
         if not self._reservations or not self._fits_without(workload, self._reservations):
             return ""
         first = list(self._reservations)[:NAMED]
         alone = next((each.workload for each in first if self._fits_without(workload, [each])), None)
-        return title(alone) if alone else "others"
+        return title(alone, workload.project) if alone else "others"
 
     def _fits_without(self, workload: Workload, reservations: Iterable[Reservation]) -> bool:
         with self._cluster.trial():
@@ -190,30 +192,33 @@ def _deferred(milli: int) -> str:
 
 def reclaimed(ledger: Ledger, victim: Workload, beneficiary: Workload) -> str:
     """Return why a workload is reclaimed."""
+    whom = title(beneficiary, victim.project)
     if victim.project == beneficiary.project:
-        return f"{title(beneficiary)} has the higher priority ({beneficiary.priority} over {victim.priority})"
+        return f"{whom} has the higher priority ({beneficiary.priority} over {victim.priority})"
     if ledger.in_quota(beneficiary):
-        return f"{holds(ledger, victim.project)}; {title(beneficiary)} is within its quota"
+        return f"{holds(ledger, victim.project)}; {whom} is within its quota"
     fair = gpus(ledger.fair.get(victim.project, 0))
-    return f"{holds(ledger, victim.project)}, its fair share is {fair}; {title(beneficiary)} is within its own"
+    return f"{holds(ledger, victim.project)}, its fair share is {fair}; {whom} is within its own"
 
 
-def blockers(terminating: Iterable[Running], places: Places) -> str:
-    """Return who is terminating on the nodes of the places, as the beginning of a sentence."""
+def blockers(terminating: Iterable[Running], places: Places, project: str) -> str:
+    """Return who is terminating on the nodes of the places, as the beginning of a sentence for people of a project."""
     wanted = {placement.node for placement in places}
     there = [item for item in terminating if any(placement.node in wanted for placement in item.placements)]
-    return names(there) if there else "other sessions of its project are"
+    return names(there, project) if there else "other sessions of its project are"
 
 
-def names(running: Iterable[Running]) -> str:
-    """Return whom, as the beginning of a sentence."""
-    titles = sorted(title(item.workload) for item in running)
+def names(running: Iterable[Running], project: str) -> str:
+    """Return whom, as the beginning of a sentence for people of a project."""
+    titles = sorted(title(item.workload, project) for item in running)
     more = f" and {len(titles) - NAMED} more" if len(titles) > NAMED else ""
     return f"{', '.join(titles[:NAMED])}{more} {'is' if len(titles) == 1 else 'are'}"
 
 
-def title(workload: Workload) -> str:
-    """Return what others are told of a workload: its name, unless it is private, with its project."""
+def title(workload: Workload, project: str) -> str:
+    """Return what people of a project are told of a workload: its name with its project, where they may know both."""
+    if workload.project != project:
+        return OF_OTHERS
     return f"a private session of {workload.project}" if workload.private else full_title(workload)
 
 

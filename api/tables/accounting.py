@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID, uuid4
 
-from sqlalchemy import BigInteger, Index, String, text
+from sqlalchemy import BigInteger, Double, Identity, Index, String, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from api.tables.base import Base
 
 _open = text("ended_at IS NULL")
+_ended = text("ended_at IS NOT NULL")
 
 
 class Span(Base):
@@ -24,6 +25,7 @@ class Span(Base):
     __table_args__ = (
         Index("uq_spans_open", "session_id", unique=True, postgresql_where=_open),
         Index("ix_spans_started_at", "started_at"),
+        Index("ix_spans_ended_at", "ended_at", postgresql_where=_ended),
     )
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
@@ -38,3 +40,24 @@ class Span(Base):
     gpu_milli: Mapped[int] = mapped_column(BigInteger)
     started_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
+
+
+class AccountingDay(Base):
+    """What is left of spans that are not kept any more: what they come to on one day, for one user in one project.
+
+    There may be several rows of a day, which add up. `sessions` counts those that began on it.
+    """
+
+    __tablename__ = "accounting_days"
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    day: Mapped[datetime] = mapped_column(index=True)
+    user_id: Mapped[UUID | None]
+    user_name: Mapped[str] = mapped_column(String(20))
+    project_id: Mapped[UUID]
+    project_name: Mapped[str] = mapped_column(String(20))
+    domain_id: Mapped[UUID | None]
+    domain: Mapped[str | None] = mapped_column(String(20))
+    sessions: Mapped[int]
+    seconds: Mapped[float] = mapped_column(Double)
+    gpu_milli_seconds: Mapped[float] = mapped_column(Double)

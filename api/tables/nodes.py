@@ -36,7 +36,8 @@ class Node(Base):
     `message` says what is wrong with it, where something is. At `drain_until` what still runs on a draining node is
     ended. `started_at` is when its agent started. With `unknown_containers` it takes nothing new, for these hold GPUs
     that no session of ours is known to hold. `enforcement` is how its GPU shares are held, `enforcement_pending` which
-    kind follows and what that waits for.
+    kind follows and what that waits for. `heard` counts its heartbeats: whether it lives is told by no clock. With
+    a `clock_offset_s` its own clock is so far ahead of the API's, beyond the bounds, and it takes nothing new.
     """
 
     __tablename__ = "nodes"
@@ -73,6 +74,8 @@ class Node(Base):
     cpu_milli: Mapped[int] = mapped_column(BigInteger, default=0)
     memory_mib: Mapped[int] = mapped_column(BigInteger, default=0)
     last_seen: Mapped[datetime | None]
+    heard: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    clock_offset_s: Mapped[int] = mapped_column(default=0, server_default="0")
     created_at: Mapped[datetime] = mapped_column(default=now)
     gpus: Mapped[list[Gpu]] = relationship(
         order_by="Gpu.index", lazy="selectin", cascade="all, delete-orphan", passive_deletes=True

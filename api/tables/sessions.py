@@ -60,8 +60,12 @@ _kind = Enum(Kind, native_enum=False, length=16, values_callable=lambda kinds: [
 _status = Enum(
     ContainerStatus, native_enum=False, length=16, values_callable=lambda values: [value.value for value in values]
 )
-_live = text("state NOT IN ('TERMINATED', 'FAILED')")
+LIVE = text("state NOT IN ('TERMINATED', 'FAILED')")
+FAILED = text("state = 'FAILED'")
+_finished = text("finished_at IS NOT NULL")
 _resized = text("resize_milli IS NOT NULL")
+HOLDS = text("state IN ('SCHEDULED', 'PREPARING', 'RUNNING', 'TERMINATING')")
+"""`HOLDING`, written as in the index of the sessions that hold places, which are few of all that there were."""
 LISTED = text("state <> 'TERMINATED'")
 """Which sessions a list has unless all are asked for; written as in the indexes, or these would be of no use."""
 
@@ -96,13 +100,17 @@ class Session(Base):
 
     __tablename__ = "sessions"
     __table_args__ = (
-        Index("uq_sessions_live_name", "project_id", "name", unique=True, postgresql_where=_live),
+        Index("uq_sessions_live_name", "project_id", "name", unique=True, postgresql_where=LIVE),
         Index("ix_sessions_state_created_at", "state", "created_at"),
         Index("ix_sessions_created_at_id", "created_at", "id", postgresql_where=LISTED),
         Index(
             *("ix_sessions_project_id_created_at_id", "project_id", "created_at", "id"),
             postgresql_where=LISTED,
         ),
+        Index("ix_sessions_project_id_name_created_at", "project_id", "name", "created_at"),
+        Index("ix_sessions_failed_name", "project_id", "name", "created_at", postgresql_where=FAILED),
+        Index("ix_sessions_holding", "id", postgresql_where=HOLDS),
+        Index("ix_sessions_finished_at", "finished_at", postgresql_where=_finished),
         Index("ix_sessions_resize_milli", "resize_milli", postgresql_where=_resized),
     )
 

@@ -17,6 +17,7 @@ from appliance.agent.tls import common_name, server_context
 from appliance.agent.watchdog import ask_for_time
 from common import logs
 from common.errors import UnavailableError
+from common.protocol import MAX_FRAME
 
 _SHUTDOWN_S = 2
 
@@ -69,6 +70,7 @@ def serve(settings: Settings) -> None:
     runtime = (kubernetes if settings.kubernetes_api else docker).build(settings, strangers)
     config = uvicorn.Config(
         app.make(settings, runtime),
+        ws_max_size=MAX_FRAME,
         loop="asyncio",
         access_log=False,
         log_level="warning",

@@ -145,6 +145,7 @@ def _fields(node: Node) -> None:
             ("NVLink", "yes" if node["nvlink"] else ""),
             ("Sessions", str(node["sessions"])),
             ("Unknown containers", str(node["unknown_containers"] or "")),
+            ("Clock", f"{node['clock_offset_s']:+d} s" if node["clock_offset_s"] else ""),
         )
     )
     if node["gpus"]:

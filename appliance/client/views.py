@@ -41,7 +41,10 @@ class AccountingRow(TypedDict):
 
 
 class Accounting(TypedDict):
-    """Accounting of a period: what ran before and after it does not count, what still runs counts up to now."""
+    """Accounting of a period: what ran before and after it does not count, what still runs counts up to now.
+
+    Of what is older than its details are kept, the days count that begin in the period (UTC).
+    """
 
     starts_at: str
     ends_at: str
@@ -290,7 +293,8 @@ class Node(TypedDict):
     `fractions` says whether its GPUs may be shared (fGPU), `enforcement` how the shares are held: the weakest kind
     among its GPUs. `enforcement_pending` says which kind follows and what it waits for. `gpu_milli` is what its
     GPUs are together, `used_milli` what sessions hold of them. `unknown_containers` are of sessions that the
-    database does not know: they are left alone, and the node takes nothing new.
+    database does not know: they are left alone, and the node takes nothing new. Nor does one whose clock is
+    wrong: `clock_offset_s` is how far it is ahead of the API's then, and 0 as long as that is within bounds.
     """
 
     id: str
@@ -305,6 +309,7 @@ class Node(TypedDict):
     drain_until: str | None
     message: str
     unknown_containers: int
+    clock_offset_s: int
     groups: list[str]
     agent_version: str
     engine_version: str

@@ -25,6 +25,9 @@ class ControlApiSettings(StrictModel):
 
     heartbeat_interval_s: float = Field(default=5, gt=0, description="how often agents report")
     node_lost_s: float = Field(default=15, gt=0, description="after so long without a report a node is lost")
+    clock_offset_s: float = Field(
+        default=5, gt=0, description="a node whose clock is further from the API's takes nothing new, and says so"
+    )
     node_gone_s: float = Field(
         default=10 * MINUTE,
         gt=0,
@@ -52,6 +55,13 @@ class ControlApiSettings(StrictModel):
     )
     metrics_keep_s: float = Field(default=7 * DAY, gt=0, description="how long it is kept what sessions used")
     denied_call_keep_s: float = Field(default=30 * DAY, gt=0, description="how long it is kept what sandboxes denied")
+    ended_session_keep_s: float = Field(
+        default=90 * DAY, gt=0, description="how long ended sessions are kept, with the ends of their logs"
+    )
+    accounting_detail_keep_s: float = Field(
+        default=400 * DAY, gt=0, description="how long accounting is kept to the second; of what is older, sums by day"
+    )
+    ended_key_keep_s: float = Field(default=30 * DAY, ge=0, description="how long keys are listed that have ended")
     min_runtime_s: int = Field(default=0, ge=0, le=YEAR, description="nobody is reclaimed before having run so long")
     reserve_after_s: int = Field(
         default=MINUTE,
@@ -83,6 +93,7 @@ class ControlApiSettings(StrictModel):
     )
     login_lifetime_s: int = Field(default=12 * HOUR, gt=0, description="a login ends after so long")
     login_idle_s: int = Field(default=2 * HOUR, gt=60, description="a login ends after so long without use")
+    keys_per_user: int = Field(default=100, ge=1, description="API keys that one person may have")
     streams_per_user: int = Field(
         default=50, ge=1, description="followed logs and terminals that one person may have open at once"
     )

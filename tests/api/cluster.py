@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
@@ -22,7 +23,7 @@ from api.resources.users import service as users
 from api.resources.users.schemas import UserRequest
 from api.settings import Settings
 from common import problem
-from common.protocol import HEARTBEAT_PATH, ContainerState, ContainerStatus
+from common.protocol import HEARTBEAT_PATH, TIME_HEADER, ContainerState, ContainerStatus
 from tests.fakes.engine import FakeEngine
 from tests.fakes.heartbeats import beat
 from tests.installed import ADMIN_KEY, PASSWORD
@@ -71,13 +72,23 @@ class Cluster:
         return self.client(key)
 
     async def heartbeat(
-        self, name: str = "worker1", gpus: int = 4, containers: list[ContainerState] | None = None, unready: str = ""
+        self,
+        name: str = "worker1",
+        gpus: int = 4,
+        containers: list[ContainerState] | None = None,
+        *,
+        unready: str = "",
+        ahead_s: float | None = None,
     ) -> httpx.Response:
-        """Report as a node's agent; without `containers` report those of the engine."""
+        """Report as a node's agent; without `containers` report those of the engine.
+
+        With `ahead_s` the agent tells its time, by a clock that is so far ahead.
+        """
+        told = {} if ahead_s is None else {TIME_HEADER: str(time.time() + ahead_s)}
         if containers is None:
             containers = [state for (node, _), state in self.engine.containers.items() if node == name]
         report = beat(next(self.sequences), name=name, gpus=gpus, containers=containers, unready=unready)
-        async with self.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": name}) as agent:
+        async with self.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": name}, **told) as agent:
             return await agent.post(HEARTBEAT_PATH, json=report.model_dump(mode="json"))
 
     async def add_node(self, name: str = "worker1", gpus: int = 4) -> None:

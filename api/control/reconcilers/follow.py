@@ -31,16 +31,16 @@ def after(session: Session, seen: Mapping[int, ContainerState], at: datetime) ->
     statuses |= {rank: values["status"] for rank, values in noted.items() if "status" in values}
     for rank, container in sorted(seen.items()):
         if container.status is ContainerStatus.FAILED or container.exit_code:
-            return _failure(session, rank, container), noted
+            return _failure(session, rank, container, at), noted
     if statuses and all(status is ContainerStatus.EXITED for status in statuses.values()):
-        started = session.started_at or _started(seen, at)
+        started = session.started_at or _started(session, seen, at)
         ended = {"state": State.TERMINATING, "final_state": State.TERMINATED, "reason": "", "cause": "", "exit_code": 0}
         return {**ended, "started_at": started}, noted
     # A container starts once: what would set a running session back was written before it ran, and comes late.
     if session.state is State.RUNNING:
         return {}, noted
     if statuses and all(status in BEGUN for status in statuses.values()):
-        return beginning(session, _started(seen, at)), noted
+        return beginning(session, _started(session, seen, at)), noted
     return _progress(session, statuses, at), noted
 
 
@@ -65,7 +65,8 @@ def _news(session: Session, rank: int, container: ContainerState) -> dict[str, A
         "status": container.status,
         "error": container.error[:MAX_CHARACTERS],
         "exit_code": container.exit_code,
-        "started_at": container.started_at,
+        # as it was first told: what we make of an agent's clock varies
+        "started_at": known.started_at or container.started_at,
         "ports": {str(port): at for port, at in container.ports.items()},
         "enforcement": container.enforcement,
         "warning": container.warning[:MAX_CHARACTERS],
@@ -73,8 +74,24 @@ def _news(session: Session, rank: int, container: ContainerState) -> dict[str, A
     return {name: value for name, value in seen.items() if getattr(known, name) != value}
 
 
-def _started(seen: Mapping[int, ContainerState], at: datetime) -> datetime:
-    return max((container.started_at for container in seen.values() if container.started_at), default=at)
+def by_our_clock(container: ContainerState, offset_s: float) -> ContainerState:
+    """Return a container with its times as our clock had them, by how far the agent's was ahead."""
+    off = timedelta(seconds=offset_s)
+    times = {name: moment for name in ("started_at", "finished_at") if (moment := getattr(container, name))}
+    return container.model_copy(update={name: moment - off for name, moment in times.items()})
+
+
+def within_its_time(session: Session, moment: datetime, at: datetime) -> datetime:
+    """Return a moment of a session that an agent told: no earlier than the session got its places, and not to come.
+
+    Time limits and accounting begin there: whatever an agent's clock says, ours counts.
+    """
+    return min(max(moment, session.scheduled_at or session.created_at), at)
+
+
+def _started(session: Session, seen: Mapping[int, ContainerState], at: datetime) -> datetime:
+    told = max((container.started_at for container in seen.values() if container.started_at), default=at)
+    return within_its_time(session, told, at)
 
 
 def _progress(session: Session, statuses: Mapping[int, ContainerStatus | None], at: datetime) -> dict[str, Any]:
@@ -102,9 +119,10 @@ def _which(session: Session, rank: int) -> str:
     return f"container {rank} of {session.replicas}: " if session.replicas > 1 else ""
 
 
-def _failure(session: Session, rank: int, container: ContainerState) -> dict[str, Any]:
+def _failure(session: Session, rank: int, container: ContainerState, at: datetime) -> dict[str, Any]:
     if container.lost and starts_again(session):
         return _loss(session, rank, container)
+    started = within_its_time(session, container.started_at, at) if container.started_at else None
     exited = container.status is ContainerStatus.EXITED
     reason = f"its command ended with exit code {container.exit_code}" if exited else "its container did not start"
     return {
@@ -113,5 +131,5 @@ def _failure(session: Session, rank: int, container: ContainerState) -> dict[str
         "reason": _which(session, rank) + (container.error[:MAX_CHARACTERS] or reason),
         "cause": "",
         "exit_code": container.exit_code,
-        "started_at": session.started_at or container.started_at,
+        "started_at": session.started_at or started,
     }

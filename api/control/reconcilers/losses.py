@@ -6,7 +6,7 @@ and kept, for its container may well go on: whoever uses it decides.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.control.reconcilers.change import log_change
 from api.control.reconcilers.failures import Failures
-from api.control.reconcilers.follow import WATCHED, beginning, starts_again
+from api.control.reconcilers.follow import WATCHED, beginning, starts_again, within_its_time
 from api.resources.nodes import service as nodes
 from api.resources.sessions import lifecycle
 from api.resources.sessions import service as sessions
@@ -95,10 +95,12 @@ def left_running(session: Session, containers: Sequence[ContainerState]) -> dict
     return found if session.attempt and len(found) == session.replicas else {}
 
 
-async def adopt(db: AsyncSession, session: Session, node: Node, found: dict[int, ContainerState], at: datetime) -> bool:
+async def adopt(
+    db: AsyncSession, session: Session, node: Node, found: Mapping[int, ContainerState], at: datetime
+) -> bool:
     """Let a waiting session have its containers back that still run on a node that came back."""
     started = min((item.started_at for item in found.values() if item.started_at), default=at)
-    values: dict[str, Any] = beginning(session, started)
+    values: dict[str, Any] = beginning(session, within_its_time(session, started, at))
     adopted = await lifecycle.adopt(db, session, node.id, found, values)
     if adopted:
         log_change(session, {"state": State.RUNNING, "reason": f"{node.name} came back with it"})

@@ -21,7 +21,7 @@ from api.clock import now
 from api.control.reconcilers import losses
 from api.control.reconcilers.change import log_change
 from api.control.reconcilers.failures import OUTAGES, Failures
-from api.control.reconcilers.follow import WATCHED, after
+from api.control.reconcilers.follow import WATCHED, after, by_our_clock
 from api.control.reconcilers.orphans import Orphan, Orphans
 from api.database import Database
 from api.resources.nodes import service as nodes
@@ -168,9 +168,12 @@ class Observer:
                     settled = await self._follow(db, session, node, containers, report)
                 if not settled:
                     still_open.add(node.name)
+        offsets = {report.heartbeat.name: report.clock_offset_s for report in reports}
         for session, node, containers_left in found.left_running:
             async with alone(db, session, "to give it its containers back"):
-                await losses.adopt(db, session, node, containers_left, now())
+                offset_s = offsets[node.name]
+                found_left = {rank: by_our_clock(item, offset_s) for rank, item in containers_left.items()}
+                await losses.adopt(db, session, node, found_left, now())
         await losses.after_return(db, [known[name] for name in returned], self._failures)
         await _free_networks(db, {known[report.heartbeat.name].id: report for report in reports})
         return found.orphans, still_open
@@ -186,7 +189,7 @@ class Observer:
         """Write what a node says of one of its sessions; returns whether that is all there is to it."""
         ranks = [container.rank for container in session.containers if container.node_id == node.id]
         found = {rank: containers.get(session.container_id(rank)) for rank in ranks}
-        seen = {rank: container for rank, container in found.items() if container is not None}
+        seen = {rank: by_our_clock(item, report.clock_offset_s) for rank, item in found.items() if item is not None}
         missing = [rank for rank, container in found.items() if container is None]
         for rank in seen:
             self._missing.pop((session.id, session.attempt, rank), None)

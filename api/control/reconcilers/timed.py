@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from collections.abc import Mapping
+from datetime import datetime
+from uuid import UUID
 
 import structlog
 
 from api.clock import Clock
-from api.control.reconcilers import deadlines, drains, limits, losses, rights
+from api.control.reconcilers import deadlines, drains, limits, losses, retention, rights
 from api.control.reconcilers.failures import Failures
 from api.database import Database
-from api.resources.denied_calls import service as denied_calls
-from api.resources.metrics import service as metrics
 from api.resources.nodes import service as nodes
 from api.resources.sessions import service as sessions
 from api.settings import Settings
@@ -25,7 +25,28 @@ an agent reported was written in it."""
 SLACK_S = 10.0
 """So much longer than `node_lost_s` every agent has after a start or a stall to be heard again."""
 TIDY_S = 600.0
-"""So often the samples of GPUs and the denied calls that are too old are deleted."""
+"""So often what has been kept for its time is deleted."""
+
+
+class Silence:
+    """For how long nothing was heard of nodes, by the clock of this process that nobody sets.
+
+    The database keeps how many heartbeats were written, and no moment: whoever begins to lead gives every node all of
+    its time.
+    """
+
+    def __init__(self) -> None:
+        """Begin with having heard from nobody yet."""
+        self._heard: dict[UUID, tuple[int, float]] = {}
+
+    def longer_than(self, limit_s: float, counts: Mapping[UUID, int], moment: float) -> dict[UUID, int]:
+        """Return those of some nodes that have been silent for so long, with their counts of heartbeats."""
+        before = self._heard
+        self._heard = {
+            id_: known if (known := before.get(id_)) and known[0] == count else (count, moment)
+            for id_, count in counts.items()
+        }
+        return {id_: count for id_, (count, since) in self._heard.items() if moment - since >= limit_s}
 
 
 class TimedReconciler:
@@ -39,11 +60,12 @@ class TimedReconciler:
         self._clock = clock
         self._began = self._looked = self._clock.monotonic()
         self._tidied = float("-inf")
+        self._silence = Silence()
 
     async def apply(self) -> None:
         """Do what is due."""
         at = self._clock.now()
-        await self._mark_lost(at)
+        await self._mark_lost()
         await self._forget_old(at)
         async with self._database.reading() as db:
             draining = await nodes.draining(db)
@@ -64,38 +86,33 @@ class TimedReconciler:
                     log.info("drained", node=node.name)
                     await nodes.finish_drain(db, node.name)
 
-    async def _mark_lost(self, at: datetime) -> None:
-        since = at - timedelta(seconds=self._settings.node_lost_s)
+    async def _mark_lost(self) -> None:
         async with self._database.reading() as db:
-            silent = await nodes.any_silent(db, since)
+            counts = await nodes.heard(db)
             unfinished = await losses.left_over(db)
-        if not self._may_judge():
+        may_judge = self._may_judge()
+        silent = self._silence.longer_than(self._settings.node_lost_s, counts, self._looked)
+        if not may_judge:
             return
         if silent or unfinished:
             async with self._database.transaction() as db:
-                for node in await nodes.mark_lost(db, since):
+                for node in await nodes.mark_lost(db, silent):
                     log.warning("lost", node=node.name)
                     await losses.after_loss(db, node, self._settings.node_lost_s, self._failures)
                 for node in unfinished:
                     await losses.after_loss(db, node, self._settings.node_lost_s, self._failures)
 
     async def _forget_old(self, at: datetime) -> None:
-        """Delete samples of GPUs and denied calls that are no longer kept; one look in a while is enough."""
-        if self._tidied + TIDY_S > self._clock.monotonic():
-            return
-        self._tidied = self._clock.monotonic()
-        metrics_s, denied_calls_s = self._settings.metrics_keep_s, self._settings.denied_call_keep_s
-        async with self._database.reading() as db:
-            old = await metrics.any_old(db, at, metrics_s) or await denied_calls.any_old(db, at, denied_calls_s)
-        if old:
-            async with self._database.transaction() as db:
-                await metrics.forget(db, at, metrics_s)
-                await denied_calls.forget(db, at, denied_calls_s)
+        """Delete what is kept no longer; one look in a while is enough."""
+        if self._tidied + TIDY_S <= self._clock.monotonic():
+            self._tidied = self._clock.monotonic()
+            await retention.apply(self._database, self._settings, at)
 
     def _may_judge(self) -> bool:
         """Return whether silence means anything: after a start and after a stall every agent has time to be heard."""
         moment = self._clock.monotonic()
         if moment - self._looked > max(STALL_S, self._settings.node_lost_s / 2):
             self._began = moment
+            self._silence = Silence()
         self._looked = moment
         return moment - self._began >= self._settings.node_lost_s + SLACK_S

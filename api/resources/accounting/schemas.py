@@ -34,7 +34,10 @@ class AccountingRow(View):
 
 
 class AccountingView(View):
-    """Accounting of a period: what ran before and after it does not count, what still runs counts up to now."""
+    """Accounting of a period: what ran before and after it does not count, what still runs counts up to now.
+
+    Of what is older than its details are kept, the days count that begin in the period (UTC).
+    """
 
     starts_at: datetime
     ends_at: datetime

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -34,9 +35,15 @@ class _Whose:
 
 @dataclass
 class _Sum:
-    sessions: set[UUID] = field(default_factory=set)
+    sessions: int = 0
     seconds: float = 0.0
     gpu_milli_seconds: float = 0.0
+
+    def add(self, sessions: int | None, seconds: Decimal | float | None, milli: Decimal | float | None) -> None:
+        """Add what the database has summed up; of nothing it says None."""
+        self.sessions += sessions or 0
+        self.seconds += float(seconds or 0)
+        self.gpu_milli_seconds += float(milli or 0)
 
     def row(self, whose: _Whose) -> AccountingRow:
         """Return the sum as a row of the report."""
@@ -44,7 +51,7 @@ class _Sum:
             id=whose.id,
             name=whose.name,
             deleted=whose.deleted,
-            sessions=len(self.sessions),
+            sessions=self.sessions,
             session_seconds=round(self.seconds, 3),
             gpu_seconds=round(self.gpu_milli_seconds / 1000, 3),
         )
@@ -108,28 +115,23 @@ async def report(db: AsyncSession, caller: Identity, starts_at: datetime, ends_a
         raise InputError("the period ends before it starts", where="ends_at", hint="write a later end")
     if ends_at - starts_at > LONGEST:
         raise InputError("the period is longer than 366 days", where="ends_at", hint="ask for a shorter one")
-    reach = caller.reach(Action.ACCOUNTING_READ)
-    spans = await repository.overlapping(db, starts_at, ends_at, reach, user_id=caller.id, by=by)
+    wanted = repository.Wanted(starts_at, min(now(), ends_at), caller.reach(Action.ACCOUNTING_READ), caller.id)
     sums: defaultdict[_Whose, _Sum] = defaultdict(_Sum)
-    moment = min(now(), ends_at)
-    for id_, name, there, session_id, gpu_milli, started_at, ended_at in spans:
-        whose = _Whose(name or "", name is not None and there is None, id_)
-        seconds = (min(ended_at or moment, moment) - max(started_at, starts_at)).total_seconds()
-        if seconds <= 0:
-            continue
-        sums[whose].sessions.add(session_id)
-        sums[whose].seconds += seconds
-        sums[whose].gpu_milli_seconds += seconds * gpu_milli
-    rows = [sums[whose].row(whose) for whose in sorted(sums, key=lambda whose: (whose.name, whose.deleted))]
-    return AccountingView(
-        starts_at=starts_at, ends_at=ends_at, by=by, rows=rows, total=_total(sums.values()).row(_Whose("total"))
-    )
-
-
-def _total(sums: Iterable[_Sum]) -> _Sum:
     total = _Sum()
-    for one in sums:
-        total.sessions |= one.sessions
-        total.seconds += one.seconds
-        total.gpu_milli_seconds += one.gpu_milli_seconds
-    return total
+    if wanted.starts_at < wanted.ends_at:
+        for read in (repository.spans_within, repository.days_within):
+            for id_, name, there, *amounts in await read(db, wanted, by):
+                sums[_Whose(name or "", name is not None and there is None, id_)].add(*amounts)
+            # a session that was moved counts here once
+            for *_, sessions, seconds, milli in await read(db, wanted, None):
+                total.add(sessions, seconds, milli)
+    rows = [sums[whose].row(whose) for whose in sorted(sums, key=lambda whose: (whose.name, whose.deleted))]
+    return AccountingView(starts_at=starts_at, ends_at=ends_at, by=by, rows=rows, total=total.row(_Whose("total")))
+
+
+async def add_up(db: AsyncSession, before: datetime, limit: int) -> int:
+    """Keep of spans from before a moment the sums of each day; returns of how many sessions, at most `limit`.
+
+    Those of a session go together, when all of them have ended.
+    """
+    return await repository.add_up(db, before, limit)

@@ -13,7 +13,7 @@ from api.clock import now
 from api.resources.api_keys import repository
 from api.resources.api_keys.schemas import ApiKeyRequest
 from api.tables.api_keys import ApiKey
-from common.errors import InputError, NotFoundError
+from common.errors import ConflictError, InputError, NotFoundError
 
 PREFIX_LENGTH = 10
 
@@ -24,12 +24,17 @@ async def of_user(db: AsyncSession, user_id: UUID) -> Sequence[ApiKey]:
 
 
 async def create(
-    db: AsyncSession, user_id: UUID, request: ApiKeyRequest, until: datetime | None = None
+    db: AsyncSession, user_id: UUID, request: ApiKeyRequest, most: int, until: datetime | None = None
 ) -> tuple[ApiKey, str]:
     """Make a key and return it with its secret, which is not kept.
 
-    `until` is the end of the key that makes it; raises InputError where the new one would outlive that.
+    `until` is the end of the key that makes it; raises InputError where the new one would outlive that, ConflictError
+    where the user has `most` already.
     """
+    if await repository.count_for_new(db, user_id, now()) >= most:
+        raise ConflictError(
+            f"you have {most} keys already", where="name", hint="revoke those that nobody uses: `penstock key list`"
+        )
     ends_at = now() + timedelta(days=request.days) if request.days else until
     if until and ends_at and ends_at > until:
         raise InputError(
@@ -63,3 +68,8 @@ async def revoke(db: AsyncSession, user_id: UUID, key_id: UUID) -> None:
 async def revoke_all(db: AsyncSession, user_id: UUID) -> None:
     """Delete all keys of a user."""
     await repository.delete_of_user(db, user_id)
+
+
+async def forget_ended(db: AsyncSession, before: datetime) -> int:
+    """Forget the keys that ended before a moment; returns how many."""
+    return await repository.delete_ended(db, before)

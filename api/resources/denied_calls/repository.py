@@ -45,11 +45,7 @@ async def count(db: AsyncSession, session_id: UUID, more: int) -> None:
     await db.execute(update(Session).where(Session.id == session_id).values(denied=Session.denied + more))
 
 
-async def forget(db: AsyncSession, before: datetime) -> None:
-    """Delete the series that have not grown since a moment."""
-    await db.execute(delete(DeniedSeries).where(DeniedSeries.last_at < before))
-
-
-async def any_before(db: AsyncSession, before: datetime) -> bool:
-    """Return whether `forget` would delete any."""
-    return (await db.scalar(select(DeniedSeries.session_id).where(DeniedSeries.last_at < before).limit(1))) is not None
+async def forget(db: AsyncSession, before: datetime) -> int:
+    """Delete the series that have not grown since a moment; returns how many."""
+    query = delete(DeniedSeries).where(DeniedSeries.last_at < before).returning(DeniedSeries.session_id)
+    return len((await db.scalars(query)).all())

@@ -67,14 +67,9 @@ async def show(db: AsyncSession, session: Session, caller: Identity) -> DeniedCa
     return DeniedCallsView(session_id=session.id, sandbox=session.sandbox, denied=session.denied, series=series)
 
 
-async def forget(db: AsyncSession, at: datetime, keep_s: float) -> None:
-    """Delete the series that are older than they are kept."""
-    await repository.forget(db, at - timedelta(seconds=keep_s))
-
-
-async def any_old(db: AsyncSession, at: datetime, keep_s: float) -> bool:
-    """Return whether `forget` would delete any."""
-    return await repository.any_before(db, at - timedelta(seconds=keep_s))
+async def forget(db: AsyncSession, at: datetime, keep_s: float) -> int:
+    """Delete the series that are older than they are kept; returns how many."""
+    return await repository.forget(db, at - timedelta(seconds=keep_s))
 
 
 _Key = tuple[UUID, int, str, str, str, datetime]

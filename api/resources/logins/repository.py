@@ -36,9 +36,9 @@ async def remove_of_user(db: AsyncSession, user_id: UUID, but: UUID | None) -> N
     await db.execute(query if but is None else query.where(Login.id != but))
 
 
-async def remove_expired(db: AsyncSession, at: datetime) -> None:
-    """Forget the logins that ended before a moment."""
-    await db.execute(delete(Login).where(Login.expires_at <= at))
+async def remove_expired(db: AsyncSession, at: datetime) -> int:
+    """Forget the logins that ended before a moment; returns how many."""
+    return len((await db.scalars(delete(Login).where(Login.expires_at <= at).returning(Login.id))).all())
 
 
 async def lock_tries(db: AsyncSession, subjects: Sequence[str], at: datetime) -> dict[str, LoginTries]:

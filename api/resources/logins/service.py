@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -48,3 +48,8 @@ async def end(db: AsyncSession, user_id: UUID, login_id: UUID) -> None:
 async def end_all(db: AsyncSession, user_id: UUID, *, but: UUID | None = None) -> None:
     """End all logins of a user, but perhaps one."""
     await repository.remove_of_user(db, user_id, but)
+
+
+async def forget_ended(db: AsyncSession, at: datetime) -> int:
+    """Forget the logins that have ended; returns how many."""
+    return await repository.remove_expired(db, at)

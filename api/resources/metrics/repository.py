@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, delete, func, select
+from sqlalchemy import Row, delete, func, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -16,6 +16,10 @@ from api.tables.sessions import Container, Session
 
 CHUNK = 2000
 """So many samples are written by one statement, which takes 65,535 values."""
+
+
+FORGOTTEN = 20_000
+"""So many are deleted by one statement."""
 
 
 async def known_containers(db: AsyncSession, node: str, sessions: Collection[UUID]) -> list[tuple[UUID, int, int]]:
@@ -57,14 +61,11 @@ async def points(db: AsyncSession, session_id: UUID, since_s: int, until_s: int,
     return (await db.execute(query)).all()
 
 
-async def forget(db: AsyncSession, before_s: int) -> None:
-    """Delete the samples from before a moment."""
-    await db.execute(delete(GpuSample).where(GpuSample.at_s < before_s))
-
-
-async def any_before(db: AsyncSession, before_s: int) -> bool:
-    """Return whether `forget` would delete any."""
-    return (await db.scalar(select(GpuSample.at_s).where(GpuSample.at_s < before_s).limit(1))) is not None
+async def forget(db: AsyncSession, before_s: int) -> int:
+    """Delete some of the samples from before a moment; returns how many."""
+    key = (GpuSample.session_id, GpuSample.rank, GpuSample.uuid, GpuSample.at_s)
+    old = select(*key).where(GpuSample.at_s < before_s).order_by(GpuSample.at_s).limit(FORGOTTEN)
+    return len((await db.execute(delete(GpuSample).where(tuple_(*key).in_(old)).returning(GpuSample.at_s))).all())
 
 
 def _within(session_id: UUID, since_s: int, until_s: int) -> tuple[Any, ...]:

@@ -80,14 +80,9 @@ async def show(
     return MetricsView(session_id=session.id, since=since, until=until, step_s=step_s, series=found)
 
 
-async def forget(db: AsyncSession, at: datetime, keep_s: float) -> None:
-    """Delete the samples that are older than they are kept."""
-    await repository.forget(db, _seconds(at - timedelta(seconds=keep_s)))
-
-
-async def any_old(db: AsyncSession, at: datetime, keep_s: float) -> bool:
-    """Return whether `forget` would delete any."""
-    return await repository.any_before(db, _seconds(at - timedelta(seconds=keep_s)))
+async def forget(db: AsyncSession, at: datetime, keep_s: float) -> int:
+    """Delete samples that are older than they are kept, a part of them; returns how many."""
+    return await repository.forget(db, _seconds(at - timedelta(seconds=keep_s)))
 
 
 def _row(session_id: UUID, rank: int, at_s: int, sample: GpuMetrics) -> dict[str, object]:

@@ -24,6 +24,7 @@ _DESCRIBED = (
     Node.state,
     Node.mode,
     Node.unknown_containers,
+    Node.clock_offset_s,
     Node.cpu_milli,
     Node.memory_mib,
     Node.switch,
@@ -93,7 +94,9 @@ class Fleet:
                 memory_mib=row.memory_mib,
                 groups=by_node.get(row.name, ()),
                 switch=row.switch,
-                open=row.state is NodeState.READY and row.mode is NodeMode.ACTIVE and not row.unknown_containers,
+                open=row.state is NodeState.READY
+                and row.mode is NodeMode.ACTIVE
+                and not (row.unknown_containers or row.clock_offset_s),
                 fractions=row.fractions,
                 apart=row.apart,
             )

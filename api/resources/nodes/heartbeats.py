@@ -8,14 +8,22 @@ from datetime import datetime
 
 from common.protocol import Heartbeat
 
+TIMES_WRONG = 3
+"""So many heartbeats in a row show that a clock is wrong."""
+
 
 @dataclass(frozen=True)
 class HeardHeartbeat:
-    """A heartbeat and when it came; `news` says whether it, or one left out since, says more than that it lives."""
+    """A heartbeat and when it came; `news` says whether it, or one left out since, says more than that it lives.
+
+    `clock_offset_s` is how far the agent's clock was ahead of ours, `clock_skew_s` how far it is known to be wrong.
+    """
 
     heartbeat: Heartbeat
     received_at: datetime
     news: bool = True
+    clock_offset_s: float = 0.0
+    clock_skew_s: int = 0
 
 
 @dataclass
@@ -25,23 +33,25 @@ class _Agent:
     latest: HeardHeartbeat
     sequence: int
     finished_boots: set[str] = field(default_factory=set)
+    times_wrong: int = 0
 
 
 class Heartbeats:
     """The last heartbeat of every agent, and those that the database does not know yet."""
 
-    def __init__(self) -> None:
-        """Start with nothing heard."""
+    def __init__(self, clock_offset_s: float = 5.0) -> None:
+        """Start with nothing heard; a clock that is further off than so many seconds is wrong."""
+        self._clock_bound_s = clock_offset_s
         self._agents: dict[str, _Agent] = {}
         self._fresh: dict[str, HeardHeartbeat] = {}
         self.news = asyncio.Event()
         """Set when a heartbeat says more than that its agent is alive."""
 
-    def receive(self, heartbeat: Heartbeat, received_at: datetime) -> bool:
+    def receive(self, heartbeat: Heartbeat, received_at: datetime, clock_offset_s: float = 0.0) -> bool:
         """Take a heartbeat; returns False for one that is older than what we know."""
         agent = self._agents.get(heartbeat.name)
         if agent is None:
-            report = HeardHeartbeat(heartbeat, received_at)
+            report = HeardHeartbeat(heartbeat, received_at, clock_offset_s=clock_offset_s)
             self._agents[heartbeat.name] = _Agent(report, heartbeat.sequence)
             self._keep(report)
             return True
@@ -53,18 +63,18 @@ class Heartbeats:
         if heartbeat.boot != known.boot:
             agent.finished_boots.add(known.boot)
         agent.sequence = heartbeat.sequence
-        agent.latest = HeardHeartbeat(heartbeat, received_at, _content(heartbeat) != _content(known))
+        self._take(agent, heartbeat, received_at, clock_offset_s, news=_content(heartbeat) != _content(known))
         self._keep(agent.latest)
         return True
 
-    def repeat(self, name: str, sequence: int, received_at: datetime) -> bool:
+    def repeat(self, name: str, sequence: int, received_at: datetime, clock_offset_s: float = 0.0) -> bool:
         """Take a heartbeat that is as the last one of its agent, but for its number; returns False for an old one."""
         agent = self._agents.get(name)
         if agent is None or sequence <= agent.sequence:
             return False
         # To copy the heartbeat for its number alone would cost more than all else here.
         agent.sequence = sequence
-        agent.latest = HeardHeartbeat(agent.latest.heartbeat, received_at, news=False)
+        self._take(agent, agent.latest.heartbeat, received_at, clock_offset_s, news=False)
         self._keep(agent.latest)
         return True
 
@@ -85,6 +95,21 @@ class Heartbeats:
         for report in reports:
             newer = self._fresh.get(report.heartbeat.name)
             self._fresh[report.heartbeat.name] = replace(newer, news=newer.news or report.news) if newer else report
+
+    def _take(self, agent: _Agent, heartbeat: Heartbeat, received_at: datetime, offset_s: float, *, news: bool) -> None:
+        before = agent.latest.clock_skew_s
+        skew_s = self._skew(agent, before, offset_s)
+        agent.latest = HeardHeartbeat(heartbeat, received_at, news or skew_s != before, offset_s, skew_s)
+
+    def _skew(self, agent: _Agent, before: int, offset_s: float) -> int:
+        """Return how far an agent's clock is wrong; what came late once, for we were busy, does not make it so."""
+        if abs(offset_s) <= self._clock_bound_s:
+            agent.times_wrong = 0
+            return 0
+        agent.times_wrong += 1
+        if agent.times_wrong < TIMES_WRONG or (before and abs(offset_s - before) <= self._clock_bound_s):
+            return before
+        return round(offset_s) or (1 if offset_s > 0 else -1)
 
     def _keep(self, report: HeardHeartbeat) -> None:
         left_out = self._fresh.get(report.heartbeat.name)

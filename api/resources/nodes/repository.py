@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import case, delete, func, select, update
+from sqlalchemy import case, delete, func, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
@@ -42,16 +42,24 @@ def add(db: AsyncSession, node: Node) -> None:
     db.add(node)
 
 
-async def silent(db: AsyncSession, since: datetime) -> Sequence[Node]:
-    """Return the nodes that were last seen before a moment, and are not lost yet."""
-    query = select(Node).where(Node.state != NodeState.LOST, Node.last_seen < since)
-    return (await db.scalars(query.order_by(Node.name))).all()
+async def heard(db: AsyncSession) -> dict[UUID, int]:
+    """Return how many heartbeats of each node that is not lost were written."""
+    query = select(Node.id, Node.heard).where(Node.state != NodeState.LOST)
+    return {row.id: row.heard for row in await db.execute(query)}
+
+
+async def silent(db: AsyncSession, counts: Mapping[UUID, int]) -> Sequence[Node]:
+    """Return those of some nodes that are not lost and of which no heartbeat was written since these were counted."""
+    query = select(Node).where(Node.state != NodeState.LOST, tuple_(Node.id, Node.heard).in_(list(counts.items())))
+    return (await db.scalars(query.order_by(Node.name).with_for_update(of=Node))).all()
 
 
 async def note_alive(db: AsyncSession, names: Collection[str], at: datetime) -> set[str]:
     """Move `last_seen` of nodes that are not lost; returns the names of those."""
     query = update(Node).where(among(Node.name, names), Node.state != NodeState.LOST)
-    query = query.values(last_seen=func.coalesce(case((Node.last_seen > at, Node.last_seen), else_=at), at))
+    query = query.values(
+        heard=Node.heard + 1, last_seen=func.coalesce(case((Node.last_seen > at, Node.last_seen), else_=at), at)
+    )
     alive = await db.scalars(query.returning(Node.name), execution_options={"synchronize_session": False})
     return set(alive)
 

@@ -46,7 +46,8 @@ class NodeView(View):
     `fractions` says whether its GPUs may be shared (fGPU), `enforcement` how the shares are held: the weakest kind
     among its GPUs. `enforcement_pending` says which kind follows and what it waits for. `gpu_milli` is what its GPUs
     are together, `used_milli` what sessions hold of them. `unknown_containers` are of sessions that the database does
-    not know: they are left alone, and the node takes nothing new.
+    not know: they are left alone, and the node takes nothing new. Nor does one whose clock is wrong: `clock_offset_s`
+    is how far it is ahead of the API's then, and 0 as long as that is within bounds.
     """
 
     id: UUID
@@ -61,6 +62,7 @@ class NodeView(View):
     drain_until: datetime | None
     message: str
     unknown_containers: int
+    clock_offset_s: int
     groups: list[str]
     agent_version: str
     engine_version: str

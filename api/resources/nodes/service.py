@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -15,12 +15,15 @@ from common.errors import NotFoundError
 from common.protocol import NodeInfo
 
 note_alive = repository.note_alive
+heard = repository.heard
 draining = repository.draining
 replace_message = repository.replace_message
 lost = repository.lost
 
 DESCRIBED = tuple(NodeInfo.model_fields.keys() - {"name", "gpus", "unready"})
 """What a node's row takes over from what its agent tells, as it is."""
+
+WRONG_CLOCK = "its clock is "
 
 
 async def every(db: AsyncSession) -> Sequence[Node]:
@@ -55,9 +58,9 @@ async def record(db: AsyncSession, reports: Sequence[HeardHeartbeat]) -> tuple[d
     return nodes, returned
 
 
-async def mark_lost(db: AsyncSession, since: datetime) -> Sequence[Node]:
-    """Mark the nodes that have not reported since a moment as lost; return them."""
-    silent = await repository.silent(db, since)
+async def mark_lost(db: AsyncSession, counts: Mapping[UUID, int]) -> Sequence[Node]:
+    """Mark the nodes as lost of which nothing was heard since their heartbeats were counted; return them."""
+    silent = await repository.silent(db, counts)
     for node in silent:
         node.state = NodeState.LOST
         node.message = f"its agent has not reported since {node.last_seen:%Y-%m-%d %H:%M:%S} UTC"
@@ -86,11 +89,6 @@ async def remove(db: AsyncSession, node: Node) -> None:
     await repository.remove(db, node.id)
 
 
-async def any_silent(db: AsyncSession, since: datetime) -> bool:
-    """Return whether `mark_lost` would find any."""
-    return bool(await repository.silent(db, since))
-
-
 def _describe(node: Node, report: HeardHeartbeat) -> None:
     heartbeat, info = report.heartbeat, report.heartbeat.node_info
     node.address, node.port = heartbeat.address, heartbeat.port
@@ -99,9 +97,10 @@ def _describe(node: Node, report: HeardHeartbeat) -> None:
     if node.state is NodeState.LOST:
         node.unknown_containers = 0
     node.state = NodeState.READY
+    node.last_seen, node.heard = report.received_at, (node.heard or 0) + 1
     if info.unready:
         node.state, node.message = NodeState.UNREADY, info.unready
-    node.last_seen = report.received_at
+    _note_clock(node, report.clock_skew_s)
     for field in DESCRIBED:
         setattr(node, field, getattr(info, field))
     known = {gpu.uuid: gpu for gpu in node.gpus}
@@ -114,3 +113,15 @@ def _describe(node: Node, report: HeardHeartbeat) -> None:
             setattr(gpu, field, value)
     for gpu in known.values():
         node.gpus.remove(gpu)
+
+
+def _note_clock(node: Node, skew_s: int) -> None:
+    """Say on a node that its clock is wrong, or that it is right again."""
+    if node.clock_offset_s == skew_s:
+        return
+    node.clock_offset_s = skew_s
+    if skew_s:
+        way = "ahead of" if skew_s > 0 else "behind"
+        node.message = f"{WRONG_CLOCK}{abs(skew_s)} s {way} the API's: it takes nothing new; look at its chrony service"
+    elif node.message.startswith(WRONG_CLOCK):
+        node.message = ""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 from common.errors import ConflictError
 
 MAX_BASE_PATH = 255
 
 BASE_URL = re.compile(r"--(?:NotebookApp|ServerApp)\.base_url=(.*)")
+_PATH = re.compile(r".+-[0-9]{1,5}")
 BASE_PATH = re.compile(r"[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+){0,6}")
 
 
@@ -25,10 +27,11 @@ class Address:
 
 @dataclass(frozen=True)
 class Taken:
-    """The paths and base paths of the sessions that live."""
+    """The paths and base paths of the sessions that live, and the names of the projects."""
 
     paths: Collection[str] = field(default_factory=frozenset)
     base_paths: Collection[str] = field(default_factory=frozenset)
+    projects: Collection[str] = field(default_factory=frozenset)
 
     def has_path(self, path: str) -> bool:
         """Return whether a path would lead somewhere else, or hide another session's base path."""
@@ -43,24 +46,23 @@ class Taken:
 
 
 def addresses(project: str, name: str, ports: Sequence[int], args: Sequence[str], taken: Taken) -> list[Address]:
-    """Return the addresses of a session's ports; raises ConflictError where others have them.
+    """Return the addresses of a session's ports; raises ConflictError where others have its base path.
 
-    The path is `NAME-PORT`, or `PROJECT-NAME-PORT` where a session of another project has that. The base path that a
-    notebook is told by its arguments goes with its first port.
+    The path is `NAME-PORT`, `PROJECT-NAME-PORT` where another session has that, or else one that nobody could foresee.
+    The base path that a notebook is told by its arguments goes with its first port. Nobody can keep a session from its
+    address: no base path is of the form of a path, and those below the name of a project are that project's own.
     """
     base = base_path(args) if ports else None
-    if base and taken.has_base_path(base):
+    if base and (taken.has_base_path(base) or _is_reserved(base, project, name, ports, taken)):
         raise ConflictError(
-            f"another session has the base_url {base} already", where="args", hint="choose another base_url"
+            f"the base_url {base} is taken",
+            where="args",
+            hint=f"choose one below {project}/, such as {project}/{name}, which no other project can have",
         )
     found: list[Address] = []
     for port in ports:
-        choices = (f"{name}-{port}", f"{project}-{name}-{port}")
-        path = next((choice for choice in choices if not taken.has_path(choice)), None)
-        if path is None:
-            raise ConflictError(
-                f"another session is at {choices[-1]} already", where="name", hint="choose another name or port"
-            )
+        choices = (f"{name}-{port}", f"{project}-{name}-{port}", f"{name}-{uuid4().hex[:12]}-{port}")
+        path = next(choice for choice in choices if not taken.has_path(choice))
         found.append(Address(port, path, base if not found and base != path else None))
     return found
 
@@ -70,6 +72,14 @@ def base_path(args: Sequence[str]) -> str | None:
     found = [match[1].strip("/") for match in map(BASE_URL.fullmatch, args) if match]
     last = found[-1] if found else ""
     return last if len(last) <= MAX_BASE_PATH and BASE_PATH.fullmatch(last) else None
+
+
+def _is_reserved(base: str, project: str, name: str, ports: Sequence[int], taken: Taken) -> bool:
+    """Return whether a base path looks like the path of a session, or lies below the name of another project."""
+    first = _first(base)
+    if first in {f"{part}-{port}" for part in (name, f"{project}-{name}") for port in ports}:
+        return False
+    return bool(_PATH.fullmatch(first)) or (first in taken.projects and first != project)
 
 
 def _first(path: str) -> str:

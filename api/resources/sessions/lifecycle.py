@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.database import among
 from api.resources.sessions import networks, repository, service
 from api.tables.projects import Project
-from api.tables.sessions import HOLDING, Container, GpuShareRow, Session, State
+from api.tables.sessions import ENDED, HOLDS, Container, GpuShareRow, Session, State
 from common.gpu.kinds import Enforcement
 from common.protocol import ContainerState
 
@@ -78,7 +78,7 @@ async def used_by_gpu(db: AsyncSession, node_ids: Collection[UUID]) -> dict[tupl
     """Return the milli-GPU that sessions hold on some nodes, by node and GPU."""
     query = select(Container.node_id, GpuShareRow.uuid, func.sum(GpuShareRow.milli)).join(Container.gpu_shares)
     query = query.join(Session, Session.id == Container.session_id)
-    query = query.where(Session.state.in_(HOLDING), among(Container.node_id, node_ids))
+    query = query.where(HOLDS, among(Container.node_id, node_ids))
     rows = await db.execute(query.group_by(Container.node_id, GpuShareRow.uuid))
     return {(node_id, uuid): int(milli) for node_id, uuid, milli in rows}
 
@@ -87,8 +87,15 @@ async def count_by_node(db: AsyncSession, node_ids: Collection[UUID]) -> dict[UU
     """Return how many sessions hold places on each of some nodes."""
     query = select(Container.node_id, func.count(distinct(Session.id)).label("live"))
     query = query.join(Session, Session.id == Container.session_id)
-    query = query.where(Session.state.in_(HOLDING), among(Container.node_id, node_ids)).group_by(Container.node_id)
+    query = query.where(HOLDS, among(Container.node_id, node_ids)).group_by(Container.node_id)
     return {row.node_id: row.live for row in await db.execute(query)}
+
+
+async def forget_ended(db: AsyncSession, before: datetime, limit: int) -> int:
+    """Delete so many sessions that ended before a moment, with all that is known of them; returns how many."""
+    old = select(Session.id).where(Session.finished_at < before, Session.state.in_(ENDED))
+    old = old.order_by(Session.finished_at).limit(limit).with_for_update(skip_locked=True)
+    return len((await db.scalars(delete(Session).where(Session.id.in_(old)).returning(Session.id))).all())
 
 
 async def forget_places(db: AsyncSession, node_id: UUID) -> None:

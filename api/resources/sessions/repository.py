@@ -15,7 +15,9 @@ from api.resources.sessions.addresses import Taken
 from api.tables.projects import Access, Project
 from api.tables.sessions import (
     ENDED,
-    HOLDING,
+    FAILED,
+    HOLDS,
+    LIVE,
     WHOLE,
     Container,
     GpuShareRow,
@@ -34,10 +36,12 @@ Named = Row[str, State, UUID | None, Access]
 
 async def by_name(db: AsyncSession, project_id: UUID, name: str) -> Session | None:
     """Return the session of that name: the live one, else the newest that lists show, else the newest."""
-    query = select(Session).where(Session.project_id == project_id, Session.name == name)
-    live_first, listed_first = Session.state.in_(ENDED), Session.state == State.TERMINATED
-    newest_first = Session.created_at.desc()
-    return (await db.scalars(query.order_by(live_first, listed_first, newest_first).limit(1))).one_or_none()
+    newest = select(Session.id).where(Session.project_id == project_id, Session.name == name)
+    newest = newest.order_by(Session.created_at.desc()).limit(1)
+    # each finds its row by an index of its own, however many there were of that name
+    steps = [newest.where(LIVE), newest.where(FAILED), newest]
+    found = func.coalesce(*(step.scalar_subquery() for step in steps))
+    return (await db.scalars(select(Session).where(Session.id == found))).one_or_none()
 
 
 async def by_id(db: AsyncSession, project_id: UUID, session_id: UUID) -> Session | None:
@@ -111,7 +115,7 @@ async def domain_of(db: AsyncSession, user_id: UUID) -> str | None:
 
 async def used_by_project(db: AsyncSession) -> dict[UUID, int]:
     """Return the milli-GPU that each project's sessions hold."""
-    query = select(Session.project_id, func.sum(Session.held_milli)).where(Session.state.in_(HOLDING))
+    query = select(Session.project_id, func.sum(Session.held_milli)).where(HOLDS)
     return {project_id: int(milli) for project_id, milli in await db.execute(query.group_by(Session.project_id))}
 
 
@@ -150,7 +154,7 @@ async def held_on(db: AsyncSession, node_ids: Collection[UUID], uuids: Collectio
     """Return the milli-GPU that sessions hold of some GPUs, by node and GPU."""
     query = select(Container.node_id, GpuShareRow.uuid, func.sum(GpuShareRow.milli)).join(Container.gpu_shares)
     query = query.join(Session, Session.id == Container.session_id)
-    query = query.where(Session.state.in_(HOLDING), Container.node_id.in_(node_ids), GpuShareRow.uuid.in_(uuids))
+    query = query.where(HOLDS, Container.node_id.in_(node_ids), GpuShareRow.uuid.in_(uuids))
     rows = await db.execute(query.group_by(Container.node_id, GpuShareRow.uuid))
     return {(node_id, uuid): int(milli) for node_id, uuid, milli in rows}
 
@@ -159,9 +163,7 @@ async def held_by_project(db: AsyncSession, project_id: UUID) -> tuple[int, int]
     """Return the milli-GPU that a project's sessions hold, and the part of that which cannot be reclaimed."""
     fixed = func.sum(case((Session.preemptible.is_(False), Session.held_milli), else_=0))
     query = select(func.sum(Session.held_milli), fixed)
-    held, held_fixed = (
-        await db.execute(query.where(Session.project_id == project_id, Session.state.in_(HOLDING)))
-    ).one()
+    held, held_fixed = (await db.execute(query.where(Session.project_id == project_id, HOLDS))).one()
     return int(held or 0), int(held_fixed or 0)
 
 
@@ -181,9 +183,10 @@ def add(db: AsyncSession, row: Session | Container) -> None:
 
 
 async def taken_paths(db: AsyncSession) -> Taken:
-    """Return the paths that live sessions have at the edge."""
+    """Return the paths that live sessions have at the edge, and those that projects have of their own."""
     rows = (await db.execute(select(Service.path, Service.base_path))).all()
-    return Taken(frozenset(path for path, _ in rows), frozenset(base for _, base in rows if base))
+    projects = frozenset(await db.scalars(select(Project.name)))
+    return Taken(frozenset(path for path, _ in rows), frozenset(base for _, base in rows if base), projects)
 
 
 async def log_tail(db: AsyncSession, session_id: UUID) -> bytes:

@@ -18,7 +18,7 @@ from api.database import among
 from api.resources.sessions import networks
 from api.scheduler.snapshot import Placement
 from api.tables.nodes import Node
-from api.tables.sessions import ENDED, HOLDING, Container, GpuShareRow, Session, State
+from api.tables.sessions import ENDED, HOLDS, Container, GpuShareRow, Session, State
 from common.gpu.share import GpuShare
 
 CHUNK = 1000
@@ -99,7 +99,7 @@ async def pending(db: AsyncSession, at: datetime) -> list[Asked]:
 
 async def holding(db: AsyncSession) -> dict[UUID, int]:
     """Return the revisions of the sessions that hold places, by their ids."""
-    query = select(Session.id, Session.revision).where(Session.state.in_(HOLDING))
+    query = select(Session.id, Session.revision).where(HOLDS)
     return {row.id: row.revision for row in await db.execute(query)}
 
 

@@ -324,7 +324,7 @@ async def _give_addresses(db: AsyncSession, made: Sequence[Session], request: Se
     taken = await repository.taken_paths(db)
     paths, base_paths = set(taken.paths), set(taken.base_paths)
     for session in made:
-        so_far = Taken(paths, base_paths)
+        so_far = Taken(paths, base_paths, taken.projects)
         for address in addresses(session.project.name, session.name, request.ports, request.args, so_far):
             session.services.append(Service(port=address.port, path=address.path, base_path=address.base_path))
             paths.add(address.path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 import uuid
 from collections.abc import Callable
 
@@ -14,7 +15,7 @@ from pydantic import ValidationError
 from appliance.agent.container_runtime import Containers
 from appliance.agent.settings import Settings
 from appliance.agent.tls import api_client
-from common.protocol import HEARTBEAT_PATH, ContainerState, Heartbeat, HeartbeatReply, NodeInfo
+from common.protocol import HEARTBEAT_PATH, TIME_HEADER, ContainerState, Heartbeat, HeartbeatReply, NodeInfo
 
 log = structlog.get_logger()
 
@@ -74,7 +75,9 @@ class HeartbeatReporter:
             containers=self._supervisor.states(),
         )
         answer = await client.post(
-            HEARTBEAT_PATH, content=_written(heartbeat), headers={"Content-Type": "application/json"}
+            HEARTBEAT_PATH,
+            content=_written(heartbeat),
+            headers={"Content-Type": "application/json", TIME_HEADER: f"{time.time():.3f}"},
         )
         answer.raise_for_status()
         if answer.status_code == httpx.codes.NO_CONTENT:

@@ -94,8 +94,8 @@ async def test_no_reason_names_a_private_session_to_others(ready: Cluster) -> No
     await submit(alice, "hidden", gpu_milli=2000, access="private")
     await ready.manager.loop.run()
     reason = (await ready.session("guest", "team-b"))["reason"]
-    assert reason.startswith("reclaimed for a private session of team-a: team-b holds 4 GPUs, 4 GPUs of them beyond")
-    assert reason.endswith("; a private session of team-a is within its quota")
+    assert reason.startswith("reclaimed for a session of another project: team-b holds 4 GPUs, 4 GPUs of them beyond")
+    assert reason.endswith("; a session of another project is within its quota")
 
 
 async def test_who_has_left_the_project_opens_no_app_there_any_more(ready: Cluster) -> None:

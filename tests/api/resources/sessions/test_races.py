@@ -54,7 +54,7 @@ async def test_a_batch_reads_the_taken_addresses_once(ready: Cluster) -> None:
 async def test_the_sessions_of_a_batch_share_no_base_path(ready: Cluster) -> None:
     request = body("lab", count=2, gpu_milli=1000, ports=[8888], args=["--NotebookApp.base_url=/lab"])
     error = await refused(ready.admin.post(f"{V1}/sessions/batch", json=request), 409)
-    assert error["reason"] == "another session has the base_url lab already"
+    assert error["reason"] == "the base_url lab is taken"
     assert await ready.states() == {}
 
 

@@ -127,7 +127,7 @@ full = (runs(work("r", "a", 2), on("n", 1, 1)),)
             work("1", "a", 2),
             (runs(work("r", "b", 2), on("n", 1, 1)),),
             Cause.RECLAIMING,
-            "r of b is still being stopped; n is kept for it",
+            "a session of another project is still being stopped; n is kept for it",
             id="reclaimed",
         ),
     ],
@@ -152,19 +152,20 @@ def test_what_can_never_run_says_so_at_once_with_its_hint() -> None:
     assert "ask for at most" in wait.reason
 
 
-def test_room_that_is_kept_names_whom_for() -> None:
-    queue = (work("large", "a", 2, 0), work("small", "b", 1, NOW))
+@pytest.mark.parametrize(("reader", "whom"), [("a", "large of a"), ("b", "a session of another project")])
+def test_room_that_is_kept_names_whom_for_to_people_of_that_project(reader: str, whom: str) -> None:
+    queue = (work("large", "a", 2, 0), work("small", reader, 1, NOW))
     running = (runs(work("r", "c", 1, preemptible=False), on("n", 1)),)
-    found = waits(two, (project("a", 2), project("b", 2), project("c", 1)), queue, running)
+    found = waits(two, (project("a", 3), project("b", 2), project("c", 1)), queue, running)
     assert found["small"] == PendingReason(
-        Cause.RESERVED, "the room that is free is kept for large of a, which is served first", 2
+        Cause.RESERVED, f"the room that is free is kept for {whom}, which is served first", 2
     )
 
 
 def test_a_private_workload_is_named_to_its_owner_and_in_the_log_alone() -> None:
     running = (runs(work("r", "c", 1, preemptible=False), on("n", 1)),)
-    projects = (project("a", 2), project("b", 2), project("c", 1))
-    queue = (work("large", "a", 2, 0, private=True), work("small", "b", 1, NOW))
+    projects = (project("a", 3), project("b", 2), project("c", 1))
+    queue = (work("large", "a", 2, 0, private=True), work("small", "a", 1, NOW))
     decision = decide(Snapshot(NOW * SECOND, two, projects, running, queue, SchedulerSettings()))
     reason = decision.pending_reasons["small"].reason
     assert reason == "the room that is free is kept for a private session of a, which is served first"
@@ -187,8 +188,11 @@ def test_each_decision_has_one_line_with_its_reason() -> None:
         "more only while others leave GPUs idle"
     )
     assert decide(Snapshot(NOW * SECOND, nodes, projects, running, queue)).log == (
-        "reclaimed: s of b: b holds 2 GPUs, 1 GPU of them beyond its quota; 1 of a is within its quota",
-        "waits: 1 of a: s of b is still being stopped; n is kept for it",
+        (
+            "reclaimed: s of b for 1 of a: b holds 2 GPUs, 1 GPU of them beyond its quota; "
+            "a session of another project is within its quota"
+        ),
+        "waits: 1 of a: a session of another project is still being stopped; n is kept for it",
         "placed: cpu of b on n: b holds 1 GPU of its quota of 1 GPU",
         f"waits: 2 of a: no node has 1 GPU free; every GPU is in use; {idle}",
     )

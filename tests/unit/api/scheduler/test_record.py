@@ -75,7 +75,10 @@ def test_replay_names_what_differs(tmp_path: Path) -> None:
     file.write_text(record.save(CYCLE, decide(other)))
     result = CliRunner().invoke(program.app, ["replay", str(file)], catch_exceptions=False)
     assert result.exit_code == 1
-    assert "1: placed on n[0:1000]; now waits at 1, reclaiming: r of b is still being stopped" in result.stdout
+    assert (
+        "1: placed on n[0:1000]; now waits at 1, reclaiming: a session of another project is still being stopped"
+        in result.stdout
+    )
     assert "r: not reclaimed; now for 1" in result.stdout
     assert result.stdout.splitlines()[-1] == "differs from the saved decision"
 

@@ -273,6 +273,7 @@ def node(**changes: Any) -> Node:
         "drain_until": None,
         "message": "",
         "unknown_containers": 0,
+        "clock_offset_s": 0,
         "groups": ["v100"],
         "agent_version": "0.1.0",
         "engine_version": "20.10.24",

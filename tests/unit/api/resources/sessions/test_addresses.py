@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from api.resources.sessions.addresses import Taken, addresses, base_path
@@ -21,9 +23,22 @@ def test_where_it_is_taken_the_project_stands_before_it() -> None:
     assert address.path == "team-b-lab-8888"
 
 
-def test_where_that_is_taken_too_nobody_loses_a_path() -> None:
-    with pytest.raises(ConflictError, match="another session is at team-b-lab-8888"):
-        addresses("team-b", "lab", [8888], [], Taken(paths={"lab-8888", "team-b-lab-8888"}))
+def test_where_that_is_taken_too_it_is_one_that_nobody_could_foresee() -> None:
+    taken = Taken(paths={"lab-8888", "team-b-lab-8888"})
+    found = {addresses("team-b", "lab", [8888], [], taken)[0].path for _ in range(20)}
+    assert len(found) == 20
+    assert all(re.fullmatch("lab-[0-9a-f]{12}-8888", path) for path in found)
+
+
+@pytest.mark.parametrize("wanted", ["web-8888", "team-a-web-8888/lab", "team-a", "team-a/web", "team-a/web/lab"])
+def test_nobody_squats_where_another_project_has_its_own(wanted: str) -> None:
+    taken = Taken(projects={"team-a", "team-b"})
+    args = [f"--NotebookApp.base_url={wanted}"]
+    with pytest.raises(ConflictError, match="is taken") as refused:
+        addresses("team-b", "team-a", [80], args, taken)
+    assert "below team-b/, such as team-b/team-a" in refused.value.problems[0].hint
+    if not re.search("-[0-9]+", wanted):
+        assert addresses("team-a", "web", [8888], args, taken)[0].base_path == wanted
 
 
 @pytest.mark.parametrize(
@@ -58,7 +73,7 @@ def test_a_base_path_that_is_the_path_is_stored_once() -> None:
     "taken", [Taken(base_paths={"lab"}), Taken(paths={"lab"})], ids=["another base path", "another path"]
 )
 def test_nobody_takes_the_base_path_of_another(taken: Taken) -> None:
-    with pytest.raises(ConflictError, match="base_url lab already"):
+    with pytest.raises(ConflictError, match="base_url lab is taken"):
         addresses("team-a", "mine", [8888], ["--NotebookApp.base_url=lab"], taken)
 
 

@@ -1,0 +1,58 @@
+"""Retention: what was kept for its time is deleted, a part at a time, so that nobody waits for a long statement."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from functools import partial
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.database import Database
+from api.resources.accounting import service as accounting
+from api.resources.api_keys import service as api_keys
+from api.resources.denied_calls import service as denied_calls
+from api.resources.logins import service as logins
+from api.resources.metrics import service as metrics
+from api.resources.sessions import lifecycle
+from api.settings import Settings
+
+log = structlog.get_logger()
+
+PART = 500
+"""So many sessions are deleted or added up by one transaction, and many times as many samples."""
+PARTS = 200
+"""So many parts of a kind at most are done at a time; the rest is left to the next."""
+
+Forget = Callable[[AsyncSession], Awaitable[int]]
+
+
+async def apply(database: Database, settings: Settings, at: datetime) -> None:
+    """Delete what is kept no longer."""
+
+    def before(keep_s: float) -> datetime:
+        return at - timedelta(seconds=keep_s)
+
+    kinds: dict[str, Forget] = {
+        "metrics": partial(metrics.forget, at=at, keep_s=settings.metrics_keep_s),
+        "denied calls": partial(denied_calls.forget, at=at, keep_s=settings.denied_call_keep_s),
+        "ended sessions": partial(lifecycle.forget_ended, before=before(settings.ended_session_keep_s), limit=PART),
+        "spans": partial(accounting.add_up, before=before(settings.accounting_detail_keep_s), limit=PART),
+        "logins": partial(logins.forget_ended, at=at),
+        "keys": partial(api_keys.forget_ended, before=before(settings.ended_key_keep_s)),
+    }
+    for kind, forget in kinds.items():
+        if count := await _in_parts(database, forget):
+            log.info("forgotten", kind=kind, count=count)
+
+
+async def _in_parts(database: Database, forget: Forget) -> int:
+    total = 0
+    for _ in range(PARTS):
+        async with database.transaction() as db:
+            count = await forget(db)
+        total += count
+        if count < PART:
+            break
+    return total

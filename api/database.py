@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeVar
 
+import psycopg
 from sqlalchemy import ARRAY, ColumnElement, any_, literal, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_sessionmaker, create_async_engine
@@ -14,6 +15,9 @@ from sqlalchemy.orm import InstrumentedAttribute
 from common.errors import InputError, UnavailableError
 
 V = TypeVar("V")
+
+CHANNEL = "penstock"
+"""On which triggers give notice of what was committed: `user ID`, whose rights have changed, and `session ID`."""
 
 LEADER_LOCK = 0x50454E53
 """Key of the advisory lock that the process with the reconcilers holds."""
@@ -84,6 +88,21 @@ class Database:
             finally:
                 # The lock ends with the connection only if that is closed, not given back to the pool.
                 await connection.invalidate()
+
+    async def notices(self) -> AsyncGenerator[str]:
+        """Yield the notices of other transactions as they come, after an empty one: from then on none is missed.
+
+        That takes a connection of its own. Raises UnavailableError when it is lost.
+        """
+        url = self.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        try:
+            async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+                await connection.execute(f"LISTEN {CHANNEL}")
+                yield ""
+                async for notice in connection.notifies():
+                    yield notice.payload
+        except psycopg.OperationalError as error:
+            raise UnavailableError(f"the database gives no notices: {error}", hint="start PostgreSQL") from error
 
     async def close(self) -> None:
         """Close every connection."""

@@ -36,7 +36,9 @@ class Settings(Granularity, ControlApiSettings, ImageSettings, environment.Servi
     their certificates. `trust_client_headers` says whether `X-Client-Verify` and `X-Client-Name` come from our own
     edge: that is so behind the unix socket, which only the edge's group may open, and nowhere else unless the
     administrator says so. `host_paths` are the folders of the nodes that sessions may mount beside their PVCs;
-    `apps_url` is where the edge offers the ports of sessions, empty where it does not.
+    `agent_crl` is the file with the list of certificates that the site's authority has revoked, `agents_file` one with
+    the names of the site's workers, one a line: nobody else may be an agent. Without them all certificates of the site
+    count. `apps_url` is where the edge offers the ports of sessions, empty where it does not.
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True)
@@ -50,8 +52,10 @@ class Settings(Granularity, ControlApiSettings, ImageSettings, environment.Servi
     tls_key: Path | None = None
     trust_client_headers: bool | None = None
     agent_ca: Path | None = None
+    agent_crl: Path | None = None
     agent_cert: Path | None = None
     agent_key: Path | None = None
+    agents_file: Path | None = None
     pvc_root: AbsolutePath | None = None
     host_paths: Annotated[tuple[AbsolutePath, ...], FOLDERS] = ()
     apps_url: str = Field(default="", pattern=r"^(https://[^/]+)?$")

@@ -26,6 +26,8 @@ METRICS_PATH = "/agent/v1/metrics"
 """POST MetricsReport → 204: what containers used of their GPUs; not in heartbeats, which mostly repeat themselves."""
 DENIED_CALLS_PATH = "/agent/v1/denied-calls"
 """POST DeniedCallReport → 204: which system calls sandboxes denied. Counts only grow, so a report may come twice."""
+APP_CALLERS_PATH = "/agent/v1/app-callers"
+"""POST AppCallersReport → AppCallersReply: whose connections to apps are open, and which of them have to end."""
 HEALTH_PATH = "/v1/health"
 NODE_INFO_PATH = "/v1/node-info"
 IMAGES_PATH = "/v1/images"
@@ -41,6 +43,8 @@ MAX_TEXT = 1 << 20
 """Most characters of any text of a message."""
 CONTAINER_HEADER = "X-Penstock-Container"
 """In the head of a request the edge says at a port of an agent whose port it takes that for: the container's id."""
+CALLER_HEADER = "X-Penstock-Caller"
+"""Beside it: by which login or key of the site the request comes, for as long as the connection lasts."""
 
 DEFAULT_SHM_MIB = 64
 """MiB of a container's `/dev/shm` where nobody says: as much as Docker gives."""
@@ -99,7 +103,8 @@ class NodeInfo(Message):
 
     `fractions` says whether its GPUs may be shared, `nvlink` whether some reach each other by it, and `apart` that its
     islands are machines of a cluster: no container may have GPUs of two, and those of one session cannot meet there.
-    `region` and `switch` (its leaf switch) are what the site's file says. `started_at` is when the agent started.
+    While it cannot run containers as it should it is `unready`, and says why. `region` and `switch` (its leaf switch)
+    are what the site's file says. `started_at` is when the agent started.
     """
 
     name: str
@@ -114,6 +119,7 @@ class NodeInfo(Message):
     fractions: bool = True
     nvlink: bool = False
     apart: bool = False
+    unready: str = ""
     driver_version: str = ""
     cuda_version: str = ""
     region: str = ""
@@ -169,9 +175,10 @@ class GangNetwork(Message):
 class ContainerSpec(Message):
     """A container that the API wants to run. `command` None means the image's own; `args` follow it.
 
-    `cpu_milli` and `memory_mib` are limits, 0 none; the container sees as many cores as `cpu_milli` begins. `ports` are
-    those of its ports that the site's edge may reach. `network` is where it meets the other containers of its session,
-    beside the network that every container has. Its programs may not call what `sandbox` denies.
+    `cpu_milli`, `memory_mib` and `disk_mib` (what it writes beside its mounts) are limits, 0 none; `shm_mib` is part of
+    the memory. The container sees as many cores as `cpu_milli` begins. `ports` are those of its ports that the site's
+    edge may reach. `network` is where it meets the other containers of its session, beside the network that every
+    container has. Its programs may not call what `sandbox` denies.
     """
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
@@ -187,6 +194,7 @@ class ContainerSpec(Message):
     cpu_milli: int = Field(default=0, ge=0)
     memory_mib: int = Field(default=0, ge=0)
     shm_mib: int = Field(default=DEFAULT_SHM_MIB, ge=1)
+    disk_mib: int = Field(default=0, ge=0)
     mounts: list[Mount] = Field(default_factory=list)
     ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default_factory=list, max_length=16)
     pull: Pull = Pull.MISSING
@@ -315,6 +323,31 @@ class DeniedCallReport(Message):
 
     name: str
     denied_calls: list[DeniedCall] = Field(max_length=1000)
+
+
+MAX_CALLER = 64
+"""Characters of the name of a login or a key."""
+
+
+class AppCaller(Message):
+    """Somebody with connections to a container: `caller` is what the edge says of the login or the key."""
+
+    container_id: str
+    caller: str = Field(max_length=MAX_CALLER)
+
+
+class AppCallersReport(Message):
+    """Whose connections are open at the ports of a node."""
+
+    name: str
+    callers: list[AppCaller] = Field(max_length=10_000)
+
+
+class AppCallersReply(Message):
+    """Those of them whose connections have to end, and when to report next, in seconds."""
+
+    leave: list[AppCaller]
+    interval_s: float = Field(default=5.0, gt=0)
 
 
 class HeartbeatReply(Message):

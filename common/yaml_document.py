@@ -16,6 +16,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 HINTS = {
     "extra_forbidden": "remove the key, or correct its spelling",
+    "owned": "remove the key",
     "missing": "add the key",
 }
 
@@ -95,7 +96,8 @@ def check(model: type[ModelT], document: YamlDocument) -> ModelT:
 
 
 def _known(document: YamlDocument, location: tuple[int | str, ...]) -> Path:
-    """Drop the parts that pydantic adds for union members; keep a last part that names a missing key."""
+    """Drop the parts that pydantic adds for keys and union members; keep a last part that names a missing key."""
+    location = tuple(part for part in location if part != "[key]")
     path: Path = ()
     for index, part in enumerate(location):
         if (*path, part) in document.lines or index == len(location) - 1:

@@ -16,6 +16,7 @@ declare -A purpose=(
   [iproute2]="a network with no way out in the tests"
   [gnupg]="signatures of the tests' RPM packages"
   [libfaketime]="nodes with a wrong clock in the tests"
+  [nftables]="packet rules of sessions in the tests"
   [nginx-light]="the edge in the tests"
   [postgresql]="the control API's database in the tests"
   [slapd]="a directory (LDAP) in the tests"

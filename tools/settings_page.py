@@ -14,9 +14,11 @@ from appliance.site.gpu import SharedGpus
 from appliance.site.kubernetes import KubernetesCluster
 from appliance.site.model import SimulatedGpus
 from common.settings.control_api import ControlApiSettings
+from common.settings.edge import EdgeSettings
 from common.settings.images import ImageSettings
 from common.settings.node_agent import LocationSettings, NodeAgentSettings
 from common.settings.package_index import PackageIndexSettings
+from common.settings.sessions import SessionSettings
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 HEAD = """\
@@ -45,6 +47,7 @@ PARTS = (
     Part("Control API", "control_api", ControlApiSettings, "Deadlines, the scheduler, logins, and the directory."),
     Part("Node agents", "node_agent", NodeAgentSettings, "For the agents of all workers."),
     Part("Images", "images", ImageSettings, "Where they come from."),
+    Part("Sessions", "sessions", SessionSettings, "What their network leads to."),
     Part("Place of a node", "nodes[]", LocationSettings, "By which the containers of a session are kept together."),
     Part("GPUs", "gpu", SharedGpus, "How GPUs are divided, and how the parts are held."),
     Part(
@@ -56,6 +59,7 @@ PARTS = (
         KubernetesCluster,
         "A worker that [stands for a cluster](admin.md#a-kubernetes-cluster-as-a-node).",
     ),
+    Part("Edge", "edge", EdgeSettings, "What one caller may have of console, API and apps."),
     Part("Package index", "package_index", PackageIndexSettings, "The server of users' own Python packages."),
 )
 

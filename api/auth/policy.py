@@ -73,7 +73,7 @@ class Action(StrEnum):
     ACCOUNTING_READ = "see who used how much"
     PROJECT_READ = "see projects"
     PROJECT_CREATE = "create projects"
-    PROJECT_MEMBERS = "change the members of projects"
+    PROJECT_MEMBERS = "change the members of projects, and who sees their sessions"
     PROJECT_CHANGE = "change projects"
     PROJECT_DELETE = "delete projects"
     PROJECT_WEIGH = "give projects a weight beyond their quotas"
@@ -88,6 +88,7 @@ class Action(StrEnum):
     NODE_CHANGE = "take nodes out of service and back"
     NODE_DELETE = "delete nodes"
     SESSION_READ = "see sessions and their logs"
+    SESSION_OVERSEE = "see private sessions"
     SESSION_SUBMIT = "submit sessions"
     SESSION_END = "end sessions"
     SESSION_EXTEND = "extend the time limit of sessions"
@@ -156,6 +157,7 @@ TABLE: Mapping[Action, Row] = {
     Action.NODE_CHANGE:      _row(_ALL,    _S,    _D,           None,    None,           None,    None),
     Action.NODE_DELETE:      _row(_ALL,    _S,    None,         None,    None,           None,    None),
     Action.SESSION_READ:     _row(_READ,   _S,    _D,           _S,      _D,             _P,      _P),
+    Action.SESSION_OVERSEE:  _row(_READ,   _S,    _D,           _S,      _D,             _P,      _O),
     Action.SESSION_SUBMIT:   _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _P),
     Action.SESSION_END:      _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _O),
     Action.SESSION_EXTEND:   _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _O),

@@ -29,7 +29,7 @@ from api.scheduler.decide import decide, failing
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import Decision, Placement, ProjectState, Running, SchedulerSettings, Snapshot, Workload
 from api.settings import Settings
-from api.tables.projects import Expiry, Project
+from api.tables.projects import Access, Expiry, Project
 from api.tables.sessions import Kind, State
 from common.errors import UnavailableError
 from common.gang_networks import capacity
@@ -235,6 +235,7 @@ class Loop:
             held_milli=row.held_milli,
             requeued_at=micros(row.since) if row.attempt and row.state is State.PENDING else 0,
             limit_s=project.interactive_limit_s if row.kind is Kind.INTERACTIVE else 0,
+            private=row.access is Access.PRIVATE,
         )
 
     async def _end_unreadable(self, begin: Begin) -> None:
@@ -316,7 +317,7 @@ class Loop:
         return {id_: each for id_, each in placed.items() if wanted[id_] <= there}
 
     async def _reclaim(self, db: AsyncSession, read: _Read, decision: Decision) -> None:
-        names = {str(row.id): f"{read.names[row.project_id]}/{row.name}" for row in read.queue}
+        names = {str(row.id): _told(row, read.names[row.project_id]) for row in read.queue}
         for reclaim in sorted(decision.reclaims, key=lambda item: item.victim):
             victim = UUID(reclaim.victim)
             reason = f"reclaimed for {names[reclaim.beneficiary]}: {reclaim.reason}"
@@ -372,6 +373,11 @@ def _ends_at(row: Asked, project: Project) -> int:
     """Return when a session is stopped at the latest, by its time limit or its project's period; 0 if never."""
     period = project.ends_at if project.on_expiry is Expiry.STOP else None
     return min((micros(moment) for moment in (row.expires_at, period) if moment), default=0)
+
+
+def _told(row: Asked, project: str) -> str:
+    """Return how the owners of others are told of a session."""
+    return f"a private session of {project}" if row.access is Access.PRIVATE else f"{project}/{row.name}"
 
 
 def _affinity(project: Project) -> tuple[str | None, str | None]:

@@ -16,6 +16,7 @@ from starlette.types import Scope
 from api.auth import passwords
 from api.auth.identity import Identity
 from api.auth.policy import Action
+from api.auth.workers import Workers
 from api.clock import now
 from api.database import Database
 from api.resources.logins import callers
@@ -235,7 +236,10 @@ def is_behind_edge(scope: Scope) -> bool:
 
 
 def agent_of_certificate(connection: HTTPConnection) -> str:
-    """Return the name in an agent's certificate; raises UnauthenticatedError where there is none."""
+    """Return the name in an agent's certificate.
+
+    Raises UnauthenticatedError where there is none, ForbiddenError where it is no worker of the site.
+    """
     name = getattr(connection.state, "certificate_name", "")
     headers = connection.headers
     if not name and _settings(connection).trusts_client_headers and headers.get("x-client-verify") == "SUCCESS":
@@ -243,5 +247,12 @@ def agent_of_certificate(connection: HTTPConnection) -> str:
     if not name:
         raise UnauthenticatedError(
             "this is for node agents with a certificate of the site", hint="call with the node's certificate"
+        )
+    workers: Workers = connection.app.state.workers
+    if not workers.has(name):
+        raise ForbiddenError(
+            f"{name} is not a worker of this site",
+            where="certificate",
+            hint="give the node the role worker in `site.yml`, and deploy the site",
         )
     return str(name)

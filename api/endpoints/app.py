@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI
 
+from api.auth.workers import Workers
 from api.clock import Clock
 from api.control.manager import Manager
 from api.database import Database
@@ -42,10 +43,13 @@ from api.endpoints.routes import authorized
 from api.engine.base import Engine
 from api.lists.nodes import GroupsOfNodes
 from api.lists.texts import Texts
+from api.notices import Notices
 from api.resources.apps.service import AppIndex
 from api.resources.nodes.fleet import Fleet
 from api.resources.nodes.heartbeats import Heartbeats
+from api.resources.sessions.streams import Streams
 from api.settings import Settings
+from common import revocation
 from common.request_id import RequestIds
 
 DESCRIPTION = (
@@ -67,12 +71,14 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         manager: Manager = app.state.manager
-        running = asyncio.create_task(manager.run()) if reconcile else None
+        beside = [app.state.notices.run(), revocation.keep_fresh(), *([manager.run()] if reconcile else [])]
+        running = [asyncio.create_task(work) for work in beside]
         yield
-        if running:
-            running.cancel()
+        for task in running:
+            task.cancel()
+        for task in running:
             with suppress(asyncio.CancelledError):
-                await running
+                await task
         await app.state.engine.close()
         await app.state.database.close()
 
@@ -104,9 +110,12 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine,
     app.state.engine = engine
     app.state.heartbeats = Heartbeats()
     app.state.fleet = Fleet()
+    app.state.workers = Workers(settings.agents_file)
     app.state.apps = AppIndex()
     app.state.texts = Texts()
     app.state.groups_of_nodes = GroupsOfNodes()
+    app.state.notices = Notices(database)
+    app.state.streams = Streams(app.state.notices, settings.streams_per_user)
     app.state.manager = Manager(database, engine, app.state.heartbeats, settings, clock)
 
 
@@ -133,5 +142,6 @@ def _include_routes(app: FastAPI) -> None:
         system.health,
     ):
         app.include_router(router, prefix=PREFIX)
-    for router in (system.health, nodes.agents, metrics.agents, denied_calls.agents, docs.router, login_page.router):
+    of_agents = (nodes.agents, metrics.agents, denied_calls.agents, apps.agents)
+    for router in (system.health, *of_agents, docs.router, login_page.router):
         app.include_router(router)

@@ -12,12 +12,15 @@ from fastapi import Depends, Header, Request, Response
 from starlette.requests import HTTPConnection
 
 from api.auth.policy import Action
-from api.endpoints.access import Caller, action
+from api.clock import now
+from api.endpoints.access import Agent, KnownCallerOf, SettingsOf, action, check_speaks_for, for_agents
 from api.endpoints.routes import Route, Router
-from api.endpoints.transactions import Reading
-from api.resources.apps import service
+from api.endpoints.transactions import DatabaseOf, Reading
+from api.resources.apps import callers, service
 from api.resources.apps.service import AppIndex
+from api.resources.logins import callers as known_callers
 from common.errors import ForbiddenError, NotFoundError, UnauthenticatedError, UnavailableError
+from common.protocol import APP_CALLERS_PATH, AppCallersReply, AppCallersReport
 
 ORIGINAL_URI = "X-Original-URI"
 
@@ -52,19 +55,20 @@ async def index_of(connection: HTTPConnection) -> AppIndex:
 
 
 router = Router(prefix="/apps", tags=["apps"], route_class=EdgeRoute)
+agents = Router(tags=["agents"])
 
 
 @router.get("/authorize", include_in_schema=False)
 @action(Action.APP_OPEN, for_the_edge=True)
 async def authorize(
     request: Request,
-    caller: Caller,
+    known: KnownCallerOf,
     db: Reading,
     index: Annotated[AppIndex, Depends(index_of)],
     uri: Annotated[str, Header(alias=ORIGINAL_URI, pattern=r"^/[^\x00-\x20]*$", max_length=16_384)],
 ) -> Response:
     """Tell the edge where the app of a request is and what it shall see of the request."""
-    headers = request.headers
+    headers, caller = request.headers, known.identity
     service.check_origin(headers.get("origin"), headers.get("host", ""))
     app = await index.find(db, uri)
     service.check(app, caller)
@@ -81,8 +85,26 @@ async def authorize(
             "X-Upstream-Cookie-Path": app.prefix,
             "X-Upstream-Cookie": service.app_cookies(headers.get("cookie", "")),
             "X-Upstream-User": caller.name,
+            "X-Upstream-Caller": known.name,
         }
     )
+
+
+@agents.post(APP_CALLERS_PATH)
+@for_agents
+async def review_app_callers(
+    message: AppCallersReport, agent: Agent, database: DatabaseOf, settings: SettingsOf
+) -> AppCallersReply:
+    """Tell an agent which of the open connections to apps have to end, as who has them may open the app no longer."""
+    check_speaks_for(agent, message.name)
+    at = now()
+    async with database.reading() as db:
+        leave, staying = await callers.leavers(db, message.callers, at, settings.login_idle_s)
+    if stale := [known for known in staying if not known.is_noted(at)]:
+        async with database.transaction() as db:
+            for known in stale:
+                await known_callers.note_use(db, known, at)
+    return AppCallersReply(leave=leave, interval_s=settings.heartbeat_interval_s)
 
 
 def _no(meant: int, location: str = "") -> Response:

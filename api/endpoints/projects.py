@@ -1,4 +1,4 @@
-"""Endpoints of projects. Members see their own; managers change the members; administrators see and change all."""
+"""Endpoints of projects. Members see their own; managers change who is in and who sees sessions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def create_project(request: ProjectRequest, caller: Caller, db: Transactio
 async def change_project(
     name: NamePath, request: ProjectChange, caller: Caller, db: Transaction, _wake: WakeAfterwards
 ) -> ProjectView:
-    """Change a project; managers may change the members only. A higher quota lets waiting sessions run."""
+    """Change a project; managers may change members and `session_access` only. A higher quota lets sessions run."""
     return await _view(db, await service.change(db, name, request, caller))
 
 

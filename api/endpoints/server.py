@@ -25,6 +25,7 @@ from api.migrations import schema
 from api.settings import Settings
 from common import logs
 from common.errors import InputError, UnavailableError
+from common.revocation import refuse_revoked
 
 SHUTDOWN_S = 5
 log = structlog.get_logger()
@@ -73,6 +74,9 @@ def serve(settings: Settings, engine: Engine | None = None) -> None:
         ssl_ca_certs=str(settings.agent_ca) if settings.tls_cert else None,
         ssl_cert_reqs=ssl.CERT_OPTIONAL if settings.tls_cert else ssl.CERT_NONE,
     )
+    config.load()
+    if config.ssl:
+        refuse_revoked(config.ssl, settings.agent_crl)
     server = uvicorn.Server(config)
     # Modules and routes live as long as the process: to look through them again and again for what nobody needs any
     # more would hold up every request meanwhile.
@@ -96,7 +100,7 @@ def _agents(settings: Settings) -> DirectEngine:
             where="PENSTOCK_API_AGENT_CA, _CERT, _KEY",
             hint="name the PEM files of the site's authority and of this node",
         )
-    return DirectEngine(client_context(settings.agent_ca, settings.agent_cert, settings.agent_key))
+    return DirectEngine(client_context(settings.agent_ca, settings.agent_cert, settings.agent_key, settings.agent_crl))
 
 
 async def _check_schema(settings: Settings) -> None:

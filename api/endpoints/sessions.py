@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import Depends, Header, Query, Response, WebSocket
+from fastapi import Depends, Header, Query, Response, WebSocket, status
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.requests import HTTPConnection
@@ -30,6 +30,7 @@ from api.resources.schemas import NamePath, NameQuery, Text
 from api.resources.sessions import relay, resizing, service, submission
 from api.resources.sessions.relay import LogStream
 from api.resources.sessions.schemas import BatchRequest, Extension, SessionChange, SessionRequest
+from api.resources.sessions.streams import Streams
 from api.resources.sessions.submission import SubmissionContext
 from api.resources.sessions.views import SessionEntryView, SessionView
 from api.settings import Settings
@@ -39,6 +40,8 @@ from common.errors import InputError, PenstockError
 router = Router(prefix="/sessions", tags=["sessions"])
 
 FIRST_PART_S = 2.0
+NOT_ALLOWED = (401, 403, 404)
+"""Of errors: that somebody may not do this, or not any more."""
 PAGE = 200
 MAX_PAGE = 1000
 """How many sessions an answer has unless it is said, and at most."""
@@ -183,11 +186,24 @@ async def session_log(
     """Stream a session's log; it can be read after the session has ended. One that breaks off has no proper end."""
     async with database.reading() as db:
         session = await service.get(db, project, name, caller)
-    stream = relay.log(database, _engine(connection), session.id, follow=follow, tail=tail)
+    streams = _streams(connection)
+    stream = relay.log(database, _engine(connection), streams.notices, session.id, follow=follow, tail=tail)
+    if follow:
+
+        async def may_stay() -> None:
+            await authorize(connection)
+            async with database.reading() as db:
+                await service.get(db, project, str(session.id), await caller_of(connection))
+
+        stream = streams.follow(caller.id, session.id, stream, may_stay)
     # The first part is awaited before the answer begins, so that an agent that is away becomes a proper error. Where
     # nothing comes the answer begins all the same: only then is it noticed that the client has gone away.
     first = asyncio.ensure_future(_first(stream))
-    await asyncio.wait([first], timeout=FIRST_PART_S)
+    try:
+        await asyncio.wait([first], timeout=FIRST_PART_S)
+    except asyncio.CancelledError:
+        first.cancel()
+        raise
     if first.done():
         first.result()
     return LogStream(
@@ -213,6 +229,7 @@ async def session_exec(
 ) -> None:
     """Run a command in a session with a terminal on it; the frames are those of the agent's protocol."""
     await websocket.accept()
+    code = status.WS_1000_NORMAL_CLOSURE
     try:
         words = _words(command)
         session = await _enter(database, project, name, caller)
@@ -223,12 +240,20 @@ async def session_exec(
             await _enter(database, project, name, await caller_of(websocket))
 
         terminal = _engine(websocket).terminal(agent, session.container_id(0), words, tty=tty, rows=rows, cols=cols)
-        async with terminal as joined:
-            await relay.join(websocket, joined, may_stay)
+        streams = _streams(websocket)
+        with streams.admit(caller.id):
+            async with terminal as joined:
+                await relay.join(websocket, joined, streams.watch(caller.id, session.id, may_stay))
     except PenstockError as error:
         await relay.say_error(websocket, str(error))
+        code = status.WS_1008_POLICY_VIOLATION if error.http_status in NOT_ALLOWED else code
     with suppress(RuntimeError):
-        await websocket.close()
+        await websocket.close(code)
+
+
+def _streams(connection: HTTPConnection) -> Streams:
+    streams: Streams = connection.app.state.streams
+    return streams
 
 
 def _engine(connection: HTTPConnection) -> Engine:

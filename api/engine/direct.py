@@ -19,14 +19,18 @@ from api.engine.base import AgentAddress, UnreachableError
 from common import problem, request_id
 from common.errors import InputError, PenstockError, UnavailableError
 from common.protocol import CONTAINERS_PATH, IMAGES_PATH, ContainerSpec, ContainerState, GpuShares, ImageState, Message
+from common.revocation import refuse_revoked
 
 CONNECT_S = 3.0
 ANSWER_S = 30.0
 MessageT = TypeVar("MessageT", bound=Message)
 
 
-def client_context(ca: Path, cert: Path, key: Path) -> ssl.SSLContext:
-    """Return how we speak TLS with agents: their certificates and ours are the site's; raises InputError."""
+def client_context(ca: Path, cert: Path, key: Path, crl: Path | None = None) -> ssl.SSLContext:
+    """Return how we speak TLS with agents: theirs are certificates of the site that it has not revoked, and so is ours.
+
+    Raises InputError where a file cannot be read.
+    """
     try:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(ca))
         context.load_cert_chain(str(cert), str(key))
@@ -37,7 +41,7 @@ def client_context(ca: Path, cert: Path, key: Path) -> ssl.SSLContext:
             hint="name readable PEM files of the site's authority",
         ) from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
+    return refuse_revoked(context, crl)
 
 
 class WebSocketTerminal:

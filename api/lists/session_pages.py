@@ -17,10 +17,10 @@ from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, or_, sel
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Identity, Reach
-from api.auth.policy import Action
 from api.lists.texts import Entry, Page, said, server, written, written_by
+from api.resources.sessions.access import SessionReach, seen_by
 from api.tables.nodes import Gpu, Node
-from api.tables.projects import Project
+from api.tables.projects import Access, Project
 from api.tables.sessions import LISTED, Container, GpuShareRow, Service, Session, State
 from common.errors import InputError
 
@@ -42,6 +42,11 @@ _WITHIN: dict[str, ColumnElement[bool]] = {
     "domain": _projects.domain == bindparam("domain"),
     "projects": _sessions.project_id.in_(bindparam("projects", expanding=True)),
 }
+_PRIVATE_WITHIN: dict[str, ColumnElement[bool]] = {
+    "private_domain": _projects.domain == bindparam("private_domain"),
+    "private_projects": _sessions.project_id.in_(bindparam("private_projects", expanding=True)),
+    "private_of": _sessions.user_id == bindparam("private_of"),
+}
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ async def page(
     db: AsyncSession, caller: Identity, filters: Filters, *, limit: int, after: str | None, apps_url: str
 ) -> Page:
     """Return which sessions a page has that a caller may see, oldest first; raises InputError for what is no cursor."""
-    asked = _within(caller.reach(Action.SESSION_READ)) | _filtered(filters) | position(after)
+    asked = _within(seen_by(caller), caller.id) | _filtered(filters) | position(after)
     listed = not (filters.states or filters.ended)
     statement = _statement(frozenset(asked), listed=listed)
     rows = (await db.execute(statement, asked | {"limit": limit + 1})).all()
@@ -80,6 +85,8 @@ def _statement(asked: frozenset[str], *, listed: bool) -> Select[Any]:
     query = query.where(LISTED) if listed else query
     if within := [condition for name, condition in _WITHIN.items() if name in asked]:
         query = query.where(or_(*within))
+    if within := [condition for name, condition in _PRIVATE_WITHIN.items() if name in asked]:
+        query = query.where(or_(_sessions.access != Access.PRIVATE, *within))
     return _with_versions(query.order_by(_sessions.created_at, _sessions.id).limit(bindparam("limit", type_=Integer)))
 
 
@@ -101,7 +108,13 @@ def _with_versions(query: Select[Any]) -> Select[Any]:
     return select(page.c.id, page.c.created_at, version.label("version")).order_by(page.c.created_at, page.c.id)
 
 
-def _within(reach: Reach) -> dict[str, Any]:
+def _within(seen: SessionReach, user_id: UUID) -> dict[str, Any]:
+    asked = _of_reach(seen.any)
+    private = {f"private_{name}": value for name, value in _of_reach(seen.private).items()}
+    return asked | private | ({"private_of": user_id} if private and seen.private.own else {})
+
+
+def _of_reach(reach: Reach) -> dict[str, Any]:
     if reach.everything:
         return {}
     return {"projects": list(reach.projects)} | ({"domain": reach.domain} if reach.domain else {})

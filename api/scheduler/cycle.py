@@ -358,7 +358,7 @@ class Cycle:
             victim = running.workload
             reason = pending_reasons.reclaimed(self.ledger, victim, workload)
             self.reclaims.append(Reclaim(victim.id, workload.id, reason))
-            self.log.append(f"reclaimed: {pending_reasons.title(victim)}: {reason}")
+            self.log.append(f"reclaimed: {pending_reasons.full_title(victim)}: {reason}")
             self.terminating[victim.id] = running
             self.later.release(running.placements, victim)
         self.ledger.reclaim(iter(victims))
@@ -368,7 +368,7 @@ class Cycle:
         self.placed[workload.id] = places
         self._allocate(places, workload)
         self.ledger.holdings_of(workload.project).add(taking(workload, places))
-        what = f"{pending_reasons.title(workload)} on {pending_reasons.nodes(places)}"
+        what = f"{pending_reasons.full_title(workload)} on {pending_reasons.nodes(places)}"
         self.log.append(f"placed: {what}: {pending_reasons.holds(self.ledger, workload.project)}")
 
     def _nominate(self, workload: Workload, places: Places, terminating: str) -> None:

@@ -51,7 +51,7 @@ def explain(
 
 def line(item: PendingWorkload, explained: Mapping[str, PendingReason]) -> str:
     """Return the line of the log."""
-    return f"waits: {title(item.workload)}: {explained[item.workload.id].reason}"
+    return f"waits: {full_title(item.workload)}: {explained[item.workload.id].reason}"
 
 
 def _cause(item: PendingWorkload, free: _FreePlaces, ledger: Ledger) -> tuple[Cause, str]:
@@ -213,7 +213,12 @@ def names(running: Iterable[Running]) -> str:
 
 
 def title(workload: Workload) -> str:
-    """Return a workload's name with its project."""
+    """Return what others are told of a workload: its name, unless it is private, with its project."""
+    return f"a private session of {workload.project}" if workload.private else full_title(workload)
+
+
+def full_title(workload: Workload) -> str:
+    """Return a workload's name with its project, for the log."""
     return f"{workload.name or workload.id} of {workload.project}"
 
 

@@ -77,8 +77,8 @@ class Workload:
     all must lie in one group. `gpu_models` are the GPU models that will do; empty: any. Its shares are held by
     `enforcement` or a stronger kind. A workload that is not `preemptible` lives within its project's quota and is never
     reclaimed. A higher `priority` goes first within a project. `held_milli` is what it takes with all containers where
-    it has places: a slice counts whole. Without `on_slices` it gets none. `limit_s` is for how long it runs at most;
-    0 where nobody knows.
+    it has places: a slice counts whole. Without `on_slices` it gets none. A `private` one is not named to others.
+    `limit_s` is for how long it runs at most; 0 where nobody knows.
     """
 
     id: str
@@ -99,6 +99,7 @@ class Workload:
     enforcement: Enforcement = Enforcement.NONE
     held_milli: int = 0
     on_slices: bool = True
+    private: bool = False
     requeued_at: int = 0
     limit_s: int = 0
 

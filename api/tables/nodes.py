@@ -15,9 +15,10 @@ from common.gpu.share import MILLI
 
 
 class NodeState(StrEnum):
-    """Whether a node's agent reports; a `lost` one has not for a while."""
+    """Whether a node's agent reports; a `lost` one has not for a while, an `unready` one says why it starts nothing."""
 
     READY = "ready"
+    UNREADY = "unready"
     LOST = "lost"
 
 

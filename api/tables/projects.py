@@ -28,6 +28,16 @@ class Expiry(StrEnum):
     FINISH = "finish"
 
 
+class Access(StrEnum):
+    """Who sees a session: its project, or beside its owner only who looks after the project, the domain, the site."""
+
+    PROJECT = "project"
+    PRIVATE = "private"
+
+
+ACCESS = Enum(Access, native_enum=False, length=16, values_callable=lambda values: [value.value for value in values])
+
+
 class Membership(Base):
     """That a user belongs to a project, and as what."""
 
@@ -51,7 +61,8 @@ class Project(Base):
     projects' `over_quota_weight` (0: their quotas). The period is [`starts_at`, `ends_at`), without end where that is
     None. `training_group` and `interactive_group` name the resource groups that its sessions keep to, by kind. An
     interactive session is stopped after `interactive_limit_s` (0: never), which its owner may put off by
-    `interactive_extension_s` in total. `memberships` has to be asked for when the row is read.
+    `interactive_extension_s` in total. Sessions have its `session_access` unless they say another. `memberships` has to
+    be asked for when the row is read.
     """
 
     __tablename__ = "projects"
@@ -74,6 +85,7 @@ class Project(Base):
     interactive_group: Mapped[str | None] = mapped_column(ForeignKey("resource_groups.name"))
     interactive_limit_s: Mapped[int] = mapped_column(default=0, server_default="0")
     interactive_extension_s: Mapped[int] = mapped_column(default=0, server_default="0")
+    session_access: Mapped[Access] = mapped_column(ACCESS, default=Access.PROJECT, server_default=Access.PROJECT.value)
     created_at: Mapped[datetime] = mapped_column(default=now)
 
     memberships: Mapped[list[Membership]] = relationship(

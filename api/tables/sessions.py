@@ -24,7 +24,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship, undefer_group
 from api.clock import now
 from api.tables.base import Base
 from api.tables.nodes import Node
-from api.tables.projects import Project
+from api.tables.projects import ACCESS, Access, Project
 from common.protocol import DEFAULT_SHM_MIB, ContainerStatus
 
 
@@ -80,11 +80,12 @@ def container_id(session_id: UUID, attempt: int, rank: int) -> str:
 class Session(Base):
     """`replicas` equal containers that start and end together, each with a share of GPUs, cores and memory.
 
-    `gpu_milli`, `cpu_milli` (thousandths of a core, 0: no limit), `memory_mib` (0: no limit) and `shm_mib` are for one
-    container. `revision` is the row's lock token: whoever changes the row names the revision it has read. A TERMINATING
-    session comes to its `final_state` when its containers are gone: to PENDING where they were only reclaimed.
-    `attempt` counts how often it was reclaimed or lost its node. `since` is when it came to its state. Before
-    `starts_at` it waits; at `expires_at` it is stopped. `cause` and `position` say for programs why it waits.
+    `gpu_milli`, `cpu_milli` (thousandths of a core, 0: no limit), `memory_mib`, `shm_mib` and `disk_mib` are for one
+    container; 0 of memory or disk is no limit, which only sessions of earlier versions have. `revision` is the row's
+    lock token: whoever changes the row names the revision it has read. A TERMINATING session comes to its `final_state`
+    when its containers are gone: to PENDING where they were only reclaimed. `attempt` counts how often it was reclaimed
+    or lost its node. `since` is when it came to its state. Before `starts_at` it waits; at `expires_at` it is stopped.
+    `cause` and `position` say for programs why it waits.
 
     `enforcement` is the kind that has to hold its shares, or a stronger one. `held_milli` is what it takes of GPUs with
     all containers, 0 before it has its places: more than it asks for where a container was given a MIG device. While
@@ -110,6 +111,7 @@ class Session(Base):
     project_id: Mapped[UUID] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"))
     user_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"), index=True)
     user_name: Mapped[str] = mapped_column(String(20))
+    access: Mapped[Access] = mapped_column(ACCESS, default=Access.PROJECT, server_default=Access.PROJECT.value)
     image: Mapped[str] = mapped_column(String(257))
     reference: Mapped[str] = mapped_column(String(512))
     kind: Mapped[Kind] = mapped_column(_kind)
@@ -120,6 +122,7 @@ class Session(Base):
     cpu_milli: Mapped[int] = mapped_column(default=0, server_default="0")
     memory_mib: Mapped[int] = mapped_column(default=0, server_default="0")
     shm_mib: Mapped[int] = mapped_column(default=DEFAULT_SHM_MIB, server_default=str(DEFAULT_SHM_MIB))
+    disk_mib: Mapped[int] = mapped_column(default=0, server_default="0")
     enforcement: Mapped[str] = mapped_column(String(16), default="none", server_default="none")
     held_milli: Mapped[int] = mapped_column(default=0, server_default="0")
     resize_milli: Mapped[int | None]

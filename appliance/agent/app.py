@@ -29,6 +29,7 @@ from appliance.agent.reports.heartbeat import HeartbeatReporter
 from appliance.agent.settings import Settings
 from appliance.agent.supervision import Background, keep_on
 from appliance.agent.watchdog import Watchdog
+from common import revocation
 from common.errors import ForbiddenError, InputError, PenstockError
 from common.protocol import (
     CONTAINERS_PATH,
@@ -77,7 +78,8 @@ def make(settings: Settings, runtime: ContainerRuntime) -> FastAPI:
         runtime.begin()
         await supervisor.rebuild()
         heartbeats = HeartbeatReporter(settings, runtime.node_info, supervisor)
-        for name, work in {"containers": supervisor.watch, "heartbeats": heartbeats.run, **runtime.tasks}.items():
+        works = {"containers": supervisor.watch, "heartbeats": heartbeats.run, "revocations": revocation.keep_fresh}
+        for name, work in {**works, **runtime.tasks}.items():
             tasks.begin(keep_on(name, work))
         yield
         await tasks.close()

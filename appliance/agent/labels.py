@@ -24,6 +24,7 @@ LABEL_DIGEST = f"{PREFIX}spec"
 LABEL_ENFORCEMENT = f"{PREFIX}enforcement"
 LABEL_CORES = f"{PREFIX}cores"
 LABEL_CPU_MILLI = f"{PREFIX}cpu-milli"
+LABEL_DISK_MIB = f"{PREFIX}disk-mib"
 LABEL_NETWORK = f"{PREFIX}network"
 
 _NAME_PREFIX = "penstock-"

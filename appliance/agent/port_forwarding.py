@@ -2,7 +2,8 @@
 
 A container's port is never published on the host. The agent listens on a port of its own range and passes bytes on to
 the container's address, so HTTP, WebSocket and whatever else begins with a request go through unchanged. The head of
-that names the container which the edge wants: a port may lead to another one than the edge was last told.
+that names the container which the edge wants: a port may lead to another one than the edge was last told. It also
+names by whose login or key it comes, so that what is open ends with the right to it.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from appliance.agent.door import Door, Strangers
 from appliance.agent.tls import common_name
 from common.errors import UnavailableError
-from common.protocol import CONTAINER_HEADER
+from common.protocol import CALLER_HEADER, CONTAINER_HEADER, MAX_CALLER
 
 log = structlog.get_logger()
 
@@ -28,8 +30,7 @@ MAX_CONNECTIONS = 256
 CHUNK = 1 << 16
 _CONNECT_S = 5.0
 _HEAD_S = 10.0
-_HANDSHAKE_S = 10.0
-_FIELD = CONTAINER_HEADER.lower().encode()
+_FIELDS = tuple(name.lower().encode() for name in (CONTAINER_HEADER, CALLER_HEADER))
 
 
 @dataclass
@@ -37,17 +38,29 @@ class _OpenPorts:
     """What is open for one container."""
 
     address: str
-    servers: dict[int, asyncio.Server] = field(default_factory=dict)
-    connections: set[asyncio.Task[None]] = field(default_factory=set)
+    doors: dict[int, Door] = field(default_factory=dict)
+    connections: dict[asyncio.Task[None], str | None] = field(default_factory=dict)
+    """And by whose login or key each of them came; None before it has said so."""
 
 
 class PortForwarder:
     """All ports of all containers of this node."""
 
     def __init__(
-        self, context: ssl.SSLContext, names: Collection[str], *, bind: str, port_range: tuple[int, int]
+        self,
+        context: ssl.SSLContext,
+        names: Collection[str],
+        *,
+        bind: str,
+        port_range: tuple[int, int],
+        strangers: Strangers,
+        most: int,
     ) -> None:
-        """Prepare; `names` are the common names of the certificates that may come."""
+        """Prepare; `names` are the common names of the certificates that may come, `most` is how many connections there
+        may be at a time.
+        """
+        self._strangers = strangers
+        self._most = most
         self._context = context
         self._names = names
         self._bind = bind
@@ -65,48 +78,63 @@ class PortForwarder:
         opened = self._open.setdefault(identity, _OpenPorts(address))
         opened.address = address
         for port in ports:
-            if port not in opened.servers:
-                opened.servers[port] = await self._listen(identity, opened, port)
-        return {port: server.sockets[0].getsockname()[1] for port, server in opened.servers.items()}
+            if port not in opened.doors:
+                opened.doors[port] = self._listen(identity, opened, port)
+        return {port: door.port for port, door in opened.doors.items()}
 
     async def close(self, identity: str) -> None:
         """Close what is open for a container, and the connections to it."""
         opened = self._open.pop(identity, None)
         if opened is None:
             return
-        for server in opened.servers.values():
-            server.close()
+        for door in opened.doors.values():
+            door.close()
         tasks = list(opened.connections)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def callers(self) -> set[tuple[str, str]]:
+        """Return who has connections to which container: pairs of the container's id and the caller."""
+        return {
+            (identity, caller)
+            for identity, opened in self._open.items()
+            for caller in opened.connections.values()
+            if caller is not None
+        }
+
+    def cut(self, identity: str, caller: str) -> None:
+        """End the connections that a caller has to a container."""
+        opened = self._open.get(identity)
+        for task, whose in list(opened.connections.items()) if opened else ():
+            if whose == caller:
+                task.cancel()
 
     async def close_all(self) -> None:
         """Close everything."""
         for identity in list(self._open):
             await self.close(identity)
 
-    async def _listen(self, identity: str, opened: _OpenPorts, port: int) -> asyncio.Server:
+    def _listen(self, identity: str, opened: _OpenPorts, port: int) -> Door:
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await self._serve(identity, opened, port, reader, writer)
+
+        def protocol() -> asyncio.Protocol:
+            return asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=CHUNK), connected)
 
         size = self._last - self._first + 1
         # the same container gets the same port after a restart of the agent, unless somebody else has taken it
         begin = zlib.crc32(f"{identity}:{port}".encode()) % size
         for step in range(size):
             number = self._first + (begin + step) % size
+            door = Door(self._strangers, self._context, self._names, protocol)
             try:
-                return await asyncio.start_server(
-                    connected,
-                    self._bind,
-                    number,
-                    ssl=self._context,
-                    ssl_handshake_timeout=_HANDSHAKE_S,
-                    limit=CHUNK,
-                )
+                door.open(self._bind, number)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     raise _refusal(identity, port, str(error)) from error
+            else:
+                return door
         raise _refusal(identity, port, f"every port from {self._first} to {self._last} is in use")
 
     async def _serve(
@@ -114,16 +142,19 @@ class PortForwarder:
     ) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine that runs has one
-        opened.connections.add(task)
+        opened.connections[task] = None
         try:
             name = common_name(writer.get_extra_info("peercert"))
             if name not in self._names:
                 log.warning("a port of a session was called by a stranger", peer=name, port=port)
             elif len(opened.connections) > MAX_CONNECTIONS:
                 log.warning("a session has too many connections", port=port, most=MAX_CONNECTIONS)
+            elif sum(len(each.connections) for each in self._open.values()) > self._most:
+                log.warning("sessions have too many connections together", port=port, most=self._most)
             else:
-                wanted, head = take_container(await _head(reader))
+                (wanted, caller), head = take_named(await _head(reader))
                 if wanted == identity:
+                    opened.connections[task] = caller[:MAX_CALLER]
                     await _join(reader, writer, opened.address, port, head)
                 else:
                     log.warning("a port of a session was called for another", id=identity, wanted=wanted, port=port)
@@ -131,18 +162,22 @@ class PortForwarder:
             # the container is gone, or the agent ends: that is the end of this connection and no error
             return
         finally:
-            opened.connections.discard(task)
+            opened.connections.pop(task, None)
             writer.close()
 
 
-def take_container(head: bytes) -> tuple[str, bytes]:
-    """Return the id of the container that the head of a request names, empty where it does not name one, and the head
-    without that name, which is no business of the container's.
+def take_named(head: bytes) -> tuple[tuple[str, str], bytes]:
+    """Return the container's id and the caller that the head of a request names, and the head without these names.
+
+    They are no business of the container's. What is not named, or more than once, is empty.
     """
     lines = head.split(b"\r\n")
-    named = [line for line in lines if line.partition(b":")[0].lower() == _FIELD]
-    rest = b"\r\n".join(line for line in lines if line not in named)
-    return (named[0].partition(b":")[2].strip().decode("latin-1") if len(named) == 1 else ""), rest
+    named = [[line for line in lines if line.partition(b":")[0].lower() == field] for field in _FIELDS]
+    rest = b"\r\n".join(line for line in lines if not any(line in found for found in named))
+    container, caller = (
+        found[0].partition(b":")[2].strip().decode("latin-1") if len(found) == 1 else "" for found in named
+    )
+    return (container, caller), rest
 
 
 async def _head(reader: asyncio.StreamReader) -> bytes:

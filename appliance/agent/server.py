@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
+import socket
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from appliance.agent import app
 from appliance.agent.docker import build as docker
+from appliance.agent.door import Door, Strangers
 from appliance.agent.kubernetes import build as kubernetes
 from appliance.agent.settings import Settings
-from appliance.agent.tls import common_name
+from appliance.agent.tls import common_name, server_context
 from appliance.agent.watchdog import ask_for_time
 from common import logs
+from common.errors import UnavailableError
 
 _SHUTDOWN_S = 2
 
@@ -28,21 +30,48 @@ class PeerProtocol(H11Protocol):
         self.app_state = {**self.app_state, "peer": common_name(transport.get_extra_info("peercert"))}
 
 
+class MutualTlsServer(uvicorn.Server):
+    """A server that listens at a door of the agent."""
+
+    def __init__(self, config: uvicorn.Config, settings: Settings, strangers: Strangers) -> None:
+        """Prepare; nothing is open yet."""
+        super().__init__(config)
+        self._settings = settings
+        self._door = Door(strangers, server_context(settings), settings.allowed, self._protocol)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the application, then listen."""
+        await super().startup(sockets=[])
+        try:
+            self._door.open(self._settings.bind, self._settings.port)
+        except OSError as error:
+            await self.lifespan.shutdown()
+            raise UnavailableError(
+                f"the agent cannot listen: {error}",
+                where=f"{self._settings.bind}:{self._settings.port}",
+                hint="choose another agent_port for this node, or end what listens there",
+            ) from error
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let nobody in any more, and end."""
+        self._door.close()
+        await super().shutdown(sockets=[])
+
+    def _protocol(self) -> asyncio.Protocol:
+        return PeerProtocol(self.config, self.server_state, self.lifespan.state)
+
+
 def serve(settings: Settings) -> None:
     """Serve until a signal ends it; raises PenstockError where the node cannot be an agent."""
     logs.write_lines()
     ask_for_time(settings.notify_socket, settings.watchdog_usec)
-    runtime = (kubernetes if settings.kubernetes_api else docker).build(settings)
-    uvicorn.run(
+    strangers = Strangers()
+    runtime = (kubernetes if settings.kubernetes_api else docker).build(settings, strangers)
+    config = uvicorn.Config(
         app.make(settings, runtime),
-        host=settings.bind,
-        port=settings.port,
-        http=PeerProtocol,
-        ssl_certfile=settings.cert,
-        ssl_keyfile=settings.key,
-        ssl_ca_certs=str(settings.ca),
-        ssl_cert_reqs=ssl.CERT_REQUIRED,
+        loop="asyncio",
         access_log=False,
         log_level="warning",
         timeout_graceful_shutdown=_SHUTDOWN_S,
     )
+    MutualTlsServer(config, settings, strangers).run()

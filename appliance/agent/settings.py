@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated
 
@@ -15,14 +16,10 @@ from common.gpu.kinds import Enforcement
 from common.gpu.share import MAX_GPUS
 from common.settings import environment
 from common.settings.images import ImageSettings
-from common.settings.node_agent import (
-    GpuSettings,
-    KubernetesSettings,
-    LocationSettings,
-    NodeAgentSettings,
-    SimulatedGpuSettings,
-)
+from common.settings.kubernetes import KubernetesSettings
+from common.settings.node_agent import GpuSettings, LocationSettings, NodeAgentSettings, SimulatedGpuSettings
 from common.settings.options import FOLDERS, WORDS, Port
+from common.settings.sessions import SessionSettings
 
 PREFIX = "PENSTOCK_AGENT_"
 FILE = "/etc/penstock/agent.env"
@@ -40,6 +37,7 @@ class Settings(
     LocationSettings,
     KubernetesSettings,
     ImageSettings,
+    SessionSettings,
     environment.ServiceSettings,
 ):
     """Settings of one agent: what a site chooses, and what follows from the node and from where things are installed.
@@ -47,15 +45,18 @@ class Settings(
     Only `notify_socket` and `watchdog_usec` are named as systemd names them: where it takes signs of life, and after
     how many microseconds without one it ends the agent (0: never).
 
+    `crl` is the file with the list of certificates that the site's authority has revoked; none means that none counts.
     `allowed` lists the common names of the client certificates that may call the agent, `edge_names` those that may
     reach the ports of sessions (none: the same ones). `mount_roots` lists the folders below which a session's mounts
     may lie; none means that no mount is allowed. With `kubernetes_api` the agent stands for that cluster: it trusts
-    the authority `kubernetes_ca`, shows the token in the file `kubernetes_token`, and of folders without a claim only
-    those below `mount_roots` are mounted, from the cluster's machines.
+    the authority `kubernetes_ca`, shows the token in the file `kubernetes_token`, and mounts only what is in a claim.
+
+    `site_addresses` are those of all nodes, which no range of `egress` opens, and `hosts` the names of nodes and
+    services that sessions know.
 
     `gpu_folder` is on a tmpfs and has a folder for each container with GPUs, `gpu_library` is the preload library, and
     `mps_folder` has the pipes of the multi-process service. Containers tell at `sandbox_socket` what their sandboxes
-    deny. What they see of their cores lies in `cores_folder`.
+    deny. What they see of their cores lies in `cores_folder`, and until they start `mounts_folder` has what they mount.
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX)
@@ -66,11 +67,14 @@ class Settings(
     bind: str = "0.0.0.0"  # noqa: S104 - every address of the node; the certificate decides who may call
     api_url: str = Field(pattern=r"^https://[^/]+$")
     ca: Path
+    crl: Path | None = None
     cert: Path
     key: Path
     allowed: Annotated[tuple[str, ...], Field(min_length=1), WORDS]
     edge_names: Annotated[tuple[str, ...], WORDS] = ()
     mount_roots: Annotated[tuple[Path, ...], FOLDERS] = ()
+    site_addresses: Annotated[tuple[IPv4Address, ...], WORDS] = ()
+    hosts: dict[str, IPv4Address] = Field(default={})
     simulated_gpus: int = Field(default=0, ge=0, le=MAX_GPUS)
     docker_socket: Path = Path("/var/run/docker.sock")
     notify_socket: str = ""
@@ -81,6 +85,7 @@ class Settings(
     kubernetes_ca: Path = Path("/etc/penstock/kubernetes/ca.crt")
     kubernetes_token: Path = Path("/etc/penstock/kubernetes/token")
     cores_folder: Path = Path("/run/penstock/cores")
+    mounts_folder: Path = Path("/run/penstock/mounts")
     sandbox_socket: Path = Path("/run/penstock/sandbox/agent.sock")
 
     @field_validator("enforcement")
@@ -100,7 +105,9 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
     """Return the settings; raises one InputError that names every variable that is missing or wrong."""
     of_systemd = {PREFIX + name: environ[name] for name in _OF_SYSTEMD if name in environ}
     settings = environment.load(Settings, {**environ, **of_systemd}, file=FILE)
-    files = ["ca", "cert", "key", *(["kubernetes_ca", "kubernetes_token"] if settings.kubernetes_api else [])]
+    files = ["ca", "cert", "key"]
+    files += ["crl"] if settings.crl else []
+    files += ["kubernetes_ca", "kubernetes_token"] if settings.kubernetes_api else []
     absent = [(field, path) for field in files if not (path := getattr(settings, field)).is_file()]
     if absent:
         raise InputError.of(

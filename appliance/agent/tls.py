@@ -8,8 +8,13 @@ from typing import Any
 import httpx
 
 from appliance.agent.settings import Settings
+from common.revocation import refuse_revoked
 
 _TIMEOUT_S = 10.0
+_KEEP_S = 60.0
+"""So long an idle connection to the API stays: longer than between heartbeats, and less than the edge of agents keeps
+it, which then never closes one just when it is used.
+"""
 
 
 def common_name(certificate: dict[str, Any] | None) -> str:
@@ -25,11 +30,14 @@ def server_context(settings: Settings) -> ssl.SSLContext:
     context.load_cert_chain(settings.cert, settings.key)
     context.verify_mode = ssl.CERT_REQUIRED
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
+    return refuse_revoked(context, settings.crl)
 
 
 def api_client(settings: Settings) -> httpx.AsyncClient:
     """Return a client of the control API, to which the agent shows its certificate."""
-    context = ssl.create_default_context(cafile=settings.ca)
+    context = refuse_revoked(ssl.create_default_context(cafile=settings.ca), settings.crl)
     context.load_cert_chain(settings.cert, settings.key)
-    return httpx.AsyncClient(base_url=settings.api_url, verify=context, timeout=_TIMEOUT_S, trust_env=False)
+    limits = httpx.Limits(max_connections=1, keepalive_expiry=_KEEP_S)
+    return httpx.AsyncClient(
+        base_url=settings.api_url, verify=context, timeout=_TIMEOUT_S, limits=limits, trust_env=False
+    )

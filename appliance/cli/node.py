@@ -20,7 +20,7 @@ HEAD = (
     *("AGENT", "DRIVER", "CUDA", "FGPU", "ENFORCEMENT", "SEEN"),
 )
 BELOW = ("ENDPOINT", "REGION", "STARTED", "GROUPS", "AGENT", "DRIVER", "CUDA", "FGPU", "ENFORCEMENT")
-STATES = {"lost": "Error"}
+STATES = {"lost": "Error", "unready": "NotReady"}
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the node.", autocompletion=complete_nodes)]
 

@@ -113,7 +113,7 @@ def _fields(preset: Preset) -> None:
             ("Name", preset["name"]),
             ("Description", preset["description"]),
             ("CPUs", f"{preset['cpu_milli'] / MILLI:g}" if preset["cpu_milli"] else "no limit"),
-            ("Memory", output.gib(preset["memory_mib"]) if preset["memory_mib"] else "no limit"),
+            ("Memory", output.gib(preset["memory_mib"]) if preset["memory_mib"] else "by its share"),
             ("Shared memory", f"{preset['shm_mib']} MiB"),
             ("GPUs", format_gpus(preset["gpu_milli"])),
             ("Enforcement", "" if preset["enforcement"] == "none" else f"{preset['enforcement']} or better"),

@@ -12,7 +12,7 @@ from appliance.cli import config, output, parse
 from appliance.cli.options import complete_projects, given, group
 from appliance.cli.output import Format, FormatOption
 from appliance.client.views import Project
-from appliance.client.words import Expiry
+from appliance.client.words import Access, Expiry
 from common.gpu.units import format_gpus, parse_gpus
 
 app = group("Projects: list, show, create, update, delete, set the current one.")
@@ -57,6 +57,10 @@ LimitOption = Annotated[
 ExtensionOption = Annotated[
     str | None, typer.Option("--interactive-extension", metavar="2h", help="What owners may add to it in total.")
 ]
+AccessOption = Annotated[
+    Access | None,
+    typer.Option("--session-access", help="Who sees its new sessions: its members, or of these the owner alone."),
+]
 DescriptionOption = Annotated[str | None, typer.Option("--description", help="What the project is for.")]
 
 
@@ -98,6 +102,7 @@ def create(
     interactive_group: InteractiveOption = None,
     interactive_limit: LimitOption = None,
     interactive_extension: ExtensionOption = None,
+    session_access: AccessOption = None,
     domain: Annotated[str | None, typer.Option("--domain", metavar="NAME", help="The domain it belongs to.")] = None,
     description: DescriptionOption = None,
     form: FormatOption = Format.TABLE,
@@ -116,6 +121,7 @@ def create(
         interactive_group=interactive_group,
         interactive_limit=interactive_limit,
         interactive_extension=interactive_extension,
+        session_access=session_access,
         description=description,
     )
     _show(config.load().client.projects.create(name=name, **changes, **given(domain=domain)), form)
@@ -137,10 +143,11 @@ def update(
     interactive_group: InteractiveOption = None,
     interactive_limit: LimitOption = None,
     interactive_extension: ExtensionOption = None,
+    session_access: AccessOption = None,
     description: DescriptionOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Change a project; what is left out stays. Its managers may change the members only."""
+    """Change a project; what is left out stays. Managers may change members and --session-access."""
     client = config.load().client
     if from_ and until is None:
         # the API takes a period as a whole
@@ -160,6 +167,7 @@ def update(
         interactive_group=interactive_group,
         interactive_limit=interactive_limit,
         interactive_extension=interactive_extension,
+        session_access=session_access,
         description=description,
     )
     _show(client.projects.update(name, **changes), form)
@@ -189,6 +197,7 @@ def _changes(
     interactive_group: str | None,
     interactive_limit: str | None,
     interactive_extension: str | None,
+    session_access: Access | None,
     description: str | None,
 ) -> dict[str, Any]:
     """Return what a request says of a project, without what was not given."""
@@ -201,6 +210,7 @@ def _changes(
         members=_people(members),
         interactive_limit_s=_seconds(interactive_limit, "--interactive-limit"),
         interactive_extension_s=_seconds(interactive_extension, "--interactive-extension"),
+        session_access=session_access,
         description=description,
     )
     if until:
@@ -268,6 +278,7 @@ def _fields(project: Project) -> None:
             ("Interactive on", project["interactive_group"] or ""),
             ("Interactive limit", output.duration(limit) if limit else ""),
             ("Extension", f"{output.duration(extension)} in total" if limit and extension else ""),
+            ("Session access", project["session_access"]),
             ("Created", output.moment(project["created_at"])),
         )
     )

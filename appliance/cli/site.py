@@ -60,6 +60,19 @@ def deploy(
 
 
 @app.command()
+def kubernetes(
+    name: Annotated[str, typer.Argument(metavar="NODE", help="A node that stands for a Kubernetes cluster.")],
+    file: SiteFile,
+) -> None:
+    """Print what the cluster's administrator applies (`| kubectl apply -f -`): account, rights, network."""
+    import yaml
+
+    from appliance.site.kubernetes_manifests import manifests
+
+    print(yaml.safe_dump_all(manifests(read_site(file), name), sort_keys=False), end="")
+
+
+@app.command()
 def verify(file: SiteFile) -> None:
     """Ask every node, and print one JSON verdict; the exit code is 0 where everything is as it should be, else 1."""
     from appliance.cli.progress import screen

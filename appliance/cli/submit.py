@@ -18,7 +18,7 @@ from appliance.cli.share import FgpuOption, GpusOption
 from appliance.client import Client
 from appliance.client.requests import PvcRequest, VolumeRequest
 from appliance.client.views import SessionEntry
-from appliance.client.words import Enforcement, Kind
+from appliance.client.words import Access, Enforcement, Kind
 from common.errors import InputError, Problem
 from common.gpu.units import format_gpus
 from common.topology import TopologyLevel
@@ -49,7 +49,10 @@ def submit(
     cpu: Annotated[str | None, typer.Option("--cpu", metavar="N", help="Cores, such as 4 or 0.5.")] = None,
     memory: Annotated[str | None, typer.Option("--memory", metavar="SIZE", help="Memory, such as 8G.")] = None,
     shm: Annotated[str | None, typer.Option("--shm", metavar="SIZE", help="Size of /dev/shm, such as 1G.")] = None,
-    large_shm: Annotated[bool, typer.Option("--large-shm", help="A large /dev/shm.")] = False,
+    large_shm: Annotated[bool, typer.Option("--large-shm", help="Half of the memory as /dev/shm.")] = False,
+    disk: Annotated[
+        str | None, typer.Option("--disk", metavar="SIZE", help="What it may write beside its volumes, such as 20G.")
+    ] = None,
     project: ProjectOption = None,
     interactive: Annotated[bool, typer.Option("--interactive", help="It runs until you delete it.")] = False,
     kind: Annotated[
@@ -109,6 +112,10 @@ def submit(
     start_at: Annotated[
         str | None, typer.Option("--start-at", metavar="TIME", help="Not before: 2027-01-31T22:00, or +2h.")
     ] = None,
+    access: Annotated[
+        Access | None,
+        typer.Option("--access", help="Who sees it: your project, or of its members you alone."),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Return when it runs, or has ended.")] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
@@ -124,6 +131,7 @@ def submit(
         memory_mib=None if memory is None else parse.size_mib(memory, "--memory"),
         shm_mib=None if shm is None else parse.size_mib(shm, "--shm"),
         large_shm=large_shm or None,
+        disk_mib=None if disk is None else parse.size_mib(disk, "--disk"),
         kind=kind,
         interactive=interactive or None,
         command=_words(command),
@@ -141,6 +149,7 @@ def submit(
         within_required=required or None,
         priority=priority,
         preemptible=preemptible,
+        access=access,
         starts_at=None if start_at is None else parse.moment(start_at, "--start-at"),
     )
     if cpu is not None and preset is None:

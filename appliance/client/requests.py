@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import NotRequired, TypedDict
 
 from appliance.client.views import SandboxRule
-from appliance.client.words import Enforcement, Expiry, KeyScope, Kind, NodeMode, TopologyLevel, UserRole, UserSource
+from appliance.client.words import (
+    Access,
+    Enforcement,
+    Expiry,
+    KeyScope,
+    Kind,
+    NodeMode,
+    TopologyLevel,
+    UserRole,
+    UserSource,
+)
 
 
 class ApiKeyRequest(TypedDict):
@@ -34,6 +44,7 @@ class BatchRequest(TypedDict):
     memory_mib: NotRequired[int | None]
     shm_mib: NotRequired[int | None]
     large_shm: NotRequired[bool]
+    disk_mib: NotRequired[int | None]
     replicas: NotRequired[int]
     gpu_models: NotRequired[list[str]]
     enforcement: NotRequired[Enforcement | None]
@@ -50,6 +61,7 @@ class BatchRequest(TypedDict):
     ports: NotRequired[list[int]]
     pvcs: NotRequired[list[PvcRequest]]
     volumes: NotRequired[list[VolumeRequest]]
+    access: NotRequired[Access | None]
     created_by_cli: NotRequired[bool]
     count: int
 
@@ -195,7 +207,7 @@ class PresetChange(TypedDict):
 
 
 class PresetRequest(TypedDict):
-    """A preset to create, for one container: thousandths of a core, MiB, milli-GPU; no CPU or memory is no limit.
+    """A preset to create, for one container: thousandths of a core, MiB, milli-GPU; no CPU is no limit.
 
     Its GPU share is held by `enforcement` or a stronger kind.
     """
@@ -212,7 +224,7 @@ class PresetRequest(TypedDict):
 class ProjectChange(TypedDict):
     """What to change of a project; what is left out stays. `managers` and `members` replace their lists.
 
-    null takes a resource group away.
+    null takes a resource group away. `session_access` is for sessions that are submitted from then on.
     """
 
     quota_milli: NotRequired[int | None]
@@ -227,6 +239,7 @@ class ProjectChange(TypedDict):
     interactive_group: NotRequired[str | None]
     interactive_limit_s: NotRequired[int | None]
     interactive_extension_s: NotRequired[int | None]
+    session_access: NotRequired[Access | None]
 
 
 class ProjectRequest(TypedDict):
@@ -234,7 +247,8 @@ class ProjectRequest(TypedDict):
 
     `over_quota_weight` is its part of what is spare, 0 its quota. `training_group` and `interactive_group` are
     resource groups that its sessions keep to. `interactive_limit_s` ends interactive sessions after so many
-    seconds (0: never), `interactive_extension_s` is how much an owner may add in total.
+    seconds (0: never), `interactive_extension_s` is how much an owner may add in total. Sessions that are
+    submitted without an access of their own have its `session_access`.
     """
 
     name: str
@@ -250,6 +264,7 @@ class ProjectRequest(TypedDict):
     interactive_group: NotRequired[str | None]
     interactive_limit_s: NotRequired[int]
     interactive_extension_s: NotRequired[int]
+    session_access: NotRequired[Access]
     domain: NotRequired[str | None]
 
 
@@ -300,16 +315,19 @@ class SessionRequest(TypedDict):
     """A session to submit: one or more equal containers that start together.
 
     `kind` is training unless it is said; `interactive` is short for that kind. `gpu_milli` (milli-GPU; 0: none,
-    then `cpu_milli` is needed), `cpu_milli` (thousandths of a core), `memory_mib` and `shm_mib` (`/dev/shm`)
-    are for one of the `replicas`; 0 CPU or memory is no limit. What is left out comes from the `preset`.
-    `large_shm` gives half of the memory, or the site's large size where memory has no limit. Only on GPUs of
-    one of the `gpu_models` it runs, and only where shares are held by `enforcement` or a stronger kind; a
-    `group` is a resource group that it keeps to. `within` is the part of the network that the containers share
-    where they can, with `within_required` in any case. A higher `priority` goes first within the project. A
-    `preemptible` session may use what other projects leave idle, and is put back into the queue when they ask
-    for it. It waits at least until `starts_at`. `command` None means the image's own, and `args` follow it.
-    Each of `ports` gets an address at the site's edge. `image` is one that the project may use, or with
-    `local_image` a reference that is on the node already. The command line says so by `created_by_cli`.
+    then `cpu_milli` is needed), `cpu_milli` (thousandths of a core, 0: no limit), `memory_mib`, `shm_mib`
+    (`/dev/shm`, part of the memory) and `disk_mib` (what it writes beside its mounts) are for one of the
+    `replicas`. What is left out comes from the `preset`; memory and disk that it does not say go by the GPUs,
+    or by the cores where there are none. `large_shm` gives half of the memory. Only on GPUs of one of the
+    `gpu_models` it runs, and only where shares are held by `enforcement` or a stronger kind; a `group` is a
+    resource group that it keeps to. `within` is the part of the network that the containers share where they
+    can, with `within_required` in any case. A higher `priority` goes first within the project. A `preemptible`
+    session may use what other projects leave idle, and is put back into the queue when they ask for it. It
+    waits at least until `starts_at`. `command` None means the image's own, and `args` follow it. Each of
+    `ports` gets an address at the site's edge. `image` is one that the project may use, or with `local_image` a
+    reference that is on the node already. The command line says so by `created_by_cli`. `access` says who sees
+    it: its `project`, or as `private` its owner alone of the project's members; where it is left out the
+    project's `session_access` says so.
     """
 
     name: str
@@ -323,6 +341,7 @@ class SessionRequest(TypedDict):
     memory_mib: NotRequired[int | None]
     shm_mib: NotRequired[int | None]
     large_shm: NotRequired[bool]
+    disk_mib: NotRequired[int | None]
     replicas: NotRequired[int]
     gpu_models: NotRequired[list[str]]
     enforcement: NotRequired[Enforcement | None]
@@ -339,6 +358,7 @@ class SessionRequest(TypedDict):
     ports: NotRequired[list[int]]
     pvcs: NotRequired[list[PvcRequest]]
     volumes: NotRequired[list[VolumeRequest]]
+    access: NotRequired[Access | None]
     created_by_cli: NotRequired[bool]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from appliance.client.words import (
+    Access,
     By,
     ContainerStatus,
     Enforcement,
@@ -377,6 +378,7 @@ class Project(TypedDict):
     interactive_group: str | None
     interactive_limit_s: int
     interactive_extension_s: int
+    session_access: Access
     warnings: list[str]
     created_at: str
 
@@ -442,13 +444,15 @@ class SessionEntry(TypedDict):
     Its shares are held by `enforcement` or a stronger kind. `held_milli` is what it takes of GPUs with all
     containers together, 0 before it has its places; a MIG device counts whole. While its share is being
     changed, `resize_milli` is what each container shall have. Its programs run in the `sandbox` of this name
-    (empty: in none), which has `denied` them so many system calls so far.
+    (empty: in none), which has `denied` them so many system calls so far. `access` says who sees it: its
+    `project`, or as `private` its owner alone of the project's members.
     """
 
     id: str
     name: str
     project: str
     user: str
+    access: Access
     image: str
     kind: Kind
     priority: int
@@ -458,6 +462,7 @@ class SessionEntry(TypedDict):
     cpu_milli: int
     memory_mib: int
     shm_mib: int
+    disk_mib: int
     enforcement: Enforcement
     held_milli: int
     resize_milli: int | None
@@ -498,6 +503,7 @@ class Session(TypedDict):
     name: str
     project: str
     user: str
+    access: Access
     image: str
     kind: Kind
     priority: int
@@ -507,6 +513,7 @@ class Session(TypedDict):
     cpu_milli: int
     memory_mib: int
     shm_mib: int
+    disk_mib: int
     enforcement: Enforcement
     held_milli: int
     resize_milli: int | None

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+Access = Literal["project", "private"]
+"""Who sees a session: its project, or beside its owner only who looks after the project, the domain, the site."""
+
 By = Literal["user", "project", "domain"]
 """What a report adds up by."""
 
@@ -29,8 +32,8 @@ Kind = Literal["interactive", "training", "service"]
 NodeMode = Literal["active", "maintenance", "draining"]
 """What an administrator wants of a node: `draining` ends what runs on it, `maintenance` only takes nothing new."""
 
-NodeState = Literal["ready", "lost"]
-"""Whether a node's agent reports; a `lost` one has not for a while."""
+NodeState = Literal["ready", "unready", "lost"]
+"""Whether a node's agent reports; a `lost` one has not for a while, an `unready` one says why it starts nothing."""
 
 State = Literal["PENDING", "SCHEDULED", "PREPARING", "RUNNING", "TERMINATING", "TERMINATED", "FAILED"]
 """Where a session stands."""

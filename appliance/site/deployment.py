@@ -92,8 +92,10 @@ class DeployListener:
 def deploy(site: Site, bundle: Path, listener: DeployListener, *, state: Path = STATE, root: Path = ROOT) -> Deployment:
     """Install a site from a bundle; nodes are changed only after bundle and nodes were found good."""
     require_controller(site)
-    listed, content, _ = bundles.read_signed(bundle, None)
-    done = Deployment(site.name, listed.version, bundles.identity(listed, content), f"{datetime.now(UTC):%FT%TZ}")
+    signed = bundles.read_signed(bundle, None)
+    listed = signed.bundle
+    identity = bundles.identity(listed, signed.content)
+    done = Deployment(site.name, listed.version, identity, f"{datetime.now(UTC):%FT%TZ}")
     clock = _Clock(done.phases, listener.phase)
     with _alone(state):
         try:

@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from appliance.site.model import ExternalStorage, NfsStorage, Node, NodeRole, Site
 from common.gpu.share import Granularity
-from common.settings.node_agent import GpuSettings, KubernetesSettings, LocationSettings, SimulatedGpuSettings
+from common.settings.kubernetes import KubernetesSettings
+from common.settings.node_agent import GpuSettings, LocationSettings, SimulatedGpuSettings
 
 STATE = "/var/lib/penstock/site"
 """Where the controller keeps the site's certificates and passwords."""
@@ -22,7 +23,7 @@ RESERVOIR_ROOT = "/var/lib/penstock/reservoir"
 EVERY_NODE = ("preflight", "pki", "package_source", "time", "evidence")
 GROUPS: dict[NodeRole, tuple[str, ...]] = {
     NodeRole.RESERVOIR: ("reservoir", "package_index"),
-    NodeRole.MASTER: ("database", "control_api", "edge"),
+    NodeRole.MASTER: ("database", "control_api", "agent_edge", "edge"),
     NodeRole.WORKER: ("container_engine", "node_agent"),
     NodeRole.STORAGE: ("storage_server",),
 }
@@ -83,6 +84,8 @@ def _site(site: Site, version: str, state: str, root: str) -> Variables:
         "site_reservoir": site.reservoir.name,
         "site_master": site.master.name,
         "site_ports": site.ports.model_dump(),
+        "site_agents": [node.name for node in site.with_role(NodeRole.WORKER)],
+        "site_edge": site.edge.model_dump(),
         "site_gpu_plugins": site.gpu.plugins,
         "site_control_api": _control_api(site),
         "site_package_index": site.package_index.model_dump(),
@@ -127,9 +130,12 @@ def _node_agent(site: Site, node: Node) -> Variables:
         "name": node.name,
         "address": str(node.address),
         "port": node.agent_port,
-        "api_url": f"https://{site.master.name}:{site.ports.api}",
+        "api_url": f"https://{site.master.name}:{site.ports.agents}",
         "allowed": [site.master.name],
         "registries": site.registries,
+        "egress": [*site.session_services, *site.sessions.egress],
+        "site_addresses": [str(address) for address in site.addresses],
+        "hosts": {name: str(node.address) for node in site.nodes for name in (node.name, *aliases(node))},
     }
     folders = [site.session_pvc_root, *site.session_host_paths]
     if node.simulated_gpus:
@@ -137,7 +143,7 @@ def _node_agent(site: Site, node: Node) -> Variables:
         settings |= _said(node.simulated_gpus, *SimulatedGpuSettings.model_fields)
     if node.kubernetes:
         settings |= _said(node.kubernetes, *KubernetesSettings.model_fields)
-        folders = [*node.kubernetes.host_folders]
+        folders = []
     return settings | {"mount_roots": list(dict.fromkeys(filter(None, folders)))}
 
 
@@ -184,5 +190,11 @@ def _exports(site: Site, node: Node) -> Variables:
     ]
     return {
         "node_storage_server": exports[0].server if exports else "ganesha",
-        "node_exports": [storage.path for storage in exports],
+        "node_exports": [
+            {
+                "path": storage.path,
+                "clients": [str(each.address) for each in site.nodes if set(storage.clients) & set(each.roles)],
+            }
+            for storage in exports
+        ],
     }

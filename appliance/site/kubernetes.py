@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Protocol
 
 from pydantic import Field
 
 from common.places import Path
-from common.settings.node_agent import ClusterUrl, KubernetesSettings
-from common.settings.options import PlainPath, keys_without
+from common.settings.kubernetes import ClusterUrl, KubernetesSettings
+from common.settings.options import keys_without
+
+Network = IPv4Network | IPv6Network
+
+NEVER_REACHED: tuple[Network, ...] = tuple(
+    map(
+        ip_network,
+        # the link with every cloud's metadata service, and where some have theirs beside it
+        ("169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32", "fe80::/10", "fd00:ec2::254/128"),
+    )
+)
+"""What sessions reach by no setting: whoever asks a metadata service has the rights of the machine."""
 
 
 class KubernetesCluster(KubernetesSettings):
@@ -22,8 +34,10 @@ class KubernetesCluster(KubernetesSettings):
     model_config = keys_without("kubernetes_")
 
     kubernetes_api: Annotated[ClusterUrl, Field(min_length=1)]
-    host_folders: list[PlainPath] = Field(
-        default_factory=list, description="folders of the cluster's machines that sessions may mount"
+    egress: list[Network] = Field(
+        default_factory=list,
+        description="networks that sessions reach beside the site's services; they stand in the manifests "
+        "([more](admin.md#a-kubernetes-cluster-as-a-node))",
     )
 
 
@@ -49,8 +63,14 @@ def cluster_findings(nodes: Sequence[Member]) -> Iterator[tuple[Path, str, str]]
             if getattr(node, field) is not None:
                 reason = f"{node.name} stands for a Kubernetes cluster, whose GPUs are its own and whole"
                 yield (*path, field), reason, f"remove {field}"
-        for position, folder in enumerate(node.kubernetes.host_folders):
-            for root, claim in node.kubernetes.kubernetes_claims.items():
-                if f"{folder}/".startswith(f"{root}/"):
-                    reason = f"{folder} is in the claim {claim}, which holds {root}"
-                    yield (*path, "kubernetes", "host_folders", position), reason, "name another folder, or none"
+        for position, network in enumerate(node.kubernetes.egress):
+            if within := next((never for never in NEVER_REACHED if lies_in(network, never)), None):
+                reason = f"{network} lies in {within}, where metadata services tell the secrets of machines"
+                yield (*path, "kubernetes", "egress", position), reason, "name another network, or none"
+
+
+def lies_in(inner: Network, outer: Network) -> bool:
+    """Return whether a network is part of another one."""
+    if isinstance(inner, IPv4Network) and isinstance(outer, IPv4Network):
+        return inner.subnet_of(outer)
+    return isinstance(inner, IPv6Network) and isinstance(outer, IPv6Network) and inner.subnet_of(outer)

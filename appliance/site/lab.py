@@ -128,7 +128,7 @@ def node_image(bundle: Path, release: str, tell: Tell) -> str:
     Raises IntegrityError where the bundle's signature or the hash of a blob does not hold.
     """
     _check_engine()
-    listed, _, _ = bundles.read_signed(bundle, None)
+    listed = bundles.read_signed(bundle, None).bundle
     targets = {target.name for target in listed.targets if target.release == release}
     images = (image for image in listed.of_kind(ImageArtifact) if image.name == IMAGE and targets & set(image.targets))
     image = next(images, None)

@@ -15,14 +15,17 @@ from pydantic import Field
 
 from appliance.site.gpu import SharedGpus, order_findings
 from appliance.site.kubernetes import KubernetesCluster, cluster_findings
+from common import egress
 from common.errors import InputError
 from common.gpu.share import MAX_GPUS
 from common.places import Path
 from common.settings.control_api import ControlApiSettings
+from common.settings.edge import EdgeSettings
 from common.settings.images import ImageSettings
 from common.settings.node_agent import LocationSettings, NodeAgentSettings, Order, SimulatedGpuSettings
 from common.settings.options import PlainPath, Port, keys_without
 from common.settings.package_index import PackageIndexSettings
+from common.settings.sessions import SessionSettings
 from common.strict import StrictModel
 from common.yaml_document import YamlDocument, check
 
@@ -50,6 +53,7 @@ SYSTEM_FOLDERS = {
 }
 """Folders at the root of a node that no storage may take, nor a part of them."""
 
+NFS_PORT = 2049
 INNER_PORTS = {5001: "the registry behind its TLS"}
 """Ports that the appliance uses on the loopback address of its nodes."""
 
@@ -106,6 +110,7 @@ class Ports(StrictModel):
 
     console: Port = 443
     api: Port = 56789
+    agents: Port = 56790
     apps: Port = 9443
     reservoir: Port = 8443
     registry: Port = 5000
@@ -145,8 +150,8 @@ class Site(StrictModel):
     """A whole site. Build it with `load`, which also runs the rules that span several nodes.
 
     `session_host_paths` are folders of the workers that sessions may mount beside their PVCs. `control_api`,
-    `node_agent` and `package_index` are settings of these services, `images` of the first two; what is not said there
-    is left to them.
+    `node_agent`, `edge` and `package_index` are settings of these services, `images` of the first two, `sessions` of
+    the agents; what is not said there is left to them.
     """
 
     name: Name
@@ -160,6 +165,8 @@ class Site(StrictModel):
     control_api: ControlApiSettings = ControlApiSettings()
     node_agent: NodeAgentSettings = NodeAgentSettings()
     images: ImageSettings = ImageSettings()
+    edge: EdgeSettings = EdgeSettings()
+    sessions: SessionSettings = SessionSettings()
     package_index: PackageIndexSettings = PackageIndexSettings()
     time: Time = Time()
 
@@ -181,6 +188,17 @@ class Site(StrictModel):
     def registries(self) -> list[str]:
         """From where images may be pulled: the reservoir's registry, by the name that every node knows, and others."""
         return list(dict.fromkeys([f"reservoir:{self.ports.registry}", *self.images.registries]))
+
+    @property
+    def addresses(self) -> list[IPv4Address]:
+        """All addresses of the site's nodes."""
+        return [address for node in self.nodes for address in (node.address, node.ib_address) if address]
+
+    @property
+    def session_services(self) -> list[str]:
+        """The services of the site that every session reaches: console, API, apps, and the reservoir's packages."""
+        edge = (self.ports.console, self.ports.api, self.ports.apps)
+        return [*(f"{self.master.address}:{port}" for port in edge), f"{self.reservoir.address}:{self.ports.reservoir}"]
 
     @property
     def console_url(self) -> str:
@@ -232,6 +250,7 @@ def load(document: YamlDocument) -> Site:
         _paths,
         _session_storage,
         _host_paths,
+        _egress,
         _workers,
     )
     problems = [document.problem(path, reason, hint) for rule in rules for path, reason, hint in rule(site)]
@@ -376,6 +395,25 @@ def _host_paths(site: Site) -> Iterator[Finding]:
         if pvcs and (f"{pvcs}/".startswith(f"{folder}/") or f"{folder}/".startswith(f"{pvcs}/")):
             reason = f"{folder} and the sessions' PVCs at {pvcs} overlap: who mounts it has those of every project"
             yield path, reason, "open another folder"
+
+
+def _egress(site: Site) -> Iterator[Finding]:
+    """A node is opened a port at a time, and never to what trusts whoever comes from a node."""
+    kept = {site.ssh.port: "sshd", NFS_PORT: "NFS, which knows no users,"}
+    by_address = {node.address: node for node in site.nodes} | {node.ib_address: node for node in site.nodes}
+    for index, text in enumerate(site.sessions.egress):
+        path: Path = ("sessions", "egress", index)
+        opened = egress.parse(text)
+        node = by_address.get(opened.network.network_address) if opened.is_address else None
+        if node is None:
+            continue
+        if opened.ports is None:
+            yield path, f"{text} is {node.name} with all that it serves", f"name the port, as {text}:8000"
+            continue
+        first, last = opened.ports
+        closed = kept | ({node.agent_port: "the agent"} if node.agent_port else {})
+        for port in sorted(port for port in closed if first <= port <= last):
+            yield path, f"{text} opens {closed[port]} of {node.name} to every session", "open other ports of it alone"
 
 
 def _workers(site: Site) -> Iterator[Finding]:

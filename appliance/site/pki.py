@@ -1,10 +1,12 @@
 """The site's own certificate authority: one CA, and one certificate a node for both ends of every TLS connection.
 
-Everything lives in one folder of the controller: `ca.crt`, `ca.key`, and `nodes/<name>/node.crt` with `node.key`.
+Everything lives in one folder of the controller: `ca.crt`, `ca.key`, the list `ca.crl` of certificates that no longer
+count, and `nodes/<name>/node.crt` with `node.key`.
 """
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
@@ -19,13 +21,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from appliance.site.inventory import aliases
 from appliance.site.model import Site
 from common import files
-from common.errors import UnavailableError
+from common.errors import NotFoundError, UnavailableError
 
 CA_DAYS = 3650
 NODE_DAYS = 825
 RENEW_DAYS = 30
 LOOPBACK = IPv4Address("127.0.0.1")
 CLOCK_SLACK = timedelta(days=1)
+LIST = "ca.crl"
 
 
 @dataclass(frozen=True)
@@ -50,12 +53,28 @@ def issue(site: Site, directory: Path, *, now: datetime | None = None) -> bool:
 
     A certificate is made anew where it is missing, damaged, signed by another CA, due in RENEW_DAYS, or where
     the names and addresses of its node have changed. A CA is never replaced while it is valid for RENEW_DAYS more.
+    Certificates of nodes that have left the site are revoked.
     """
     moment = now or datetime.now(UTC)
     ca, changed = _ca(directory, site.name, moment)
+    changed |= _revoke_absent(directory, {node.name for node in site.nodes}, ca, moment)
     for subject in certificate_names(site):
         changed |= _node(directory / "nodes" / subject.name, subject, ca, moment)
     return changed
+
+
+def revoke(directory: Path, name: str, *, now: datetime | None = None) -> None:
+    """Revoke the certificate of a node; the next `issue` makes another one where the node is of the site.
+
+    Raises NotFoundError where it has none.
+    """
+    moment = now or datetime.now(UTC)
+    ca, folder = _load(directory / "ca"), directory / "nodes" / name
+    if ca is None or not folder.is_dir():
+        raise NotFoundError(
+            f"there is no certificate of {name}", where=str(folder), hint="run it on the controller of the site"
+        )
+    _revoke(directory, [folder], ca, moment)
 
 
 def certificate_names(site: Site) -> list[CertificateName]:
@@ -88,6 +107,53 @@ def _ca(directory: Path, site_name: str, now: datetime) -> tuple[Pair, bool]:
     pair = Pair(certificate, key)
     _store(path, pair)
     return pair, True
+
+
+def _revoke_absent(directory: Path, present: set[str], ca: Pair, now: datetime) -> bool:
+    """Revoke what nodes have that are not `present`, and keep a list that is the CA's; returns whether it changed."""
+    folders = sorted(path for path in (directory / "nodes").glob("*") if path.name not in present)
+    if not folders and _revoked(directory, ca) is not None:
+        return False
+    _revoke(directory, folders, ca, now)
+    return True
+
+
+def _revoke(directory: Path, folders: list[Path], ca: Pair, now: datetime) -> None:
+    """Write a list with the certificates in some folders beside those that it has already, then remove the folders."""
+    before = _revoked(directory, ca)
+    entries = {} if before is None else {entry.serial_number: entry for entry in before}
+    # who knows both lists goes by the later one, whatever the clock of this machine has done since
+    later = now if before is None else max(now, before.last_update_utc + CLOCK_SLACK + timedelta(seconds=1))
+    for folder in folders:
+        # one that another CA has signed counts nowhere
+        if (pair := _load(folder / "node")) and _is_issued_by(pair.certificate, ca):
+            serial = pair.certificate.serial_number
+            entries[serial] = x509.RevokedCertificateBuilder(serial, now).build()
+    number = 1 + (0 if before is None else before.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number)
+    builder = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(ca.certificate.subject)
+        .last_update(later - CLOCK_SLACK)
+        # Deploys bring the list to the nodes, and nothing else does: one that ran out would only stop a site that
+        # nobody deploys for long.
+        .next_update(ca.certificate.not_valid_after_utc)
+        .add_extension(x509.CRLNumber(number), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.key.public_key()), critical=False)
+    )
+    for entry in entries.values():
+        builder = builder.add_revoked_certificate(entry)
+    _write(directory / LIST, builder.sign(ca.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    for folder in folders:
+        shutil.rmtree(folder)
+
+
+def _revoked(directory: Path, ca: Pair) -> x509.CertificateRevocationList | None:
+    """Return the list of a CA; None where there is none that it has signed."""
+    try:
+        found = x509.load_pem_x509_crl((directory / LIST).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    return found if found.is_signature_valid(ca.key.public_key()) else None
 
 
 def _node(folder: Path, subject: CertificateName, ca: Pair, now: datetime) -> bool:
@@ -150,11 +216,18 @@ def _alternatives(subject: CertificateName) -> x509.SubjectAlternativeName:
 
 def _speaks_for(certificate: x509.Certificate, subject: CertificateName, ca: Pair) -> bool:
     try:
-        certificate.verify_directly_issued_by(ca.certificate)
         alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (InvalidSignature, ValueError, TypeError, x509.ExtensionNotFound):
+    except x509.ExtensionNotFound:
         return False
-    return alternatives == _alternatives(subject)
+    return alternatives == _alternatives(subject) and _is_issued_by(certificate, ca)
+
+
+def _is_issued_by(certificate: x509.Certificate, ca: Pair) -> bool:
+    try:
+        certificate.verify_directly_issued_by(ca.certificate)
+    except (InvalidSignature, ValueError, TypeError):
+        return False
+    return True
 
 
 def _valid(certificate: x509.Certificate, now: datetime) -> bool:
@@ -177,14 +250,17 @@ def _store(path: Path, pair: Pair) -> None:
     key = pair.key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    certificate = pair.certificate.public_bytes(serialization.Encoding.PEM)
+    _write(path.with_suffix(".key"), key, 0o600)
+    _write(path.with_suffix(".crt"), pair.certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def _write(path: Path, content: bytes, mode: int = 0o644) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        files.write(path.with_suffix(".key"), key, 0o600)
-        files.write(path.with_suffix(".crt"), certificate)
+        files.write(path, content, mode)
     except OSError as error:
         raise UnavailableError(
             f"the certificate could not be written: {error.strerror}",
-            where=str(path.with_suffix(".crt")),
+            where=str(path),
             hint="run as root on the reservoir node, with room on its disk",
         ) from error

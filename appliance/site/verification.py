@@ -11,7 +11,7 @@ from typing import Any
 
 from appliance.site import inventory, playbook
 from appliance.site.deployment import ROOT, STATE, require_controller
-from appliance.site.model import Node, NodeRole, Site
+from appliance.site.model import NFS_PORT, Node, NodeRole, Site
 from common.errors import UnavailableError
 from reservoir.contents.artifact import DebianArtifact, PythonArtifact
 from reservoir.intake.store import Store
@@ -21,7 +21,6 @@ EVIDENCE = "penstock_evidence"
 OFFSET_S = 1.0
 """How far a node's clock may be from the site's, in seconds."""
 
-NFS_PORT = 2049
 PARTS = {"penstock-agent.service": "agent", "penstock-api.service": "api", "penstock-index.service": "index"}
 """Which installation of Penstock on a node a unit runs."""
 
@@ -204,7 +203,7 @@ def _versions(node: Node, seen: Evidence, served: Published) -> Iterator[Check]:
 def _ports(site: Site, node: Node, seen: Evidence) -> Check:
     wanted: dict[NodeRole, list[int | None]] = {
         NodeRole.RESERVOIR: [site.ports.reservoir, site.ports.registry],
-        NodeRole.MASTER: [site.ports.console, site.ports.api, site.ports.apps],
+        NodeRole.MASTER: [site.ports.console, site.ports.api, site.ports.agents, site.ports.apps],
         NodeRole.WORKER: [node.agent_port],
         NodeRole.STORAGE: [NFS_PORT] if seen["exports"] else [],
     }

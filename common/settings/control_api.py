@@ -63,11 +63,29 @@ class ControlApiSettings(StrictModel):
         default=gang_networks.DEFAULT,
         description="private range of which each session with several containers gets a /27 while it runs",
     )
-    large_shm_mib: int = Field(
-        default=8192, ge=64, description="`/dev/shm` of sessions with `--large-shm` whose memory is not limited"
+    memory_per_gpu_mib: int = Field(
+        default=0,
+        ge=0,
+        description="memory for each GPU, and that part of it for a share, of sessions that name none; 0: as much as "
+        "goes with a GPU on the node that has the least of it",
+    )
+    memory_per_core_mib: int = Field(
+        default=0, ge=0, description="memory for each core of sessions that have no GPU and name none; 0: likewise"
+    )
+    disk_per_gpu_mib: int = Field(
+        default=100 * 1024,
+        ge=1,
+        description="what sessions that name no disk may write beside their volumes, for each GPU, and that part of it "
+        "for a share",
+    )
+    disk_per_core_mib: int = Field(
+        default=20 * 1024, ge=1, description="the same for each core of sessions that have no GPU"
     )
     login_lifetime_s: int = Field(default=12 * HOUR, gt=0, description="a login ends after so long")
     login_idle_s: int = Field(default=2 * HOUR, gt=60, description="a login ends after so long without use")
+    streams_per_user: int = Field(
+        default=50, ge=1, description="followed logs and terminals that one person may have open at once"
+    )
     ldap_url: str | None = Field(
         default=None,
         pattern=r"^ldaps?://[^/\s]+$",

@@ -8,22 +8,9 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from common.gpu.kinds import Compute, Enforcement
 from common.gpu.share import MAX_GPUS
-from common.settings.options import PAIRS, WORDS, Place, PlainPath, Port
+from common.settings.options import WORDS, Place, Port
 from common.strict import StrictModel
 
-_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-ClusterUrl = Annotated[
-    str,
-    Field(
-        pattern=r"^(https://[A-Za-z0-9.:\[\]-]+)?$",
-        description="URL of the API server; its certificate is checked against `ca.crt`",
-    ),
-]
-Claim = Annotated[str, Field(pattern=rf"^{_LABEL}(\.{_LABEL})*$", max_length=253)]
-LabelName = Annotated[
-    str, Field(pattern=rf"^({_LABEL}(\.{_LABEL})*/)?[A-Za-z0-9]([A-Za-z0-9_.-]{{0,61}}[A-Za-z0-9])?$")
-]
-LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$")]
 Accelerator = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$")]
 Order = Annotated[list[Enforcement], Field(min_length=1), WORDS]
 """Kinds of enforcement in the order in which a node tries them."""
@@ -55,6 +42,12 @@ PortRange = Annotated[tuple[Port, Port], BeforeValidator(_range), AfterValidator
 class NodeAgentSettings(StrictModel):
     """What holds for the agents of all workers: the part `node_agent`."""
 
+    memory_reserve_mib: int = Field(
+        default=1024,
+        ge=0,
+        description="memory of a worker, in MiB, that sessions do not get: for its system, its container engine and "
+        "its agent",
+    )
     pids_limit: int = Field(default=4096, ge=64, description="processes and threads of one session")
     port_range: PortRange = Field(
         default=(57000, 57999),
@@ -107,29 +100,3 @@ class LocationSettings(StrictModel):
 
     region: Place = Field(default="", description="region of the node")
     switch: Place = Field(default="", description="leaf switch of the node")
-
-
-class KubernetesSettings(StrictModel):
-    """The cluster that an agent stands for in place of its machine: in `kubernetes` of a node."""
-
-    kubernetes_api: ClusterUrl = ""
-    kubernetes_namespace: Annotated[str, Field(pattern=rf"^{_LABEL}$")] = Field(
-        default="penstock", description="where the pods are"
-    )
-    kubernetes_gpu_resource: Annotated[str, Field(pattern=r"^[a-z0-9.-]+/[A-Za-z0-9_.-]+$")] = Field(
-        default="nvidia.com/gpu", description="as what GPUs are asked for"
-    )
-    kubernetes_machines: Annotated[dict[LabelName, LabelValue], PAIRS] = Field(
-        default={}, description="labels of the machines that may be used, as `{pool: a}`; none means all"
-    )
-    kubernetes_claims: Annotated[dict[PlainPath, Claim], PAIRS] = Field(
-        default={},
-        description="folders of the site's workers, and the claims that hold them; other volumes are refused",
-    )
-    # the control API waits 30 s for the answer to a launch
-    kubernetes_schedule_s: float = Field(
-        default=10,
-        gt=0,
-        le=20,
-        description="a pod without a machine after so many seconds is deleted, and its session waits in our queue",
-    )

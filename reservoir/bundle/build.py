@@ -136,7 +136,7 @@ def _check_blobs(bundle: Bundle, cache: Cache, progress: Progress) -> None:
 def _same(final: Path, bundle: Bundle, key: Ed25519PrivateKey) -> Bundle | None:
     """Return the bundle under the final name if it holds the very same things, signed by the same key."""
     try:
-        present, _, _ = bundles.read_signed(final, key.public_key())
+        present = bundles.read_signed(final, key.public_key()).bundle
     except PenstockError:
         return None
     parts = [

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
@@ -27,6 +28,20 @@ BLOBS = Path("blobs/sha256")
 HINT = "do not use this bundle; get it again from its maker"
 # what file systems and desktops put on a disc by themselves; nothing below is ever read
 OF_THE_DISC = re.compile(r"lost\+found|System Volume Information|\.Trash-\d+")
+
+
+@dataclass(frozen=True)
+class Signed:
+    """The list of a bundle whose signature holds, and the very bytes that were checked: a medium may change later.
+
+    `chain` is how `key`, which signed it, came to be the maker's.
+    """
+
+    bundle: Bundle
+    content: bytes
+    signature: bytes
+    key: Ed25519PublicKey
+    chain: keychain.Keychain
 
 
 def encode(bundle: Bundle) -> bytes:
@@ -59,8 +74,8 @@ def decode(content: bytes, where: str) -> Bundle:
         raise IntegrityError(reason, where=f"{where}: {'.'.join(place)}", hint=HINT) from error
 
 
-def read_signed(folder: Path, key: Ed25519PublicKey | None) -> tuple[Bundle, bytes, Ed25519PublicKey]:
-    """Return the list of a bundle, its bytes and its key, after its signature was checked.
+def read_signed(folder: Path, key: Ed25519PublicKey | None) -> Signed:
+    """Return the list of a bundle after its signature was checked; every file is read once.
 
     `key` is the maker's public key, or one that it replaced; without it the key that travels with the bundle is taken,
     which shows that the bundle is whole, not who made it.
@@ -88,7 +103,7 @@ def read_signed(folder: Path, key: Ed25519PublicKey | None) -> tuple[Bundle, byt
             hint=ed25519.HINT,
         )
     ed25519.check(signer, content, signature, str(folder / SIGNATURE))
-    return decode(content, str(path)), content, signer
+    return Signed(decode(content, str(path)), content, signature, signer, chain)
 
 
 def assemble(

@@ -26,7 +26,7 @@ BESIDE_BLOBS = {LIST, SIGNATURE, PUBLIC_KEY, KEYS, BLOBS.parts[0]}
 
 @dataclass(frozen=True)
 class Verified:
-    """A bundle whose signature holds; `content` are the exact bytes of its list.
+    """A bundle whose signature holds; `content` and `signature` are the exact bytes that were checked.
 
     `pinned` says that the caller knew the key, `chain` is how it came to be the maker's, `medium` is set where the
     folder carries a part of the bundle only.
@@ -35,6 +35,7 @@ class Verified:
     folder: Path
     bundle: Bundle
     content: bytes
+    signature: bytes
     key: Ed25519PublicKey
     pinned: bool
     chain: keychain.Keychain
@@ -89,9 +90,11 @@ def verify(folder: Path, key: Ed25519PublicKey | None = None, progress: Progress
 
 def read(folder: Path, key: Ed25519PublicKey | None = None) -> Verified:
     """Check the signature of a bundle and read its list, but not yet which files it has."""
-    bundle, content, signer = bundles.read_signed(folder, key)
-    carried, chain = medium.read(folder, bundle, content, signer), keychain.read(folder / KEYS)
-    return Verified(folder, bundle, content, signer, key is not None, chain, carried)
+    signed = bundles.read_signed(folder, key)
+    carried = medium.read(folder, signed.bundle, signed.content, signed.key)
+    return Verified(
+        folder, signed.bundle, signed.content, signed.signature, signed.key, key is not None, signed.chain, carried
+    )
 
 
 def missing_media(media_of_set: Sequence[Verified]) -> list[int]:

@@ -108,10 +108,11 @@ def read(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def public_key(path: Path) -> bytes:
-    """Return the 32 bytes of the Ed25519 key in a PEM file."""
+def public_key(path: Path) -> tuple[bytes, bytes]:
+    """Return the 32 bytes of the Ed25519 key in a PEM file, and the file's content."""
     try:
-        body = re.search(r"-----BEGIN PUBLIC KEY-----(.*)-----END PUBLIC KEY-----", read(path).decode(), re.DOTALL)
+        pem = read(path)
+        body = re.search(r"-----BEGIN PUBLIC KEY-----(.*)-----END PUBLIC KEY-----", pem.decode(), re.DOTALL)
         der = base64.b64decode("".join(body[1].split()), validate=True) if body else b""
     except (OSError, ValueError) as error:
         refuse(path, f"cannot be read: {error}", "give the penstock.pub of the bundle's maker")
@@ -119,7 +120,7 @@ def public_key(path: Path) -> bytes:
     prefix = bytes.fromhex("302a300506032b6570032100")
     if not der.startswith(prefix) or len(der) != len(prefix) + 32:
         refuse(path, "not an Ed25519 public key", "give the penstock.pub of the bundle's maker")
-    return der[len(prefix) :]
+    return der[len(prefix) :], pem
 
 
 def leads(bundle: Path, known: bytes, signer: bytes) -> bool:
@@ -169,7 +170,8 @@ class Bundle:
     def __init__(self, folder: Path, known: bytes | None) -> None:
         """Read and check; `known` is a key that is trusted: without one the key that travels along is taken."""
         self.folder = folder
-        self.key = public_key(folder / "penstock.pub")
+        # a medium may show something else when it is read again: what is pinned is what was checked
+        self.key, self.pem = public_key(folder / "penstock.pub")
         if not leads(folder, known or self.key, self.key):
             hint = "do not use this bundle; get it again from its maker, or check which key is theirs"
             refuse(
@@ -309,7 +311,7 @@ def run(options: argparse.Namespace) -> None:
     # who was trusted before is trusted still: the site's own pin, then the one of an earlier installation
     pins = [options.root / "keys" / "bundle.pub", options.prefix / "bundle.pub"]
     known = options.key or next((pin for pin in pins if pin.exists()), None)
-    bundle = Bundle(Path(__file__).resolve().parent, public_key(known) if known else None)
+    bundle = Bundle(Path(__file__).resolve().parent, public_key(known)[0] if known else None)
     name = hashlib.sha256(bundle.key).hexdigest()
     how = f"known by {known}" if known else "known from the bundle itself: compare it with its maker's"
     print(f"{bundle.medium}{bundle.listed['name']} {bundle.listed['version']}, signed by {name} ({how})")
@@ -328,7 +330,7 @@ def run(options: argparse.Namespace) -> None:
             count = install(bundle, options.root, folder)
             if known:
                 # the import of this bundle and of later ones expects the same maker
-                shutil.copyfile(bundle.folder / "penstock.pub", folder / "bundle.pub")
+                (folder / "bundle.pub").write_bytes(bundle.pem)
             folder.chmod(0o755)
             switch(options.prefix, folder)
         except BaseException:

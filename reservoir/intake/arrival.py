@@ -65,7 +65,7 @@ class Arrival:
             files.sweep(folder)
         files.write(self.key, ed25519.encode_public(found.key))
         files.write(self.record / bundles.LIST, found.content)
-        files.write(self.record / bundles.SIGNATURE, (found.folder / bundles.SIGNATURE).read_bytes())
+        files.write(self.record / bundles.SIGNATURE, found.signature)
         for name, sha256 in found.bundle.attachments.items():
             came = self.record / name
             if name in broken or (came.is_file() and reads_as(came, sha256)):

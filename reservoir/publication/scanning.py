@@ -83,8 +83,9 @@ class Scanned:
 
 def folder(path: Path, asked: Asked, key: Ed25519PublicKey | None = None, progress: Progress = silent) -> Scanned:
     """Scan a bundle on a disk."""
-    bundle, content, _ = bundles.read_signed(path, key)
-    return _scan(_Place(bundles.identity(bundle, content), bundle, path, path / bundles.BLOBS), asked, progress)
+    signed = bundles.read_signed(path, key)
+    identity = bundles.identity(signed.bundle, signed.content)
+    return _scan(_Place(identity, signed.bundle, path, path / bundles.BLOBS), asked, progress)
 
 
 def site(root: Path, asked: Asked, progress: Progress = silent) -> list[Scanned]:

@@ -71,12 +71,12 @@ class Cluster:
         return self.client(key)
 
     async def heartbeat(
-        self, name: str = "worker1", gpus: int = 4, containers: list[ContainerState] | None = None
+        self, name: str = "worker1", gpus: int = 4, containers: list[ContainerState] | None = None, unready: str = ""
     ) -> httpx.Response:
         """Report as a node's agent; without `containers` report those of the engine."""
         if containers is None:
             containers = [state for (node, _), state in self.engine.containers.items() if node == name]
-        report = beat(next(self.sequences), name=name, gpus=gpus, containers=containers)
+        report = beat(next(self.sequences), name=name, gpus=gpus, containers=containers, unready=unready)
         async with self.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": name}) as agent:
             return await agent.post(HEARTBEAT_PATH, json=report.model_dump(mode="json"))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import argon2
 import pytest
 import structlog
 from argon2.profiles import CHEAPEST
+from sqlalchemy import event
 
 from api.auth import passwords
 from api.control import manager as managing
@@ -53,3 +55,16 @@ async def small(cluster: Cluster) -> Cluster:
     await cluster.add_image()
     await cluster.add_project("team-a", 4000)
     return cluster
+
+
+@pytest.fixture
+def statements(cluster: Cluster) -> Iterator[list[str]]:
+    """The statements that the API sends to the database, as they come."""
+    sent: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        sent.append(statement)
+
+    event.listen(cluster.database.engine.sync_engine, "before_cursor_execute", note)
+    yield sent
+    event.remove(cluster.database.engine.sync_engine, "before_cursor_execute", note)

@@ -140,5 +140,5 @@ def test_the_lines_ask_for_what_they_say(cluster: Cluster, run: Run) -> None:  #
         ("/srv/shared/team-a/test", "/tmp/pvc1mount")
     ]
     assert specs["netapp1"].pull == "never"
-    assert specs["netapp1"].shm_mib == 8192
+    assert specs["netapp1"].shm_mib == specs["netapp1"].memory_mib // 2
     assert specs["test-ingress"].ports == [8888]

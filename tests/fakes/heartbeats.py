@@ -30,6 +30,7 @@ def beat(
     *,
     gpus: int = 1,
     containers: Sequence[ContainerState] = (),
+    unready: str = "",
 ) -> Heartbeat:
     """Return a heartbeat of a node with these containers; with a `status` it has another one."""
     other = [ContainerState(id="c", session_id="s", status=status)] if status else []
@@ -39,6 +40,6 @@ def beat(
         port=6001,
         boot=boot,
         sequence=sequence,
-        node_info=node_info(name, gpus),
+        node_info=node_info(name, gpus).model_copy(update={"unready": unready}),
         containers=[*containers, *other],
     )

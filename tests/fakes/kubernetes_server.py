@@ -14,7 +14,8 @@ from urllib.parse import parse_qs
 import httpx
 import uvicorn
 
-from tests.fakes.kubernetes import POD, FakeKubernetes, RefusedError
+from tests.fakes.kubernetes import POD, FakeKubernetes
+from tests.fakes.kubernetes_store import RefusedError
 
 T = TypeVar("T")
 
@@ -81,7 +82,8 @@ class Server:
             )
         except httpx.ConnectError:
             response = httpx.Response(503, text="the cluster is away")
-        headers = [(b"content-type", b"application/json")]
+        kept = [(name, value) for name, value in response.headers.raw if name.lower() == b"retry-after"]
+        headers = [(b"content-type", b"application/json"), *kept]
         await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
 
         async def answer() -> None:
@@ -104,6 +106,7 @@ class Server:
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         try:
             self.cluster.admit(headers.get("authorization", ""))
+            self.cluster.allow("get", "pods/exec", found["namespace"])
             self.cluster.running(found["namespace"], found["name"])
         except RefusedError as refused:
             body = json.dumps(refused.body).encode()

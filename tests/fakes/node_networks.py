@@ -1,4 +1,4 @@
-"""A node's Docker networks, VXLANs and packet rules in memory, as far as the networks between containers need them."""
+"""A node's Docker networks and VXLANs in memory, as far as the networks between containers need them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from appliance.agent.docker import gang_network
 from appliance.agent.docker.gang_network import Command
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
-from common.errors import ConflictError, PenstockError, ProcessError
+from common.errors import ConflictError, PenstockError
 
 
 class NodeNetworks:
@@ -21,7 +21,6 @@ class NodeNetworks:
         self.connected: dict[str, tuple[str, str]] = {}
         self.links: dict[str, dict[str, Any]] = {}
         self.sends_to: dict[str, list[str]] = {}
-        self.rules: list[Command] = []
         self.in_use: set[str] = set()
         self.refuses: PenstockError | None = None
 
@@ -45,11 +44,8 @@ class NodeNetworks:
         assert name in self.docker
         self.connected[identity] = (name, address)
 
-    def default_bridge(self) -> str:
-        return "docker0"
-
     def run(self, command: Command) -> str:
-        """Do what iproute2 or iptables would."""
+        """Do what iproute2 would."""
         if self.refuses:
             raise self.refuses
         match command:
@@ -73,11 +69,6 @@ class NodeNetworks:
                 self.sends_to[name].append(peer)
             case ("bridge", "fdb", "del", _, "dev", name, "dst", peer):
                 self.sends_to[name].remove(peer)
-            case ("iptables", "-w", "-t", "raw", "-C", *rule):
-                if tuple(rule) not in self.rules:
-                    raise ProcessError("no such rule")
-            case ("iptables", "-w", "-t", "raw", "-I", *rule):
-                self.rules.append(tuple(rule))
             case _:
                 raise AssertionError(command)
         return ""

@@ -12,7 +12,7 @@ import tarfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ import httpx
 import pytest
 import websockets
 from playwright.sync_api import Page, expect
-from websockets.exceptions import InvalidStatus
-from websockets.sync.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
 from tests import forks
@@ -145,7 +145,7 @@ def site(
         running = Site(authority, edge, environment, folder / "api.log")
         running.run("migrate")
         running.run("create-admin", "--name", "admin", stdin=PASSWORD)
-        agent = make_agent(authority, edge.api, folder)
+        agent = make_agent(authority, edge.agents, folder)
         with running.log.open("ab") as log:
             api = forks.start([sys.executable, "-m", "api", "serve"], env=environment, stdout=log, stderr=log)
         try:
@@ -378,6 +378,51 @@ def test_who_has_a_given_password_chooses_another_one_first(site: Site, page: Pa
     page.wait_for_url(f"https://127.0.0.1:{site.edge.console}/docs")
     me = page.evaluate("async () => (await fetch('/api/v1/auth/me')).json()")
     assert (me["name"], me["must_change_password"]) == ("carol", False)
+
+
+def removed_from_the_project(site: Site) -> None:
+    ok(site.admin.patch(f"{V1}/projects/team-a", json={"members": ["bob"]}))
+
+
+def disabled(site: Site) -> None:
+    ok(site.admin.patch(f"{V1}/users/alice", json={"disabled": True}))
+
+
+def signed_out(site: Site) -> None:
+    ok(site.admin.delete(f"{V1}/users/alice/logins"))
+
+
+@pytest.mark.parametrize("lose", [removed_from_the_project, disabled, signed_out])
+def test_who_may_not_open_the_app_any_more_loses_what_is_open(
+    site: Site, alice: httpx.Client, lose: Callable[[Site], None]
+) -> None:
+    """A WebSocket and an answer that goes on and on; the connection of somebody else to the same app stays."""
+    url = f"wss://127.0.0.1:{site.edge.apps}/web-9000/"
+
+    def open_as(client: httpx.Client) -> ClientConnection:
+        cookie = {"Cookie": f"__Host-penstock_session={client.cookies['__Host-penstock_session']}"}
+        return connect(url, ssl=site.trust, additional_headers=cookie, origin=Origin(site.apps), proxy=None)
+
+    try:
+        with open_as(alice) as hers, open_as(site.admin) as other, alice.stream("GET", "/web-8888/drip") as drip:
+            hers.recv(timeout=10)
+            other.recv(timeout=10)
+            lines = drip.iter_lines()
+            assert next(lines) == "drop"
+            began = time.monotonic()
+            lose(site)
+            with pytest.raises(ConnectionClosed):
+                hers.recv(timeout=10)
+            with suppress(httpx.RemoteProtocolError):
+                for _ in lines:
+                    assert time.monotonic() - began < 10
+            time.sleep(1)
+            other.send("still here")
+            assert other.recv(timeout=10) == "still here"
+        assert alice.get("/web-8888/").status_code in (401, 404)
+    finally:
+        ok(site.admin.patch(f"{V1}/projects/team-a", json={"members": ["alice", "bob"]}))
+        ok(site.admin.patch(f"{V1}/users/alice", json={"disabled": False}))
 
 
 def test_the_app_ends_with_its_session(site: Site, alice: httpx.Client) -> None:

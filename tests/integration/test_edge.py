@@ -2,50 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import re
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
+from tests.integration.echo import Echo, running_echo
 from tests.integration.edge import Edge, running_edge
-
-
-class Echo(BaseHTTPRequestHandler):
-    """An API that answers with the headers that reach it."""
-
-    asked: list[dict[str, str]] = []  # noqa: RUF012 - one server, one list
-
-    def do_GET(self) -> None:
-        self.asked.append({key.lower(): value for key, value in self.headers.items()})
-        body = json.dumps(self.asked[-1]).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Keep quiet."""
 
 
 @pytest.fixture
 def edge(authority: Authority, tmp_path: Path) -> Iterator[Edge]:  # noqa: F811
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        with running_edge(authority, f"127.0.0.1:{server.server_port}", tmp_path) as running:
-            yield running
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with running_echo() as port, running_edge(authority, f"127.0.0.1:{port}", tmp_path) as running:
+        yield running
 
 
 def test_the_api_learns_that_everybody_comes_encrypted_whatever_they_say(edge: Edge) -> None:

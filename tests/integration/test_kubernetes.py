@@ -16,6 +16,7 @@ from tests.fakes.kubernetes import FakeKubernetes
 from tests.fakes.kubernetes_server import PLAIN, Server, running_kubernetes
 from tests.integration.agent.conftest import Agent, Authority, authority, make_agent  # noqa: F401
 from tests.integration.test_api_agent import PASSWORD, Site
+from tests.kubernetes_site import MANIFESTS
 from tests.postgresql import new_database
 
 POD = "penstock-session-{}-0-0"
@@ -56,6 +57,7 @@ def site(
     """A cluster of two machines with a GPU each, and a project that may use both."""
     folder = tmp_path_factory.mktemp("site")
     fake = FakeKubernetes()
+    fake.grant(MANIFESTS)
     for name in ("left", "right"):
         fake.add_node(name, cpu="4", memory="16Gi", gpus=1, labels={"nvidia.com/gpu.product": "NVIDIA-A100"})
     with running_kubernetes(fake, *authority.issue("kubernetes")) as cluster:

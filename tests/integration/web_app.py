@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from websockets.sync.server import ServerConnection, serve
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers with the request; below /go it sends the browser elsewhere."""
+    """Answers with the request; below /go it sends the browser elsewhere, and /drip has no end."""
 
     def do_GET(self) -> None:
         """Show the request."""
-        self._answer(b"")
+        if self.path == "/drip":
+            self._drip()
+        else:
+            self._answer(b"")
 
     def do_POST(self) -> None:
         """Show the request with its body."""
@@ -32,6 +37,14 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
         self.wfile.write(answer)
+
+    def _drip(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        with contextlib.suppress(ConnectionError):
+            while True:
+                self.wfile.write(b"drop\n")
+                time.sleep(0.2)
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""

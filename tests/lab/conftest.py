@@ -71,8 +71,12 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
 
 @pytest.fixture(scope="session")
 def bare(sites: Sites) -> Sites:
-    """The sites' nodes as an integrator finds them."""
+    """The sites' nodes as an integrator finds them; one controller has a time zone of its own already."""
     in_both(sites, LabSite.bare)
+    controller = sites["other"].reservoir
+    local = "ln -sf /usr/share/zoneinfo/Asia/Kathmandu /etc/localtime && date +%z"
+    zone = sites["other"].in_node(controller, "sh", "-c", local)
+    assert zone.stdout.strip() == "+0545", zone.stderr
     return sites
 
 

@@ -22,6 +22,7 @@ OTHER = {
         }
     ],
     "storage": [{"kind": "external", "name": "shared", "path": "/srv/shared"}],
+    "time": {"zone": "Asia/Kathmandu"},
 }
 """What a site has once, reservoir and master, on the Debian release on which the users' site does not have them."""
 
@@ -33,6 +34,7 @@ def users_site() -> dict[str, Any]:
     """
     site: dict[str, Any] = yaml.safe_load((ROOT / "inventory" / "example" / "site.yml").read_text())
     site["name"] = "tests"
+    site["time"] = {"zone": "Asia/Kathmandu"}
     for node in site["nodes"]:
         node["address"] = node["address"].replace("10.71.8.", "10.71.9.")
         if "simulated_gpus" in node:

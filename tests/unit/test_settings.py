@@ -26,7 +26,9 @@ from appliance.site.kubernetes import KubernetesCluster
 from appliance.site.model import Node, SimulatedGpus, Site
 from common.settings import environment
 from common.settings.control_api import ControlApiSettings
-from common.settings.node_agent import GpuSettings, KubernetesSettings, LocationSettings, SimulatedGpuSettings
+from common.settings.edge import EdgeSettings
+from common.settings.kubernetes import KubernetesSettings
+from common.settings.node_agent import GpuSettings, LocationSettings, SimulatedGpuSettings
 from common.settings.package_index import PackageIndexSettings
 from tools import settings_page
 
@@ -46,7 +48,12 @@ class Service(NamedTuple):
 API = Service("control_api", ApiSettings, "etc/penstock/api.env", ("api",))
 AGENT = Service("node_agent", AgentSettings, "etc/penstock/agent.env", ("appliance/agent", "appliance/gpu"))
 SERVICES = pytest.mark.parametrize("service", [API, AGENT], ids=lambda service: service.role)
-HOMES = [("control_api", ApiSettings), ("node_agent", AgentSettings), ("package_index", PackageIndexSettings)]
+HOMES = [
+    ("control_api", ApiSettings),
+    ("node_agent", AgentSettings),
+    ("package_index", PackageIndexSettings),
+    ("edge", EdgeSettings),
+]
 
 
 def load(path: str) -> Any:
@@ -135,7 +142,11 @@ def test_the_site_embeds_the_settings_and_says_none_again(part: type[BaseModel],
 
 def test_the_site_embeds_whole_services() -> None:
     assert issubclass(ApiSettings, ControlApiSettings)
-    for name, annotation in {"control_api": ControlApiSettings, "package_index": PackageIndexSettings}.items():
+    for name, annotation in {
+        "control_api": ControlApiSettings,
+        "package_index": PackageIndexSettings,
+        "edge": EdgeSettings,
+    }.items():
         assert Site.model_fields[name].annotation is annotation
 
 
@@ -214,6 +225,12 @@ def test_the_role_of_the_package_index_reads_every_setting_of_it() -> None:
     texts = [path.read_text() for path in (ROOT / "roles/package_index/templates").rglob("*.j2")]
     told = {name for text in texts for name in re.findall(r"package_index_settings\.(\w+)", text)}
     assert told == set(PackageIndexSettings.model_fields)
+
+
+def test_the_role_of_the_edge_reads_every_setting_of_it() -> None:
+    texts = [path.read_text() for path in (ROOT / "roles/edge/templates").rglob("*.j2")]
+    told = {name for text in texts for name in re.findall(r"edge_settings\.(\w+)", text)}
+    assert told == set(EdgeSettings.model_fields)
 
 
 def test_other_pages_name_no_variable_that_is_none() -> None:

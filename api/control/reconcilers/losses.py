@@ -70,7 +70,7 @@ async def after_return(db: AsyncSession, returned: Collection[Node], failures: F
     if not returned:
         return
     for session in await sessions.of_nodes(db, [node.id for node in returned], [State.RUNNING]):
-        if session.cause == LOST_NODE and all(node.state is NodeState.READY for node in session.nodes):
+        if session.cause == LOST_NODE and all(node.state is not NodeState.LOST for node in session.nodes):
             async with failures.alone(db, session, "to note that its node is back"):
                 await sessions.change(db, session, reason="", cause="")
 
@@ -82,7 +82,7 @@ def starts_again(session: Session) -> bool:
 
 async def start_again(db: AsyncSession, session: Session, reason: str, *, without: Node | None = None) -> None:
     """Put a session back into the queue; its containers on nodes that still answer are removed first."""
-    reachable = [node for node in session.nodes if node is not without and node.state is NodeState.READY]
+    reachable = [node for node in session.nodes if node is not without and node.state is not NodeState.LOST]
     if reachable:
         values = {"state": State.TERMINATING, "final_state": State.PENDING, "reason": reason, "cause": ""}
         done = await sessions.change(db, session, **values)
@@ -111,4 +111,4 @@ async def adopt(db: AsyncSession, session: Session, node: Node, found: dict[int,
 
 
 def _others(session: Session, node: Node) -> bool:
-    return any(other is not node and other.state is NodeState.READY for other in session.nodes)
+    return any(other is not node and other.state is not NodeState.LOST for other in session.nodes)

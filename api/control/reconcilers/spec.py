@@ -28,6 +28,7 @@ def spec_of(session: Session, container: Container) -> ContainerSpec:
         cpu_milli=session.cpu_milli,
         memory_mib=session.memory_mib,
         shm_mib=session.shm_mib,
+        disk_mib=session.disk_mib,
         mounts=[Mount(**mount) for mount in session.mounts],
         ports=[service.port for service in session.services],
         pull=Pull.NEVER if session.local_image else Pull.MISSING,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from api.clock import Clock
-from api.control.reconcilers import deadlines, drains, limits, losses
+from api.control.reconcilers import deadlines, drains, limits, losses, rights
 from api.control.reconcilers.failures import Failures
 from api.database import Database
 from api.resources.denied_calls import service as denied_calls
@@ -50,6 +50,7 @@ class TimedReconciler:
             updates = [
                 *await deadlines.due(db, self._settings, at, self._failures),
                 *await limits.due(db, self._settings, at, self._failures),
+                *await rights.due(db, self._failures),
             ]
             if draining:
                 updates += await drains.due(db, draining, at, self._failures)

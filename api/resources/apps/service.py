@@ -13,6 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.resources.apps import repository
+from api.resources.sessions import access
+from api.tables.projects import Access
 from api.tables.sessions import Service, Session, State
 from common.errors import ForbiddenError, NotFoundError, UnavailableError
 
@@ -38,10 +40,12 @@ class ProjectRights:
 class App:
     """A service of a session. `prefix` is the part of the path that leads to it, `stripped` before the app sees it.
 
-    `container` (its id), `node` and `upstream` (address and port of its agent) are empty while it does not run.
+    `user_id`, `access` and `project` are the session's. `container` (its id), `node` and `upstream` (address and port
+    of its agent) are empty while it does not run.
     """
 
-    owner_id: UUID | None
+    user_id: UUID | None
+    access: Access
     project: ProjectRights
     prefix: str
     stripped: bool
@@ -73,7 +77,7 @@ class AppIndex:
 
 def check(app: App, caller: Identity) -> None:
     """Let only those pass who may open the app; raises NotFoundError, for nobody else shall learn that there is one."""
-    if not caller.may(Action.APP_OPEN, project=app.project, owner_id=app.owner_id):
+    if not access.may(caller, Action.APP_OPEN, app, app.project):
         raise _unknown()
     if not app.upstream:
         raise UnavailableError("the app does not run yet", hint="try again in a moment")
@@ -144,7 +148,8 @@ async def _look_up(db: AsyncSession, prefixes: tuple[str, ...]) -> App | None:
 def _app(service: Service, session: Session, prefix: str, *, stripped: bool) -> App:
     container, node, upstream = _upstream(service, session)
     return App(
-        owner_id=session.user_id,
+        user_id=session.user_id,
+        access=session.access,
         project=ProjectRights(session.project.id, session.project.domain),
         prefix=f"/{prefix}",
         stripped=stripped,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import FromClause, Row, Select, bindparam, literal, or_, select, update
+from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, bindparam, literal, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Identity
 from api.auth.policy import KeyScope
+from api.database import among
 from api.tables.api_keys import ApiKey
 from api.tables.logins import Login
 from api.tables.projects import Membership, ProjectRole
@@ -25,22 +27,23 @@ USED_EVERY = timedelta(minutes=1)
 _users, _keys, _logins, _memberships = (model.__table__ for model in (User, ApiKey, Login, Membership))
 
 
-def _callers(table: FromClause) -> Select[*tuple[Any, ...]]:
-    """Return the query of users with what stands for them; the user's projects come with it, a row each."""
+def _callers(table: FromClause, found: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
+    """Return the query of users with what is found to stand for them; a user's projects come with it, a row each."""
     joined = table.join(_users, table.c.user_id == _users.c.id)
     joined = joined.outerjoin(_memberships, _memberships.c.user_id == _users.c.id)
     key = (table.c.scope, table.c.expires_at) if table is _keys else (literal(KeyScope.ALL), literal(None))
     caller = (_users.c.id, _users.c.name, _users.c.role, _users.c.domain, _users.c.must_change_password)
     membership = (_memberships.c.project_id, _memberships.c.role.label("project_role"))
     columns = (*caller, table.c.id, table.c.used_at, *key, *membership)
-    found = table.c.fingerprint == bindparam("fingerprint")
     return select(*columns).select_from(joined).where(found, _users.c.disabled.is_(False))
 
 
-_BY_KEY = _callers(_keys).where(or_(_keys.c.expires_at.is_(None), _keys.c.expires_at > bindparam("at")))
-_BY_COOKIE = _callers(_logins).where(
+_key_holds = or_(_keys.c.expires_at.is_(None), _keys.c.expires_at > bindparam("at"))
+_login_holds = and_(
     _logins.c.expires_at > bindparam("at"), or_(_logins.c.used_at.is_(None), _logins.c.used_at > bindparam("since"))
 )
+_BY_KEY = _callers(_keys, _keys.c.fingerprint == bindparam("fingerprint")).where(_key_holds)
+_BY_COOKIE = _callers(_logins, _logins.c.fingerprint == bindparam("fingerprint")).where(_login_holds)
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,11 @@ class KnownCaller:
     row_id: UUID
     used_at: datetime | None
     key_ends_at: datetime | None
+
+    @property
+    def name(self) -> str:
+        """What tells the key or the login from all others, and says nothing of its secret."""
+        return f"{self.table.__tablename__}:{self.row_id}"
 
     def is_noted(self, at: datetime) -> bool:
         """Return whether the last use is noted well enough."""
@@ -75,11 +83,35 @@ async def by_cookie(db: AsyncSession, fingerprint: str, at: datetime, idle_s: in
     return _read(rows, Login) if rows else None
 
 
+async def by_names(db: AsyncSession, names: Collection[str], at: datetime, idle_s: int) -> dict[str, KnownCaller]:
+    """Return who the keys and logins of some names stand for at a moment, without those that hold no more."""
+    found: dict[str, KnownCaller] = {}
+    for kind, holds in ((ApiKey, _key_holds), (Login, _login_holds)):
+        ids = [id_ for name in names if (id_ := _id_of(name, kind))]
+        if not ids:
+            continue
+        query = _callers(kind.__table__, among(kind.id, ids)).where(holds)
+        rows = await db.execute(query, {"at": at, "since": at - timedelta(seconds=idle_s)})
+        by_row: defaultdict[UUID, list[Row[*tuple[Any, ...]]]] = defaultdict(list)
+        for row in rows:
+            by_row[row[5]].append(row)
+        found |= {(known := _read(of_one, kind)).name: known for of_one in by_row.values()}
+    return found
+
+
 async def note_use(db: AsyncSession, known: KnownCaller, at: datetime) -> None:
     """Note that a key or a login was used, unless another request has just done so."""
     table = known.table
     stale = or_(table.used_at.is_(None), table.used_at <= at - USED_EVERY)
     await db.execute(update(table).where(table.id == known.row_id, stale).values(used_at=at))
+
+
+def _id_of(name: str, table: type[ApiKey] | type[Login]) -> UUID | None:
+    kind, _, id_ = name.partition(":")
+    try:
+        return UUID(id_) if kind == table.__tablename__ else None
+    except ValueError:
+        return None
 
 
 def _read(rows: Sequence[Row[*tuple[Any, ...]]], table: type[ApiKey] | type[Login]) -> KnownCaller:

@@ -43,14 +43,14 @@ def add(db: AsyncSession, node: Node) -> None:
 
 
 async def silent(db: AsyncSession, since: datetime) -> Sequence[Node]:
-    """Return the ready nodes that were last seen before a moment."""
-    query = select(Node).where(Node.state == NodeState.READY, Node.last_seen < since)
+    """Return the nodes that were last seen before a moment, and are not lost yet."""
+    query = select(Node).where(Node.state != NodeState.LOST, Node.last_seen < since)
     return (await db.scalars(query.order_by(Node.name))).all()
 
 
 async def note_alive(db: AsyncSession, names: Collection[str], at: datetime) -> set[str]:
-    """Move `last_seen` of ready nodes; returns the names of those."""
-    query = update(Node).where(among(Node.name, names), Node.state == NodeState.READY)
+    """Move `last_seen` of nodes that are not lost; returns the names of those."""
+    query = update(Node).where(among(Node.name, names), Node.state != NodeState.LOST)
     query = query.values(last_seen=func.coalesce(case((Node.last_seen > at, Node.last_seen), else_=at), at))
     alive = await db.scalars(query.returning(Node.name), execution_options={"synchronize_session": False})
     return set(alive)

@@ -19,7 +19,7 @@ draining = repository.draining
 replace_message = repository.replace_message
 lost = repository.lost
 
-DESCRIBED = tuple(NodeInfo.model_fields.keys() - {"name", "gpus"})
+DESCRIBED = tuple(NodeInfo.model_fields.keys() - {"name", "gpus", "unready"})
 """What a node's row takes over from what its agent tells, as it is."""
 
 
@@ -95,8 +95,12 @@ def _describe(node: Node, report: HeardHeartbeat) -> None:
     heartbeat, info = report.heartbeat, report.heartbeat.node_info
     node.address, node.port = heartbeat.address, heartbeat.port
     if node.state is not NodeState.READY:
-        node.message, node.unknown_containers = "", 0
+        node.message = ""
+    if node.state is NodeState.LOST:
+        node.unknown_containers = 0
     node.state = NodeState.READY
+    if info.unready:
+        node.state, node.message = NodeState.UNREADY, info.unready
     node.last_seen = report.received_at
     for field in DESCRIBED:
         setattr(node, field, getattr(info, field))

@@ -16,7 +16,7 @@ MAX_MEMORY_MIB = 64 * 1024 * 1024
 CpuMilli = Annotated[int, Field(ge=0, le=MAX_CPU_MILLI)]
 """Thousandths of a core; 0: no limit."""
 MemoryMib = Annotated[int, Field(ge=0, le=MAX_MEMORY_MIB)]
-"""MiB; 0: no limit."""
+"""MiB; 0: what goes with the share of GPUs, or with the cores."""
 ShmMib = Annotated[int, Field(ge=1, le=MAX_MEMORY_MIB)]
 """MiB of `/dev/shm`."""
 GpuMilli = Annotated[int, Field(ge=0)]
@@ -25,7 +25,7 @@ Description = Annotated[Text, Field(max_length=2000)]
 
 
 class PresetRequest(Request):
-    """A preset to create, for one container: thousandths of a core, MiB, milli-GPU; no CPU or memory is no limit.
+    """A preset to create, for one container: thousandths of a core, MiB, milli-GPU; no CPU is no limit.
 
     Its GPU share is held by `enforcement` or a stronger kind.
     """

@@ -10,7 +10,7 @@ from uuid import UUID
 from pydantic import Field, field_validator, model_validator
 
 from api.resources.schemas import Moment, Name, Request, Text, UserName, View
-from api.tables.projects import Expiry, Project, ProjectRole
+from api.tables.projects import Access, Expiry, Project, ProjectRole
 
 MAX_QUOTA_MILLI = 32_000_000
 """2,000 nodes of 16 GPUs, the most that one manager looks after."""
@@ -42,7 +42,8 @@ class ProjectRequest(Request):
 
     `over_quota_weight` is its part of what is spare, 0 its quota. `training_group` and `interactive_group` are resource
     groups that its sessions keep to. `interactive_limit_s` ends interactive sessions after so many seconds (0: never),
-    `interactive_extension_s` is how much an owner may add in total.
+    `interactive_extension_s` is how much an owner may add in total. Sessions that are submitted without an access of
+    their own have its `session_access`.
     """
 
     name: Name
@@ -58,13 +59,14 @@ class ProjectRequest(Request):
     interactive_group: Name | None = None
     interactive_limit_s: Seconds = 0
     interactive_extension_s: Seconds = 0
+    session_access: Access = Access.PROJECT
     domain: Name | None = None
 
 
 class ProjectChange(Request):
     """What to change of a project; what is left out stays. `managers` and `members` replace their lists.
 
-    null takes a resource group away.
+    null takes a resource group away. `session_access` is for sessions that are submitted from then on.
     """
 
     quota_milli: Quota | None = None
@@ -79,6 +81,7 @@ class ProjectChange(Request):
     interactive_group: Name | None = None
     interactive_limit_s: Seconds | None = None
     interactive_extension_s: Seconds | None = None
+    session_access: Access | None = None
 
     @field_validator(
         "quota_milli",
@@ -91,6 +94,7 @@ class ProjectChange(Request):
         "on_expiry",
         "interactive_limit_s",
         "interactive_extension_s",
+        "session_access",
     )
     @classmethod
     def _not_null(cls, value: Any) -> Any:
@@ -130,6 +134,7 @@ class ProjectView(View):
     interactive_group: str | None
     interactive_limit_s: int
     interactive_extension_s: int
+    session_access: Access
     warnings: list[str]
     created_at: datetime
 

@@ -22,6 +22,9 @@ from common.gpu.share import MILLI, format_gpus
 
 NO_NODE = "no node is known yet: nothing says whether the quotas fit the cluster"
 
+OF_MANAGERS = {"members", "session_access"}
+"""What of a project its managers may change."""
+
 every = repository.every
 expired = repository.ended
 keeping_to = repository.keeping_to
@@ -110,11 +113,11 @@ async def create(db: AsyncSession, request: ProjectRequest, caller: Identity) ->
 
 
 async def change(db: AsyncSession, name: str, request: ProjectChange, caller: Identity) -> Project:
-    """Change a project: its managers may set the members, administrators everything."""
+    """Change a project: its managers may set the members and who sees its sessions, administrators everything."""
     given = request.model_fields_set
     await exclusively(db, CAPACITY_LOCK)
     project = await get(db, name, caller, "name", people=True)
-    caller.check(Action.PROJECT_MEMBERS if given <= {"members"} else Action.PROJECT_CHANGE, project=project)
+    caller.check(Action.PROJECT_MEMBERS if given <= OF_MANAGERS else Action.PROJECT_CHANGE, project=project)
     before, hard_before, kept_to = _quota(project), _hard_quota(project), _groups_of(project)
     beyond = _beyond_quota(project)
     for field in given - {"period", "managers", "members"}:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import and_, delete, distinct, exists, func, or_, select
+from sqlalchemy import and_, delete, distinct, exists, func, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
 from api.resources.sessions import networks, repository, service
+from api.tables.projects import Project
 from api.tables.sessions import HOLDING, Container, GpuShareRow, Session, State
 from common.gpu.kinds import Enforcement
 from common.protocol import ContainerState
 
 IN_PREPARATION = (State.SCHEDULED, State.PREPARING)
+BEFORE_START = (State.PENDING, *IN_PREPARATION)
 
 
 async def in_operation(db: AsyncSession) -> dict[UUID, State]:
@@ -33,6 +36,28 @@ async def in_operation(db: AsyncSession) -> dict[UUID, State]:
 async def unstarted(db: AsyncSession, before: datetime) -> Sequence[Session]:
     """Return the sessions that made no step forward since a moment."""
     query = select(Session).where(Session.state.in_(IN_PREPARATION), Session.since <= before)
+    return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
+
+
+@dataclass(frozen=True)
+class OwningProject:
+    """A project as far as rights go."""
+
+    id: UUID
+    domain: str | None
+
+
+async def owners_before_start(db: AsyncSession) -> list[tuple[UUID, OwningProject]]:
+    """Return who has sessions that do not run yet, and in which projects."""
+    query = select(Session.user_id, Project.id, Project.domain).join(Project, Project.id == Session.project_id)
+    rows = await db.execute(query.where(Session.state.in_(BEFORE_START), Session.user_id.is_not(None)).distinct())
+    return [(user_id, OwningProject(id_, domain)) for user_id, id_, domain in rows if user_id]
+
+
+async def before_start_of(db: AsyncSession, owners: Collection[tuple[UUID, UUID]]) -> Sequence[Session]:
+    """Return the sessions of users in projects that do not run yet."""
+    query = select(Session).where(tuple_(Session.user_id, Session.project_id).in_(owners))
+    query = query.where(Session.state.in_(BEFORE_START))
     return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
 
 

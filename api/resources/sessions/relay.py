@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import suppress
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -12,8 +13,10 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from api import notices
 from api.database import Database
 from api.engine.base import AgentAddress, Engine, Terminal
+from api.notices import Notices
 from api.resources.sessions import service
 from api.tables.nodes import Node
 from api.tables.sessions import ENDED, Session, State
@@ -22,9 +25,8 @@ from common.protocol import ExecControl
 
 logger = structlog.get_logger()
 
-POLL_S = 0.5
-RECHECK_S = 10.0
-"""How often it is asked whether the user of an open terminal may still be there."""
+LOOK_AGAIN_S = 10.0
+"""A session that waits is looked at again after so long, even if no notice has come."""
 WITH_CONTAINER = (State.PREPARING, State.RUNNING, State.TERMINATING)
 
 
@@ -34,28 +36,29 @@ def agent_of(node: Node) -> AgentAddress:
 
 
 async def log(
-    database: Database, engine: Engine, session_id: UUID, *, follow: bool, tail: int | None
-) -> AsyncIterator[bytes]:
+    database: Database, engine: Engine, heard: Notices, session_id: UUID, *, follow: bool, tail: int | None
+) -> AsyncGenerator[bytes]:
     """Return a session's log: from its container while that exists, else what was kept of it.
 
-    With `follow` a session that has no container yet is waited for.
+    With `follow` a session that has no container yet is waited for; what happens to it is told by notices.
     """
-    while True:
-        async with database.reading() as db:
-            session = (await service.by_ids(db, [session_id])).get(session_id)
-            kept = await service.log_tail(db, session_id)
-        if session is None or session.state in ENDED or (kept and not follow and not session.containers):
-            yield last_lines(kept, tail)
-            return
-        if session.containers and session.state in WITH_CONTAINER:
-            agent, container_id = agent_of(session.containers[0].node), session.container_id(0)
-            with suppress(NotFoundError):
-                async for chunk in engine.logs(agent, container_id, follow=follow, tail=tail):
-                    yield chunk
+    with heard.about(notices.of_session(session_id)) as news:
+        while True:
+            async with database.reading() as db:
+                session = (await service.by_ids(db, [session_id])).get(session_id)
+                kept = await service.log_tail(db, session_id)
+            if session is None or session.state in ENDED or (kept and not follow and not session.containers):
+                yield last_lines(kept, tail)
                 return
-        if not follow:
-            return
-        await asyncio.sleep(POLL_S)
+            if session.containers and session.state in WITH_CONTAINER:
+                agent, container_id = agent_of(session.containers[0].node), session.container_id(0)
+                with suppress(NotFoundError):
+                    async for chunk in engine.logs(agent, container_id, follow=follow, tail=tail):
+                        yield chunk
+                    return
+            if not follow:
+                return
+            await notices.wait(news, LOOK_AGAIN_S)
 
 
 class LogStream(StreamingResponse):
@@ -92,10 +95,10 @@ def running_on(session: Session) -> AgentAddress:
     return agent_of(session.containers[0].node)
 
 
-async def join(user: WebSocket, terminal: Terminal, may_stay: Callable[[], Awaitable[None]]) -> None:
-    """Carry frames both ways until one side ends, or the user may not stay; `may_stay` raises PenstockError then."""
+async def join(user: WebSocket, terminal: Terminal, watch: Coroutine[Any, Any, None]) -> None:
+    """Carry frames both ways until one side ends, or `watch` does: with PenstockError where the user may not stay."""
     carrying = [asyncio.create_task(_carry_in(user, terminal)), asyncio.create_task(_carry_out(user, terminal))]
-    watching = asyncio.create_task(_watch(may_stay))
+    watching = asyncio.create_task(watch)
     try:
         done, _ = await asyncio.wait((*carrying, watching), return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -105,12 +108,6 @@ async def join(user: WebSocket, terminal: Terminal, may_stay: Callable[[], Await
         await asyncio.gather(*rest, return_exceptions=True)
     if watching in done:
         watching.result()
-
-
-async def _watch(may_stay: Callable[[], Awaitable[None]]) -> None:
-    while True:
-        await asyncio.sleep(RECHECK_S)
-        await may_stay()
 
 
 async def _carry_in(user: WebSocket, terminal: Terminal) -> None:

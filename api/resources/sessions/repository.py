@@ -6,13 +6,13 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import case, delete, func, select, update
+from sqlalchemy import Row, case, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
 from api.database import among
 from api.resources.sessions.addresses import Taken
-from api.tables.projects import Project
+from api.tables.projects import Access, Project
 from api.tables.sessions import (
     ENDED,
     HOLDING,
@@ -26,6 +26,9 @@ from api.tables.sessions import (
 )
 from api.tables.users import User
 from common.gpu.share import MILLI
+
+Named = Row[str, State, UUID | None, Access]
+"""The name of a session, how far it is, whose it is, and who sees it."""
 
 
 async def by_name(db: AsyncSession, project_id: UUID, name: str) -> Session | None:
@@ -41,10 +44,11 @@ async def by_id(db: AsyncSession, project_id: UUID, session_id: UUID) -> Session
     return await db.scalar(select(Session).where(Session.project_id == project_id, Session.id == session_id))
 
 
-async def live_by_names(db: AsyncSession, project_id: UUID, names: Collection[str]) -> dict[str, State]:
-    """Return which of some names live sessions of a project have, and how far these are."""
-    query = select(Session.name, Session.state).where(Session.project_id == project_id, Session.name.in_(names))
-    return {row.name: row.state for row in await db.execute(query.where(Session.state.not_in(ENDED)))}
+async def live_by_names(db: AsyncSession, project_id: UUID, names: Collection[str]) -> dict[str, Named]:
+    """Return which of some names live sessions of a project have."""
+    columns = (Session.name, Session.state, Session.user_id, Session.access)
+    query = select(*columns).where(Session.project_id == project_id, Session.name.in_(names))
+    return {row.name: row for row in await db.execute(query.where(Session.state.not_in(ENDED)))}
 
 
 async def by_ids(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, Session]:

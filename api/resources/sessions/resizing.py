@@ -171,7 +171,7 @@ async def _check(db: AsyncSession, session: Session, wanted: int, settings: Sett
 
 
 def _away(session: Session) -> list[str]:
-    return [node.name for node in session.nodes if node.state is not NodeState.READY]
+    return [node.name for node in session.nodes if node.state is NodeState.LOST]
 
 
 async def _check_rights(db: AsyncSession, session: Session, wanted: int) -> None:

@@ -30,6 +30,7 @@ _ASKED = (
     Session.name,
     Session.project_id,
     Session.user_id,
+    Session.access,
     Session.kind,
     Session.state,
     Session.since,

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from api.resources.presets.schemas import CpuMilli, MemoryMib, ShmMib
+from api.resources.presets.schemas import MAX_MEMORY_MIB, CpuMilli, MemoryMib, ShmMib
 from api.resources.schemas import Moment, Name, Request, Text
+from api.tables.projects import Access
 from api.tables.sessions import MAX_CONTAINERS, Kind
 from common.gpu.kinds import Enforcement
 from common.protocol import SYSTEM_FOLDERS, belongs_to_system
@@ -21,6 +22,8 @@ MAX_SECONDS = 366 * 24 * 3600
 Word = Annotated[Text, Field(max_length=32_768)]
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 Folder = Annotated[str, Field(max_length=255, pattern=r"^(/[A-Za-z0-9._-]+)+$")]
+DiskMib = Annotated[int, Field(ge=1, le=MAX_MEMORY_MIB)]
+"""MiB that a container may write beside its mounts."""
 Port = Annotated[int, Field(ge=1, le=65535)]
 GpuModel = Annotated[Text, Field(min_length=1, max_length=128)]
 Priority = Annotated[int, Field(ge=0, le=100)]
@@ -66,16 +69,18 @@ class SessionRequest(Request):
     """A session to submit: one or more equal containers that start together.
 
     `kind` is training unless it is said; `interactive` is short for that kind. `gpu_milli` (milli-GPU; 0: none, then
-    `cpu_milli` is needed), `cpu_milli` (thousandths of a core), `memory_mib` and `shm_mib` (`/dev/shm`) are for one of
-    the `replicas`; 0 CPU or memory is no limit. What is left out comes from the `preset`. `large_shm` gives half of the
-    memory, or the site's large size where memory has no limit. Only on GPUs of one of the `gpu_models` it runs, and
+    `cpu_milli` is needed), `cpu_milli` (thousandths of a core, 0: no limit), `memory_mib`, `shm_mib` (`/dev/shm`, part
+    of the memory) and `disk_mib` (what it writes beside its mounts) are for one of the `replicas`. What is left out
+    comes from the `preset`; memory and disk that it does not say go by the GPUs, or by the cores where there are none.
+    `large_shm` gives half of the memory. Only on GPUs of one of the `gpu_models` it runs, and
     only where shares are held by `enforcement` or a stronger kind; a `group` is a resource group that it keeps to.
     `within` is the part of the network that the containers share where they can, with `within_required` in any case. A
     higher `priority` goes first within the project. A `preemptible` session may use what other projects leave idle, and
     is put back into the queue when they ask for it. It waits at least until `starts_at`. `command` None means the
     image's own, and `args` follow it. Each of `ports` gets an address at the site's edge. `image` is one that the
     project may use, or with `local_image` a reference that is on the node already. The command line says so by
-    `created_by_cli`.
+    `created_by_cli`. `access` says who sees it: its `project`, or as `private` its owner alone of the project's
+    members; where it is left out the project's `session_access` says so.
     """
 
     name: Name
@@ -89,6 +94,7 @@ class SessionRequest(Request):
     memory_mib: MemoryMib | None = None
     shm_mib: ShmMib | None = None
     large_shm: bool = False
+    disk_mib: DiskMib | None = None
     replicas: int = Field(default=1, ge=1, le=MAX_CONTAINERS)
     gpu_models: list[GpuModel] = Field(default=[], max_length=32)
     enforcement: Enforcement | None = None
@@ -105,6 +111,7 @@ class SessionRequest(Request):
     ports: list[Port] = Field(default=[], max_length=16)
     pvcs: list[PvcRequest] = Field(default=[], max_length=32)
     volumes: list[VolumeRequest] = Field(default=[], max_length=32)
+    access: Access | None = None
     created_by_cli: bool = False
 
     @property

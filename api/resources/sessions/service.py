@@ -14,7 +14,7 @@ from api.auth.policy import Action
 from api.clock import now
 from api.resources.accounting import service as accounting
 from api.resources.projects import service as projects
-from api.resources.sessions import repository
+from api.resources.sessions import access, repository
 from api.tables.projects import Project
 from api.tables.sessions import Kind, Session, State
 from api.tables.users import User
@@ -53,7 +53,7 @@ async def get(db: AsyncSession, project: str, name: str, caller: Identity) -> Se
     seen = await projects.get(db, project, caller)
     id_ = _as_id(name)
     session = await (repository.by_id(db, seen.id, id_) if id_ else repository.by_name(db, seen.id, name))
-    if session is None or not caller.may(Action.SESSION_READ, project=seen, owner_id=session.user_id):
+    if session is None or not access.sees(caller, session, seen):
         raise NotFoundError(f"{project} has no session {name}", where="name", hint="list the sessions")
     return session
 
@@ -61,7 +61,7 @@ async def get(db: AsyncSession, project: str, name: str, caller: Identity) -> Se
 async def get_for(db: AsyncSession, project: str, name: str, caller: Identity, action: Action) -> Session:
     """Return a session that the caller may do something to; raises ForbiddenError for one of another user."""
     session = await get(db, project, name, caller)
-    if not caller.may(action, project=session.project, owner_id=session.user_id):
+    if not access.may(caller, action, session, session.project):
         raise ForbiddenError(f"session {name} belongs to {session.user_name}", hint=f"ask {session.user_name}")
     return session
 

@@ -24,7 +24,7 @@ from api.resources.presets import service as presets
 from api.resources.projects import service as projects
 from api.resources.sandboxes import service as sandboxes
 from api.resources.schemas import Name
-from api.resources.sessions import repository
+from api.resources.sessions import access, defaults, repository
 from api.resources.sessions.addresses import Taken, addresses
 from api.resources.sessions.mounts import mounts
 from api.resources.sessions.schemas import BatchRequest, SessionRequest
@@ -60,12 +60,16 @@ class SubmissionContext:
 
 @dataclass(frozen=True)
 class Amounts:
-    """What one container asks for; 0 is no limit, and no GPU. Shares are held by `enforcement` or a stronger kind."""
+    """What one container has; 0 cores are no limit, and 0 GPUs none. `shm_mib` is part of the memory.
+
+    Shares are held by `enforcement` or a stronger kind.
+    """
 
     gpu_milli: int
     cpu_milli: int
     memory_mib: int
     shm_mib: int
+    disk_mib: int
     enforcement: Enforcement
 
 
@@ -101,9 +105,10 @@ async def _submit(
     caller.check(Action.SESSION_SUBMIT, project=project)
     projects.check_active(project, max(now(), request.starts_at or now()))
     kind = request.kind_or_default
-    amounts = await _amounts(db, request, context.settings)
     allowed = await groups.allowed(db, caller.id, project, kind, request.group)
-    await _check_fits(db, request, amounts, allowed, context.fleet)
+    await context.fleet.refresh(db)
+    amounts = await _amounts(db, request, await _most_memory(db, request, caller, len(names)), allowed, context)
+    _check_fits(request, amounts, allowed, context.fleet)
     title, reference = await _image(db, request, project)
     await user_policies.check(db, caller.id, _extra(len(names), request.replicas, amounts))
     await _check_unmoved(db, caller)
@@ -112,13 +117,14 @@ async def _submit(
     priority = PRIORITY[kind] if request.priority is None else request.priority
     check_priority(priority, kind, caller, project)
     starts_at = request.starts_at if request.starts_at and request.starts_at > now() else None
-    await _check_names(db, project, names)
+    await _check_names(db, project, names, caller)
     made = [
         Session(
             name=name,
             project=project,
             user_id=caller.id,
             user_name=caller.name,
+            access=request.access or project.session_access,
             image=title,
             reference=reference,
             kind=kind,
@@ -129,6 +135,7 @@ async def _submit(
             cpu_milli=amounts.cpu_milli,
             memory_mib=amounts.memory_mib,
             shm_mib=amounts.shm_mib,
+            disk_mib=amounts.disk_mib,
             enforcement=amounts.enforcement.value,
             preset=request.preset or "",
             group=request.group or "",
@@ -174,8 +181,22 @@ def _check_length(request: SessionRequest) -> None:
         )
 
 
-async def _amounts(db: AsyncSession, request: SessionRequest, settings: Settings) -> Amounts:
-    """Complete what the request leaves out by its preset; raises InputError for what the granularity forbids."""
+async def _most_memory(db: AsyncSession, request: SessionRequest, caller: Identity, count: int) -> int | None:
+    """Return the most memory of one container that the caller's policy allows; None where it does not say."""
+    policy = await user_policies.of_user(db, caller.id)
+    if policy is None or policy.max_memory_mib is None:
+        return None
+    return policy.max_memory_mib // (count * request.replicas)
+
+
+async def _amounts(
+    db: AsyncSession, request: SessionRequest, most_memory: int | None, allowed: Groups, context: SubmissionContext
+) -> Amounts:
+    """Complete what the request leaves out by its preset, then by its share of a node.
+
+    Raises InputError for what the granularity forbids, and for shared memory that its memory does not hold.
+    """
+    settings, fleet = context.settings, context.fleet
     preset = await presets.wanted(db, request.preset) if request.preset else None
     gpu_milli = request.gpu_milli if request.gpu_milli is not None else preset.gpu_milli if preset else None
     cpu_milli = request.cpu_milli if request.cpu_milli is not None else preset.cpu_milli if preset else 0
@@ -183,25 +204,40 @@ async def _amounts(db: AsyncSession, request: SessionRequest, settings: Settings
     if gpu_milli is None:
         raise InputError("nothing says how many GPUs", where="gpu_milli", hint="write gpu_milli, or name a preset")
     presets.check_amounts(gpu_milli, cpu_milli, settings)
-    if request.large_shm:
-        shm_mib = max(DEFAULT_SHM_MIB, memory_mib // 2) if memory_mib else settings.large_shm_mib
-    else:
-        shm_mib = request.shm_mib or (preset.shm_mib if preset else DEFAULT_SHM_MIB)
+    if not memory_mib:
+        nodes = defaults.fitting(fleet.nodes, _gpu_models(request, fleet), allowed)
+        memory_mib = defaults.memory_mib(gpu_milli, cpu_milli, nodes, settings, most=most_memory)
+    shm_mib = _shm_mib(request, preset.shm_mib if preset else DEFAULT_SHM_MIB, memory_mib)
+    disk_mib = request.disk_mib or defaults.disk_mib(gpu_milli, cpu_milli, settings)
     enforcement = request.enforcement or (Enforcement(preset.enforcement) if preset else Enforcement.NONE)
-    return Amounts(gpu_milli, cpu_milli, memory_mib, shm_mib, enforcement if gpu_milli else Enforcement.NONE)
+    held = enforcement if gpu_milli else Enforcement.NONE
+    return Amounts(gpu_milli, cpu_milli, memory_mib, shm_mib, disk_mib, held)
+
+
+def _shm_mib(request: SessionRequest, otherwise: int, memory_mib: int) -> int:
+    """Return the size of `/dev/shm`; raises InputError where the memory does not hold it."""
+    if request.large_shm:
+        return min(memory_mib, max(DEFAULT_SHM_MIB, memory_mib // 2))
+    if request.shm_mib and request.shm_mib > memory_mib:
+        raise InputError(
+            f"{request.shm_mib} MiB of shared memory are part of the memory, which is {memory_mib} MiB",
+            where="shm_mib",
+            hint="ask for more memory, or for less that is shared",
+        )
+    return request.shm_mib or min(otherwise, memory_mib)
+
+
+def _gpu_models(request: SessionRequest, fleet: Fleet) -> tuple[str, ...]:
+    return fleet.gpu_models_of(request.gpu_models) if request.gpu_models else ()
 
 
 def _extra(count: int, replicas: int, amounts: Amounts) -> Extra:
     every = count * replicas
-    cpu_milli, memory_mib = every * amounts.cpu_milli or None, every * amounts.memory_mib or None
-    return Extra(count, every * amounts.gpu_milli, cpu_milli, memory_mib)
+    return Extra(count, every * amounts.gpu_milli, every * amounts.cpu_milli or None, every * amounts.memory_mib)
 
 
-async def _check_fits(
-    db: AsyncSession, request: SessionRequest, amounts: Amounts, allowed: Groups, fleet: Fleet
-) -> None:
+def _check_fits(request: SessionRequest, amounts: Amounts, allowed: Groups, fleet: Fleet) -> None:
     """Refuse what no node could hold even if nothing ran and every node were open."""
-    await fleet.refresh(db)
     workload = Workload(
         id=request.name,
         project=request.project,
@@ -212,7 +248,7 @@ async def _check_fits(
         memory_mib=amounts.memory_mib,
         groups=allowed[0],
         grouped_only=allowed[1],
-        gpu_models=fleet.gpu_models_of(request.gpu_models) if request.gpu_models else (),
+        gpu_models=_gpu_models(request, fleet),
         within=request.within,
         within_required=request.within_required,
         enforcement=amounts.enforcement,
@@ -254,15 +290,15 @@ async def _check_unmoved(db: AsyncSession, caller: Identity) -> None:
         )
 
 
-async def _check_names(db: AsyncSession, project: Project, names: Sequence[str]) -> None:
+async def _check_names(db: AsyncSession, project: Project, names: Sequence[str], caller: Identity) -> None:
     live = await repository.live_by_names(db, project.id, names)
-    for name in names:
-        if name in live:
-            raise ConflictError(
-                f"{project.name} has a session {name} already, and it is {live[name]}",
-                where="name",
-                hint="choose another name, or delete that session",
-            )
+    for session in (live[name] for name in names if name in live):
+        taken = f"{project.name} has a session {session.name} already"
+        if not access.sees(caller, session, project):
+            raise ConflictError(taken, where="name", hint="choose another name")
+        raise ConflictError(
+            f"{taken}, and it is {session.state}", where="name", hint="choose another name, or delete that session"
+        )
 
 
 async def _give_addresses(db: AsyncSession, made: Sequence[Session], request: SessionRequest) -> None:

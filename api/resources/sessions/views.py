@@ -6,6 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from api.resources.schemas import View
+from api.tables.projects import Access
 from api.tables.sessions import Kind, State
 from common.gpu.kinds import Enforcement
 from common.protocol import ContainerStatus
@@ -80,13 +81,15 @@ class SessionEntryView(View):
     Its shares are held by `enforcement` or a stronger kind. `held_milli` is what it takes of GPUs with all containers
     together, 0 before it has its places; a MIG device counts whole. While its share is being changed, `resize_milli` is
     what each container shall have. Its programs run in the `sandbox` of this name (empty: in none), which has `denied`
-    them so many system calls so far.
+    them so many system calls so far. `access` says who sees it: its `project`, or as `private` its owner alone of the
+    project's members.
     """
 
     id: UUID
     name: str
     project: str
     user: str
+    access: Access
     image: str
     kind: Kind
     priority: int
@@ -96,6 +99,7 @@ class SessionEntryView(View):
     cpu_milli: int
     memory_mib: int
     shm_mib: int
+    disk_mib: int
     enforcement: Enforcement
     held_milli: int
     resize_milli: int | None

@@ -37,6 +37,11 @@ AMOUNTS: tuple[tuple[str, Callable[[int], str]], ...] = (
 """What a policy limits: the field of a request that says how much, and how its amounts are written."""
 
 
+async def of_user(db: AsyncSession, user_id: UUID) -> UserPolicy | None:
+    """Return the policy of a user, the own one or that of the domain; None without one."""
+    return await repository.of_user(db, user_id)
+
+
 async def check(db: AsyncSession, user_id: UUID, extra: Extra) -> None:
     """Raise ConflictError where a user's live sessions and `extra` have more than the user's policy allows.
 

@@ -7,29 +7,43 @@ from functools import partial
 
 import structlog
 
+from appliance.agent import descriptors
 from appliance.agent.container_runtime import ContainerRuntime
 from appliance.agent.docker import cores, node_info, share_maintenance
 from appliance.agent.docker.containers import ContainerLimits
+from appliance.agent.docker.disk import DiskEnforcer
+from appliance.agent.docker.egress_policy import EgressPolicy
 from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images
+from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.docker.terminal import Terminal
+from appliance.agent.door import Strangers
 from appliance.agent.port_forwarding import PortForwarder
+from appliance.agent.reports.app_callers import AppCallerReporter
 from appliance.agent.reports.denied_call_reporter import DeniedCallReporter
 from appliance.agent.sandbox.seccomp_listener import SeccompListener
 from appliance.agent.settings import Settings
 from appliance.agent.tls import server_context
 from appliance.gpu import accelerators
+from common import egress
+from common.protocol import NodeInfo
 
 log = structlog.get_logger()
 
 
-def build(settings: Settings) -> ContainerRuntime:
+def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
     """Return what runs containers on this machine; raises PenstockError where it cannot."""
     limits = ContainerLimits(settings.pids_limit, _lockable_memory())
+    mount_points = MountPoints(settings.mounts_folder, settings.mount_roots)
     engine = DockerEngine(
-        settings.docker_socket, settings.mount_roots, limits, settings.sandbox_socket, settings.cores_folder
+        settings.docker_socket,
+        mount_points,
+        limits,
+        settings.sandbox_socket,
+        settings.cores_folder,
+        hosts=settings.hosts,
     )
     kinds, node_cores = node_info.kinds(settings), cores.of_node()
     gpus = accelerators.discover(kinds)
@@ -41,8 +55,14 @@ def build(settings: Settings) -> ContainerRuntime:
     )
     maintenance = share_maintenance.build(settings, gpus, kinds, told["CgroupDriver"])
     images = Images(engine, settings.registries)
+    egress_policy = EgressPolicy(engine.default_bridge, [*map(egress.parse, settings.egress)], settings.site_addresses)
     forwarder = PortForwarder(
-        server_context(settings), settings.edges, bind=settings.bind, port_range=settings.port_range
+        server_context(settings),
+        settings.edges,
+        bind=settings.bind,
+        port_range=settings.port_range,
+        strangers=strangers,
+        most=descriptors.for_ports(descriptors.raise_limit()),
     )
     supervisor = Supervisor(
         engine,
@@ -50,24 +70,40 @@ def build(settings: Settings) -> ContainerRuntime:
         forwarder,
         shares=maintenance.shares,
         gang_networks=GangNetworkManager(engine, settings.address),
+        egress_policy=egress_policy,
         near=gpus.near,
         node_cores=node_cores,
         mount_roots=settings.mount_roots,
     )
     listener = SeccompListener(settings.sandbox_socket)
 
+    def node_info_now() -> NodeInfo:
+        return maintenance.shares.describe(has).model_copy(update={"unready": egress_policy.reason})
+
+    def begin() -> None:
+        egress_policy.keep()
+        mount_points.begin()
+        listener.start()
+
     def close() -> None:
         listener.close()
         maintenance.close()
+        mount_points.close()
         engine.close()
 
     return ContainerRuntime(
-        node_info=lambda: maintenance.shares.describe(has),
+        node_info=node_info_now,
         containers=supervisor,
         images=images,
         terminal=partial(Terminal, engine),
-        begin=listener.start,
-        tasks={**maintenance.tasks(supervisor), "denied calls": DeniedCallReporter(settings, listener).run},
+        begin=begin,
+        tasks={
+            **maintenance.tasks(supervisor),
+            "disk": DiskEnforcer(engine.written_mib, supervisor.disk_limits, supervisor.end).run,
+            "denied calls": DeniedCallReporter(settings, listener).run,
+            "callers of apps": AppCallerReporter(settings, forwarder).run,
+            "egress": partial(egress_policy.run, supervisor.changed.set),
+        },
         is_stuck=maintenance.arbiter.is_stuck,
         close=close,
     )

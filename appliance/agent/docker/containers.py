@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from appliance.agent.labels import (
     LABEL_CORES,
     LABEL_CPU_MILLI,
     LABEL_DIGEST,
+    LABEL_DISK_MIB,
     LABEL_ENFORCEMENT,
     LABEL_GPUS,
     LABEL_ID,
@@ -39,6 +41,8 @@ from common.errors import InputError, Problem
 from common.gpu.kinds import Enforcement
 from common.protocol import ContainerSpec, ContainerState, GpuDevice
 
+OOM_SCORE = 500
+"""Where the node runs out of memory, the kernel ends what a session runs before it ends what the node runs."""
 OLDEST_API = "1.41"
 """Docker's API of Engine 20.10, the oldest that we support: all that is asked for stands in it."""
 
@@ -82,13 +86,15 @@ def creation(
     kind: Enforcement | None = None,
     confinement: Confinement | None = None,
     shown: Mapping[str, Path] | None = None,
+    hosts: Mapping[str, IPv4Address] | None = None,
 ) -> dict[str, Any]:
     """Return the arguments with which docker's `create_container` makes the container of `spec`.
 
     `sources` are the folders of its mounts without links in them, where they have been made already. `needs` is what
     its GPU shares need, which `kind` holds; `confinement` is what its sandbox's filter has to know,
-    `shown` are files that it sees in place of the kernel's.
+    `shown` are files that it sees in place of the kernel's, and `hosts` names that it knows.
     """
+    members = spec.network.hosts if spec.network else {}
     host = HostConfig(
         version=OLDEST_API,
         init=True,
@@ -102,6 +108,7 @@ def creation(
         nano_cpus=spec.cpu_milli * 1_000_000 if spec.cpu_milli % environment.MILLI else None,
         mem_limit=spec.memory_mib << 20 or None,
         memswap_limit=spec.memory_mib << 20 or None,
+        oom_score_adj=OOM_SCORE,
         pids_limit=limits.pids,
         # what talks to GPUs and InfiniBand pins its buffers
         ulimits=[Ulimit(name="memlock", soft=limits.memlock, hard=limits.memlock)],
@@ -117,7 +124,7 @@ def creation(
         if needs.nvidia
         else None,
         # these come first in the file: its own name is its address on the session's network, too
-        extra_hosts={name: str(address) for name, address in spec.network.hosts.items()} if spec.network else None,
+        extra_hosts={name: str(address) for name, address in {**(hosts or {}), **members}.items()} or None,
     )
     return {
         "image": spec.image,
@@ -143,6 +150,7 @@ def _labels(spec: ContainerSpec, granted: CoreGrant, kind: Enforcement | None) -
         LABEL_GPUS: json.dumps([asdict(share) for share in spec.gpus]),
         LABEL_CORES: cores.write(granted.cores),
         LABEL_CPU_MILLI: str(granted.milli),
+        LABEL_DISK_MIB: str(spec.disk_mib),
         LABEL_ENFORCEMENT: str(kind) if kind else "",
         LABEL_NETWORK: spec.network.model_dump_json() if spec.network else "",
         LABEL_PORTS: json.dumps(spec.ports),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import wraps
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
@@ -15,10 +16,11 @@ import requests
 import structlog
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
-from appliance.agent.docker import api_version, containers, cores, gang_network, inspections, mount_sources
+from appliance.agent.docker import api_version, containers, cores, disk, gang_network, inspections
 from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.cores import CoreGrant
 from appliance.agent.docker.inspections import Inspection
+from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.labels import LABEL_ID, check_image, digest_of, name_of
 from appliance.agent.sandbox import confinement, oci_runtime
 from appliance.agent.shares.share_manager import PreparedShares
@@ -90,17 +92,26 @@ class DockerEngine:
     """The Docker Engine of this node, limited to the containers that carry our label."""
 
     def __init__(
-        self, socket: Path, mount_roots: Sequence[Path], limits: ContainerLimits, listener: Path, shown: Path
+        self,
+        socket: Path,
+        mount_points: MountPoints,
+        limits: ContainerLimits,
+        listener: Path,
+        shown: Path,
+        *,
+        hosts: Mapping[str, IPv4Address],
     ) -> None:
-        """Prepare for calls over `socket`; nothing is called yet. Mounts lie below `mount_roots`.
+        """Prepare for calls over `socket`; nothing is called yet. What sessions mount is held at `mount_points`.
 
-        At `listener` sandboxes ask about what they deny; below `shown` is what containers see of their cores.
+        At `listener` sandboxes ask about what they deny; below `shown` is what containers see of their cores, and
+        `hosts` are names that they know.
         """
         self.socket = socket
-        self._mount_roots = mount_roots
+        self.mount_points = mount_points
         self._limits = limits
         self._listener = listener
         self._shown = shown
+        self._hosts = hosts
         self._api = self._speaking(containers.OLDEST_API)
 
     @property
@@ -143,6 +154,15 @@ class DockerEngine:
         return cast("Inspection", self._api.inspect_container(name_of(identity)))
 
     @_translate
+    def written_mib(self, identity: str) -> int:
+        """Return how many MiB a container has written beside its mounts; raises NotFoundError. It may take long."""
+        inspection = self.inspect(identity)
+        if places := inspections.written_places(inspection):
+            return disk.used_mib(places)
+        listed = self._api.containers(all=True, size=True, filters={"id": inspection["Id"]})
+        return sum(int(found.get("SizeRw", 0)) for found in listed) >> 20
+
+    @_translate
     def create(self, spec: ContainerSpec, granted: CoreGrant, part: PreparedShares) -> None:
         """Create a container without starting it; one that was made from the same spec before is fine.
 
@@ -161,7 +181,7 @@ class DockerEngine:
                 where="sandbox",
                 hint="deploy the node again, or take the sandbox from the session's project, image or site",
             )
-        sources = [mount_sources.make(Path(mount.source), self._mount_roots) for mount in spec.mounts]
+        sources = self.mount_points.hold(spec.id, [Path(mount.source) for mount in spec.mounts])
         try:
             arguments = containers.creation(
                 spec,
@@ -172,14 +192,17 @@ class DockerEngine:
                 kind=part.kind,
                 confinement=confined,
                 shown=cores.draw(granted, self._shown),
+                hosts=self._hosts,
             )
             self._api.create_container(**arguments)
         except ImageNotFound as error:
             # it went since
+            self.mount_points.release(spec.id)
             raise _missing(spec.image) from error
         except APIError as error:
             existing = self._inspect_or_none(name_of(spec.id)) if error.status_code == 409 else None
             if existing is None or inspections.label_values(existing).digest != digest_of(spec):
+                self.mount_points.release(spec.id)
                 raise
 
     @_translate
@@ -188,8 +211,11 @@ class DockerEngine:
         try:
             self._api.start(name_of(identity))
         except APIError as error:
+            self.mount_points.release(identity)
             failed = {"status": ContainerStatus.FAILED, "error": _reason(error)}
             return self.state(identity).model_copy(update=failed)
+        # it has mounts of its own from now on
+        self.mount_points.release(identity)
         return self.state(identity)
 
     @_translate
@@ -249,11 +275,12 @@ class DockerEngine:
             self._api.stop(name, timeout=grace_s)
             self._api.remove_container(name, v=True, force=True)
         except NotFound:
-            return
+            pass
         except APIError as error:
             if error.status_code != 409:
                 raise
             self._wait_until_gone(name)
+        self.mount_points.release(identity)
 
     @_translate
     def logs(self, identity: str, *, follow: bool, tail: int | None) -> Closable[bytes]:

@@ -141,18 +141,6 @@ def fdb_changes(network: GangNetwork, shown: Iterable[Mapping[str, Any]]) -> lis
     ]
 
 
-def drop_rules(bridge: str) -> list[Command]:
-    """Return the rules that keep sessions from speaking VXLAN themselves, to be completed by `-C` or `-I`.
-
-    A VXLAN believes whoever sends to it: without the rules any program in a container could write into every session's
-    network. `bridge` is the one on which all containers are. Those of gangs lead to the node too, though it has no
-    address there: what is sent to its hardware address comes in wherever the kernel does not look where packets are
-    from (`rp_filter` 0).
-    """
-    ways = (bridge, f"{BRIDGE_PREFIX}+")
-    return [("PREROUTING", "-i", way, "-p", "udp", "--dport", str(VXLAN_PORT), "-j", "DROP") for way in ways]
-
-
 def _is_address(text: str) -> bool:
     try:
         IPv4Address(text)

@@ -16,7 +16,7 @@ import structlog
 from appliance.agent.docker import gang_network
 from appliance.agent.docker.gang_network import Command
 from common import process
-from common.errors import ConflictError, PenstockError, ProcessError
+from common.errors import ConflictError, PenstockError
 from common.protocol import GangNetwork
 
 log = structlog.get_logger()
@@ -36,9 +36,6 @@ class Networks(Protocol):
 
     def connect(self, identity: str, name: str, address: str) -> None:
         """Give a container that does not run yet its address on a network; no error where it has it."""
-
-    def default_bridge(self) -> str:
-        """Return the bridge on which every container is."""
 
 
 class GangNetworkManager:
@@ -84,7 +81,6 @@ class GangNetworkManager:
             members = {**self._members, **found}
             self._members = {identity: network for identity, network in members.items() if is_known(identity)}
             _alone(self._sweep)
-            _alone(self._protect)
             for network in self._wanted().values():
                 _alone(partial(self._ensure, network))
 
@@ -119,7 +115,6 @@ class GangNetworkManager:
         if found is None:
             self._networks.make_network(gang_network.creation(network, self._mtu(network)))
         if network.peers:
-            self._protect()
             self._reach(network, self._mtu(network) if found is None else gang_network.mtu_of(found))
 
     def _reach(self, network: GangNetwork, mtu: int) -> None:
@@ -151,14 +146,6 @@ class GangNetworkManager:
             self._networks.remove_network(gang_network.name_of(number))
         except ConflictError as error:
             log.warning("a network is still in use", network=gang_network.name_of(number), reason=str(error))
-
-    def _protect(self) -> None:
-        """Keep sessions from speaking VXLAN themselves."""
-        for rule in gang_network.drop_rules(self._networks.default_bridge()):
-            try:
-                self._run(("iptables", "-w", "-t", "raw", "-C", *rule))
-            except ProcessError:
-                self._run(("iptables", "-w", "-t", "raw", "-I", *rule))
 
 
 def _alone(step: Callable[[], None]) -> None:

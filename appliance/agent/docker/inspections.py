@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -15,6 +16,7 @@ from appliance.agent.labels import (
     LABEL_CORES,
     LABEL_CPU_MILLI,
     LABEL_DIGEST,
+    LABEL_DISK_MIB,
     LABEL_ENFORCEMENT,
     LABEL_GPUS,
     LABEL_NETWORK,
@@ -48,6 +50,7 @@ _READERS: Mapping[str, tuple[str, str, Callable[[str], Any]]] = {
     "kind": (LABEL_ENFORCEMENT, Enforcement.NONE, Enforcement),
     "cores": (LABEL_CORES, "", cores.read),
     "cpu_milli": (LABEL_CPU_MILLI, "0", int),
+    "disk_mib": (LABEL_DISK_MIB, "0", int),
     "ports": (LABEL_PORTS, "[]", TypeAdapter(list[int]).validate_json),
     "network": (LABEL_NETWORK, "null", TypeAdapter(GangNetwork | None).validate_json),
 }
@@ -65,6 +68,7 @@ class LabelValues:
     kind: Enforcement = Enforcement.NONE
     cores: tuple[int, ...] = ()
     cpu_milli: int = 0
+    disk_mib: int = 0
     ports: Sequence[int] = ()
     network: GangNetwork | None = None
     trouble: str = ""
@@ -120,6 +124,19 @@ def state_of(inspection: Inspection) -> ContainerState:
 def process_of(inspection: Inspection) -> tuple[str, int]:
     """Return Docker's id of a container, and the id of its first process; 0 where it does not run."""
     return str(inspection["Id"]), int(inspection["State"]["Pid"])
+
+
+def written_places(inspection: Inspection) -> list[Path]:
+    """Return the folders of this node with what a container wrote beside its mounts; none where Docker alone knows.
+
+    Beside its own layer these are volumes that Docker made because its image asks for them.
+    """
+    driver = inspection.get("GraphDriver") or {}
+    layer = (driver.get("Data") or {}).get("UpperDir")
+    if not layer:
+        return []
+    volumes = [mount["Source"] for mount in inspection.get("Mounts", ()) if mount["Type"] == "volume"]
+    return [Path(layer), *map(Path, volumes)]
 
 
 def network_of(inspection: Inspection) -> GangNetwork | None:

@@ -20,14 +20,17 @@ class KnownContainer:
     `launching` while a launch of ours has not come to its end; `nowhere` where it failed before Docker had a container.
     `overtaken` where the container may have ended while Docker's answer to the launch was on its way. `offered` leads
     from those of its ports that the edge may reach to ours, and is None while none were opened; `closed` says why.
+    `disk_mib` is what it may write beside its mounts, 0 without limit; `end_reason` why we end it.
     """
 
     digest: str
     state: ContainerState
     granted: CoreGrant = NO_CORES
+    disk_mib: int = 0
     ports: Sequence[int] = ()
     offered: dict[int, int] | None = None
     closed: str = ""
+    end_reason: str = ""
     launching: bool = False
     nowhere: bool = False
     overtaken: bool = False
@@ -37,4 +40,10 @@ class KnownContainer:
     def of(cls, inspection: Inspection) -> Self:
         """Return what Docker's answer to `inspect` tells of a container of ours."""
         values = inspections.label_values(inspection)
-        return cls(values.digest, inspections.state_of(inspection), values.granted, values.ports)
+        return cls(
+            values.digest,
+            inspections.state_of(inspection),
+            granted=values.granted,
+            disk_mib=values.disk_mib,
+            ports=values.ports,
+        )

@@ -10,6 +10,7 @@ import structlog
 from appliance.agent.docker import inspections
 from appliance.agent.docker.blocking_calls import Threads, in_thread
 from appliance.agent.docker.cores import CoreGrant
+from appliance.agent.docker.egress_policy import EgressPolicy
 from appliance.agent.docker.engine import DockerEngine, EngineAwayError
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.shares.share_manager import ShareManager
@@ -22,11 +23,14 @@ log = structlog.get_logger()
 class Lifecycle:
     """What is done with single containers of this node."""
 
-    def __init__(self, engine: DockerEngine, shares: ShareManager, gang_networks: GangNetworkManager) -> None:
+    def __init__(
+        self, engine: DockerEngine, shares: ShareManager, gang_networks: GangNetworkManager, egress_policy: EgressPolicy
+    ) -> None:
         """Prepare threads."""
         self._engine = engine
         self._shares = shares
         self._gang_networks = gang_networks
+        self._egress_policy = egress_policy
         self._starts = Threads()
         self._ends = Threads()
 
@@ -38,6 +42,7 @@ class Lifecycle:
     async def start(self, identity: str, network: GangNetwork | None) -> ContainerState:
         """Start a container on its network, held to its shares; return its state, `failed` where that is refused."""
         try:
+            self._egress_policy.check()
             await self._starts.call(self._gang_networks.join, identity, network)
             await self._starts.call(self._shares.fence, identity, self._engine.inspect)
         except EngineAwayError:

@@ -37,7 +37,8 @@ def take(settings: Settings, engine_info: dict[str, Any], found: Gpus, cores: Se
         engine_version=engine_info["ServerVersion"],
         os=engine_info["OperatingSystem"],
         cpu_milli=len(cores) * 1000,
-        memory_mib=engine_info["MemTotal"] >> 20,
+        # of one that says 0 nobody would know how much there is
+        memory_mib=max(1, (engine_info["MemTotal"] >> 20) - settings.memory_reserve_mib),
         gpus=found.devices,
         nvlink=found.nvlink,
         driver_version=found.driver_version,

@@ -23,6 +23,7 @@ from appliance.agent import admission
 from appliance.agent.docker import containers, cores, inspections
 from appliance.agent.docker.blocking_calls import in_thread, items_in_thread
 from appliance.agent.docker.cores import CoreGrant
+from appliance.agent.docker.egress_policy import EgressPolicy
 from appliance.agent.docker.engine import DockerEngine, EngineAwayError, ImageMissingError
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images, not_here
@@ -45,7 +46,7 @@ MAX_FOLLOWERS = 200
 MAX_MOUNT_CHECKS = 4
 _RECONNECT_S = 1.0
 END_GRACE_S = 2
-"""Seconds that a container has to end by itself when it goes beyond its shares."""
+"""Seconds that a container has to end by itself when it goes beyond what it was given."""
 
 
 class Supervisor:
@@ -59,6 +60,7 @@ class Supervisor:
         *,
         shares: ShareManager,
         gang_networks: GangNetworkManager,
+        egress_policy: EgressPolicy,
         near: Mapping[str, frozenset[int]],
         node_cores: Sequence[int],
         mount_roots: Sequence[Path],
@@ -72,11 +74,12 @@ class Supervisor:
         self._forwarder = forwarder
         self._shares = shares
         self._gang_networks = gang_networks
+        self._egress_policy = egress_policy
         self._near = near
         self._cores = node_cores
         self._mount_roots = mount_roots
         self._known: dict[str, KnownContainer] = {}
-        self._lifecycle = Lifecycle(engine, shares, gang_networks)
+        self._lifecycle = Lifecycle(engine, shares, gang_networks, egress_policy)
         self._background = Background()
         self._watchers = anyio.CapacityLimiter(1)
         self._storage = anyio.CapacityLimiter(MAX_MOUNT_CHECKS)
@@ -90,7 +93,7 @@ class Supervisor:
         """Run the container of `spec` unless it is known already; return its state.
 
         Returns at once with `pulling` where the image must be pulled. Raises ConflictError where the id belongs to
-        another spec or the node is full, InputError where the node must not run the spec.
+        another spec, the node is full or cannot keep sessions apart, InputError where the node must not run the spec.
         """
         digest = digest_of(spec)
         if spec.mounts and spec.id not in self._known:
@@ -105,11 +108,14 @@ class Supervisor:
                     hint="use a new id for a new container",
                 )
             return known.state
+        self._egress_policy.check()
         containers.check(spec, self._shares.devices, self.states())
         self._shares.check(spec.gpus)
         granted = self._choose_cores(spec)
         state = ContainerState(id=spec.id, session_id=spec.session_id, status=ContainerStatus.CREATING, gpus=spec.gpus)
-        known = self._known[spec.id] = KnownContainer(digest, state, granted, spec.ports, launching=True)
+        known = self._known[spec.id] = KnownContainer(
+            digest, state, granted=granted, disk_mib=spec.disk_mib, ports=spec.ports, launching=True
+        )
         async with known.lock:
             try:
                 await self._create_and_start(spec, known)
@@ -151,21 +157,28 @@ class Supervisor:
         return known.state
 
     async def end(self, identity: str, reason: str) -> None:
-        """Stop a container that goes beyond its shares; its state tells the reason. Raises PenstockError."""
+        """Stop a container that goes beyond what it was given; its state tells the reason. Raises PenstockError."""
         log.warning("container is stopped", id=identity, reason=reason)
         # before the stop: its end may be told at any time from then on
-        self._shares.set_end_reason(identity, reason)
+        if known := self._known.get(identity):
+            known.end_reason = reason
         try:
             await self._lifecycle.stop(identity, END_GRACE_S)
         except PenstockError:
             # it goes on, and may come to an end that has nothing to do with this
-            self._shares.set_end_reason(identity, "")
+            if known:
+                known.end_reason = ""
             raise
 
     def tell(self) -> None:
         """Take up what has changed about the shares of containers, such as a warning."""
         for known in list(self._known.values()):
             self._set(known, known.state)
+
+    def disk_limits(self) -> dict[str, int]:
+        """Return how many MiB those containers may write that run and have a limit."""
+        running = (known for known in self._known.values() if known.state.status is ContainerStatus.RUNNING)
+        return {known.state.id: known.disk_mib for known in running if known.disk_mib}
 
     def running(self) -> dict[str, str]:
         """Return the containers that run, and the session of each."""
@@ -227,6 +240,7 @@ class Supervisor:
             self._forget(gone)
         await in_thread(self._gang_networks.recover, networks, self._known.__contains__)
         await in_thread(self._shares.sweep, self._is_live)
+        await in_thread(self._engine.mount_points.sweep, self._is_to_start)
         await self._switch_kinds()
         await in_thread(self._shares.tidy)
         self.changed.set()
@@ -348,6 +362,10 @@ class Supervisor:
         known = self._known.get(identity)
         return known is not None and not known.state.status.is_final
 
+    def _is_to_start(self, identity: str) -> bool:
+        known = self._known.get(identity)
+        return known is not None and (known.launching or known.state.status is ContainerStatus.CREATING)
+
     def _forget(self, identity: str) -> None:
         if self._known.pop(identity, None):
             self._background.begin(self._forwarder.close(identity))
@@ -356,6 +374,8 @@ class Supervisor:
         if state.status is ContainerStatus.RUNNING:
             state = state.model_copy(update={"ports": known.offered or {}, "error": state.error or known.closed})
         state = self._shares.dress(state)
+        if state.status.is_final and known.end_reason:
+            state = state.model_copy(update={"status": ContainerStatus.FAILED, "error": known.end_reason})
         # a container never runs again, so news that overtook each other are told apart by what is final
         if not known.state.status.is_final and state != known.state:
             known.state = state

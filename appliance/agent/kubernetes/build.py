@@ -7,20 +7,23 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import PurePosixPath
 
+from appliance.agent import descriptors
 from appliance.agent.container_runtime import ContainerRuntime
+from appliance.agent.door import Strangers
 from appliance.agent.kubernetes.client import Client
 from appliance.agent.kubernetes.images import Images
 from appliance.agent.kubernetes.pod_ports import PodPorts
+from appliance.agent.kubernetes.pod_settings import FolderClaim, PodSettings
 from appliance.agent.kubernetes.pod_supervisor import PodSupervisor, base_node_info
-from appliance.agent.kubernetes.pods import FolderClaim, PodSettings
 from appliance.agent.kubernetes.terminal import Terminal
 from appliance.agent.port_forwarding import PortForwarder
+from appliance.agent.reports.app_callers import AppCallerReporter
 from appliance.agent.settings import Settings
 from appliance.agent.tls import server_context
 from common.errors import InputError
 
 
-def build(settings: Settings) -> ContainerRuntime:
+def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
     """Return what runs pods in a cluster; nothing is called yet.
 
     Raises InputError where the cluster's authority cannot be read.
@@ -38,16 +41,26 @@ def build(settings: Settings) -> ContainerRuntime:
         node=settings.name,
         resource=settings.kubernetes_gpu_resource,
         machines=settings.kubernetes_machines,
+        tolerations=settings.kubernetes_tolerations,
+        runtime_class=settings.kubernetes_runtime_class,
+        pod_security=settings.kubernetes_pod_security,
+        run_as=settings.kubernetes_run_as,
+        template=settings.kubernetes_pod_template,
         claims=[FolderClaim(PurePosixPath(root), name) for root, name in settings.kubernetes_claims.items()],
-        host_folders=[PurePosixPath(folder) for folder in settings.mount_roots],
         registries=settings.registries,
+        lost_s=settings.kubernetes_lost_s,
     )
     client = Client(
         settings.kubernetes_api, settings.kubernetes_token, context, namespace=settings.kubernetes_namespace
     )
     base = base_node_info(settings.name, region=settings.region, switch=settings.switch, started_at=datetime.now(UTC))
     forwarder = PortForwarder(
-        server_context(settings), settings.edges, bind=settings.bind, port_range=settings.port_range
+        server_context(settings),
+        settings.edges,
+        bind=settings.bind,
+        port_range=settings.port_range,
+        strangers=strangers,
+        most=descriptors.for_ports(descriptors.raise_limit()),
     )
     cluster = PodSupervisor(client, pod_settings, base, PodPorts(forwarder), settings.kubernetes_schedule_s)
     return ContainerRuntime(
@@ -56,7 +69,7 @@ def build(settings: Settings) -> ContainerRuntime:
         images=Images(client, pod_settings),
         terminal=partial(Terminal, client),
         begin=lambda: None,
-        tasks={},
+        tasks={"callers of apps": AppCallerReporter(settings, forwarder).run},
         is_stuck=lambda: False,
         close=lambda: None,
     )

@@ -14,6 +14,7 @@ from typing import Any
 from appliance.agent.kubernetes import quantity
 from common.gpu.share import MAX_DEVICES
 from common.protocol import GpuDevice
+from common.settings.pod_template import Toleration
 
 Object = Mapping[str, Any]
 """An object of Kubernetes as its interface writes it."""
@@ -52,7 +53,10 @@ NOTHING = Amount()
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A node of the cluster. `open` says whether it takes new pods; `amount` is what it has for pods in all."""
+    """A node of the cluster. `open` says whether it takes new pods; `amount` is what it has for pods in all.
+
+    Of one that is not `ready` nothing is heard, or it says so itself.
+    """
 
     name: str
     open: bool
@@ -60,6 +64,7 @@ class Machine:
     model: str = "GPU"
     gpu_memory_mib: int = 0
     os: str = ""
+    ready: bool = True
 
     def place(self, index: int) -> str:
         """Return the name of one of its places for GPUs, the same after every restart."""
@@ -89,14 +94,18 @@ class Capacity:
     largest: Amount
 
 
-def machine_of(node: Object, resource: str) -> Machine:
-    """Return what a node of the cluster is; `resource` is how its GPUs are asked for (`nvidia.com/gpu`)."""
+def machine_of(node: Object, resource: str, tolerations: Collection[Toleration] = ()) -> Machine:
+    """Return what a node of the cluster is; `resource` is how its GPUs are asked for (`nvidia.com/gpu`).
+
+    Taints that the `tolerations` meet do not keep pods away from it.
+    """
     allocatable = node["status"].get("allocatable", {})
     labels = node["metadata"].get("labels", {})
     vendor = resource.partition("/")[0]
     return Machine(
         name=node["metadata"]["name"],
-        open=_is_open(node, resource),
+        open=_is_open(node, resource, tolerations),
+        ready=_is_ready(node),
         amount=Amount(
             quantity.milli(allocatable.get("cpu", "0")),
             quantity.mib(allocatable.get("memory", "0")),
@@ -168,15 +177,23 @@ def _within(devices: Sequence[GpuDevice], held: Collection[str], limit: int) -> 
     return kept
 
 
-def _is_open(node: Object, resource: str) -> bool:
-    taints = node["spec"].get("taints", [])
+def _is_open(node: Object, resource: str, tolerations: Collection[Toleration]) -> bool:
     # every pod of ours that asks for GPUs may go where only those may go
-    barred = [taint for taint in taints if taint["effect"] != "PreferNoSchedule" and taint["key"] != resource]
-    ready = any(
+    barred = [
+        taint
+        for taint in node["spec"].get("taints", [])
+        if taint["effect"] != "PreferNoSchedule"
+        and taint["key"] != resource
+        and not any(item.tolerates(taint["key"], taint.get("value", ""), taint["effect"]) for item in tolerations)
+    ]
+    return _is_ready(node) and not barred and not node["spec"].get("unschedulable", False)
+
+
+def _is_ready(node: Object) -> bool:
+    return any(
         condition["type"] == "Ready" and condition["status"] == "True"
         for condition in node["status"].get("conditions", [])
     )
-    return ready and not barred and not node["spec"].get("unschedulable", False)
 
 
 def _of(container: Object, resource: str) -> Amount:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
+import time
 from collections.abc import AsyncIterator, Generator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +19,9 @@ ANSWER_S = 15.0
 CONNECT_S = 5.0
 PAGE = 500
 """So many objects of a list come in one answer."""
+PATIENCE_S = 5.0
+"""A cluster that says that it is asked too much is asked again for so long, when it says that it may be."""
+_LISTS = 5
 
 
 class ClusterAwayError(UnavailableError):
@@ -28,6 +33,12 @@ class GoneError(PenstockError):
 
 
 _KINDS = {400: InputError, 404: NotFoundError, 409: ConflictError, 410: GoneError, 422: InputError}
+_NEVER_ADMITTED = {
+    "violates PodSecurity": "let the administrator compare `pod_security` of the cluster with its namespace's labels",
+    "pod rejected: RuntimeClass": "let the administrator look at `runtime_class` of the cluster",
+    "denied the request": "let the administrator look at the cluster's policies",
+}
+"""What a cluster says of a pod that it will not take the next time either, and what to do about it."""
 
 
 class Token(httpx.Auth):
@@ -87,9 +98,9 @@ class Client:
         """Return an object."""
         return await self._call("GET", path, query=query)
 
-    async def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def create(self, path: str, body: Mapping[str, Any], **query: str) -> dict[str, Any]:
         """Make an object and return it; raises ConflictError where there is one of its name."""
-        return await self._call("POST", path, body=body)
+        return await self._call("POST", path, query=query, body=body)
 
     async def delete(self, path: str, grace_s: int) -> None:
         """Have an object deleted; no error where there is none."""
@@ -100,7 +111,41 @@ class Client:
             return
 
     async def every(self, path: str, **query: str) -> tuple[list[dict[str, Any]], str]:
-        """Return all objects of a list, and the version of the cluster's data from which they can be watched."""
+        """Return all objects of a list, and the version of the cluster's data from which they can be watched.
+
+        What expires between two pages begins anew: half of an old list and half of a new one are none.
+        """
+        for _ in range(_LISTS):
+            try:
+                return await self._every(path, query)
+            except GoneError as error:
+                expired = error
+        raise ClusterAwayError(f"its list expires before it is read: {expired}", where="Kubernetes")
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, query: Mapping[str, str | int], *, silence_s: float | None = None
+    ) -> AsyncIterator[httpx.Response]:
+        """Open an answer that goes on, with no more than `silence_s` between its parts; raises PenstockError."""
+        timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S, read=silence_s)
+        request = self._http.build_request("GET", path, params=query, timeout=timeout)
+        try:
+            response = await self._send(request, stream=True)
+            try:
+                if response.is_error:
+                    await response.aread()
+                    raise refusal(response.status_code, response.content)
+                yield response
+            finally:
+                await response.aclose()
+        except httpx.TransportError as error:
+            raise _away(error) from error
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def _every(self, path: str, query: Mapping[str, str]) -> tuple[list[dict[str, Any]], str]:
         found: list[dict[str, Any]] = []
         more: dict[str, str | int] = {**query, "limit": PAGE}
         while True:
@@ -111,36 +156,28 @@ class Client:
                 return found, str(metadata["resourceVersion"])
             more["continue"] = metadata["continue"]
 
-    @asynccontextmanager
-    async def stream(
-        self, path: str, query: Mapping[str, str | int], *, silence_s: float | None = None
-    ) -> AsyncIterator[httpx.Response]:
-        """Open an answer that goes on, with no more than `silence_s` between its parts; raises PenstockError."""
-        timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S, read=silence_s)
-        try:
-            async with self._http.stream("GET", path, params=query, timeout=timeout) as response:
-                if response.is_error:
-                    await response.aread()
-                    raise refusal(response.status_code, response.content)
-                yield response
-        except httpx.TransportError as error:
-            raise _away(error) from error
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._http.aclose()
-
     async def _call(
         self, method: str, path: str, *, query: Mapping[str, str | int] | None = None, body: object = None
     ) -> dict[str, Any]:
         try:
-            response = await self._http.request(method, path, params=query, json=body)
+            response = await self._send(self._http.build_request(method, path, params=query, json=body))
         except httpx.TransportError as error:
             raise _away(error) from error
         if response.is_error:
             raise refusal(response.status_code, response.content)
         answer: dict[str, Any] = response.json()
         return answer
+
+    async def _send(self, request: httpx.Request, *, stream: bool = False) -> httpx.Response:
+        """Send a request, again where the cluster was asked too much: it has done nothing of it then."""
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            response = await self._http.send(request, stream=stream)
+            pause_s = _pause_s(response)
+            if pause_s is None or time.monotonic() + pause_s > until:
+                return response
+            await response.aclose()
+            await asyncio.sleep(pause_s)
 
 
 def refusal(code: int, body: bytes) -> PenstockError:
@@ -150,6 +187,9 @@ def refusal(code: int, body: bytes) -> PenstockError:
         message = str(status["message"])
     except (ValueError, KeyError, TypeError):
         message = body.decode(errors="replace").strip() or f"status {code}"
+    for words, hint in _NEVER_ADMITTED.items():
+        if code in (400, 403) and words in message:
+            return InputError(message, where="Kubernetes", hint=hint)
     if code == 403 and 'User "' not in message:
         # the rights of the service account are refused in that form, all else is a rule of the cluster
         return ConflictError(message, where="Kubernetes", hint="look at the quotas and policies of the namespace")
@@ -162,6 +202,14 @@ def refusal(code: int, body: bytes) -> PenstockError:
     if kind := _KINDS.get(code):
         return kind(message, where="Kubernetes", hint="change what the session asks for")
     return ClusterAwayError(f"the cluster failed: {message}", where="Kubernetes", hint="look at its API servers")
+
+
+def _pause_s(response: httpx.Response) -> float | None:
+    """Return after how many seconds a cluster wants to be asked again; None where it has answered."""
+    if response.status_code != httpx.codes.TOO_MANY_REQUESTS:
+        return None
+    said = response.headers.get("Retry-After", "")
+    return float(said) if said.isdecimal() else 1.0
 
 
 def _away(error: httpx.TransportError) -> ClusterAwayError:

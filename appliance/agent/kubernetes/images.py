@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from appliance.agent.kubernetes import pods
+from appliance.agent.kubernetes import pod_frame, pods
 from appliance.agent.kubernetes.capacity import Object
 from appliance.agent.kubernetes.client import Client
-from appliance.agent.kubernetes.pods import LABEL_NODE, PodSettings
+from appliance.agent.kubernetes.pod_settings import PodSettings
 from common import image_references
 from common.errors import ConflictError, InputError, NotFoundError
 from common.protocol import ImageState, ImageStatus
@@ -44,35 +44,19 @@ class Images:
         except NotFoundError:
             try:
                 pod = await self._client.create(self._client.pods, self._pod(name, reference))
-            except ConflictError:
-                pod = await self._client.get(path)
+            except ConflictError as error:
+                try:
+                    pod = await self._client.get(path)
+                except NotFoundError:
+                    raise error from None
         state = state_of(pod, reference)
         if state.status is not ImageStatus.PULLING:
             await self._client.delete(path, 0)
         return state
 
     def _pod(self, name: str, reference: str) -> dict[str, Any]:
-        container = {
-            "name": _CONTAINER,
-            "image": reference,
-            "imagePullPolicy": "IfNotPresent",
-            "command": _COMMAND,
-            "securityContext": {"allowPrivilegeEscalation": False},
-        }
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": name,
-                "labels": {"app.kubernetes.io/managed-by": "penstock", LABEL_NODE: self._pod_settings.node},
-            },
-            "spec": {
-                "restartPolicy": "Never",
-                "automountServiceAccountToken": False,
-                "containers": [container],
-                **({"nodeSelector": dict(self._pod_settings.machines)} if self._pod_settings.machines else {}),
-            },
-        }
+        container = {"name": _CONTAINER, "image": reference, "imagePullPolicy": "IfNotPresent", "command": _COMMAND}
+        return pod_frame.pod(self._pod_settings, {"name": name}, {}, container)
 
 
 def state_of(pod: Object, reference: str) -> ImageState:
@@ -83,6 +67,13 @@ def state_of(pod: Object, reference: str) -> ImageState:
         return ImageState(reference=reference, status=ImageStatus.PULLING)
     if digest := str(told.get("imageID", "")):
         return ImageState(reference=reference, status=ImageStatus.READY, digest=digest)
+    if pods.runs_as_root(told["state"]):
+        return ImageState(
+            reference=reference,
+            status=ImageStatus.FAILED,
+            error="it runs as root, which pods of this cluster may not; name a user by its number in the image, or let "
+            "the administrator set `run_as` or `pod_security` of the cluster",
+        )
     if lacks := pods.NO_IMAGE.get(told["state"].get("waiting", {}).get("reason", "")):
         return ImageState(reference=reference, status=ImageStatus.FAILED, error=f"the cluster says that {lacks}")
     return ImageState(reference=reference, status=ImageStatus.PULLING)

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from appliance.agent import admission
-from appliance.agent.kubernetes import pods
+from appliance.agent.kubernetes import namespace_check, pods
 from appliance.agent.kubernetes.capacity import (
     FINAL_PHASES,
     NOTHING,
@@ -34,8 +34,9 @@ from appliance.agent.kubernetes.capacity import (
 )
 from appliance.agent.kubernetes.client import Client, ClusterAwayError
 from appliance.agent.kubernetes.mirror import Mirror
+from appliance.agent.kubernetes.pod_frame import LABEL_NODE
 from appliance.agent.kubernetes.pod_ports import PodPorts
-from appliance.agent.kubernetes.pods import PodSettings
+from appliance.agent.kubernetes.pod_settings import PodSettings
 from appliance.agent.labels import LABEL_ID, digest_of, name_of
 from common.errors import ConflictError, InputError, NotFoundError, PenstockError, UnavailableError
 from common.gpu.share import GpuShare
@@ -160,6 +161,7 @@ class PodSupervisor:
         """
         told = await self._client.get(VERSION)
         self._base = self._base.model_copy(update={"engine_version": f"Kubernetes {told['gitVersion']}"})
+        await namespace_check.warn_of_open(self._client, self._pod_settings)
         await self._nodes.load()
         await self._pods.load()
         for pod in self._own():
@@ -284,13 +286,13 @@ class PodSupervisor:
         return pod
 
     def _keep_node(self, node: Object) -> Machine:
-        return machine_of(node, self._pod_settings.resource)
+        return machine_of(node, self._pod_settings.resource, self._pod_settings.tolerations)
 
     def _keep_pod(self, pod: Object) -> Pod | None:
         labels: Mapping[str, Any] = pod["metadata"].get("labels", {})
         ours = (
             pod["metadata"]["namespace"] == self._client.namespace
-            and labels.get(pods.LABEL_NODE) == self._pod_settings.node
+            and labels.get(LABEL_NODE) == self._pod_settings.node
             and LABEL_ID in labels
             # without what else we write it was made by somebody else
             and bool(pods.digest_label(pod))

@@ -6,8 +6,8 @@ Labels and annotations are the only memory of the agent: whatever it must know a
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
@@ -16,7 +16,9 @@ from pydantic import TypeAdapter
 
 from appliance.agent import admission, environment
 from appliance.agent.environment import NVIDIA_VISIBLE_DEVICES
+from appliance.agent.kubernetes import pod_frame
 from appliance.agent.kubernetes.capacity import FINAL_PHASES, Object
+from appliance.agent.kubernetes.pod_settings import FolderClaim, PodSettings
 from appliance.agent.labels import (
     LABEL_DIGEST,
     LABEL_GPUS,
@@ -35,8 +37,6 @@ from common.gpu.kinds import Enforcement
 from common.gpu.share import GpuShare
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus, Mount, Pull
 
-LABEL_NODE = "io.penstock.node"
-"""Which Penstock node a pod belongs to: several may stand for parts of one cluster."""
 CONTAINER = "session"
 """Name of the only container of a pod."""
 _TRIED_AGAIN = "ErrImagePull"
@@ -65,35 +65,6 @@ _gpu_shares = TypeAdapter(list[GpuShare])
 _ports = TypeAdapter(list[int])
 
 
-@dataclass(frozen=True)
-class FolderClaim:
-    """A claim of the cluster's storage, which holds the folder that the site's workers have at `root`."""
-
-    root: PurePosixPath
-    name: str
-
-
-@dataclass(frozen=True)
-class PodSettings:
-    """What the site's settings say of all pods: whose they are, how GPUs are asked for, what may be mounted, and from
-    which registries images are pulled.
-
-    `machines` are the labels of the machines that may be used; none means all.
-    """
-
-    node: str
-    resource: str
-    machines: Mapping[str, str] = field(default_factory=dict)
-    claims: Sequence[FolderClaim] = ()
-    host_folders: Sequence[PurePosixPath] = ()
-    registries: Collection[str] = ()
-
-    @property
-    def selector(self) -> str:
-        """Return what finds the machines that may be used."""
-        return ",".join(f"{name}={value}" for name, value in sorted(self.machines.items()))
-
-
 def check(spec: ContainerSpec, pod_settings: PodSettings) -> None:
     """Refuse what a cluster can never run, with every reason; raises InputError."""
     if problems := [*_shares(spec), *_mounts(spec, pod_settings), *_missing(spec), *_image(spec, pod_settings)]:
@@ -102,7 +73,11 @@ def check(spec: ContainerSpec, pod_settings: PodSettings) -> None:
 
 def manifest(spec: ContainerSpec, pod_settings: PodSettings, machine: str) -> dict[str, Any]:
     """Return the pod of a spec that was checked; one with GPUs is held to the `machine` that has them."""
-    volumes = [_volume(position, mount, pod_settings) for position, mount in enumerate(spec.mounts)]
+    volumes = [
+        _volume(position, mount, claim)
+        for position, mount in enumerate(spec.mounts)
+        if (claim := _claim(PurePosixPath(mount.source), pod_settings))
+    ]
     amount = _limits(spec, pod_settings)
     container = {
         "name": CONTAINER,
@@ -113,46 +88,31 @@ def manifest(spec: ContainerSpec, pod_settings: PodSettings, machine: str) -> di
         **({"args": _literal(spec.args)} if spec.args else {}),
         "env": [{"name": name, "value": _escaped(value)} for name, value in sorted(_environment(spec).items())],
         "ports": [{"containerPort": port} for port in spec.ports],
-        "resources": {"limits": amount, "requests": amount},
+        "resources": {
+            "limits": amount | (_disk(spec.disk_mib) if spec.disk_mib else {}),
+            # nobody counts the disks of machines
+            "requests": amount | (_disk(0) if spec.disk_mib else {}),
+        },
         "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}, *(mounted for _, mounted in volumes)],  # noqa: S108
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["NET_RAW"]}},
     }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name_of(spec.id),
-            "labels": {
-                "app.kubernetes.io/managed-by": "penstock",
-                LABEL_NODE: pod_settings.node,
-                LABEL_ID: spec.id,
-                LABEL_SESSION: spec.session_id,
-                LABEL_PROJECT: spec.project,
-            },
-            "annotations": {
-                LABEL_SESSION_NAME: spec.session_name,
-                LABEL_USER: spec.user,
-                LABEL_GPUS: json.dumps([asdict(share) for share in spec.gpus]),
-                LABEL_PORTS: json.dumps(spec.ports),
-                LABEL_DIGEST: digest_of(spec),
-            },
-        },
-        "spec": {
-            "restartPolicy": "Never",
-            "hostname": spec.session_name,
-            # a session is no client of the cluster
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [container],
-            "volumes": [
-                {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{spec.shm_mib}Mi"}},
-                *(volume for volume, _ in volumes),
-            ],
-            **({"nodeSelector": dict(pod_settings.machines)} if pod_settings.machines else {}),
-            **(_placing(pod_settings, machine) if spec.gpus else {}),
+    metadata = {
+        "name": name_of(spec.id),
+        "labels": {LABEL_ID: spec.id, LABEL_SESSION: spec.session_id, LABEL_PROJECT: spec.project},
+        "annotations": {
+            LABEL_SESSION_NAME: spec.session_name,
+            LABEL_USER: spec.user,
+            LABEL_GPUS: json.dumps([asdict(share) for share in spec.gpus]),
+            LABEL_PORTS: json.dumps(spec.ports),
+            LABEL_DIGEST: digest_of(spec),
         },
     }
+    shm = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{spec.shm_mib}Mi"}}
+    own = {
+        "hostname": spec.session_name,
+        "volumes": [shm, *(volume for volume, _ in volumes)],
+        **(_placing(pod_settings, machine) if spec.gpus else {}),
+    }
+    return pod_frame.pod(pod_settings, metadata, own, container)
 
 
 def state_of(pod: Object) -> ContainerState:
@@ -191,6 +151,12 @@ def why_unplaced(pod: Object) -> str:
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return str(condition.get("message") or condition.get("reason", ""))
     return ""
+
+
+def runs_as_root(state: Object) -> bool:
+    """Return whether a machine does not start a container because its image runs as root, or as nobody knows who."""
+    waiting = state.get("waiting", {})
+    return waiting.get("reason") == "CreateContainerConfigError" and "runAsNonRoot" in waiting.get("message", "")
 
 
 def id_of(pod: Object) -> str:
@@ -282,7 +248,7 @@ def _shares(spec: ContainerSpec) -> Iterable[Problem]:
 def _mounts(spec: ContainerSpec, pod_settings: PodSettings) -> Iterable[Problem]:
     for position, mount in enumerate(spec.mounts):
         source = PurePosixPath(mount.source)
-        if ".." in source.parts or not (_claim(source, pod_settings) or _is_open(source, pod_settings)):
+        if ".." in source.parts or not _claim(source, pod_settings):
             claims = ", ".join(f"{claim.root} by the claim {claim.name}" for claim in pod_settings.claims) or "none"
             yield Problem(
                 f"mounts.{position}.source",
@@ -315,17 +281,10 @@ def _claim(source: PurePosixPath, pod_settings: PodSettings) -> FolderClaim | No
     return max(fitting, key=lambda claim: len(claim.root.parts), default=None)
 
 
-def _is_open(source: PurePosixPath, pod_settings: PodSettings) -> bool:
-    return any(source.is_relative_to(folder) for folder in pod_settings.host_folders)
-
-
-def _volume(position: int, mount: Mount, pod_settings: PodSettings) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the volume of a mount, and how the container has it."""
-    name, source = f"mount-{position}", PurePosixPath(mount.source)
+def _volume(position: int, mount: Mount, claim: FolderClaim) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the volume of a mount that lies in a claim, and how the container has it."""
+    name, inside = f"mount-{position}", PurePosixPath(mount.source).relative_to(claim.root)
     mounted: dict[str, Any] = {"name": name, "mountPath": mount.target, "readOnly": mount.read_only}
-    if (claim := _claim(source, pod_settings)) is None:
-        return {"name": name, "hostPath": {"path": mount.source, "type": "Directory"}}, mounted
-    inside = source.relative_to(claim.root)
     if inside.parts:
         mounted["subPath"] = str(inside)
     return {"name": name, "persistentVolumeClaim": {"claimName": claim.name}}, mounted
@@ -340,6 +299,10 @@ def _limits(spec: ContainerSpec, pod_settings: PodSettings) -> dict[str, str]:
     if spec.gpus:
         limits[pod_settings.resource] = str(len(spec.gpus))
     return limits
+
+
+def _disk(mib: int) -> dict[str, str]:
+    return {"ephemeral-storage": f"{mib}Mi"}
 
 
 def _environment(spec: ContainerSpec) -> Mapping[str, str]:

@@ -36,8 +36,7 @@ _gpu_shares = TypeAdapter(list[GpuShare])
 class HeldShares:
     """The shares of one container. `kind` holds those that are no MIG devices; `engine_id` is known once it runs.
 
-    `warning` says by what it is over its share, `trouble` why it is not held as it should be, and `end_reason` why it
-    was ended.
+    `warning` says by what it is over its share, and `trouble` why it is not held as it should be.
     """
 
     kind: Enforcement
@@ -45,7 +44,6 @@ class HeldShares:
     engine_id: str = ""
     warning: str = ""
     trouble: str = ""
-    end_reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -207,8 +205,6 @@ class ShareManager:
         update: dict[str, object] = {"gpus": list(holding.gpu_shares), "enforcement": Enforcement.weakest(kinds)}
         if state.status is ContainerStatus.RUNNING:
             update["warning"] = holding.warning or holding.trouble
-        elif state.status.is_final and holding.end_reason:
-            update |= {"status": ContainerStatus.FAILED, "error": holding.end_reason}
         return state.model_copy(update=update)
 
     def shares_of(self, identity: str) -> list[DeviceShare]:
@@ -220,11 +216,6 @@ class ShareManager:
         """Keep why a container that goes on is not held as it should be, for its state to tell."""
         if holding := self.holdings.get(identity):
             holding.trouble = reason
-
-    def set_end_reason(self, identity: str, reason: str) -> None:
-        """Keep why a container is ended, for its state to tell; empty: it is not."""
-        if holding := self.holdings.get(identity):
-            holding.end_reason = reason
 
     def release(self, identity: str) -> None:
         """Drop what was made for a container that has gone; nothing where there was nothing. It may block.

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from common import process
+from reservoir.artifacts.image.inside import remove
 from reservoir.artifacts.image.oci import Layer
 from reservoir.download.cache import digest
 
@@ -76,14 +77,6 @@ def unpack(path: Path, root: Path) -> None:
                 shutil.rmtree(root / name)
     command = ["tar", "--extract", "--gzip", f"--file={path}", f"--directory={root}", *UNPACK]
     process.run([*command, "--wildcards", f"--exclude={GONE}*"])
-
-
-def remove(path: Path) -> None:
-    """Take away a file, a link or a whole folder; nothing there is as well."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _paths(root: Path) -> Iterator[Path]:

@@ -19,7 +19,8 @@ from common.progress import Progress
 from reservoir import settings
 from reservoir.artifacts.debian import publish as apt_tree
 from reservoir.artifacts.image import oci
-from reservoir.artifacts.image.layer import changes, pack, remove, snapshot, unpack
+from reservoir.artifacts.image import root as roots
+from reservoir.artifacts.image.layer import changes, pack, snapshot, unpack
 from reservoir.artifacts.image.oci import Layer
 from reservoir.contents.artifact import Artifact, DebianArtifact, ImageArtifact, ImageMetadata, ImagePart, of_kind
 from reservoir.contents.lock import LockedImage
@@ -28,18 +29,15 @@ from reservoir.manifest.model import MACHINES, Image, Target, Units
 from reservoir.signing import openpgp
 
 # counts up when this module makes something else of the same parts
-RECIPE_VERSION = 3
+RECIPE_VERSION = 4
 CREATED = datetime(2000, 1, 1, tzinfo=UTC)
 EPOCH = int(CREATED.timestamp())
 MOUNT = "run/penstock-packages"
 ORIGIN = "built from this bundle's packages"
-# in name spaces of its own: the mounts and whatever a package starts go away with it, even when it is killed
-ISOLATED = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--net", "--ipc", "--uts"]
 WHEELS = "run/penstock-wheels"
 VENV = "/opt/venv"
 # arguments: the folder on this machine, the root, where the folder lies in it
 PREPARE = """set -e
-mkdir -p "$2/$3"
 mount --bind "$1" "$2/$3"
 mount -t proc proc "$2/proc"
 mount -t tmpfs tmpfs "$2/dev"
@@ -227,25 +225,22 @@ class Builder:
         tree = self._tree(work)
         command = ["--variant=minbase", f"--arch={self.target.arch}", f"--keyring={work / 'keyring.gpg'}"]
         debootstrap = [process.require("debootstrap", "debootstrap"), "--force-check-gpg", *command]
-        process.run([*debootstrap, self.target.release, root, tree.as_uri()], env=_environment())
+        process.run([*roots.ISOLATED, *debootstrap, self.target.release, root, tree.as_uri()], env=_environment())
 
     def _install(self, root: Path, work: Path) -> None:
         """Install packages in the root by its own apt, from the local repository and nothing else."""
         tree = self._tree(work)
-        helpers = {
-            "etc/dpkg/dpkg.cfg.d/penstock-build": NO_DOCUMENTATION,
-            "etc/apt/penstock-build.asc": (work / "keyring.asc").read_text(),
-            "etc/apt/sources.list.d/penstock-build.list": "deb [signed-by=/etc/apt/penstock-build.asc] "
-            f"file:/{MOUNT} {self.target.release} main\n",
+        source = f"deb [signed-by=/etc/apt/penstock-build.asc] file:/{MOUNT} {self.target.release} main\n"
+        helpers = [
+            roots.write("/etc/dpkg/dpkg.cfg.d/penstock-build", NO_DOCUMENTATION),
+            roots.write("/etc/apt/penstock-build.asc", (work / "keyring.asc").read_text()),
+            roots.write("/etc/apt/sources.list.d/penstock-build.list", source),
             # packages must not start their services while they are installed
-            "usr/sbin/policy-rc.d": "#!/bin/sh\nexit 101\n",
-        }
-        for name, content in helpers.items():
-            (root / name).write_text(content)
-        (root / "usr/sbin/policy-rc.d").chmod(0o755)
+            roots.write("/usr/sbin/policy-rc.d", "#!/bin/sh\nexit 101\n", 0o755),
+        ]
+        roots.change(root, helpers)
         _run(INSTALL, tree, root, MOUNT, *sorted(self.recipe.packages))
-        for name in helpers:
-            (root / name).unlink()
+        roots.change(root, [roots.remove(str(helper["path"])) for helper in helpers])
 
     def _install_python(self, root: Path, work: Path) -> None:
         """Make the image's Python environment by its own venv and pip, from the locked wheels and nothing else."""
@@ -274,7 +269,8 @@ def _key(parts: object) -> str:
 
 def _run(script: str, folder: Path, root: Path, place: str, *words: str) -> None:
     """Run a script for the root with no network; a folder of this machine lies at `place` in it meanwhile."""
-    process.run([*ISOLATED, "/bin/sh", "-c", script, "sh", folder, root, place, *words], env=_environment())
+    roots.change(root, [roots.make(place)])
+    process.run([*roots.ISOLATED, "/bin/sh", "-c", script, "sh", folder, root, place, *words], env=_environment())
 
 
 def _environment() -> dict[str, str]:
@@ -291,27 +287,17 @@ def _environment() -> dict[str, str]:
 
 
 def _finish(root: Path, recipe: Image) -> None:
-    """Write the recipe's files, set its units, and take away what must not be in an image."""
-    for file in recipe.files:
-        path = root / file.path.lstrip("/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(file.content)
-        path.chmod(int(file.mode, 8))
+    """Write the recipe's files, set its units, and take away what it names."""
+    roots.change(root, [roots.write(file.path, file.content, int(file.mode, 8)) for file in recipe.files])
     for action, units in (("enable", recipe.units.enable), ("mask", recipe.units.mask)):
         if units:
-            process.run(["chroot", root, "systemctl", action, *units])
-    for name in recipe.remove:
-        remove(root / name.lstrip("/"))
+            process.run([*roots.ISOLATED, "chroot", root, "systemctl", action, *units], env=_environment())
+    roots.change(root, map(roots.remove, recipe.remove))
 
 
 def _clean(root: Path) -> None:
-    """Take away what must not be in an image."""
-    for pattern in CLEANED:
-        for path in root.glob(pattern):
-            remove(path)
-    # systemd makes an identity of its own at the first boot of each machine
-    if (root / "etc/machine-id").exists():
-        (root / "etc/machine-id").write_text("")
+    """Take away what must not be in an image; systemd makes an identity of its own at the first boot of a machine."""
+    roots.change(root, [*map(roots.clean, CLEANED), roots.empty("/etc/machine-id")])
 
 
 def _start(recipe: Image) -> dict[str, object]:

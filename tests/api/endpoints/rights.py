@@ -10,11 +10,11 @@ PEOPLE = (
 )
 """Of the site: admin and auditor; of a domain: those after them, the user without a project; last who is nobody's."""
 
-OWNERS = ("own", "project", "domain", "other", "site")
-"""Whose a thing is: the caller's, or another's of the same project, of another project of the same domain, of another
-domain, of the site itself."""
+OWNERS = ("own", "project", "private", "domain", "other", "site")
+"""Whose a thing is: the caller's, or another's of the same project, who may keep a session private, of another project
+of the same domain, of another domain, of the site itself. Nothing but a session is private."""
 
-REACH = {"O": 1, "P": 2, "D": 3, "S": 5}
+REACH = {"O": 1, "P": 2, "V": 3, "D": 4, "S": 6}
 """How many of the owners a letter means, from the first one on."""
 
 LET_IN = "0"
@@ -42,6 +42,7 @@ RIGHTS = {
     "POST /agent/v1/heartbeat":                          OF_AGENTS,
     "POST /agent/v1/metrics":                            OF_AGENTS,
     "POST /agent/v1/denied-calls":                       OF_AGENTS,
+    "POST /agent/v1/app-callers":                        OF_AGENTS,
     f"GET {V1}/health":                                  EVERYBODY,
     f"GET {V1}/settings":                                KNOWN,
     f"POST {V1}/auth/login":                             EVERYBODY,
@@ -103,18 +104,18 @@ RIGHTS = {
     f"PATCH {V1}/nodes/{{name}}/mode":                   CHANGE_DOMAIN,
     f"DELETE {V1}/nodes/{{name}}":                       OF_THE_SITE,
     f"DELETE {V1}/nodes/{{name}}/unknown-containers":    CHANGE_DOMAIN,
-    f"GET {V1}/sessions":                                "S S D D P P 0 . .",
+    f"GET {V1}/sessions":                                "S S D D V P 0 . .",
     f"POST {V1}/sessions":                               "S . D . P P 0 . .",
     f"POST {V1}/sessions/batch":                         "S . D . P P 0 . .",
-    f"GET {V1}/sessions/{{name}}":                       "S S D D P P 0 . .",
-    f"PATCH {V1}/sessions/{{name}}":                     "S . D . P O 0 . .",
-    f"DELETE {V1}/sessions/{{name}}":                    "S . D . P O 0 . .",
-    f"POST {V1}/sessions/{{name}}/extend":               "S . D . P O 0 . .",
-    f"GET {V1}/sessions/{{name}}/logs":                  "S S D D P P 0 . .",
-    f"GET {V1}/sessions/{{name}}/metrics":               "S S D D P P 0 . .",
-    f"GET {V1}/sessions/{{name}}/denied-calls":          "S S D D P . . . .",
+    f"GET {V1}/sessions/{{name}}":                       "S S D D V P 0 . .",
+    f"PATCH {V1}/sessions/{{name}}":                     "S . D . V O 0 . .",
+    f"DELETE {V1}/sessions/{{name}}":                    "S . D . V O 0 . .",
+    f"POST {V1}/sessions/{{name}}/extend":               "S . D . V O 0 . .",
+    f"GET {V1}/sessions/{{name}}/logs":                  "S S D D V P 0 . .",
+    f"GET {V1}/sessions/{{name}}/metrics":               "S S D D V P 0 . .",
+    f"GET {V1}/sessions/{{name}}/denied-calls":          "S S D D V . . . .",
     f"WEBSOCKET {V1}/sessions/{{name}}/exec":            "S . D . O O 0 . .",
-    f"GET {V1}/apps/authorize":                          "S . D . O O O . .",
+    f"GET {V1}/apps/authorize":                          "S . D . O O 0 . .",
     f"GET {V1}/scheduler/queue":                         READ_SITE,
     f"GET {V1}/scheduler/cycle":                         READ_SITE,
 }

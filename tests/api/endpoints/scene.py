@@ -1,8 +1,8 @@
 """A site with everybody of the table of rights and things of every owner, and how a route is asked for one of these.
 
 The people of the table are of the domain acme, but for those of the site. Each has a session and an image in the
-project rockets. So have others: Carl in rockets, Dan in another project of acme, Gus in the domain globex, Sid in a
-project of the site.
+project rockets. So have others: Carl in rockets and Eve, whose session is private, Dan in another project of acme, Gus
+in the domain globex, Sid in a project of the site.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from api.tables.groups import ResourceGroup
 from api.tables.images import Image, Visibility
 from api.tables.logins import Login
 from api.tables.nodes import Node
-from api.tables.projects import Membership, Project, ProjectRole
+from api.tables.projects import Access, Membership, Project, ProjectRole
 from api.tables.sessions import Kind, Service, Session, State
 from api.tables.users import User
 from tests.api.cluster import V1, Cluster
@@ -42,12 +42,16 @@ ROLES = {
     "member": (UserRole.MEMBER, "acme"),
     "user": (UserRole.MEMBER, "acme"),
     "carl": (UserRole.MEMBER, "acme"),
+    "eve": (UserRole.MEMBER, "acme"),
     "dan": (UserRole.MEMBER, "acme"),
     "gus": (UserRole.MEMBER, "globex"),
     "sid": (UserRole.MEMBER, None),
 }
 PROJECTS: dict[str, tuple[str | None, dict[str, ProjectRole]]] = {
-    "rockets": ("acme", {"manager": ProjectRole.MANAGER, "member": ProjectRole.MEMBER, "carl": ProjectRole.MEMBER}),
+    "rockets": (
+        "acme",
+        {"manager": ProjectRole.MANAGER, **dict.fromkeys(("member", "carl", "eve"), ProjectRole.MEMBER)},
+    ),
     "engines": ("acme", {"dan": ProjectRole.MEMBER}),
     "planes": ("globex", {"gus": ProjectRole.MEMBER}),
     "public": (None, {"sid": ProjectRole.MEMBER}),
@@ -56,7 +60,7 @@ PLACES = {"acme": "acme", "globex": "globex", "site": None}
 """Places with a resource group and a node in it, and their domains."""
 HOMES = {"dan": "engines", "gus": "planes", "sid": "public"}
 """Projects of sessions and images; the others have theirs in rockets."""
-OTHERS = {"project": "carl", "domain": "dan", "other": "gus", "site": "sid"}
+OTHERS = {"project": "carl", "private": "eve", "domain": "dan", "other": "gus", "site": "sid"}
 
 
 @dataclass(frozen=True)
@@ -213,6 +217,7 @@ async def _things(db: AsyncSession, user: User, project: Project) -> Thing:
     session.image = session.reference = "python"
     session.kind, session.preemptible, session.gpu_milli = Kind.TRAINING, False, 0
     session.args, session.environment, session.mounts = [], {}, []
+    session.access = Access.PRIVATE if user.name == OTHERS["private"] else Access.PROJECT
     session.services = [Service(port=8888, path=f"s-{user.name}-8888")]
     db.add_all([key, login, image, session])
     await db.flush()

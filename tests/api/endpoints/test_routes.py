@@ -14,7 +14,7 @@ import pytest
 from api.endpoints.access import check_routes
 from api.endpoints.app import create_app
 from common.errors import PenstockError
-from tests.api.cluster import Cluster
+from tests.api.cluster import V1, Cluster
 from tests.api.endpoints import scene
 from tests.api.endpoints.rights import LET_IN, OF_AGENTS, OWNERS, PEOPLE, REACH, REFUSED, RIGHTS, letter_of
 from tests.api.endpoints.routes import Route, open_websocket, routes_of, status_of
@@ -70,16 +70,23 @@ async def is_reached(cluster: Cluster, client: httpx.AsyncClient, route: Route, 
     return status not in (401, 403, 404)
 
 
-async def tells_apart(cluster: Cluster, client: httpx.AsyncClient, route: Route, thing: Thing) -> bool:
+async def tells_apart(
+    cluster: Cluster, client: httpx.AsyncClient, route: Route, thing: Thing, nothing: Thing = NOTHING
+) -> bool:
     """Return whether a refusal says anything that one for what is not there at all would not."""
     answers = []
-    for one in (thing, NOTHING):
+    for one in (thing, nothing):
         status, text = await answer(cluster, client, route, one)
         # the longest first: some names are parts of others
         for name in sorted(map(str, one.values()), key=len, reverse=True):
             text = text.replace(name, "…")
         answers.append((status, text))
     return answers[0] != answers[1]
+
+
+def sees_private(person: str) -> bool:
+    """Return whether a person sees the private sessions of others in the same project."""
+    return REACH.get(letter_of(person, f"GET {V1}/sessions/{{name}}"), 0) >= REACH["V"]
 
 
 async def faults(cluster: Cluster, client: httpx.AsyncClient, person: str, there: Scene) -> AsyncIterator[str]:
@@ -97,11 +104,16 @@ async def faults(cluster: Cluster, client: httpx.AsyncClient, person: str, there
             thing = there.thing(person, owner)
             if thing["domain"] is None and "{domain}" in f"{path_of(route)} {asked}":
                 continue
+            if owner == "private" and "{session}" not in f"{path_of(route)} {asked}":
+                continue
             reached = await is_reached(cluster, client, route, thing)
             if reached != (letter != LET_IN and number < REACH[letter]):
                 yield f"{route} of {owner} is {'' if reached else 'not '}reached"
             beyond = owner in ("other", "site") and not reached and not asked.show
             if beyond and await tells_apart(cluster, client, route, thing):
+                yield f"{route} of {owner} does not hide that it is there"
+            unseen = owner == "private" and not sees_private(person) and not asked.show
+            if unseen and await tells_apart(cluster, client, route, thing, NOTHING | {"project": thing["project"]}):
                 yield f"{route} of {owner} does not hide that it is there"
 
 

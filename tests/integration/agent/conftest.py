@@ -44,6 +44,7 @@ from tests import forks
 from tests.fakes.cuda.clients import Bench
 from tests.fakes.cuda.fixtures import bench, release  # noqa: F401
 from tests.forks import Fork
+from tests.integration.agent.other_node import OtherNode, run
 
 BUSYBOX = Path("/bin/busybox")
 DOCKER = "unix:///var/run/docker.sock"
@@ -60,6 +61,21 @@ class Authority:
     @property
     def ca(self) -> Path:
         return self.folder / "ca.crt"
+
+    @property
+    def crl(self) -> Path:
+        return self.folder / "ca.crl"
+
+    def revoke(self, *paths: Path) -> None:
+        """Write a list of revoked certificates with these alone."""
+        now = datetime.now(UTC)
+        builder = x509.CertificateRevocationListBuilder(
+            self.certificate.subject, last_update=now - timedelta(hours=1), next_update=now + timedelta(days=1)
+        ).add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
+        for path in paths:
+            serial = x509.load_pem_x509_certificate(path.read_bytes()).serial_number
+            builder = builder.add_revoked_certificate(x509.RevokedCertificateBuilder(serial, now).build())
+        self.crl.write_bytes(builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
     def issue(self, name: str) -> tuple[Path, Path]:
         """Write a certificate and its key for `name`, good for server and client; return both paths."""
@@ -86,7 +102,9 @@ def make_authority(folder: Path) -> Authority:
     )
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder, "ca", certificate, key)
-    return Authority(folder, key, certificate)
+    authority = Authority(folder, key, certificate)
+    authority.revoke()
+    return authority
 
 
 @pytest.fixture(scope="session")
@@ -136,6 +154,7 @@ class FakeApi:
     samples: list[GpuMetrics] = field(default_factory=list)
     denied_calls: list[DeniedCall] = field(default_factory=list)
     peers: set[str] = field(default_factory=set)
+    connections: int = 0
     interval_s: float = 0.5
     status: int = 200
 
@@ -155,6 +174,12 @@ def fake_api(authority: Authority) -> Iterator[FakeApi]:
     api = FakeApi(port=0)
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            api.connections += 1
+
         def do_POST(self) -> None:
             assert self.path in (HEARTBEAT_PATH, METRICS_PATH, DENIED_CALLS_PATH)
             body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -266,6 +291,13 @@ def agent(node: Agent) -> Agent:
     return node
 
 
+@pytest.fixture
+def other_node() -> Iterator[OtherNode]:
+    node = OtherNode()
+    yield node
+    run("ip", "netns", "del", node.name)
+
+
 @pytest.fixture(scope="session")
 def library(bench: Bench) -> Path:  # noqa: F811
     """The folder of the fake NVML and driver."""
@@ -312,6 +344,7 @@ def make_agent(authority: Authority, api_port: int, folder: Path) -> Agent:
         "PENSTOCK_AGENT_PORT": str(free_port()),
         "PENSTOCK_AGENT_API_URL": f"https://127.0.0.1:{api_port}",
         "PENSTOCK_AGENT_CA": str(authority.ca),
+        "PENSTOCK_AGENT_CRL": str(authority.crl),
         "PENSTOCK_AGENT_CERT": str(certificate),
         "PENSTOCK_AGENT_KEY": str(key),
         "PENSTOCK_AGENT_ALLOWED": "master",
@@ -321,6 +354,7 @@ def make_agent(authority: Authority, api_port: int, folder: Path) -> Agent:
         "PENSTOCK_AGENT_MOUNT_ROOTS": str(volumes),
         "PENSTOCK_AGENT_GPU_FOLDER": str(folder / "gpu"),
         "PENSTOCK_AGENT_CORES_FOLDER": str(folder / "cores"),
+        "PENSTOCK_AGENT_MOUNTS_FOLDER": str(folder / "mounts"),
         "PENSTOCK_AGENT_SANDBOX_SOCKET": str(folder / "sandbox.sock"),
     }
     return Agent(authority, environment, folder / "agent.log")

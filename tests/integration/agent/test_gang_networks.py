@@ -6,7 +6,6 @@ import json
 import subprocess
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from ipaddress import IPv4Network
@@ -16,7 +15,7 @@ from typing import Any
 import docker
 import pytest
 
-from appliance.agent.docker import containers, gang_network
+from appliance.agent.docker import containers, egress_rules, gang_network
 from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.gang_network import BRIDGE_PREFIX, LINK_PREFIX
@@ -26,6 +25,7 @@ from common import process
 from common.protocol import ContainerSpec, ContainerStatus, GangNetwork
 from tests.integration.agent.calls import launch as launched
 from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_agent
+from tests.integration.agent.other_node import OtherNode, run
 
 Make = Callable[..., ContainerSpec]
 SUBNETS = [IPv4Network("100.127.255.0/27"), IPv4Network("100.127.255.32/27")]
@@ -78,10 +78,6 @@ def left(engine: docker.DockerClient) -> list[str]:
     shown = json.loads(run("ip", "-j", "link", "show"))
     devices = [each["ifname"] for each in shown if each["ifname"].startswith((BRIDGE_PREFIX, LINK_PREFIX))]
     return [str(each.name) for each in engine.networks.list(filters={"label": gang_network.LABEL})] + devices
-
-
-def run(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 @pytest.fixture
@@ -168,49 +164,6 @@ class Other(DockerEngine):
 
     def __init__(self, client: docker.DockerClient) -> None:
         self._api = client.api
-
-
-class OtherNode:
-    """Another node: a network namespace beside this machine, with an end of the VXLAN as an agent makes it."""
-
-    here, there = "198.51.100.1", "198.51.100.2"
-
-    def __init__(self) -> None:
-        self.name = f"pt-{uuid.uuid4().hex[:8]}"
-        ends = f"{self.name}a", f"{self.name}b"
-        run("ip", "netns", "add", self.name)
-        run("ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1], "netns", self.name)
-        run("ip", "addr", "add", f"{self.here}/30", "dev", ends[0])
-        run("ip", "link", "set", ends[0], "up")
-        self.run("ip", "addr", "add", f"{self.there}/30", "dev", ends[1])
-        self.run("ip", "link", "set", ends[1], "up")
-
-    def run(self, *command: str) -> str:
-        return run("ip", "netns", "exec", self.name, *command)
-
-    def join(self, network: GangNetwork) -> None:
-        """Give this node a bridge with the address of a container on it, and the way to the others."""
-        bridge = gang_network.bridge_of(network.number)
-        self.run("ip", "link", "add", bridge, "type", "bridge")
-        for command in (*gang_network.link(network, self.there, 1450), *gang_network.fdb_changes(network, [])):
-            self.run(*command)
-        self.run("ip", "addr", "add", f"{network.address}/27", "dev", bridge)
-        self.run("ip", "link", "set", bridge, "up")
-
-    def answer(self, port: int, words: str) -> subprocess.Popen[bytes]:
-        """Answer with a word on a port of every address."""
-        command = ["ip", "netns", "exec", self.name, "/bin/busybox", "nc", "-ll", "-p", str(port), "-e", "echo", words]
-        return subprocess.Popen(command)
-
-    def ask(self, host: str, port: int) -> str:
-        return self.run("sh", "-c", f"/bin/busybox nc -w 2 {host} {port} < /dev/null").strip()
-
-
-@pytest.fixture
-def other_node() -> Iterator[OtherNode]:
-    node = OtherNode()
-    yield node
-    run("ip", "netns", "del", node.name)
 
 
 @pytest.fixture
@@ -300,7 +253,6 @@ def test_containers_of_two_nodes_with_engines_of_their_own_reach_each_other_by_n
         client.api.start(name_of(there.id))
         soon(lambda: asked(engine, here, "train-1"), "train-1")
         assert asked(client, there, "train-0") == "train-0"
-        assert other_node.run("iptables", "-w", "-t", "raw", "-S").count(f"--dport {gang_network.VXLAN_PORT} ") == 2
         client.containers.get(name_of(there.id)).remove(force=True)
         keeper.leave(there.id)
         assert not node.networks()
@@ -361,6 +313,8 @@ def _answers(socket: Path) -> bool:
 
 
 def _dropped() -> int:
-    """Return how many packets of containers were dropped for speaking VXLAN."""
-    lines = run("iptables", "-w", "-t", "raw", "-L", "PREROUTING", "-v", "-x", "-n").splitlines()
-    return sum(int(line.split()[0]) for line in lines if f"dpt:{gang_network.VXLAN_PORT}" in line)
+    """Return how many packets of containers the rules of sessions have dropped."""
+    shown = json.loads(run("nft", "--json", "list", "table", "inet", egress_rules.TABLE))["nftables"]
+    rules = [each["rule"]["expr"] for each in shown if "rule" in each]
+    drops = [part for rule in rules if {"drop": None} in rule for part in rule]
+    return sum(part["counter"]["packets"] for part in drops if "counter" in part)

@@ -64,6 +64,7 @@ def meant(answer: httpx.Response) -> int:
 async def test_the_owner_is_led_to_the_agent_without_the_prefix(owner: httpx.AsyncClient) -> None:
     answer = await ask(owner, "/web-8888/lab/tree?x=%2F&y")
     [session] = await ok(owner.get(f"{V1}/sessions"))
+    [key] = await ok(owner.get(f"{V1}/api-keys"))
     assert answer.status_code == 200
     assert {name: text for name, text in answer.headers.items() if name.startswith("x-upstream")} == {
         "x-upstream": "192.0.2.10:57123",
@@ -74,6 +75,7 @@ async def test_the_owner_is_led_to_the_agent_without_the_prefix(owner: httpx.Asy
         "x-upstream-cookie-path": "/web-8888",
         "x-upstream-cookie": "",
         "x-upstream-user": "alice",
+        "x-upstream-caller": f"api_keys:{key['id']}",
     }
 
 

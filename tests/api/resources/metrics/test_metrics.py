@@ -56,7 +56,7 @@ async def session(cluster: Cluster) -> dict[str, Any]:
 
 async def test_samples_come_back_as_a_series(cluster: Cluster, session: dict[str, Any]) -> None:
     moment = now().replace(microsecond=0)
-    samples = [sample(session, moment - timedelta(seconds=15 * n), 100 + n, busy_permille=10 * n) for n in range(4)]
+    samples = [sample(session, moment - timedelta(seconds=16 * n), 100 + n, busy_permille=10 * n) for n in range(4)]
     assert (await report(cluster, *samples)).status_code == 204
     shown = await metrics(cluster)
     assert shown["session_id"] == session["id"]

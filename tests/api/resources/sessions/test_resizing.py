@@ -38,7 +38,8 @@ async def prepare(cluster: Cluster, *shares: int, quota: int = 4000, gpus: int =
     await cluster.add_image()
     await cluster.add_project("team-a", quota)
     for name, milli in zip("abcdefgh", shares, strict=False):
-        await cluster.submit(name, milli)
+        # a resize leaves the memory of a session as it is
+        await cluster.submit(name, milli, memory_mib=1024)
     await cluster.settle()
 
 
@@ -83,7 +84,7 @@ async def test_what_is_given_back_goes_to_who_waits(cluster: Cluster) -> None:
 async def test_a_raise_takes_the_room_before_anybody_else_gets_it(cluster: Cluster) -> None:
     await prepare(cluster, 250, 500)
     await resize(cluster, 500)
-    await cluster.submit("late", 250)
+    await cluster.submit("late", 250, memory_mib=1024)
     await cluster.settle()
     assert (await cluster.session("a"))["gpu_milli"] == 500
     assert (await cluster.states())["late"] == "PENDING"
@@ -93,7 +94,7 @@ async def test_a_lowered_share_is_given_away_only_when_the_agent_has_taken_it(cl
     await prepare(cluster, 500, 500)
     cluster.engine.failure = UnreachableError("the agent of worker1 does not answer", delivered=False)
     await resize(cluster, 250)
-    await cluster.submit("late", 250)
+    await cluster.submit("late", 250, memory_mib=1024)
     await cluster.settle()
     session = await cluster.session("a")
     assert (session["gpu_milli"], session["resize_milli"], session["gpus"][0]["milli"]) == (500, 250, 500)

@@ -57,9 +57,9 @@ async def test_the_container_gets_its_size(ready: Cluster) -> None:
     assert (spec.cpu_milli, spec.memory_mib, spec.shm_mib) == (1000, 4096, 64)
 
 
-@pytest.mark.parametrize(("memory_mib", "shm_mib"), [(4096, 2048), (0, 8192)])
-async def test_a_large_shm(ready: Cluster, memory_mib: int, shm_mib: int) -> None:
-    session = await ready.submit("demo", memory_mib=memory_mib, large_shm=True)
+@pytest.mark.parametrize(("memory_mib", "shm_mib"), [(4096, 2048), (0, 4096), (100, 64), (32, 32)])
+async def test_a_large_shm_is_half_of_the_memory(ready: Cluster, memory_mib: int, shm_mib: int) -> None:
+    session = await ready.submit("demo", 1000, memory_mib=memory_mib, large_shm=True)
     assert session["shm_mib"] == shm_mib
 
 

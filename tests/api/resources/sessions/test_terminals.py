@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import pytest
 
 from api.engine.base import UnreachableError
-from api.resources.sessions import relay
+from api.resources.sessions import streams
 from tests.api.cluster import V1, Cluster, ok
 
 pytestmark = pytest.mark.anyio
@@ -127,7 +127,7 @@ async def test_terminals_are_for_the_owner(cluster: Cluster) -> None:
 
 
 async def test_who_loses_the_right_loses_the_terminal(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay, "RECHECK_S", 0.01)
+    monkeypatch.setattr(streams, "RECHECK_S", 0.01)
     async with await cluster.user("alice") as alice:
         await cluster.add_node()
         await cluster.add_image()

@@ -143,14 +143,14 @@ async def test_a_session_that_leaves_its_cores_out_has_those_of_its_node(cluster
         await ok(alice.post(f"{V1}/sessions", json=body(preset="four-cores")))
 
 
-async def test_and_so_it_is_with_memory(cluster: Cluster) -> None:
+async def test_a_session_that_leaves_its_memory_out_has_what_the_policy_allows(cluster: Cluster) -> None:
     await cluster.add_node()
     await cluster.add_image()
     async with await limited(cluster, max_memory_mib=8192) as alice:
-        error = await refused(alice.post(f"{V1}/sessions", json=body()), 409)
+        assert (await ok(alice.post(f"{V1}/sessions", json=body(gpu_milli=4000))))["memory_mib"] == 8192
+        error = await refused(alice.post(f"{V1}/sessions", json=body("more")), 409)
         assert error["where"] == "memory_mib"
-        assert error["reason"].endswith("8192 MiB of memory, and without memory_mib there is no limit")
-        await ok(alice.post(f"{V1}/sessions", json=body(memory_mib=8192)))
+        assert error["reason"].endswith("8192 MiB of memory, and this would make 12288 MiB of memory")
 
 
 async def test_what_was_submitted_before_a_policy_counts_as_what_it_has(cluster: Cluster) -> None:

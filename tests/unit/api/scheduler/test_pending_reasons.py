@@ -161,6 +161,16 @@ def test_room_that_is_kept_names_whom_for() -> None:
     )
 
 
+def test_a_private_workload_is_named_to_its_owner_and_in_the_log_alone() -> None:
+    running = (runs(work("r", "c", 1, preemptible=False), on("n", 1)),)
+    projects = (project("a", 2), project("b", 2), project("c", 1))
+    queue = (work("large", "a", 2, 0, private=True), work("small", "b", 1, NOW))
+    decision = decide(Snapshot(NOW * SECOND, two, projects, running, queue, SchedulerSettings()))
+    reason = decision.pending_reasons["small"].reason
+    assert reason == "the room that is free is kept for a private session of a, which is served first"
+    assert any(line.startswith("waits: large of a: ") for line in decision.log)
+
+
 def test_the_position_is_the_order_in_which_they_are_served() -> None:
     queue = tuple(work(id_, owner, 2, at) for id_, owner, at in [("x", "b", 1), ("y", "a", 2), ("z", "a", 0)])
     found = waits(two, (project("a", 0), project("b", 0)), queue, full)

@@ -72,6 +72,8 @@ def test_an_agent_may_stand_for_a_cluster(environment: dict[str, str], tmp_path:
         "PENSTOCK_AGENT_KUBERNETES_TOKEN": str(tmp_path / "token"),
         "PENSTOCK_AGENT_KUBERNETES_CLAIMS": "/mnt/penstock=volumes:/mnt/data=data",
         "PENSTOCK_AGENT_KUBERNETES_MACHINES": "pool=a",
+        "PENSTOCK_AGENT_KUBERNETES_TOLERATIONS": '[{"key": "team", "operator": "Exists"}]',
+        "PENSTOCK_AGENT_KUBERNETES_POD_TEMPLATE": '{"spec": {"hostUsers": false}}',
     }
     with pytest.raises(InputError, match="write the token of the agent's service account there"):
         load(environment | cluster)
@@ -79,6 +81,8 @@ def test_an_agent_may_stand_for_a_cluster(environment: dict[str, str], tmp_path:
     settings = load(environment | cluster)
     assert settings.kubernetes_claims == {"/mnt/penstock": "volumes", "/mnt/data": "data"}
     assert settings.kubernetes_machines == {"pool": "a"}
+    assert [item.key for item in settings.kubernetes_tolerations] == ["team"]
+    assert settings.kubernetes_pod_template.spec.host_users is False
 
 
 @pytest.mark.parametrize(
@@ -91,6 +95,7 @@ def test_an_agent_may_stand_for_a_cluster(environment: dict[str, str], tmp_path:
             "a pair is written NAME=VALUE, and /mnt/penstock is none",
         ),
         ("PENSTOCK_AGENT_KUBERNETES_CLAIMS", "/mnt/penstock=", "String should match pattern"),
+        ("PENSTOCK_AGENT_KUBERNETES_POD_TEMPLATE", '{"spec": {"hostPID": true}}', "no rights of its machine"),
         ("PENSTOCK_AGENT_NAME", None, "the variable is not set"),
         ("PENSTOCK_AGENT_ALLOWED", " ", "at least 1 item"),
         ("PENSTOCK_AGENT_PORT", "70000", "less than or equal to 65535"),

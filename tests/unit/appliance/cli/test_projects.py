@@ -56,6 +56,7 @@ def test_get_golden(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatc
         "Members:           alice, bob",
         "Interactive limit: 2h",
         "Extension:         1h in total",
+        "Session access:    project",
     ]
 
 
@@ -66,9 +67,10 @@ def test_create_sends_every_option(logged_in: FakeApi, run: Run) -> None:
         *("--from", "2027-01-01", "--until", "2027-12-31", "--no-over-quota", "--weight", "3", "--on-expiry", "finish"),
         *("--training-group", "v100", "--interactive-group", "small", "--interactive-limit", "2h"),
         *("--interactive-extension", "30m", "--domain", "physics", "--description", "x"),
+        *("--session-access", "private"),
     )
     assert (code, err) == (0, "warning: the quotas come to 9 of 8 GPUs\n")
-    assert "GPUs:       1\n" in out
+    assert "GPUs:           1\n" in out
     assert logged_in.last.body == {
         "name": "team-a",
         "period": {"starts_at": "2027-01-01T00:00:00+00:00", "ends_at": "2028-01-01T00:00:00+00:00"},
@@ -82,6 +84,7 @@ def test_create_sends_every_option(logged_in: FakeApi, run: Run) -> None:
         "interactive_group": "small",
         "interactive_limit_s": 7200,
         "interactive_extension_s": 1800,
+        "session_access": "private",
         "domain": "physics",
         "description": "x",
     }
@@ -100,6 +103,7 @@ def test_create_needs_no_more_than_a_quota(logged_in: FakeApi, run: Run) -> None
         (("--over-quota",), {"over_quota": True}),
         (("--training-group", "none"), {"training_group": None}),
         (("--member", "none"), {"members": []}),
+        (("--session-access", "private"), {"session_access": "private"}),
         (
             ("--until", "never"),
             {"period": {"starts_at": "2026-01-02T03:04:05+00:00", "ends_at": None}},

@@ -47,6 +47,7 @@ def test_what_was_asked_is_sent_and_the_state_is_shown(logged_in: FakeApi, run: 
         ("-g 1 -e EPOCHS=10 --env EMPTY=", {"environment": {"EPOCHS": "10", "EMPTY": ""}}),
         ("-g 1 --service-type=ingress --port 8888 --port 6006", {"ports": [8888, 6006]}),
         ("-g 1 --port 8888", {"ports": [8888]}),
+        ("-g 1 --access private", {"access": "private"}),
         (
             "-g 1 --pvc test:/tmp/pvc1mount --pvc data:/data:ro",
             {
@@ -65,6 +66,7 @@ def test_what_was_asked_is_sent_and_the_state_is_shown(logged_in: FakeApi, run: 
                 ]
             },
         ),
+        ("-g 1 --disk 20G", {"disk_mib": 20480}),
         ("-g 1 --local-image --large-shm", {"local_image": True, "large_shm": True}),
         ("--preset medium-gpu", {"preset": "medium-gpu"}),
         ("--preset small --cpu 4 --memory 8G --shm 1G", {"cpu_milli": 4000, "memory_mib": 8192, "shm_mib": 1024}),

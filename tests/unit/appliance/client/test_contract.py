@@ -39,6 +39,7 @@ NOT_FOR_CLIENTS = {
     ("post", "/agent/v1/heartbeat"): "for node agents, by their certificates",
     ("post", "/agent/v1/metrics"): "for node agents, by their certificates",
     ("post", "/agent/v1/denied-calls"): "for node agents, by their certificates",
+    ("post", "/agent/v1/app-callers"): "for node agents, by their certificates",
 }
 JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 KINDS = (

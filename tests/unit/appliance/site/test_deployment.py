@@ -81,7 +81,7 @@ class World:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     played = World(tmp_path)
     monkeypatch.setattr(deployment, "require_controller", lambda _: None)
-    monkeypatch.setattr(bundles, "read_signed", lambda *_: (played.bundle(), b"{}", None))
+    monkeypatch.setattr(bundles, "read_signed", lambda *_: SimpleNamespace(bundle=played.bundle(), content=b"{}"))
     monkeypatch.setattr(deployment, "take", played.take)
     monkeypatch.setattr(deployment, "publish", played.publish)
     monkeypatch.setattr(pki, "issue", played.issue)

@@ -77,10 +77,20 @@ def test_gpus_and_ports_reach_the_agents_of_workers_alone() -> None:
         "name": "worker1",
         "address": "10.71.8.11",
         "port": 6001,
-        "api_url": "https://master1:56789",
+        "api_url": "https://master1:56790",
         "allowed": ["master1"],
         "mount_roots": ["/srv/shared"],
         "registries": ["reservoir:5000"],
+        "egress": ["10.71.8.10:443", "10.71.8.10:56789", "10.71.8.10:9443", "10.71.8.10:8443"],
+        "site_addresses": ["10.71.8.10", "10.71.8.11", "10.71.8.12", "10.71.8.13"],
+        "hosts": {
+            "master1": "10.71.8.10",
+            "penstock": "10.71.8.10",
+            "reservoir": "10.71.8.10",
+            "worker1": "10.71.8.11",
+            "worker2": "10.71.8.12",
+            "storage1": "10.71.8.13",
+        },
         "pids_limit": 8192,
         "simulated_gpus": 4,
         "simulated_gpu_model": "Simulated GPU",
@@ -97,6 +107,21 @@ def test_api_and_agents_have_one_list_of_registries_with_the_sites_own_at_its_he
     listed = ["reservoir:5002", "registry.example.org", "other:5000"]
     assert built["vars"]["site_control_api"]["registries"] == listed
     assert built["hosts"]["worker1"]["node_settings"]["registries"] == listed
+
+
+def test_sessions_reach_the_services_at_their_ports_and_what_the_site_opens() -> None:
+    nodes = deepcopy(EXAMPLE["nodes"])
+    nodes[1]["ib_address"] = "10.72.0.11"
+    ports = {**EXAMPLE["ports"], "console": 8444, "apps": 9444}
+    opened = ["10.9.0.0/16:8000-8100", "10.71.8.13:27000"]
+    settings = build(nodes=nodes, ports=ports, sessions={"egress": opened})["hosts"]["worker2"]["node_settings"]
+    services = [f"10.71.8.10:{port}" for port in (8444, 56789, 9444, 8443)]
+    assert settings["egress"] == services + opened
+    assert "10.72.0.11" in settings["site_addresses"]
+
+
+def test_a_folder_that_nobody_mounts_has_no_clients() -> None:
+    assert build()["hosts"]["storage1"]["node_exports"] == [{"path": "/srv/archive", "clients": []}]
 
 
 def test_where_a_worker_stands_and_what_its_sessions_may_mount() -> None:
@@ -137,6 +162,7 @@ def test_what_a_site_does_not_say_is_left_to_the_services() -> None:
     built = build(nodes=nodes, storage=[], session_storage=None, gpu={}, control_api={}, node_agent={})
     assert set(built["vars"]["site_control_api"]) == {"apps_url", "host_paths", "registries"}
     computed = {"name", "address", "port", "api_url", "allowed", "mount_roots", "registries"}
+    computed |= {"egress", "site_addresses", "hosts"}
     assert set(built["hosts"]["w1"]["node_settings"]) == computed
     # nobody but the role tells the server of uploads
     assert built["vars"]["site_package_index"] == PackageIndexSettings().model_dump()
@@ -161,7 +187,9 @@ def test_what_a_site_says_of_its_services_reaches_them() -> None:
 def test_nfs_is_exported_by_its_node_and_mounted_by_its_clients() -> None:
     nfs = {"kind": "nfs", "name": "home", "path": "/srv/home", "mount_path": "/mnt/home", "clients": ["worker"]}
     built = build(storage=[nfs], session_storage=None)
-    assert built["hosts"]["storage1"]["node_exports"] == ["/srv/home"]
+    assert built["hosts"]["storage1"]["node_exports"] == [
+        {"path": "/srv/home", "clients": ["10.71.8.11", "10.71.8.12"]}
+    ]
     assert built["hosts"]["worker1"]["node_mounts"] == [
         {"source": "storage1:/srv/home", "path": "/mnt/home"},
     ]
@@ -201,7 +229,9 @@ def test_a_worker_may_stand_for_a_cluster() -> None:
             "kubernetes": {
                 "api": "https://10.0.0.50:6443",
                 "claims": {"/srv/shared": "volumes"},
-                "host_folders": ["/mnt/data"],
+                "tolerations": [{"key": "team", "operator": "Exists", "effect": "NoSchedule"}],
+                "pod_template": {"spec": {"priorityClassName": "batch"}},
+                "egress": ["10.9.0.0/16"],
             },
         },
         {"name": "w1", "address": "10.0.0.4", "roles": ["worker"], "agent_port": 6001},
@@ -210,6 +240,9 @@ def test_a_worker_may_stand_for_a_cluster() -> None:
     cluster, machine = hosts["k8s1"]["node_settings"], hosts["w1"]["node_settings"]
     assert cluster["kubernetes_api"] == "https://10.0.0.50:6443"
     assert cluster["kubernetes_claims"] == {"/srv/shared": "volumes"}
-    assert cluster["mount_roots"] == ["/mnt/data"]
+    assert cluster["kubernetes_tolerations"] == [{"key": "team", "operator": "Exists", "effect": "NoSchedule"}]
+    assert cluster["kubernetes_pod_template"] == {"spec": {"priorityClassName": "batch"}}
+    assert cluster["mount_roots"] == []
+    assert "egress" not in cluster, "the cluster keeps it, not the agent"
     assert not any(name.startswith("kubernetes") for name in machine)
     assert machine["mount_roots"] == ["/srv/shared"]

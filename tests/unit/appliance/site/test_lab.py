@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -284,7 +285,6 @@ class TestNodeImage:
             targets = TARGETS
 
             def of_kind(_, kind: str) -> list[Any]:  # noqa: N805 - the outer self is meant
-                from types import SimpleNamespace
 
                 images = [("debian13", "13", "0" * 64), ("debian12", "12", sha256)]
                 return [
@@ -293,7 +293,7 @@ class TestNodeImage:
                     for target, version, blob in images
                 ]
 
-        monkeypatch.setattr(bundles, "read_signed", lambda *_: (Listed(), b"", None))
+        monkeypatch.setattr(bundles, "read_signed", lambda *_: SimpleNamespace(bundle=Listed()))
         return tmp_path
 
     def test_it_is_loaded_and_named_by_its_hash(self, bundle: Path, docker: Docker, monkeypatch: Any) -> None:

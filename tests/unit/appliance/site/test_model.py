@@ -132,10 +132,45 @@ def test_another_console_port_stands_in_its_url() -> None:
         ),
         (
             "agent_port: 6001",
-            "agent_port: 6001, kubernetes: {api: https://k, claims: {/mnt/p: v}, host_folders: [/mnt/p/x]}",
-            "4: nodes[1].kubernetes.host_folders[0]",
-            "/mnt/p/x is in the claim v, which holds /mnt/p",
-            "name another folder, or none",
+            "agent_port: 6001, kubernetes: {api: https://k, egress: [10.0.0.0/8, 169.254.169.254/32]}",
+            "4: nodes[1].kubernetes.egress[1]",
+            "169.254.169.254/32 lies in 169.254.0.0/16, where metadata services tell the secrets of machines",
+            "name another network, or none",
+        ),
+        (
+            "agent_port: 6001",
+            "agent_port: 6001, kubernetes: {api: https://k, pod_template: {spec: {hostNetwork: true}}}",
+            "4: nodes[1].kubernetes.pod_template.spec.hostNetwork",
+            "a session gets no rights of its machine",
+            "remove the key",
+        ),
+        (
+            "agent_port: 6001",
+            "agent_port: 6001, kubernetes: {api: https://k, pod_template: {spec: {securityContext: {runAsUser: 0}}}}",
+            "4: nodes[1].kubernetes.pod_template.spec.securityContext.runAsUser",
+            "who sessions run as is said by the settings `pod_security` and `run_as`",
+            "remove the key",
+        ),
+        (
+            "agent_port: 6001",
+            "agent_port: 6001, kubernetes: {api: https://k, pod_template: {metadata: {labels: {io.penstock.id: c}}}}",
+            "4: nodes[1].kubernetes.pod_template.metadata.labels.io.penstock.id",
+            "the agent alone writes io.penstock.id",
+            "remove the key",
+        ),
+        (
+            "agent_port: 6001",
+            "agent_port: 6001, kubernetes: {api: https://k, pod_template: {spec: {priorityClas: x}}}",
+            "4: nodes[1].kubernetes.pod_template.spec.priorityClas",
+            "unknown key",
+            "correct its spelling",
+        ),
+        (
+            "agent_port: 6001",
+            "agent_port: 6001, kubernetes: {api: https://k, tolerations: [{key: a, operator: Exists, value: b}]}",
+            "4: nodes[1].kubernetes.tolerations[0]",
+            "with `operator: Exists` a toleration has no value",
+            "correct the value",
         ),
         (
             "roles: [storage]",
@@ -450,3 +485,29 @@ def test_no_opened_folder_overlaps_the_volumes_of_all_projects(opened: str) -> N
     ((where, reason, _),) = problems(f"{EXAMPLE}\nsession_host_paths: [{opened}]\n")
     assert where.endswith("session_host_paths[0]")
     assert "overlap: who mounts it has those of every project" in reason
+
+
+@pytest.mark.parametrize("opened", ["10.9.0.7:443", "10.9.0.0/16", "0.0.0.0/0", "10.0.0.4:27000", "10.0.0.2:53/udp"])
+def test_a_site_opens_ways_out_for_sessions(opened: str) -> None:
+    assert site(f"{GOOD}sessions: {{egress: ['{opened}']}}\n").sessions.egress == (opened,)
+
+
+@pytest.mark.parametrize(
+    ("opened", "reason"),
+    [
+        ("10.0.0.4", "10.0.0.4 is s1 with all that it serves"),
+        ("10.0.0.4:2049", "10.0.0.4:2049 opens NFS, which knows no users, of s1 to every session"),
+        ("10.0.0.4:2000-3000", "10.0.0.4:2000-3000 opens NFS, which knows no users, of s1 to every session"),
+        ("10.0.0.2:22", "10.0.0.2:22 opens sshd of m1 to every session"),
+        ("10.0.0.3:6001", "10.0.0.3:6001 opens the agent of w1 to every session"),
+        (
+            "storage:27000",
+            "storage:27000 is no destination; write ADDRESS[/BITS]",
+        ),
+        ("169.254.169.254:80", "169.254.169.254/32 is no place of its own in a network"),
+    ],
+)
+def test_what_would_open_a_node_as_a_whole_is_refused(opened: str, reason: str) -> None:
+    ((where, said, _),) = problems(f"{GOOD}sessions: {{egress: ['{opened}']}}\n")
+    assert where == "site.yml:9: sessions.egress[0]"
+    assert reason in said

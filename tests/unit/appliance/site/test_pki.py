@@ -16,7 +16,7 @@ from cryptography.x509.verification import PolicyBuilder, Store
 
 from appliance.site import pki
 from appliance.site.model import Site
-from common.errors import UnavailableError
+from common.errors import NotFoundError, UnavailableError
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -107,7 +107,7 @@ def test_no_node_outlives_the_ca(tmp_path: Path) -> None:
     assert certificate(tmp_path, "worker1").not_valid_after_utc <= ca.not_valid_after_utc
 
 
-@pytest.mark.parametrize("damage", ["nodes/worker1/node.key", "nodes/worker1/node.crt", "ca.key"])
+@pytest.mark.parametrize("damage", ["nodes/worker1/node.key", "nodes/worker1/node.crt", "ca.key", "ca.crl"])
 def test_damaged_files_are_made_anew(tmp_path: Path, damage: str) -> None:
     pki.issue(SITE, tmp_path, now=NOW)
     (tmp_path / damage).write_text("not a key")
@@ -123,3 +123,66 @@ def test_a_folder_that_cannot_be_made_is_said_with_a_hint(tmp_path: Path) -> Non
         pki.issue(SITE, tmp_path / "pki" / "below", now=NOW)
     assert "could not be written" in str(caught.value)
     assert caught.value.problems[0].hint
+
+
+def revoked(directory: Path) -> set[int]:
+    """The serial numbers in the list of a CA, which has signed it and lets it hold as long as itself."""
+    ca = x509.load_pem_x509_certificate((directory / "ca.crt").read_bytes())
+    found = x509.load_pem_x509_crl((directory / "ca.crl").read_bytes())
+    assert found.is_signature_valid(ca.public_key())  # type: ignore[arg-type]
+    assert found.next_update_utc == ca.not_valid_after_utc
+    return {entry.serial_number for entry in found}
+
+
+def test_nobody_is_revoked_at_first_and_a_node_that_left_is_for_good(tmp_path: Path) -> None:
+    pki.issue(SITE, tmp_path, now=NOW)
+    assert revoked(tmp_path) == set()
+    gone = certificate(tmp_path, "worker1").serial_number
+    assert pki.issue(site_of(MASTER), tmp_path, now=NOW + timedelta(days=1)) is True
+    assert revoked(tmp_path) == {gone}
+    assert not (tmp_path / "nodes/worker1").exists(), "its key is of no use any more"
+    assert pki.issue(site_of(MASTER), tmp_path, now=NOW + timedelta(days=2)) is False
+    pki.issue(SITE, tmp_path, now=NOW + timedelta(days=3))
+    assert revoked(tmp_path) == {gone}
+    assert certificate(tmp_path, "worker1").serial_number != gone
+
+
+def test_what_is_renewed_is_not_revoked_for_it_is_in_use_until_its_node_has_the_new_one(tmp_path: Path) -> None:
+    pki.issue(SITE, tmp_path, now=NOW)
+    pki.issue(site_of(MASTER, {**WORKER, "address": "10.0.0.9"}), tmp_path, now=NOW)
+    assert revoked(tmp_path) == set()
+
+
+def test_a_certificate_that_was_stolen_is_revoked_and_its_node_gets_another_one(tmp_path: Path) -> None:
+    pki.issue(SITE, tmp_path, now=NOW)
+    stolen = certificate(tmp_path, "worker1").serial_number
+    pki.revoke(tmp_path, "worker1", now=NOW)
+    assert pki.issue(SITE, tmp_path, now=NOW) is True
+    assert revoked(tmp_path) == {stolen}
+    assert certificate(tmp_path, "worker1").serial_number != stolen
+    with pytest.raises(NotFoundError):
+        pki.revoke(tmp_path, "worker9", now=NOW)
+
+
+def test_a_list_comes_after_the_one_before_whatever_the_clock_says(tmp_path: Path) -> None:
+    pki.issue(SITE, tmp_path, now=NOW)
+    before = x509.load_pem_x509_crl((tmp_path / "ca.crl").read_bytes()).last_update_utc
+    pki.issue(site_of(MASTER), tmp_path, now=NOW - timedelta(hours=5))
+    assert x509.load_pem_x509_crl((tmp_path / "ca.crl").read_bytes()).last_update_utc > before
+
+
+def test_a_site_that_was_deployed_before_there_were_lists_gets_one(tmp_path: Path) -> None:
+    pki.issue(SITE, tmp_path, now=NOW)
+    (tmp_path / "ca.crl").unlink()
+    before = content(tmp_path)
+    assert pki.issue(SITE, tmp_path, now=NOW) is True
+    assert {path for path in content(tmp_path) if path not in before} == {str(tmp_path / "ca.crl")}
+    assert revoked(tmp_path) == set()
+
+
+def test_a_new_ca_begins_a_list_of_its_own(tmp_path: Path) -> None:
+    pki.issue(SITE, tmp_path, now=NOW)
+    pki.issue(site_of(MASTER), tmp_path, now=NOW)
+    (tmp_path / "ca.key").write_text("not a key")
+    pki.issue(site_of(MASTER), tmp_path, now=NOW)
+    assert revoked(tmp_path) == set()

@@ -63,7 +63,7 @@ def evidence() -> dict[str, Any]:
     )
     return {
         "master1": node(
-            ports=[22, 443, 5000, 8443, 9443, 56789],
+            ports=[22, 443, 5000, 8443, 9443, 56789, 56790],
             package_sources=["file:/var/lib/penstock/reservoir/current/apt/"],
             penstock={"site": "0.1.0", "api": "0.1.0"},
             database={"ok": True, "detail": ""},
@@ -104,7 +104,12 @@ def test_a_site_where_all_is_well(site: Site, evidence: dict[str, Any]) -> None:
     [
         ("worker1", {"services": {"docker.service": "failed"}}, "docker.service runs", "failed"),
         ("worker1", {"ports": [22]}, "service ports are open", "nothing listens on 6001"),
-        ("master1", {"ports": [22, 443, 8443]}, "service ports are open", "nothing listens on 5000, 9443, 56789"),
+        (
+            "master1",
+            {"ports": [22, 443, 8443]},
+            "service ports are open",
+            "nothing listens on 5000, 9443, 56789, 56790",
+        ),
         ("storage1", {"ports": [22]}, "service ports are open", "nothing listens on 2049"),
         ("worker1", {"outside": ""}, "network is closed", "no default route; 192.0.2.1: it answers"),
         (

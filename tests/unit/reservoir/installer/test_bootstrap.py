@@ -113,6 +113,21 @@ def test_the_environment_is_made_beside_and_switched_at_the_end(
     assert prefix.resolve().stat().st_mode & 0o777 == 0o755
 
 
+def test_the_key_that_was_checked_is_pinned_whatever_the_medium_shows_later(
+    tmp_path: Path, key: Ed25519PrivateKey, install: Run, programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, prefix = product(tmp_path, key), tmp_path / "opt/site"
+    installed = BOOTSTRAP.install
+
+    def then_changed(*arguments: Any) -> int:
+        (folder / "penstock.pub").write_bytes(ed25519.public_pem(Ed25519PrivateKey.generate()))
+        return int(installed(*arguments))
+
+    monkeypatch.setattr(BOOTSTRAP, "install", then_changed)
+    assert install(folder, "--key", pem(tmp_path, key)) == 0
+    assert pinned(prefix) == ed25519.public_pem(key)
+
+
 @pytest.mark.parametrize("old", ["link", "folder"])
 def test_a_failed_upgrade_leaves_the_old_one_as_it_was(
     tmp_path: Path, key: Ed25519PrivateKey, install: Run, programs: Programs, old: str

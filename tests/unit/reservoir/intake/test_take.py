@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from common.errors import ConflictError, IntegrityError, Problem, UnavailableError
 from reservoir.bundle import bundles, verification
@@ -19,7 +19,7 @@ from reservoir.intake import store as stores
 from reservoir.intake.store import Store
 from reservoir.intake.take import Imported, take
 from reservoir.media import split
-from reservoir.signing import ed25519
+from reservoir.signing import ed25519, keychain
 from tests.unit.reservoir.parts import flip_bit, make_bundle
 
 
@@ -255,6 +255,30 @@ def test_the_key_given_to_the_installer_counts_until_the_site_has_one(
     assert not Store(root).pinned_key.exists()
     assert take(bundle, root, key=key.public_key()).changed
     assert not take(bundle, root).changed
+
+
+def test_a_medium_that_shows_something_else_at_a_second_read_is_not_asked_twice(
+    tmp_path: Path, bundle: Path, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Signature and chain of keys are kept as they were checked."""
+    root, successor = tmp_path / "new-site", Ed25519PrivateKey.generate()
+    rotation = keychain.statement(key, successor.public_key(), 1, 0)
+    rotated = make_bundle(tmp_path, successor, version="2.0", chain=keychain.Keychain(rotations=[rotation]))
+    assert take(bundle, root).changed
+    signature = (rotated / bundles.SIGNATURE).read_bytes()
+    read_signed = bundles.read_signed
+
+    def then_changed(folder: Path, known: Ed25519PublicKey | None) -> bundles.Signed:
+        found = read_signed(folder, known)
+        (folder / bundles.SIGNATURE).write_bytes(b"something else")
+        (folder / bundles.KEYS).unlink()
+        return found
+
+    monkeypatch.setattr(bundles, "read_signed", then_changed)
+    identity = take(rotated, root).identity
+    store = Store(root)
+    assert (store.bundles / identity / bundles.SIGNATURE).read_bytes() == signature
+    assert keychain.read(store.keychain).rotations == [rotation], "the key that was replaced is remembered"
 
 
 def test_of_two_builds_of_one_moment_the_one_that_came_last_counts(

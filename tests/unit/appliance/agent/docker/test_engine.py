@@ -10,6 +10,7 @@ import pytest
 
 from appliance.agent.docker import containers
 from appliance.agent.docker.engine import DockerEngine, EngineAwayError
+from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.labels import LABEL_ID
 from common.errors import UnavailableError
 from tests.fakes.docker_engine import FakeDocker, serving
@@ -33,7 +34,8 @@ def engine(fake: FakeDocker, tmp_path: Path) -> Iterator[DockerEngine]:
 
 
 def made(folder: Path) -> DockerEngine:
-    return DockerEngine(folder / "docker.sock", [], containers.CONTAINER_LIMITS, folder / "listener", folder / "cores")
+    mount_points, limits = MountPoints(folder / "mounts", []), containers.CONTAINER_LIMITS
+    return DockerEngine(folder / "docker.sock", mount_points, limits, folder / "listener", folder / "cores", hosts={})
 
 
 def image(*tags: str, digests: tuple[str, ...] = (), **config: Any) -> dict[str, Any]:

@@ -96,13 +96,6 @@ def test_joining_again_changes_nothing(node: NodeNetworks, keeper: GangNetworkMa
     for _ in range(2):
         keeper.join("c0", network(peers=("192.0.2.2",)))
     assert node.sends_to["psx-7"] == ["192.0.2.2"]
-    assert len(node.rules) == len(set(node.rules))
-
-
-def test_containers_cannot_speak_vxlan_themselves(node: NodeNetworks, keeper: GangNetworkManager) -> None:
-    keeper.recover({}, lambda _: True)
-    dropped = ("-p", "udp", "--dport", "4789", "-j", "DROP")
-    assert node.rules == [("PREROUTING", "-i", bridge, *dropped) for bridge in ("docker0", "psg-+")]
 
 
 def test_the_network_is_taken_down_after_the_last_container_of_the_node(
@@ -193,9 +186,9 @@ def test_a_network_in_use_stays_and_is_tried_again(node: NodeNetworks, keeper: G
 def test_an_agent_starts_where_the_kernel_refuses_and_a_launch_says_why(
     node: NodeNetworks, keeper: GangNetworkManager
 ) -> None:
-    node.refuses = UnavailableError("there is no program iptables")
+    node.refuses = UnavailableError("there is no program bridge")
     keeper.recover({}, lambda _: True)
-    with pytest.raises(PenstockError, match="no program iptables"):
+    with pytest.raises(PenstockError, match="no program bridge"):
         keeper.join("c0", network(peers=("192.0.2.2",)))
 
 

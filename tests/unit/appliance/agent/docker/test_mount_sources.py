@@ -11,6 +11,15 @@ from appliance.agent.docker import mount_sources
 from common.errors import InputError, UnavailableError
 
 
+def make(folder: Path, roots: list[Path]) -> Path:
+    """Return where what was opened lies."""
+    descriptor = mount_sources.make(folder, roots)
+    try:
+        return Path(f"/proc/self/fd/{descriptor}").readlink()
+    finally:
+        os.close(descriptor)
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     (tmp_path / "root").mkdir()
@@ -21,7 +30,7 @@ def root(tmp_path: Path) -> Path:
 def test_what_is_missing_is_made_for_owner_and_group_whatever_the_mask(root: Path) -> None:
     mask = os.umask(0o077)
     try:
-        made = mount_sources.make(root / "team-a/data", [root])
+        made = make(root / "team-a/data", [root])
     finally:
         os.umask(mask)
     assert made == root / "team-a/data"
@@ -30,19 +39,19 @@ def test_what_is_missing_is_made_for_owner_and_group_whatever_the_mask(root: Pat
 
 def test_what_is_there_keeps_its_mode(root: Path) -> None:
     (root / "team-a").mkdir(mode=0o700)
-    mount_sources.make(root / "team-a/data", [root])
+    make(root / "team-a/data", [root])
     assert (root / "team-a").stat().st_mode & 0o7777 == 0o700
-    assert mount_sources.make(root, [root]) == root
+    assert make(root, [root]) == root
     (root / "file").write_text("text")
-    assert mount_sources.make(root / "file", [root]) == root / "file"
+    assert make(root / "file", [root]) == root / "file"
 
 
 def test_links_within_are_followed_and_those_that_lead_out_are_refused(root: Path) -> None:
     (root / "within").symlink_to(root / "real")
-    assert mount_sources.make(root / "within/data", [root]) == root / "real/data"
+    assert make(root / "within/data", [root]) == root / "real/data"
     (root / "out").symlink_to(root.parent / "outside")
     with pytest.raises(InputError):
-        mount_sources.make(root / "out/data", [root])
+        make(root / "out/data", [root])
     assert not (root.parent / "outside/data").exists()
 
 
@@ -59,14 +68,43 @@ def test_a_link_that_is_put_in_the_way_meanwhile_is_not_followed(root: Path, mon
 
     monkeypatch.setattr(os, "mkdir", swap)
     with pytest.raises(UnavailableError):
-        mount_sources.make(root / "team-a/data", [root])
+        make(root / "team-a/data", [root])
     assert not (root.parent / "outside/data").exists()
+
+
+def test_a_folder_that_is_a_link_only_at_a_second_look_is_not_followed(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two looks at the path the folder becomes a link, and it is the first look that counts."""
+    (root / "team-a").mkdir()
+    resolve = Path.resolve
+
+    def swap(path: Path, strict: bool = False) -> Path:
+        real = resolve(path, strict)
+        if path.name == "team-a" and not path.is_symlink():
+            path.rmdir()
+            path.symlink_to(root.parent / "outside")
+        return real
+
+    monkeypatch.setattr(Path, "resolve", swap)
+    with pytest.raises(UnavailableError):
+        make(root / "team-a", [root])
+
+
+def test_what_is_no_folder_and_no_file_is_refused(root: Path) -> None:
+    os.mkfifo(root / "pipe")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(UnavailableError, match="Not a directory"):
+        make(root / "pipe", [root])
+    with pytest.raises(UnavailableError):
+        make(root / "pipe/data", [root])
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_links_in_a_circle_are_the_callers_mistake(root: Path) -> None:
     (root / "circle").symlink_to("circle")
     with pytest.raises(InputError, match="cannot be followed"):
-        mount_sources.make(root / "circle" / "data", [root])
+        make(root / "circle" / "data", [root])
 
 
 def test_storage_that_refuses_keeps_no_folder_open(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,5 +115,5 @@ def test_storage_that_refuses_keeps_no_folder_open(root: Path, monkeypatch: pyte
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(5):
         with pytest.raises(UnavailableError, match="No space left"):
-            mount_sources.make(root / "data", [root])
+            make(root / "data", [root])
     assert len(list(Path("/proc/self/fd").iterdir())) == before

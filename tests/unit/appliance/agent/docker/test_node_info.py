@@ -39,12 +39,17 @@ def take(**changes: Any) -> NodeInfo:
 
 def test_simulated_gpus_are_marked_and_keep_their_ids() -> None:
     found = take()
-    assert (found.cpu_milli, found.memory_mib, found.engine_version) == (2000, 4096, "20.10.24")
+    assert (found.cpu_milli, found.memory_mib, found.engine_version) == (2000, 3072, "20.10.24")
     assert found.enforcement == "none"
     assert [gpu.uuid for gpu in found.gpus] == [f"SIM-worker1-{index}" for index in range(4)]
     assert all(gpu.simulated and gpu.model == "Lab GPU" and gpu.memory_mib == 8192 for gpu in found.gpus)
     assert take().gpus == found.gpus
     assert (found.fractions, found.nvlink, found.driver_version, found.cuda_version) == (True, False, "", "")
+
+
+@pytest.mark.parametrize(("reserve", "told"), [(0, 4096), (1024, 3072), (8192, 1)])
+def test_a_part_of_the_memory_is_no_sessions(reserve: int, told: int) -> None:
+    assert take(memory_reserve_mib=reserve).memory_mib == told
 
 
 def test_where_a_node_stands_and_since_when_its_agent_runs() -> None:

@@ -14,15 +14,21 @@ from typing import Any, cast
 import pytest
 
 from appliance.agent.docker import containers
+from appliance.agent.docker.egress_policy import EgressPolicy
 from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.images import Images
 from appliance.agent.docker.inspections import NEVER
+from appliance.agent.docker.lifecycle import Lifecycle
+from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
+from appliance.agent.door import Strangers
 from appliance.agent.labels import LABEL_ID
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import ShareManager
 from appliance.gpu.devices import Gpus
+from common.errors import ConflictError
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GangNetwork, Mount
+from tests.fakes import packet_rules
 from tests.fakes.node_networks import NodeNetworks, gang_networks
 
 pytestmark = pytest.mark.anyio
@@ -67,6 +73,7 @@ class FakeEngine:
 
     def __init__(self) -> None:
         self.stream = Stream()
+        self.mount_points = MountPoints(Path("/nowhere"), [])
         self.started = threading.Event()
         self.streams = 0
         self.found: list[Mapping[str, Any]] = []
@@ -121,9 +128,13 @@ def event(action: str) -> dict[str, Any]:
     return {"Action": action, "Actor": {"Attributes": {LABEL_ID: "c1"}}}
 
 
-def supervise(engine: FakeEngine, node: NodeNetworks | None = None) -> Supervisor:
+def supervise(
+    engine: FakeEngine, node: NodeNetworks | None = None, egress_policy: EgressPolicy | None = None
+) -> Supervisor:
     real = cast("DockerEngine", engine)
-    forwarder = PortForwarder(ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1))
+    forwarder = PortForwarder(
+        ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1), strangers=Strangers(), most=9
+    )
     shares = ShareManager(Gpus(), [], {}, [], Path("/nowhere"))
     return Supervisor(
         real,
@@ -131,10 +142,24 @@ def supervise(engine: FakeEngine, node: NodeNetworks | None = None) -> Superviso
         forwarder,
         shares=shares,
         gang_networks=gang_networks(node),
+        egress_policy=egress_policy or packet_rules.kept(),
         near={},
         node_cores=(0, 1),
         mount_roots=[Path("/srv")],
     )
+
+
+async def test_a_node_that_cannot_keep_sessions_apart_starts_nothing() -> None:
+    engine, egress_policy = FakeEngine(), EgressPolicy(lambda: "docker0", [], [])
+    supervisor = supervise(engine, egress_policy=egress_policy)
+    with pytest.raises(ConflictError, match="not in place yet"):
+        await supervisor.launch(SPEC)
+    assert not supervisor.states(), "the same launch may come again"
+    state = await Lifecycle(
+        cast("DockerEngine", engine), ShareManager(Gpus(), [], {}, [], Path("/nowhere")), gang_networks(), egress_policy
+    ).start("c1", None)
+    assert state.status is ContainerStatus.FAILED
+    assert "not in place yet" in state.error
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -13,7 +13,9 @@ import pytest
 from appliance.agent.docker import containers, inspections
 from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.images import Images
+from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
+from appliance.agent.door import Strangers
 from appliance.agent.labels import LABEL_ENFORCEMENT, name_of
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import PreparedShares
@@ -21,6 +23,7 @@ from common.errors import ConflictError, InputError, NotFoundError, UnavailableE
 from common.gpu.kinds import Enforcement
 from common.gpu.share import GpuShare
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus
+from tests.fakes import packet_rules
 from tests.fakes.node_networks import gang_networks
 from tests.unit.appliance.agent.shares.test_share_manager import Node, gpu_share, stops
 from tests.unit.appliance.gpu.samples import GPU, SECOND
@@ -40,6 +43,7 @@ class Docker:
 
     def __init__(self) -> None:
         self.inspections: dict[str, dict[str, Any]] = {}
+        self.mount_points = MountPoints(Path("/nowhere"), [])
         self.ends = False
         self.stops = True
         self.ends_at_inspection = False
@@ -90,13 +94,16 @@ class Supervised:
         self.docker = docker or Docker()
         self.node = Node(folder, GPU, SECOND)
         engine = cast("DockerEngine", self.docker)
-        forwarder = PortForwarder(ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1))
+        forwarder = PortForwarder(
+            ssl.create_default_context(), ("edge",), bind="127.0.0.1", port_range=(1, 1), strangers=Strangers(), most=9
+        )
         self.supervisor = Supervisor(
             engine,
             Images(engine, []),
             forwarder,
             shares=self.node.shares,
             gang_networks=gang_networks(),
+            egress_policy=packet_rules.kept(),
             near={},
             node_cores=(0,),
             mount_roots=[],

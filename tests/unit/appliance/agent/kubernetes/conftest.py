@@ -14,11 +14,13 @@ import pytest
 
 from appliance.agent.kubernetes.client import Client
 from appliance.agent.kubernetes.pod_ports import PodPorts
+from appliance.agent.kubernetes.pod_settings import PodSettings
 from appliance.agent.kubernetes.pod_supervisor import PodSupervisor, base_node_info
-from appliance.agent.kubernetes.pods import PodSettings
 from common.errors import UnavailableError
 from common.protocol import ContainerSpec
-from tests.fakes.kubernetes import RESOURCE, FakeKubernetes
+from tests.fakes.kubernetes import FakeKubernetes
+from tests.fakes.kubernetes_machines import RESOURCE
+from tests.kubernetes_site import MANIFESTS
 
 REGISTRY = "registry.site"
 IMAGE = f"{REGISTRY}/python:3.11"
@@ -34,6 +36,7 @@ def anyio_backend() -> str:
 def fake() -> FakeKubernetes:
     """Two machines with two GPUs each."""
     fake = FakeKubernetes()
+    fake.grant(MANIFESTS)
     for name in ("left", "right"):
         fake.add_node(name, cpu="4", memory="16Gi", gpus=2)
     return fake

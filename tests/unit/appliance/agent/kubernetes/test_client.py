@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
+import httpx
 import pytest
 
 from appliance.agent.kubernetes import client as module
@@ -32,6 +34,9 @@ WHO = 'User "system:serviceaccount:penstock:penstock-agent"'
             'pods "x" is forbidden: exceeded quota: most, requested: pods=1, used: pods=0, limited: pods=0',
             ConflictError,
         ),
+        (403, 'pods "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true', InputError),
+        (403, 'pods "x" is forbidden: pod rejected: RuntimeClass "kata" not found', InputError),
+        (400, 'admission webhook "images.corp" denied the request: no signature', InputError),
         (404, 'pods "x" not found', NotFoundError),
         (409, 'pods "x" already exists', ConflictError),
         (410, "too old resource version", GoneError),
@@ -87,3 +92,67 @@ async def test_a_cluster_that_does_not_answer_is_away(client: Client, fake: Fake
 
 async def test_what_is_gone_is_deleted(client: Client) -> None:
     await client.delete(f"{client.pods}/nothing", 0)
+
+
+async def test_a_list_whose_token_expired_begins_anew(
+    client: Client, fake: FakeKubernetes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The token that comes with the refusal would lead to a list of two moments."""
+    monkeypatch.setattr(module, "PAGE", 1)
+    handle, asked = fake.handle, 0
+
+    async def compacted_once(request: httpx.Request) -> httpx.Response:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            fake.add_node("a")
+            fake.compact()
+        return await handle(request)
+
+    monkeypatch.setattr(client._http, "_transport", httpx.MockTransport(compacted_once))
+    nodes, version = await client.every(NODES)
+    assert [node["metadata"]["name"] for node in nodes] == ["a", "left", "right"]
+    assert int(version) == int(nodes[0]["metadata"]["resourceVersion"])
+
+
+async def test_a_list_that_always_expires_is_the_clusters_failure(
+    client: Client, fake: FakeKubernetes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAGE", 1)
+    handle = fake.handle
+
+    async def compacted(request: httpx.Request) -> httpx.Response:
+        fake.remove_node("left")
+        fake.add_node("left")
+        fake.compact()
+        return await handle(request)
+
+    monkeypatch.setattr(client._http, "_transport", httpx.MockTransport(compacted))
+    with pytest.raises(ClusterAwayError, match="expires before it is read"):
+        await client.every(NODES)
+
+
+async def test_a_cluster_that_is_asked_too_much_is_asked_again_when_it_says(
+    client: Client, fake: FakeKubernetes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    fake.busy = 2
+    await client.get("/version")
+    assert pauses == [1.0, 1.0]
+    fake.busy = 1
+    async with client.stream(NODES, {"watch": "true", "resourceVersion": "1", "timeoutSeconds": 0}):
+        assert fake.busy == 0
+
+
+async def test_patience_with_a_busy_cluster_ends(
+    client: Client, fake: FakeKubernetes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 0.5)
+    fake.busy = 1
+    with pytest.raises(ClusterAwayError, match="too many requests"):
+        await client.get("/version")

@@ -8,6 +8,7 @@ import pytest
 
 from appliance.agent.kubernetes.client import Client
 from appliance.agent.kubernetes.images import Images
+from common.errors import ConflictError
 from common.protocol import ImageStatus
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.unit.appliance.agent.kubernetes.conftest import IMAGE, POD_SETTINGS
@@ -59,6 +60,16 @@ async def test_nothing_is_asked_of_a_registry_that_is_not_the_sites(
     assert state.status is ImageStatus.FAILED
     assert reason in state.error
     assert fake.pods() == {}
+
+
+async def test_a_quota_that_somebody_changes_just_then_is_no_pod_that_is_there(
+    client: Client, fake: FakeKubernetes
+) -> None:
+    """Both are refused by 409."""
+    fake.conflicts = 1
+    with pytest.raises(ConflictError, match="resourcequotas"):
+        await Images(client, POD_SETTINGS).ask(IMAGE)
+    assert (await Images(client, POD_SETTINGS).ask(IMAGE)).status is ImageStatus.PULLING
 
 
 async def test_an_image_is_pulled_by_a_machine_that_may_be_used(client: Client, fake: FakeKubernetes) -> None:

@@ -102,3 +102,29 @@ async def test_what_the_watch_told_already_is_newer_than_an_answer(mirror: Mirro
     assert names(mirror) == ["left", "new", "right"]
     mirror.drop("new")
     assert names(mirror) == ["left", "right"]
+
+
+async def test_a_bookmark_says_how_far_it_is_and_changes_nothing(mirror: Mirror[str], fake: FakeKubernetes) -> None:
+    """Where nothing of ours happens, it keeps the version from getting too old."""
+    fake.add_pod("somebody-elses")
+    fake.bookmark()
+    await until(lambda: int(mirror._version) == fake._version)
+    assert names(mirror) == ["left", "right"]
+    fake.compact()
+    fake.requests.clear()
+    fake.add_node("middle")
+    await until(lambda: names(mirror) == ["left", "middle", "right"])
+    assert len(fake.requests) <= 1, "no new list was needed"
+
+
+async def test_what_no_longer_meets_the_selector_is_gone(client: Client, fake: FakeKubernetes) -> None:
+    fake.change_node("left", lambda node: node["metadata"]["labels"].update(pool="a"))
+    mirror: Mirror[str] = Mirror(client, NODES, lambda node: str(node["metadata"]["name"]), lambda: None, "pool=a")
+    task = asyncio.create_task(mirror.run())
+    await until(lambda: names(mirror) == ["left"])
+    fake.change_node("right", lambda node: node["metadata"]["labels"].update(pool="a"))
+    await until(lambda: names(mirror) == ["left", "right"])
+    fake.change_node("left", lambda node: node["metadata"]["labels"].pop("pool"))
+    await until(lambda: names(mirror) == ["right"])
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

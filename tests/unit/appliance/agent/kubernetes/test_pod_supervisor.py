@@ -255,7 +255,7 @@ async def test_other_agents_have_pods_of_their_own(
 
 
 async def test_who_labels_a_pod_like_ours_elsewhere_has_not_made_it_ours(client: Client, fake: FakeKubernetes) -> None:
-    await client.create("/api/v1/namespaces/other/pods", pods.manifest(make("left/0"), POD_SETTINGS, "left"))
+    fake.put_pod("other", pods.manifest(make("left/0"), POD_SETTINGS, "left"))
     fake.add_pod("bare", namespace="penstock", labels={"io.penstock.node": "k8s1", "io.penstock.id": "c2"})
     cluster = make_cluster(client)
     await cluster.rebuild()

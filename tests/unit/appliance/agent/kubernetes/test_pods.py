@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from appliance.agent.kubernetes import pods
-from appliance.agent.kubernetes.pods import FolderClaim
+from appliance.agent.kubernetes.pod_settings import FolderClaim
 from common.errors import InputError
 from common.gpu.kinds import Enforcement
 from common.protocol import ContainerStatus, Pull
@@ -41,6 +41,8 @@ def test_limits_are_what_kubernetes_counts() -> None:
     assert made["containers"][0]["resources"] == {"limits": limits, "requests": limits}
     assert made["volumes"][0]["emptyDir"] == {"medium": "Memory", "sizeLimit": "128Mi"}
     assert container()["resources"] == {"limits": {}, "requests": {}}
+    disk = {"limits": {"ephemeral-storage": "2048Mi"}, "requests": {"ephemeral-storage": "0Mi"}}
+    assert container(disk_mib=2048)["resources"] == disk
 
 
 def test_a_pod_with_gpus_is_held_to_the_machine_that_has_them() -> None:
@@ -48,14 +50,6 @@ def test_a_pod_with_gpus_is_held_to_the_machine_that_has_them() -> None:
     [term] = made["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert term["matchFields"] == [{"key": "metadata.name", "operator": "In", "values": ["left"]}]
     assert "affinity" not in pods.manifest(make(), POD_SETTINGS, "")["spec"]
-
-
-def test_a_session_gains_no_rights_by_its_pod() -> None:
-    made = pods.manifest(make(), POD_SETTINGS, "")["spec"]
-    assert made["automountServiceAccountToken"] is False
-    assert made["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
-    assert made["containers"][0]["securityContext"]["allowPrivilegeEscalation"] is False
-    assert made["restartPolicy"] == "Never"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +102,6 @@ VOLUMES = dataclasses.replace(
         FolderClaim(PurePosixPath("/mnt/penstock"), "volumes"),
         FolderClaim(PurePosixPath("/mnt/penstock/fast"), "fast"),
     ],
-    host_folders=[PurePosixPath("/srv/open")],
 )
 
 
@@ -118,7 +111,6 @@ VOLUMES = dataclasses.replace(
         ("/mnt/penstock/team-a/data", {"persistentVolumeClaim": {"claimName": "volumes"}}, "team-a/data"),
         ("/mnt/penstock", {"persistentVolumeClaim": {"claimName": "volumes"}}, None),
         ("/mnt/penstock/fast/x", {"persistentVolumeClaim": {"claimName": "fast"}}, "x"),
-        ("/srv/open/data", {"hostPath": {"path": "/srv/open/data", "type": "Directory"}}, None),
     ],
 )
 def test_a_folder_of_the_workers_is_a_claim_of_the_cluster(source: str, volume: Any, inside: str | None) -> None:
@@ -136,7 +128,7 @@ def test_a_folder_of_the_workers_is_a_claim_of_the_cluster(source: str, volume: 
         ({"source": "/home/kim", "target": "/data"}, "/home/kim is a folder of the workers that the cluster does not"),
         ({"source": "/mnt/penstock/../x", "target": "/data"}, "the cluster does not have"),
         ({"source": "/mnt/penstockx", "target": "/data"}, "the cluster does not have"),
-        ({"source": "/srv/open/x", "target": "/proc/x"}, "/proc/x belongs to the system"),
+        ({"source": "/mnt/penstock/x", "target": "/proc/x"}, "/proc/x belongs to the system"),
     ],
 )
 def test_other_folders_are_refused_by_name(mount: dict[str, str], reason: str) -> None:

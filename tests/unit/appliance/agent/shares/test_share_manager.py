@@ -293,14 +293,12 @@ def test_shares_of_a_container_that_has_ended_meanwhile_do_not_change(tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_container_that_was_ended_for_its_shares_has_failed_and_says_why(tmp_path: Path) -> None:
+def test_a_warning_is_told_while_a_container_runs(tmp_path: Path) -> None:
     node = Node(tmp_path, GPU)
     running = node.run("c1", gpu_share(GPU, 250))
     node.shares.holdings["c1"].warning = "too much"
     assert node.shares.dress(running).warning == "too much"
-    node.shares.set_end_reason("c1", "too much for too long")
-    ended = node.shares.dress(state("c1", gpu_share(GPU, 250), status=ContainerStatus.EXITED))
-    assert (ended.status, ended.error, ended.warning) == (ContainerStatus.FAILED, "too much for too long", "")
+    assert not node.shares.dress(state("c1", gpu_share(GPU, 250), status=ContainerStatus.EXITED)).warning
 
 
 def test_a_gpu_that_has_gone_since_holds_nobody_up(tmp_path: Path) -> None:

@@ -1,0 +1,53 @@
+"""Nodes whose agents report and start nothing, such as where sessions cannot be kept apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.api.cluster import V1, Cluster, ok
+from tests.api.steps import delete, listen, lose, run
+
+pytestmark = pytest.mark.anyio
+
+REASON = "sessions cannot be kept apart: there is no program nft"
+
+
+async def shown(cluster: Cluster) -> tuple[str, str]:
+    node = await ok(cluster.admin.get(f"{V1}/nodes/worker1"))
+    return node["state"], node["message"]
+
+
+async def test_it_says_why_and_takes_nothing_new_until_it_is_ready_again(ready: Cluster) -> None:
+    await ready.heartbeat(unready=REASON)
+    await ready.settle()
+    assert await shown(ready) == ("unready", REASON)
+    assert [node["name"] for node in (await ok(ready.admin.get(f"{V1}/nodes?state=unready")))] == ["worker1"]
+    await ready.submit("demo")
+    await ready.settle()
+    assert (await ready.session("demo"))["state"] == "PENDING"
+    await ready.heartbeat()
+    await ready.settle()
+    assert await shown(ready) == ("ready", "")
+    assert (await ready.session("demo"))["state"] == "RUNNING"
+
+
+async def test_what_runs_on_it_goes_on_and_can_be_ended(ready: Cluster) -> None:
+    await run(ready)
+    await ready.heartbeat(unready=REASON)
+    await ready.settle()
+    assert (await ready.session("demo"))["state"] == "RUNNING"
+    await delete(ready)
+    await ready.settle()
+    assert not ready.engine.containers
+
+
+async def test_it_is_lost_as_any_other_node_and_comes_back_as_it_was(ready: Cluster) -> None:
+    await ready.heartbeat(unready=REASON)
+    await ready.settle()
+    await listen(ready)
+    assert (await shown(ready))[0] == "unready", "it lives as long as it reports, whatever it says"
+    await lose(ready)
+    assert (await shown(ready))[0] == "lost"
+    await ready.heartbeat(unready=REASON)
+    await ready.settle()
+    assert await shown(ready) == ("unready", REASON)

@@ -1,0 +1,120 @@
+"""An agent whose ports somebody fills with connections that show no certificate: it goes on as if nobody were there."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from appliance.agent import door
+from common.protocol import ContainerSpec, ContainerStatus
+from tests.integration.agent.calls import launch, states
+from tests.integration.agent.conftest import Agent, FakeApi
+
+Make = Callable[..., ContainerSpec]
+FLOOD = 1150
+"""More connections than an agent once had descriptors."""
+
+
+@contextmanager
+def flood(port: int, source: str = "127.0.0.7", count: int = FLOOD) -> Iterator[list[socket.socket]]:
+    """Hold bare connections; each one that is cut is opened again."""
+    held: list[socket.socket] = []
+    over = threading.Event()
+
+    def one_more() -> None:
+        with suppress(OSError):
+            held.append(socket.create_connection(("127.0.0.1", port), 1, (source, 0)))
+
+    def hold() -> None:
+        while not over.wait(0.01):
+            one_more()
+
+    for _ in range(count):
+        one_more()
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        yield held
+    finally:
+        over.set()
+        thread.join()
+        for connection in held:
+            connection.close()
+
+
+@pytest.fixture
+def agent(node: Agent) -> Agent:
+    """An agent that may open no more than systemd allows a service by itself."""
+    node.start()
+    assert node.process is not None
+    resource.prlimit(node.process.pid, resource.RLIMIT_NOFILE, (1024, 1024))
+    return node
+
+
+def open_files(agent: Agent) -> int:
+    assert agent.process is not None
+    return len([*Path(f"/proc/{agent.process.pid}/fd").iterdir()])
+
+
+def test_calls_and_heartbeats_go_on(agent: Agent, spec: Make, fake_api: FakeApi) -> None:
+    """From the address of those that may call, too, and for longer than a handshake may take."""
+    began = time.monotonic()
+    with flood(agent.port), flood(agent.port, "127.0.0.1"):
+        beats = len(fake_api.heartbeats)
+        with agent.client() as client:
+            wanted = spec(command=["sh", "-c"], args=["sleep 600"])
+            launch(client, wanted)
+            assert states(client)[wanted.id].status is ContainerStatus.RUNNING
+        while time.monotonic() - began < 3 * door.STRANGER_S:
+            with agent.client() as client:
+                assert client.get("/v1/health", timeout=3).status_code == 200
+            time.sleep(0.5)
+        assert len(fake_api.heartbeats) - beats > 10
+        assert open_files(agent) < 700
+
+
+def test_who_shows_no_certificate_is_cut_soon(agent: Agent) -> None:
+    with socket.create_connection(("127.0.0.1", agent.port)) as connection:
+        connection.settimeout(4 * door.STRANGER_S)
+        began = time.monotonic()
+        with suppress(ConnectionError):
+            assert connection.recv(1) == b""
+        assert time.monotonic() - began < 2 * door.STRANGER_S
+
+
+def test_a_certificate_of_another_node_holds_no_connection(agent: Agent) -> None:
+    context = agent.context("worker2")
+    with context.wrap_socket(
+        socket.create_connection(("127.0.0.1", agent.port)), server_hostname="127.0.0.1"
+    ) as connection:
+        connection.settimeout(4 * door.STRANGER_S)
+        connection.sendall(b"GET /v1/health HTTP/1.1\r\nHost: x\r\n")
+        began = time.monotonic()
+        with suppress(ConnectionError):
+            assert connection.recv(1) == b""
+        assert time.monotonic() - began < 2 * door.STRANGER_S
+
+
+def test_heartbeats_have_one_connection(agent: Agent, fake_api: FakeApi) -> None:
+    """As often as they are on a site: between two there is longer than clients keep connections by themselves."""
+    fake_api.interval_s = 5.5
+    fake_api.wait(lambda heartbeat: heartbeat.sequence >= 4, timeout_s=60)
+    assert fake_api.connections == 1
+
+
+def test_another_address_gets_in_while_strangers_come_from_many(agent: Agent) -> None:
+    with ExitStack() as held:
+        with suppress(OSError):
+            for number in range(900):
+                source = f"127.0.1.{number % 60 + 1}", 0
+                held.enter_context(socket.create_connection(("127.0.0.1", agent.port), 1, source))
+        with agent.client() as client:
+            assert client.get("/v1/health", timeout=3).status_code == 200
+        assert open_files(agent) < 700

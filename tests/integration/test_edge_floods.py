@@ -1,0 +1,251 @@
+"""The edges under attack: nodes stay ready, other people are served, and who is slow on purpose is cut."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from common.protocol import HEARTBEAT_PATH
+from common.settings.edge import EdgeSettings
+from tests.integration.agent.conftest import Authority, authority  # noqa: F401
+from tests.integration.echo import running_echo
+from tests.integration.edge import AGENT, Edge, rendered, running_edge
+
+ATTACKER, OTHER = "127.0.0.7", "127.0.0.8"
+FLOOD = 2000
+"""More slow connections than those that once took console, API, apps and nodes down."""
+
+STRANGER = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+STRANGER.check_hostname, STRANGER.verify_mode = False, ssl.CERT_NONE
+
+
+@pytest.fixture
+def echo() -> Iterator[int]:
+    with running_echo() as port:
+        yield port
+
+
+@pytest.fixture
+def edge(authority: Authority, tmp_path: Path, echo: int) -> Iterator[Edge]:  # noqa: F811
+    with running_edge(authority, f"127.0.0.1:{echo}", tmp_path) as running:
+        yield running
+
+
+def connect(port: int, timeout_s: float = 5) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout_s, (ATTACKER, 0))
+
+
+def encrypted(port: int, timeout_s: float = 5) -> ssl.SSLSocket:
+    connection = connect(port, timeout_s)
+    try:
+        return STRANGER.wrap_socket(connection)
+    except OSError:
+        connection.close()
+        raise
+
+
+@contextmanager
+def flood(*ports: int, count: int = FLOOD) -> Iterator[list[socket.socket]]:
+    """Hold connections that say nothing, or begin a request and never end it; what is cut is opened again."""
+    held: list[socket.socket] = []
+    over = threading.Event()
+
+    def open_one(number: int) -> None:
+        port = ports[number % len(ports)]
+        with contextlib.suppress(OSError):
+            if number % 3 == 0:
+                held.append(connect(port))
+            else:
+                begun = encrypted(port, 0.1)
+                held.append(begun)
+                begun.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
+
+    def hold() -> None:
+        number = count
+        while not over.wait(0.02):
+            open_one(number)
+            number += 1
+
+    for number in range(count):
+        open_one(number)
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        yield held
+    finally:
+        over.set()
+        thread.join()
+        for connection in held:
+            connection.close()
+
+
+def seconds_until_closed(connection: socket.socket, limit_s: float) -> float:
+    began = time.monotonic()
+    connection.settimeout(limit_s)
+    with contextlib.suppress(OSError):
+        while connection.recv(65536):
+            pass
+    return time.monotonic() - began
+
+
+@contextmanager
+def agent(pki: Authority, name: str = AGENT) -> Iterator[httpx.Client]:
+    context = ssl.create_default_context(cafile=str(pki.ca))
+    context.load_cert_chain(*pki.issue(name))
+    with httpx.Client(verify=context, timeout=5) as client:
+        yield client
+
+
+def heartbeat(edge: Edge, client: httpx.Client) -> int:
+    return client.post(f"https://127.0.0.1:{edge.agents}{HEARTBEAT_PATH}", json={}).status_code
+
+
+def get(port: int, source: str) -> int:
+    transport = httpx.HTTPTransport(verify=False, local_address=source)
+    with httpx.Client(transport=transport, timeout=5) as client:
+        return client.get(f"https://127.0.0.1:{port}/").status_code
+
+
+def test_agents_are_heard_even_where_people_have_no_connection_left(
+    authority: Authority,  # noqa: F811
+    echo: int,
+    tmp_path: Path,
+) -> None:
+    """Longer than the 15 s after which a node counts as lost."""
+    room = {"edge_worker_connections": 256}
+    with (
+        running_edge(authority, f"127.0.0.1:{echo}", tmp_path, **room) as edge,
+        flood(edge.console, edge.api, edge.apps),
+        agent(authority) as known,
+    ):
+        assert "worker_connections are not enough" in (tmp_path / "edge/error.log").read_text()
+        for _ in range(17):
+            with agent(authority) as started_again:
+                assert (heartbeat(edge, known), heartbeat(edge, started_again)) == (200, 200)
+            time.sleep(1)
+
+
+def test_other_people_are_served_while_one_address_holds_connections(edge: Edge) -> None:
+    with flood(edge.console, edge.api, edge.apps):
+        assert [get(port, OTHER) for port in (edge.console, edge.api)] == [200, 200]
+
+
+def test_agents_of_other_nodes_are_heard_while_one_address_holds_connections_to_their_port(
+    edge: Edge,
+    authority: Authority,  # noqa: F811
+) -> None:
+    with flood(edge.agents), agent(authority) as client:
+        assert heartbeat(edge, client) == 200
+
+
+@pytest.mark.parametrize("part", ["handshake", "head"])
+@pytest.mark.parametrize("name", ["console", "agents"])
+def test_who_never_ends_what_was_begun_is_cut(edge: Edge, name: str, part: str) -> None:
+    port = getattr(edge, name)
+    with connect(port) if part == "handshake" else encrypted(port) as connection:
+        if part == "head":
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
+        assert seconds_until_closed(connection, 20) < 12
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(edge: Edge) -> None:
+    with encrypted(edge.api) as connection:
+        connection.sendall(b"POST /api/v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
+        assert seconds_until_closed(connection, 40) < 25
+
+
+@pytest.mark.parametrize("name", ["console", "api", "agents"])
+def test_who_goes_on_sending_what_was_refused_is_cut(
+    edge: Edge,
+    authority: Authority,  # noqa: F811
+    name: str,
+) -> None:
+    context = ssl.create_default_context(cafile=str(authority.ca))
+    context.load_cert_chain(*authority.issue(AGENT))
+    with context.wrap_socket(connect(getattr(edge, name)), server_hostname="127.0.0.1") as connection:
+        connection.sendall(b"POST /agent/v1/heartbeat HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 413 ")
+        began = time.monotonic()
+        with contextlib.suppress(OSError):
+            while time.monotonic() - began < 20:
+                connection.sendall(b"x" * 1000)
+                time.sleep(0.2)
+        assert time.monotonic() - began < 8
+
+
+def test_one_address_has_so_many_requests_under_way_and_others_have_theirs(
+    authority: Authority,  # noqa: F811
+    echo: int,
+    tmp_path: Path,
+) -> None:
+    few = {"edge_settings": EdgeSettings(connections_per_address=16).model_dump()}
+    with running_edge(authority, f"127.0.0.1:{echo}", tmp_path, **few) as edge, ExitStack() as stack:
+        for _ in range(16):
+            begun = stack.enter_context(encrypted(edge.api))
+            begun.sendall(b"POST /api/v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
+        time.sleep(0.5)
+        assert (get(edge.api, ATTACKER), get(edge.api, OTHER)) == (429, 200)
+
+
+@pytest.mark.parametrize(
+    ("role", "script", "ports"),
+    [("edge", "edge-limits", [443, 56789, 9443]), ("agent_edge", "agent-edge-limits", [56790])],
+)
+def test_the_kernel_counts_connections_that_say_nothing(
+    role: str, script: str, ports: list[int], tmp_path: Path
+) -> None:
+    """In a network namespace of its own, as on a node; a second start changes nothing."""
+    variables = {"edge_settings": EdgeSettings(connections_per_address=16).model_dump()}
+    text = rendered(role, f"usr/lib/penstock/{script}", **variables, agent_edge_connections_per_address=16)
+    (tmp_path / script).write_text(text)
+    (tmp_path / "ask.py").write_text(
+        f"""
+import socket
+ports = {ports}
+servers = [socket.create_server(("127.0.0.1", port), backlog=100) for port in ports]
+def count(source):
+    held = []
+    for number in range(30):
+        try:
+            held.append(socket.create_connection(("127.0.0.1", ports[number % len(ports)]), 2, (source, 0)))
+        except ConnectionRefusedError:
+            pass
+    return held
+first, second = count({ATTACKER!r}), count({OTHER!r})
+print(len(first), len(second))
+for each in first:
+    each.close()
+for server in servers:
+    server.setblocking(False)
+    try:
+        while True:
+            server.accept()[0].close()
+    except BlockingIOError:
+        pass
+print(len(count({ATTACKER!r})))
+"""
+    )
+    lines = f"ip link set lo up; sh {script}; sh {script}; iptables -S INPUT; /usr/bin/python3 ask.py"
+    done = subprocess.run(
+        ["unshare", "--net", "sh", "-c", lines], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+    )
+    rules, first, again = done.stdout.splitlines()[:-2], *done.stdout.splitlines()[-2:]
+    assert len(rules) == 2
+    assert (first, again) == ("16 16", "16")
+
+
+def test_both_edges_are_what_their_units_start_and_have_room_for_all_connections() -> None:
+    for role, name in (("edge", "edge"), ("agent_edge", "agent-edge")):
+        unit = rendered(role, f"etc/systemd/system/penstock-{name}.service")
+        assert f"/etc/penstock/{name}.conf" in unit
+        assert f"/usr/lib/penstock/{name}-limits" in unit

@@ -30,6 +30,8 @@ SERVICES_LOCK = 0x50454E56
 """Key of the advisory lock that a transaction holds while it gives a session its addresses at the edge."""
 NETWORKS_LOCK = 0x50454E57
 """Key of the advisory lock that a transaction holds while it gives sessions the numbers of their networks."""
+VOLUMES_LOCK = 0x50454E58
+"""Key of the advisory lock that a transaction holds while it gives volumes their names and folders."""
 
 
 Begin = Callable[[], AbstractAsyncContextManager[AsyncSession]]

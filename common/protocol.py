@@ -38,6 +38,9 @@ CONTAINERS_PATH = "/v1/containers"
 · GET /{id}/logs?follow=0|1&tail=N → text/plain stream
 · WebSocket /{id}/exec?command=JSON-LIST&tty=0|1&rows=N&cols=N:
 binary frames carry bytes both ways; text frames carry ExecControl as JSON; the agent ends with an `exit` frame."""
+STORAGE_PATH = "/v1/storage"
+"""GET ?root=FOLDER → StorageState: the folders of volumes that a storage has, and what it tells of their sizes
+· DELETE ?folder=FOLDER → FolderRemoval: removes a folder with what is in it; asked again, it tells how far that is."""
 
 MAX_TEXT = 1 << 20
 """Most characters of any text of a message."""
@@ -221,7 +224,8 @@ class ContainerState(Message):
     """What an agent knows of one container; `error` says why it failed; times are UTC.
 
     `ports` leads from a port of the container to the agent's own port, where the site's edge reaches it by mutual TLS.
-    `enforcement` is how its GPU shares are held (None: it has no GPU), `warning` what is wrong while it runs.
+    `enforcement` is how its GPU shares are held (None: it has no GPU), `warning` what is wrong while it runs. One that
+    is `lost` was taken away by no fault of its own, as with a machine that is lost: it may run again elsewhere.
     """
 
     id: str
@@ -235,6 +239,29 @@ class ContainerState(Message):
     ports: dict[int, int] = Field(default_factory=dict)
     enforcement: Enforcement | None = None
     warning: str = ""
+    lost: bool = False
+
+
+class FolderState(Message):
+    """A folder of a storage, by its path below the root; MiB that are in it and may be, None where nobody can tell."""
+
+    folder: str
+    used_mib: int | None = Field(default=None, ge=0)
+    limit_mib: int | None = Field(default=None, ge=0)
+
+
+class StorageState(Message):
+    """What a node sees of a storage; `mounted` says that its root is no folder of the node's own disk."""
+
+    mounted: bool
+    folders: list[FolderState] = Field(default_factory=list, max_length=100_000)
+
+
+class FolderRemoval(Message):
+    """Whether a folder that is to go is still there, and why removing it failed the last time."""
+
+    there: bool
+    error: str = ""
 
 
 class ImageRequest(Message):

@@ -8,8 +8,8 @@ from appliance.site.kubernetes_manifests import manifests
 from appliance.site.model import Site
 
 
-def site(**cluster: Any) -> Site:
-    """Return a site whose node k8s1 stands for a cluster."""
+def site(*egress: str, **cluster: Any) -> Site:
+    """Return a site whose node k8s1 stands for a cluster, and that opens some destinations to all sessions."""
     nodes = [
         {"name": "m1", "address": "10.0.0.2", "roles": ["reservoir", "master"]},
         {
@@ -20,7 +20,7 @@ def site(**cluster: Any) -> Site:
             "kubernetes": {"api": "https://10.0.0.50:6443"} | cluster,
         },
     ]
-    return Site.model_validate({"name": "north", "nodes": nodes})
+    return Site.model_validate({"name": "north", "nodes": nodes, "sessions": {"egress": egress}})
 
 
 MANIFESTS = manifests(site(), "k8s1")

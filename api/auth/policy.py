@@ -97,6 +97,10 @@ class Action(StrEnum):
     SESSION_RAISE = "give sessions a higher priority than is usual"
     SESSION_ENTER = "run commands in sessions"
     APP_OPEN = "open the apps of sessions"
+    VOLUME_READ = "see volumes"
+    VOLUME_CREATE = "create volumes"
+    VOLUME_DELETE = "delete volumes"
+    VOLUME_HAND_OVER = "hand volumes over to other projects"
     PRESET_READ = "see presets"
     PRESET_MANAGE = "create, change and delete presets"
     SANDBOX_READ = "see sandboxes"
@@ -166,6 +170,10 @@ TABLE: Mapping[Action, Row] = {
     Action.SESSION_RAISE:    _row(_SUBMIT, _S,    _D,           None,    None,           _P,      None),
     Action.SESSION_ENTER:    _row(_SUBMIT, _S,    _D,           None,    None,           _O,      _O),
     Action.APP_OPEN:         _row(_SUBMIT, _S,    _D,           None,    None,           _O,      _O),
+    Action.VOLUME_READ:      _row(_READ,   _S,    _D,           _S,      _D,             _P,      _P),
+    Action.VOLUME_CREATE:    _row(_ALL,    _S,    _D,           None,    None,           _P,      None),
+    Action.VOLUME_DELETE:    _row(_ALL,    _S,    _D,           None,    None,           _P,      None),
+    Action.VOLUME_HAND_OVER: _row(_ALL,    _S,    _D,           None,    None,           None,    None),
     Action.PRESET_READ:      _row(_READ,   _S,    _S,           _S,      _S,             _S,      _S),
     Action.PRESET_MANAGE:    _row(_ALL,    _S,    None,         None,    None,           None,    None),
     Action.SANDBOX_READ:     _row(_READ,   _S,    _S,           _S,      _S,             _S,      _S),

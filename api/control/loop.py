@@ -234,8 +234,8 @@ class Loop:
             enforcement=Enforcement(row.enforcement),
             held_milli=row.held_milli,
             requeued_at=micros(row.since) if row.attempt and row.state is State.PENDING else 0,
-            limit_s=project.interactive_limit_s if row.kind is Kind.INTERACTIVE else 0,
             private=row.access is Access.PRIVATE,
+            limit_s=project.interactive_limit_s if row.kind is Kind.INTERACTIVE else 0,
         )
 
     async def _end_unreadable(self, begin: Begin) -> None:
@@ -369,15 +369,15 @@ def _project(project: Project, moment: datetime) -> ProjectState:
     )
 
 
+def _told(row: Asked, project: str) -> str:
+    """Return how the owners of others are told of a session."""
+    return f"a private session of {project}" if row.access is Access.PRIVATE else f"{project}/{row.name}"
+
+
 def _ends_at(row: Asked, project: Project) -> int:
     """Return when a session is stopped at the latest, by its time limit or its project's period; 0 if never."""
     period = project.ends_at if project.on_expiry is Expiry.STOP else None
     return min((micros(moment) for moment in (row.expires_at, period) if moment), default=0)
-
-
-def _told(row: Asked, project: str) -> str:
-    """Return how the owners of others are told of a session."""
-    return f"a private session of {project}" if row.access is Access.PRIVATE else f"{project}/{row.name}"
 
 
 def _affinity(project: Project) -> tuple[str | None, str | None]:

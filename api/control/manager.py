@@ -25,6 +25,7 @@ from api.control.reconcilers.observe import Observer
 from api.control.reconcilers.operate import Operator
 from api.control.reconcilers.orphans import Orphan
 from api.control.reconcilers.timed import TimedReconciler
+from api.control.volume_keeper import VolumeKeeper
 from api.database import Begin, Database
 from api.engine.base import Engine
 from api.resources.nodes.heartbeats import Heartbeats
@@ -91,6 +92,7 @@ class Manager:
         self._operator = Operator(database, engine, settings, self._observer.look_at)
         self._timed = TimedReconciler(database, settings, clock, self._failures)
         self._checker = Checker(database, engine, self._failures)
+        self._volumes = VolumeKeeper(database, engine, settings, clock, self._failures)
         self._directory = DirectoryCheck(database, settings, clock)
         self.loop = Loop(database, settings, self._failures)
         self._woken = asyncio.Event()
@@ -134,6 +136,7 @@ class Manager:
         async with self._database.reading() as db:
             waiting = await lifecycle.in_operation(db)
             images = await self._checker.due(db)
+            volumes = "volumes" not in self._busy and await self._volumes.due(db)
         for gone in self._retries.keys() - waiting.keys():
             del self._retries[gone]
         due = [id_ for id_, state in waiting.items() if str(id_) not in self._busy and self._is_due(id_, state)]
@@ -150,7 +153,9 @@ class Manager:
             self._begin(f"image/{image_id}", self._checker.check(image_id))
         if self._directory.is_due and "directory" not in self._busy:
             self._begin("directory", self._directory.look())
-        return bool(starts or stops or changes or unseen)
+        if volumes:
+            self._begin("volumes", self._volumes.work())
+        return bool(starts or stops or changes or unseen or volumes)
 
     async def _part(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
         """Do a part of the work; one that fails hinders no other, and is done again after a while."""

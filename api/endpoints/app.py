@@ -36,6 +36,7 @@ from api.endpoints import (
     system,
     user_policies,
     users,
+    volumes,
 )
 from api.endpoints.access import PREFIX, check_routes, is_behind_edge
 from api.endpoints.repeats import Repeats
@@ -132,6 +133,7 @@ def _include_routes(app: FastAPI) -> None:
         groups.router,
         images.router,
         presets.router,
+        volumes.router,
         sandboxes.router,
         sessions.router,
         metrics.router,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
+from fastapi import Query
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.policy import Action
@@ -15,8 +17,10 @@ from api.endpoints.transactions import Reading, Transaction
 from api.resources.images import service as images
 from api.resources.projects import service
 from api.resources.projects.schemas import ProjectChange, ProjectRequest, ProjectView
-from api.resources.schemas import Done, NamePath
+from api.resources.schemas import Done, NamePath, NameQuery
 from api.resources.sessions import service as sessions
+from api.resources.volumes import service as volumes
+from api.resources.volumes.schemas import AfterProject
 from api.tables.projects import Project
 
 router = Router(prefix="/projects", tags=["projects"])
@@ -54,11 +58,25 @@ async def change_project(
 
 @router.delete("/{name}")
 @action(Action.PROJECT_DELETE)
-async def delete_project(name: NamePath, caller: Caller, db: Transaction) -> Done:
-    """Delete a project that has no live session, with the images that only it may use."""
+async def delete_project(
+    *,
+    name: NamePath,
+    caller: Caller,
+    db: Transaction,
+    _wake: WakeAfterwards,
+    volumes_: Annotated[AfterProject | None, Query(alias="volumes")] = None,
+    to: NameQuery | None = None,
+) -> Done:
+    """Delete a project that has no live session, with the images that only it may use.
+
+    One that has volumes is deleted only where `volumes` says what becomes of these: `keep` leaves them without a
+    project, to be handed over later, `delete` removes them with their files, `hand-over` gives them to another project,
+    `to`.
+    """
     project = await service.get(db, name, caller, "name", lock=True)
     caller.check(Action.PROJECT_DELETE, project=project)
     await sessions.refuse_while_live(db, project=name)
+    await volumes.settle(db, project, volumes_, to, caller)
     await images.forget_project(db, project.id)
     await service.delete(db, project)
     return Done()

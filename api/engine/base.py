@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from common.errors import UnavailableError
-from common.protocol import ContainerSpec, ContainerState, GpuShares, ImageState
+from common.protocol import ContainerSpec, ContainerState, FolderRemoval, GpuShares, ImageState, StorageState
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,12 @@ class Engine(Protocol):
 
     async def pull(self, agent: AgentAddress, reference: str) -> ImageState:
         """Bring an image onto a node; asked again, it tells how far that has come, and an error once."""
+
+    async def storage(self, agent: AgentAddress, root: str) -> StorageState:
+        """Return what a node sees of the storage at a folder."""
+
+    async def remove_folder(self, agent: AgentAddress, folder: str) -> FolderRemoval:
+        """Let a node remove a folder with what is in it; asked again, it tells how far that is."""
 
     def logs(self, agent: AgentAddress, container_id: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
         """Return the last `tail` lines of a container's log (None: all), with `follow` as it grows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -18,7 +18,18 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from api.engine.base import AgentAddress, UnreachableError
 from common import problem, request_id
 from common.errors import InputError, PenstockError, UnavailableError
-from common.protocol import CONTAINERS_PATH, IMAGES_PATH, ContainerSpec, ContainerState, GpuShares, ImageState, Message
+from common.protocol import (
+    CONTAINERS_PATH,
+    IMAGES_PATH,
+    STORAGE_PATH,
+    ContainerSpec,
+    ContainerState,
+    FolderRemoval,
+    GpuShares,
+    ImageState,
+    Message,
+    StorageState,
+)
 from common.revocation import refuse_revoked
 
 CONNECT_S = 3.0
@@ -101,6 +112,16 @@ class DirectEngine:
         response = await self._call(agent, "PUT", IMAGES_PATH, json={"reference": reference})
         return _read(agent, ImageState, response)
 
+    async def storage(self, agent: AgentAddress, root: str) -> StorageState:
+        """Ask the agent for the folders of a storage."""
+        response = await self._call(agent, "GET", STORAGE_PATH, params={"root": root})
+        return _read(agent, StorageState, response)
+
+    async def remove_folder(self, agent: AgentAddress, folder: str) -> FolderRemoval:
+        """Ask the agent to remove a folder."""
+        response = await self._call(agent, "DELETE", STORAGE_PATH, params={"folder": folder})
+        return _read(agent, FolderRemoval, response)
+
     async def logs(
         self, agent: AgentAddress, container_id: str, *, follow: bool, tail: int | None
     ) -> AsyncIterator[bytes]:
@@ -155,7 +176,7 @@ class DirectEngine:
         path: str,
         *,
         json: object = None,
-        params: dict[str, int] | None = None,
+        params: Mapping[str, int | str] | None = None,
         patience: httpx.Timeout | None = None,
     ) -> httpx.Response:
         url = f"https://{_host(agent)}{path}"

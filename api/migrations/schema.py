@@ -28,7 +28,8 @@ import api.tables.projects
 import api.tables.sandboxes
 import api.tables.sessions
 import api.tables.user_policies
-import api.tables.users  # noqa: F401
+import api.tables.users
+import api.tables.volumes  # noqa: F401
 from api.database import Database
 from api.tables.base import Base
 from common.errors import UnavailableError

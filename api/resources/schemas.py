@@ -11,6 +11,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 SPECIALS = "~!@#$%^&*<>?"
 USER_NAME_LENGTH = (3, 20)
+NAME_LENGTH = 20
 HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 """What JSON may write as an escape, and UTF-8 cannot encode."""
 YEARS = (1970, 9000)
@@ -80,6 +81,14 @@ def _utc(value: datetime) -> datetime:
     return value.astimezone(UTC)
 
 
+def is_name(value: str) -> bool:
+    """Return whether a project, a session or a volume may have this name."""
+    try:
+        return 1 <= len(value) <= NAME_LENGTH and _name(value) == value
+    except ValueError:
+        return False
+
+
 def is_user_name(value: str) -> bool:
     """Return whether a user may have this name."""
     try:
@@ -89,7 +98,7 @@ def is_user_name(value: str) -> bool:
 
 
 UserName = Annotated[str, Field(min_length=USER_NAME_LENGTH[0], max_length=USER_NAME_LENGTH[1]), AfterValidator(_name)]
-Name = Annotated[str, Field(min_length=1, max_length=20), AfterValidator(_name)]
+Name = Annotated[str, Field(min_length=1, max_length=NAME_LENGTH), AfterValidator(_name)]
 Password = Annotated[str, Field(min_length=8, max_length=20), AfterValidator(_password)]
 Text = Annotated[str, AfterValidator(_plain)]
 Moment = Annotated[AwareDatetime, AfterValidator(_utc)]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import (
@@ -36,13 +37,16 @@ from common.protocol import (
     HEALTH_PATH,
     IMAGES_PATH,
     NODE_INFO_PATH,
+    STORAGE_PATH,
     ContainerSpec,
     ContainerState,
     ExecControl,
+    FolderRemoval,
     GpuShares,
     ImageRequest,
     ImageState,
     NodeInfo,
+    StorageState,
 )
 from common.refusals import install, refuse
 from common.request_id import RequestIds
@@ -68,27 +72,9 @@ def make(settings: Settings, runtime: ContainerRuntime) -> FastAPI:
             hint="call with the certificate of the control API",
         )
 
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        tasks = Background()
-        watchdog = Watchdog(runtime.is_stuck, settings.notify_socket, settings.watchdog_usec)
-        # first: Docker may take longer to tell its containers than systemd waits for a sign of life
-        tasks.begin(keep_on("watchdog", watchdog.run))
-        # a container that was created before this agent ended is started by the next line
-        runtime.begin()
-        await supervisor.rebuild()
-        heartbeats = HeartbeatReporter(settings, runtime.node_info, supervisor)
-        works = {"containers": supervisor.watch, "heartbeats": heartbeats.run, "revocations": revocation.keep_fresh}
-        for name, work in {**works, **runtime.tasks}.items():
-            tasks.begin(keep_on(name, work))
-        yield
-        await tasks.close()
-        await supervisor.close()
-        runtime.close()
-
     app = FastAPI(
         title="Penstock agent",
-        lifespan=lifespan,
+        lifespan=_lifespan(settings, runtime),
         dependencies=[Depends(allowed)],
         docs_url=None,
         redoc_url=None,
@@ -109,6 +95,14 @@ def make(settings: Settings, runtime: ContainerRuntime) -> FastAPI:
     @app.put(IMAGES_PATH)
     async def ask_for_image(request: ImageRequest) -> ImageState:
         return await runtime.images.ask(request.reference)
+
+    @app.get(STORAGE_PATH)
+    async def look_at_storage(root: Path) -> StorageState:
+        return await runtime.volumes.look(root)
+
+    @app.delete(STORAGE_PATH)
+    async def remove_folder(folder: Path) -> FolderRemoval:
+        return await runtime.volumes.remove(folder)
 
     @app.get(CONTAINERS_PATH)
     async def list_containers() -> list[ContainerState]:
@@ -150,6 +144,32 @@ def make(settings: Settings, runtime: ContainerRuntime) -> FastAPI:
             await websocket.close()
 
     return app
+
+
+def _lifespan(settings: Settings, runtime: ContainerRuntime) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    """Return what runs beside the application, from its start to its end."""
+    supervisor = runtime.containers
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        tasks = Background()
+        watchdog = Watchdog(runtime.is_stuck, settings.notify_socket, settings.watchdog_usec)
+        # first: Docker may take longer to tell its containers than systemd waits for a sign of life
+        tasks.begin(keep_on("watchdog", watchdog.run))
+        # a container that was created before this agent ended is started by the next line
+        runtime.begin()
+        await supervisor.rebuild()
+        heartbeats = HeartbeatReporter(settings, runtime.node_info, supervisor)
+        works = {"containers": supervisor.watch, "heartbeats": heartbeats.run, "revocations": revocation.keep_fresh}
+        for name, work in {**works, **runtime.tasks}.items():
+            tasks.begin(keep_on(name, work))
+        yield
+        await tasks.close()
+        await supervisor.close()
+        await runtime.volumes.close()
+        runtime.close()
+
+    return lifespan
 
 
 async def _relay(websocket: WebSocket, terminal: RunningTerminal) -> ExecControl:

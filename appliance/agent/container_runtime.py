@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from appliance.agent.supervision import Work
+from appliance.agent.volume_folders import VolumeFolders
 from common.gpu.share import GpuShare
 from common.protocol import ContainerSpec, ContainerState, ImageState, NodeInfo
 
@@ -78,7 +79,7 @@ class Images(Protocol):
 
 @dataclass(frozen=True)
 class ContainerRuntime:
-    """What runs the containers of one agent.
+    """What runs the containers of one agent, and has their `volumes`.
 
     `begin` is called before anything is asked of `containers`. `tasks`, by their names, must run beside them for ever;
     `is_stuck` says whether the agent should be started anew, and `close` lets go of the rest at its end.
@@ -88,6 +89,7 @@ class ContainerRuntime:
     containers: Containers
     images: Images
     terminal: Opener
+    volumes: VolumeFolders
     begin: Callable[[], None]
     tasks: Mapping[str, Work]
     is_stuck: Callable[[], bool]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 
 RESERVED = 768
-"""For strangers at the doors, calls of the API, Docker, heartbeats, files, and the interpreter."""
+"""For strangers at the listeners, calls of the API, Docker, heartbeats, files, and the interpreter."""
 
 
 def raise_limit() -> int:

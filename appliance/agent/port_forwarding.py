@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from appliance.agent.door import Door, Strangers
+from appliance.agent.listener import Listener, Strangers
 from appliance.agent.tls import common_name
 from common.errors import UnavailableError
 from common.protocol import CALLER_HEADER, CONTAINER_HEADER, MAX_CALLER
@@ -38,7 +38,7 @@ class _OpenPorts:
     """What is open for one container."""
 
     address: str
-    doors: dict[int, Door] = field(default_factory=dict)
+    listeners: dict[int, Listener] = field(default_factory=dict)
     connections: dict[asyncio.Task[None], str | None] = field(default_factory=dict)
     """And by whose login or key each of them came; None before it has said so."""
 
@@ -78,17 +78,17 @@ class PortForwarder:
         opened = self._open.setdefault(identity, _OpenPorts(address))
         opened.address = address
         for port in ports:
-            if port not in opened.doors:
-                opened.doors[port] = self._listen(identity, opened, port)
-        return {port: door.port for port, door in opened.doors.items()}
+            if port not in opened.listeners:
+                opened.listeners[port] = self._listen(identity, opened, port)
+        return {port: listener.port for port, listener in opened.listeners.items()}
 
     async def close(self, identity: str) -> None:
         """Close what is open for a container, and the connections to it."""
         opened = self._open.pop(identity, None)
         if opened is None:
             return
-        for door in opened.doors.values():
-            door.close()
+        for listener in opened.listeners.values():
+            listener.close()
         tasks = list(opened.connections)
         for task in tasks:
             task.cancel()
@@ -115,7 +115,7 @@ class PortForwarder:
         for identity in list(self._open):
             await self.close(identity)
 
-    def _listen(self, identity: str, opened: _OpenPorts, port: int) -> Door:
+    def _listen(self, identity: str, opened: _OpenPorts, port: int) -> Listener:
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await self._serve(identity, opened, port, reader, writer)
 
@@ -127,14 +127,14 @@ class PortForwarder:
         begin = zlib.crc32(f"{identity}:{port}".encode()) % size
         for step in range(size):
             number = self._first + (begin + step) % size
-            door = Door(self._strangers, self._context, self._names, protocol)
+            listener = Listener(self._strangers, self._context, self._names, protocol)
             try:
-                door.open(self._bind, number)
+                listener.open(self._bind, number)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     raise _refusal(identity, port, str(error)) from error
             else:
-                return door
+                return listener
         raise _refusal(identity, port, f"every port from {self._first} to {self._last} is in use")
 
     async def _serve(

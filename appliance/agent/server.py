@@ -10,8 +10,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from appliance.agent import app
 from appliance.agent.docker import build as docker
-from appliance.agent.door import Door, Strangers
 from appliance.agent.kubernetes import build as kubernetes
+from appliance.agent.listener import Listener, Strangers
 from appliance.agent.settings import Settings
 from appliance.agent.tls import common_name, server_context
 from appliance.agent.watchdog import ask_for_time
@@ -31,19 +31,19 @@ class PeerProtocol(H11Protocol):
 
 
 class MutualTlsServer(uvicorn.Server):
-    """A server that listens at a door of the agent."""
+    """A server at a listener of the agent."""
 
     def __init__(self, config: uvicorn.Config, settings: Settings, strangers: Strangers) -> None:
         """Prepare; nothing is open yet."""
         super().__init__(config)
         self._settings = settings
-        self._door = Door(strangers, server_context(settings), settings.allowed, self._protocol)
+        self._listener = Listener(strangers, server_context(settings), settings.allowed, self._protocol)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application, then listen."""
         await super().startup(sockets=[])
         try:
-            self._door.open(self._settings.bind, self._settings.port)
+            self._listener.open(self._settings.bind, self._settings.port)
         except OSError as error:
             await self.lifespan.shutdown()
             raise UnavailableError(
@@ -54,7 +54,7 @@ class MutualTlsServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let nobody in any more, and end."""
-        self._door.close()
+        self._listener.close()
         await super().shutdown(sockets=[])
 
     def _protocol(self) -> asyncio.Protocol:

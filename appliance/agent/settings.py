@@ -23,7 +23,7 @@ from common.settings.sessions import SessionSettings
 
 PREFIX = "PENSTOCK_AGENT_"
 FILE = "/etc/penstock/agent.env"
-_OF_SYSTEMD = ("NOTIFY_SOCKET", "WATCHDOG_USEC")
+_OF_SYSTEMD = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 _HINTS = {
     "kubernetes_ca": "write the PEM file of the cluster's authority there",
     "kubernetes_token": "write the token of the agent's service account there",
@@ -42,8 +42,9 @@ class Settings(
 ):
     """Settings of one agent: what a site chooses, and what follows from the node and from where things are installed.
 
-    Only `notify_socket` and `watchdog_usec` are named as systemd names them: where it takes signs of life, and after
-    how many microseconds without one it ends the agent (0: never).
+    `notify_socket` and `watchdog_usec` are named as systemd names them: where it takes signs of life, and after how
+    many microseconds without one it ends the agent (0: never). So are `listen_fds`, the number of descriptors that it
+    has kept for the process `listen_pid`, and `listen_fdnames`, their names with colons between them.
 
     `crl` is the file with the list of certificates that the site's authority has revoked; none means that none counts.
     `allowed` lists the common names of the client certificates that may call the agent, `edge_names` those that may
@@ -79,6 +80,9 @@ class Settings(
     docker_socket: Path = Path("/var/run/docker.sock")
     notify_socket: str = ""
     watchdog_usec: int = Field(default=0, ge=0)
+    listen_pid: int = Field(default=0, ge=0)
+    listen_fds: int = Field(default=0, ge=0)
+    listen_fdnames: str = ""
     gpu_folder: Path = Path("/run/penstock/gpu")
     gpu_library: Path = Path("/usr/lib/penstock/libpenstock-gpu.so")
     mps_folder: Path = Path("/run/penstock/mps")

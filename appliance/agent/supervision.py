@@ -8,6 +8,8 @@ from typing import Any
 
 import structlog
 
+from common.errors import PenstockError
+
 log = structlog.get_logger()
 
 PAUSE_S = 1.0
@@ -25,6 +27,16 @@ async def keep_on(name: str, work: Work) -> None:
         except Exception as error:
             log.exception("a task of the agent has failed and begins anew", task=name, reason=str(error))
         await asyncio.sleep(PAUSE_S)
+
+
+async def every(seconds: float, work: Work) -> None:
+    """Do work again and again, for ever, with a pause before each time; what is away now may be there the next time."""
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await work()
+        except PenstockError as error:
+            log.warning("it is tried again", reason=str(error), after_s=seconds)
 
 
 class Background:

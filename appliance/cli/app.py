@@ -30,6 +30,7 @@ COMMANDS = {
     "delete": ("appliance.cli.session:delete", "Delete sessions."),
     "queue": ("appliance.cli.queue:queue", "Show what waits, in its order, and why."),
     "project": ("appliance.cli.project:app", "Projects: list, show, create, update, delete, set the current one."),
+    "volume": ("appliance.cli.volume:app", "Volumes: storage of projects, that sessions mount by --pvc."),
     "group": ("appliance.cli.group:app", "Resource groups: nodes, and who may use them."),
     "image": ("appliance.cli.image:app", "Images that sessions may use."),
     "preset": ("appliance.cli.preset:app", "Amounts for sessions by name."),

@@ -39,6 +39,12 @@ def complete_projects() -> Sequence[str]:
     return _names(lambda client, _: [project["name"] for project in client.projects.list()])
 
 
+def complete_volumes(ctx: typer.Context) -> Sequence[str]:
+    """Return the names of the project's volumes."""
+    project = ctx.params.get("project")
+    return _names(lambda client, current: [one["name"] for one in client.volumes.list(project or current or None)])
+
+
 def complete_images() -> Sequence[str]:
     """Return the images, each a name with a tag."""
     return _names(lambda client, _: [f"{image['name']}:{image['tag']}" for image in client.images.list()])

@@ -12,7 +12,7 @@ from appliance.cli import config, output, parse
 from appliance.cli.options import complete_projects, given, group
 from appliance.cli.output import Format, FormatOption
 from appliance.client.views import Project
-from appliance.client.words import Access, Expiry
+from appliance.client.words import Access, AfterProject, Expiry
 from common.gpu.units import format_gpus, parse_gpus
 
 app = group("Projects: list, show, create, update, delete, set the current one.")
@@ -174,10 +174,20 @@ def update(
 
 
 @app.command("delete")
-def delete(name: NameArgument) -> None:
+def delete(
+    name: NameArgument,
+    *,
+    volumes: Annotated[
+        AfterProject | None, typer.Option("--volumes", help="What becomes of its volumes; needed where it has any.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="PROJECT", help="Who gets them: with --volumes hand-over."),
+    ] = None,
+) -> None:
     """Delete a project that has no live session (administrators)."""
     remembered = config.load()
-    remembered.client.projects.delete(name)
+    remembered.client.projects.delete(name, volumes=volumes, to=to)
     if remembered.project == name:
         config.save(replace(remembered, project=""))
     print(f"Deleted project {name}.")

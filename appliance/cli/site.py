@@ -73,6 +73,19 @@ def kubernetes(
 
 
 @app.command()
+def revoke(file: SiteFile, node: Annotated[str, typer.Argument(help="Node whose key somebody else may have.")]) -> None:
+    """Revoke the certificate of a node that stays; the next deploy brings it another one, and the list to all nodes.
+
+    A node that leaves the site is only taken out of its file: the next deploy revokes its certificate.
+    """
+    from appliance.site import deployment
+
+    site = read_site(file)
+    deployment.revoke(site, node)
+    print(f"{node}: its certificate is revoked; run `penstock site deploy` now, which tells all nodes")
+
+
+@app.command()
 def verify(file: SiteFile) -> None:
     """Ask every node, and print one JSON verdict; the exit code is 0 where everything is as it should be, else 1."""
     from appliance.cli.progress import screen

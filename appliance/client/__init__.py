@@ -11,7 +11,7 @@ from appliance.client.images import Images
 from appliance.client.nodes import Nodes
 from appliance.client.oversight import Accounting, Domains, Policies
 from appliance.client.people import Users
-from appliance.client.projects import Groups, Projects
+from appliance.client.projects import Groups, Projects, Volumes
 from appliance.client.scheduler import Scheduler
 from appliance.client.sessions import Presets, Sandboxes, Sessions
 from appliance.client.system import System
@@ -37,6 +37,7 @@ class Client(Transport):
         self.domains = Domains(self)
         self.accounting = Accounting(self)
         self.projects = Projects(self)
+        self.volumes = Volumes(self)
         self.groups = Groups(self)
         self.images = Images(self)
         self.nodes = Nodes(self)

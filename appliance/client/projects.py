@@ -1,13 +1,21 @@
-"""Projects, and the groups of nodes that they may use."""
+"""Projects, their volumes, and the groups of nodes that they may use."""
 
 from __future__ import annotations
 
 import builtins
 from typing import Unpack
 
-from appliance.client.requests import GroupChange, GroupRequest, ProjectChange, ProjectRequest
+from appliance.client.requests import (
+    GroupChange,
+    GroupRequest,
+    HandOver,
+    NewVolume,
+    ProjectChange,
+    ProjectRequest,
+)
 from appliance.client.transport import Resource
-from appliance.client.views import Done, Group, Project
+from appliance.client.views import Done, Group, Project, Volume
+from appliance.client.words import AfterProject, VolumeState
 
 
 class Projects(Resource):
@@ -29,9 +37,37 @@ class Projects(Resource):
         """Change a project; what is left out stays."""
         return self._api.call(Project, "PATCH", "/projects/{name}", {"name": name}, body=changes)
 
-    def delete(self, name: str) -> Done:
-        """Delete a project that has no live session."""
-        return self._api.call(Done, "DELETE", "/projects/{name}", {"name": name})
+    def delete(self, name: str, *, volumes: AfterProject | None = None, to: str | None = None) -> Done:
+        """Delete a project that has no live session; `volumes` says what becomes of those, `to` who gets them."""
+        query = {"volumes": volumes, "to": to}
+        return self._api.call(Done, "DELETE", "/projects/{name}", {"name": name}, query=query)
+
+
+class Volumes(Resource):
+    """Storage of projects; a volume is named with its project, or by its id alone."""
+
+    def list(
+        self, project: str | None = None, *, state: builtins.list[VolumeState] | None = None
+    ) -> builtins.list[Volume]:
+        """Return the volumes of a project, or all that the caller may see."""
+        return self._api.call(list[Volume], "GET", "/volumes", query={"project": project, "state": state})
+
+    def get(self, name: str, *, project: str | None = None) -> Volume:
+        """Return one volume."""
+        return self._api.call(Volume, "GET", "/volumes/{name}", {"name": name}, query={"project": project})
+
+    def create(self, **request: Unpack[NewVolume]) -> Volume:
+        """Create a volume for a project."""
+        return self._api.call(Volume, "POST", "/volumes", body=request)
+
+    def hand_over(self, volume: str, /, *, of: str | None = None, **request: Unpack[HandOver]) -> Volume:
+        """Give a volume, `of` a project where it is named, to another project."""
+        path = "/volumes/{name}/hand-over"
+        return self._api.call(Volume, "POST", path, {"name": volume}, query={"project": of}, body=request)
+
+    def delete(self, name: str, *, project: str | None = None) -> Volume:
+        """Delete a volume with its files; they go one after the other."""
+        return self._api.call(Volume, "DELETE", "/volumes/{name}", {"name": name}, query={"project": project})
 
 
 class Groups(Resource):

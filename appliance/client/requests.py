@@ -128,6 +128,13 @@ class GroupRequest(TypedDict):
     domain: NotRequired[str | None]
 
 
+class HandOver(TypedDict):
+    """To which project a volume goes, and what it is called there; left out: as before."""
+
+    project: str
+    name: NotRequired[str | None]
+
+
 class ImageRequest(TypedDict):
     """An image to offer: `name` and `tag` are what people write, `reference` is what the container engine pulls.
 
@@ -159,6 +166,13 @@ class NewPasswordRequest(TypedDict):
     """The password with which a user replaces the one that an administrator has made."""
 
     password: str
+
+
+class NewVolume(TypedDict):
+    """A volume to create for a project."""
+
+    name: str
+    project: str
 
 
 class PasswordRequest(TypedDict):

@@ -20,6 +20,7 @@ from appliance.client.words import (
     UserRole,
     UserSource,
     Visibility,
+    VolumeState,
 )
 
 
@@ -65,7 +66,8 @@ class ArgumentTest(TypedDict):
     """A test of one argument of a system call: it is one of `values`, or has any of `bits`; exactly one of both is
     set.
 
-    Of a number that fits into 32 bits only the lower half of the argument counts, as the kernel reads most of them.
+    Only the lower 32 bits of the argument count: the kernel reads no more of most of them, and programs of 32 bits
+    have no more.
     """
 
     argument: int
@@ -595,4 +597,29 @@ class User(TypedDict):
     email: str | None
     disabled: bool
     must_change_password: bool
+    created_at: str
+
+
+class Volume(TypedDict):
+    """A volume. `project` is null for one whose project is gone, which `former_project` was.
+
+    `folder` is where it is below the root of its `storage`. `used_mib` is how much is in it and `limit_mib` how
+    much may be, as the storage told at `measured_at`; null where it cannot. `sessions` that have not ended
+    mount it. One that is `deleting` goes away with its files; `reason` says why that has not come to its end.
+    """
+
+    id: str
+    name: str
+    project: str | None
+    former_project: str
+    domain: str | None
+    storage: str
+    folder: str
+    state: VolumeState
+    reason: str
+    used_mib: int | None
+    limit_mib: int | None
+    measured_at: str | None
+    sessions: int
+    created_by: str
     created_at: str

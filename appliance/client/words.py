@@ -7,6 +7,9 @@ from typing import Literal
 Access = Literal["project", "private"]
 """Who sees a session: its project, or beside its owner only who looks after the project, the domain, the site."""
 
+AfterProject = Literal["keep", "delete", "hand-over"]
+"""What becomes of a project's volumes when it is deleted: kept without a project, deleted, handed over."""
+
 By = Literal["user", "project", "domain"]
 """What a report adds up by."""
 
@@ -52,3 +55,6 @@ UserSource = Literal["local", "ldap"]
 
 Visibility = Literal["global", "projects"]
 """Who may use an image: every project, or those that it was registered for."""
+
+VolumeState = Literal["ready", "retained", "deleting"]
+"""Where a volume stands: its project's, kept after its project went, or on its way out with its files."""

@@ -128,6 +128,13 @@ def rehearse(site: Site, bundle: Path, listener: DeployListener, *, state: Path 
     _preflight(hosts, state, listener)
 
 
+def revoke(site: Site, node: str, *, state: Path = STATE) -> None:
+    """Revoke the certificate of a node; the next deploy makes another one, and tells all nodes."""
+    require_controller(site)
+    with _alone(state):
+        pki.revoke(state / "pki", node)
+
+
 def require_controller(site: Site) -> None:
     """Raise ConflictError where this machine is not the site's reservoir node."""
     address = str(site.reservoir.address)

@@ -6,11 +6,14 @@ A group is named as the role that its nodes get; `inventory/group_vars/all/<role
 
 from __future__ import annotations
 
+from ipaddress import IPv4Network
 from typing import Any
 
 from pydantic import BaseModel
 
-from appliance.site.model import ExternalStorage, NfsStorage, Node, NodeRole, Site
+from appliance.site.model import NFS_PORT, ExternalStorage, NfsStorage, Node, NodeRole, Site
+from common import egress
+from common.egress import Destination
 from common.gpu.share import Granularity
 from common.settings.kubernetes import KubernetesSettings
 from common.settings.node_agent import GpuSettings, LocationSettings, SimulatedGpuSettings
@@ -28,6 +31,8 @@ GROUPS: dict[NodeRole, tuple[str, ...]] = {
     NodeRole.STORAGE: ("storage_server",),
 }
 """The roles that make a node what its type says; `storage_client` and `fabric` depend on more than the type."""
+
+POSTGRESQL_PORT = 5432
 
 ALIASES = {NodeRole.MASTER: "penstock", NodeRole.RESERVOIR: "reservoir"}
 """Names under which the services of a role are reached, beside the name of the node itself."""
@@ -55,6 +60,27 @@ def build(site: Site, *, version: str, state: str = STATE, root: str = RESERVOIR
             "children": {group: {"hosts": {name: {} for name in names}} for group, names in members.items()},
         }
     }
+
+
+def closed_ways(site: Site) -> list[str]:
+    """Return what nodes serve, as ADDRESS:PORT, and no session of the site may reach."""
+    served = [
+        *((node, site.ssh.port) for node in site.nodes),
+        *((node, node.agent_port) for node in site.nodes if node.agent_port is not None),
+        *((node, NFS_PORT) for node in site.with_role(NodeRole.STORAGE)),
+        (site.master, POSTGRESQL_PORT),
+        (site.reservoir, site.ports.registry),
+    ]
+    opened = [egress.parse(text) for text in (*site.session_services, *site.sessions.egress)]
+    return [f"{node.address}:{port}" for node, port in served if not _is_open(opened, node, port)]
+
+
+def _is_open(opened: list[Destination], node: Node, port: int) -> bool:
+    return any(
+        IPv4Network(node.address) == each.network and each.ports and each.ports[0] <= port <= each.ports[1]
+        for each in opened
+        if each.protocol == "tcp"
+    )
 
 
 def _members(site: Site) -> dict[str, list[str]]:
@@ -104,6 +130,8 @@ def _host(site: Site, node: Node, state: str) -> Variables:
     }
     if node.agent_port is not None:
         variables["node_settings"] = _node_agent(site, node)
+        if node.kubernetes is None:
+            variables |= {"node_ways": [*site.session_services, *closed_ways(site)], "node_own_port": node.agent_port}
     if node.ib_address is not None:
         variables["node_ib_address"] = str(node.ib_address)
     return variables | _exports(site, node)
@@ -118,7 +146,7 @@ def _control_api(site: Site) -> Variables:
         "registries": site.registries,
     }
     if site.session_pvc_root:
-        settings["pvc_root"] = site.session_pvc_root
+        settings |= {"pvc_root": site.session_pvc_root, "pvc_storage": site.session_pvc_storage}
     return settings
 
 
@@ -133,8 +161,6 @@ def _node_agent(site: Site, node: Node) -> Variables:
         "api_url": f"https://{site.master.name}:{site.ports.agents}",
         "allowed": [site.master.name],
         "registries": site.registries,
-        "egress": [*site.session_services, *site.sessions.egress],
-        "site_addresses": [str(address) for address in site.addresses],
         "hosts": {name: str(node.address) for node in site.nodes for name in (node.name, *aliases(node))},
     }
     folders = [site.session_pvc_root, *site.session_host_paths]
@@ -144,6 +170,11 @@ def _node_agent(site: Site, node: Node) -> Variables:
     if node.kubernetes:
         settings |= _said(node.kubernetes, *KubernetesSettings.model_fields)
         folders = []
+    else:
+        settings |= {
+            "egress": [*site.session_services, *site.sessions.egress],
+            "site_addresses": [str(address) for address in site.addresses],
+        }
     return settings | {"mount_roots": list(dict.fromkeys(filter(None, folders)))}
 
 

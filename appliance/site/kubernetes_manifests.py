@@ -13,6 +13,8 @@ from typing import Any
 
 from appliance.site.kubernetes import NEVER_REACHED, KubernetesCluster, Network, lies_in
 from appliance.site.model import Node, Site
+from common import egress
+from common.egress import Destination
 from common.errors import InputError
 
 Manifest = dict[str, Any]
@@ -74,16 +76,14 @@ def _account(cluster: KubernetesCluster) -> Iterator[Manifest]:
 
 def _policy(site: Site, node: Node, cluster: KubernetesCluster) -> Manifest:
     """Return what keeps sessions apart: each pod of the namespace is reached by the agent, and by nobody else."""
-    ports = site.ports
     names = {"namespaceSelector": _labelled("kubernetes.io/metadata.name", "kube-system")}
     resolver = {**names, "podSelector": _labelled("k8s-app", "kube-dns")}
-    egress: list[Manifest] = [
+    ways: list[Manifest] = [
         {"to": [resolver], "ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]},
-        _service(site.master, ports.console, ports.api, ports.apps),
-        _service(site.reservoir, ports.reservoir),
+        *(_destination(egress.parse(text)) for text in (*site.session_services, *site.sessions.egress)),
     ]
     if cluster.egress:
-        egress.append({"to": [_block(network) for network in cluster.egress]})
+        ways.append({"to": [_block(network) for network in cluster.egress]})
     addresses = [address for address in (node.address, node.ib_address) if address is not None]
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -93,14 +93,18 @@ def _policy(site: Site, node: Node, cluster: KubernetesCluster) -> Manifest:
             "podSelector": {},
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [{"from": [_block(ip_network(address)) for address in addresses]}],
-            "egress": egress,
+            "egress": ways,
         },
     }
 
 
-def _service(node: Node, *ports: int) -> Manifest:
-    opened = [{"protocol": "TCP", "port": port} for port in ports]
-    return {"to": [_block(ip_network(node.address))], "ports": opened}
+def _destination(destination: Destination) -> Manifest:
+    to = {"to": [_block(destination.network)]}
+    if destination.ports is None:
+        return to
+    first, last = destination.ports
+    ports = {"protocol": destination.protocol.upper(), "port": first, **({"endPort": last} if last > first else {})}
+    return to | {"ports": [ports]}
 
 
 def _block(network: Network) -> Manifest:

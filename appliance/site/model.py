@@ -223,10 +223,18 @@ class Site(StrictModel):
     @property
     def session_pvc_root(self) -> str | None:
         """The folder on every worker below which sessions' PVCs live; None without shared storage."""
+        return next((path for _, path in self._session_storages()), None)
+
+    @property
+    def session_pvc_storage(self) -> str | None:
+        """The name of the storage that has them."""
+        return next((name for name, _ in self._session_storages()), None)
+
+    def _session_storages(self) -> Iterator[tuple[str, str]]:
+        """Yield the storages that may carry PVCs, the first of which does, and where workers have them."""
         for storage in self.storage:
             if self.session_storage in (None, storage.name) and (path := worker_path(storage)):
-                return path
-        return None
+                yield storage.name, path
 
 
 def worker_path(storage: ExternalStorage | NfsStorage) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -9,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from appliance.site import inventory, playbook
+from appliance.site import inventory, pki, playbook
 from appliance.site.deployment import ROOT, STATE, require_controller
 from appliance.site.model import NFS_PORT, Node, NodeRole, Site
 from common.errors import UnavailableError
@@ -18,6 +19,7 @@ from reservoir.intake.store import Store
 from reservoir.publication.publish import record_of
 
 EVIDENCE = "penstock_evidence"
+SESSION_WAYS = "penstock_session_ways"
 OFFSET_S = 1.0
 """How far a node's clock may be from the site's, in seconds."""
 
@@ -80,12 +82,16 @@ def verify(site: Site, *, listen: playbook.Listener, state: Path = STATE, root: 
             "the site is not deployed from this machine", where=str(state), hint="run `penstock site deploy` first"
         )
     hosts = inventory.build(site, version="", state=str(state))
-    result = playbook.run("verify", hosts, state=state, listen=listen, publish=[EVIDENCE])
-    evidence = {name: values[EVIDENCE] for name, values in result.published.items()}
+    result = playbook.run("verify", hosts, state=state, listen=listen, publish=[EVIDENCE, SESSION_WAYS])
+    gathered = {name: values for name, values in result.published.items() if EVIDENCE in values}
+    evidence = {name: values[EVIDENCE] | {"ways": values.get(SESSION_WAYS)} for name, values in gathered.items()}
     if not evidence and not result.failures:
         result.require_success()
     silent = {event.node: event.reason for event in result.failures}
-    return judge(site, evidence, silent, f"{datetime.now(UTC):%FT%TZ}", published(Store(root)))
+    # none before the first deploy of a release that has such lists
+    revoked = state / "pki" / pki.LIST
+    digest = hashlib.sha256(revoked.read_bytes()).hexdigest() if revoked.is_file() else ""
+    return judge(site, evidence, silent, f"{datetime.now(UTC):%FT%TZ}", published(Store(root)), revoked=digest)
 
 
 def published(store: Store) -> Published:
@@ -111,8 +117,13 @@ def judge(
     silent: Mapping[str, str],
     time: str,
     served: Published = MappingProxyType({}),
+    *,
+    revoked: str = "",
 ) -> Verdict:
-    """Return the verdict from the evidence of each node; `silent` says why others gave none, `served` what there is."""
+    """Return the verdict from the evidence of each node; `silent` says why others gave none, `served` what there is.
+
+    `revoked` is the hash of the list of revoked certificates that every node has to have.
+    """
     asked = evidence.get(site.master.name, {}).get("nodes", {})
     registered = {node["name"]: node for node in asked.get("nodes", [])}
     nodes: dict[str, NodeVerdict] = {}
@@ -122,6 +133,7 @@ def judge(
             nodes[node.name] = NodeVerdict([Check("answers", ok=False, evidence=reason)])
         else:
             nodes[node.name] = NodeVerdict(list(_checks(site, node, seen, registered, served)), _facts(seen))
+            nodes[node.name].checks.append(_certificate(node, seen["certificate"], revoked))
     return Verdict(site.name, time, nodes)
 
 
@@ -140,14 +152,17 @@ def _checks(
     if NodeRole.MASTER in node.roles:
         yield _health("database answers", seen.get("database"))
         yield _health("control API lists its nodes", seen.get("nodes"))
+        yield _strangers(site, registered)
     if NodeRole.WORKER in node.roles:
         docker = seen["docker"]
         said = f"Docker {docker['version']}, {docker['driver']}" if docker else "Docker does not answer"
         yield Check("container engine answers", ok=docker is not None, evidence=said)
         yield _library(seen.get("gpu_library"))
         yield _agent(node, registered.get(node.name))
-    for path, mounted in seen["mounts"].items():
-        yield Check(f"{path} is mounted", ok=mounted, evidence="mounted" if mounted else "not mounted")
+        if node.kubernetes is None:
+            yield from _session_ways(site, seen.get("ways"))
+    for path, options in seen["mounts"].items():
+        yield _mount(path, options)
     for path, export in seen["exports"].items():
         yield _health(f"{path} is exported", export)
 
@@ -267,6 +282,50 @@ def _agent(node: Node, registered: Mapping[str, Any] | None) -> Check:
     if simulated != wanted:
         said += f" where the site file has {wanted}"
     return Check(name, ok=state == "ready" and simulated == wanted, evidence=said)
+
+
+def _strangers(site: Site, registered: Mapping[str, Any]) -> Check:
+    """Find nodes that report and that the site does not have; one that is gone is only waiting to be deleted."""
+    workers = {node.name for node in site.with_role(NodeRole.WORKER)}
+    found = sorted(name for name, node in registered.items() if name not in workers and node["state"] != "lost")
+    said = f"{_words(found)} reports, and is no worker of the site" if found else "nobody else reports"
+    return Check("agents are those of the site's workers", ok=not found, evidence=said)
+
+
+def _certificate(node: Node, found: Mapping[str, Any], revoked: str) -> Check:
+    """Find a certificate that does not count, and a node that has not heard what the site has revoked."""
+    problems = [] if found["ok"] else [str(found["detail"])]
+    problems += [f"it is that of {found['name'] or 'nobody'}"] if found["name"] != node.name else []
+    if revoked and found["crl"] != revoked:
+        problems.append("the node has not the site's list of revoked certificates: run `penstock site deploy`")
+    said = "; ".join(problems) or f"until {found['ends']}; what the site has revoked is known"
+    return Check("certificate is the node's and counts", ok=not problems, evidence=said)
+
+
+def _session_ways(site: Site, seen: Evidence | None) -> Iterator[Check]:
+    """Judge what a container reached; what this node itself does not reach either says nothing."""
+    if seen is None or seen["detail"]:
+        said = seen["detail"] if seen else "nothing was tried"
+        yield Check("sessions are kept apart", ok=False, evidence=str(said))
+        return
+    tried, services = seen["tried"], site.session_services
+    missing = [f"{way}: {tried[way]['container']}" for way in services if tried[way]["container"]]
+    yield Check(
+        "sessions reach the site's services", ok=not missing, evidence=_words(missing) or f"reached {_words(services)}"
+    )
+    closed = {way: told for way, told in tried.items() if way not in services}
+    reached = [way for way, told in closed.items() if not told["container"]]
+    answering = [way for way, told in closed.items() if not told["node"]]
+    said = f"a container reached {_words(reached)}" if reached else f"none of {_words(answering)} was reached"
+    if not answering:
+        said = "nothing answers to this node itself, so nothing is proven"
+    yield Check("sessions reach nothing else", ok=bool(answering) and not reached, evidence=said)
+
+
+def _mount(path: str, options: list[str] | None) -> Check:
+    missing = [name for name in ("nosuid", "nodev") if name not in (options or ())]
+    said = "not mounted" if options is None else f"mounted without {_words(missing)}" if missing else "mounted"
+    return Check(f"{path} is mounted", ok=options is not None and not missing, evidence=said)
 
 
 def _health(name: str, answer: Mapping[str, Any] | None) -> Check:

@@ -53,6 +53,13 @@ class NodeAgentSettings(StrictModel):
         default=(57000, 57999),
         description="ports behind which those of sessions are offered to the edge",
     )
+    list_interval_s: float = Field(
+        default=30,
+        gt=0,
+        le=3600,
+        description="seconds between two looks at all containers and networks of a worker, beside the container "
+        "engine's events; what was missed is found, and what somebody took away is mended",
+    )
     metrics_interval_s: float = Field(
         default=15, gt=0, le=3600, description="seconds between two samples of what sessions use"
     )

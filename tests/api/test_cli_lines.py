@@ -136,8 +136,9 @@ def test_the_lines_ask_for_what_they_say(cluster: Cluster, run: Run) -> None:  #
             assert found["created_by_cli"]
     specs = {spec.session_name: spec for spec in cluster.engine.specs.values()}
     assert [(mount.source, mount.target) for mount in specs["netapp1"].mounts] == [("/mnt", "/mnt"), ("/tmp", "/tmp")]
+    volume = config.load().client.volumes.get("test", project="team-a")
     assert [(mount.source, mount.target) for mount in specs["pvc-test"].mounts] == [
-        ("/srv/shared/team-a/test", "/tmp/pvc1mount")
+        (f"/srv/shared/{volume['id']}", "/tmp/pvc1mount")
     ]
     assert specs["netapp1"].pull == "never"
     assert specs["netapp1"].shm_mib == specs["netapp1"].memory_mib // 2

@@ -7,15 +7,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from api.engine.base import AgentAddress
-from common.errors import NotFoundError, PenstockError
+from common.errors import ForbiddenError, NotFoundError, PenstockError
 from common.protocol import (
     ContainerSpec,
     ContainerState,
     ContainerStatus,
     ExecControl,
+    FolderRemoval,
+    FolderState,
     GpuShares,
     ImageState,
     ImageStatus,
+    StorageState,
 )
 
 
@@ -54,6 +57,11 @@ class FakeEngine:
         self.specs: dict[str, ContainerSpec] = {}
         self.output: dict[str, bytes] = {}
         self.images: dict[str, ImageState] = {}
+        self.folders: set[str] = set()
+        self.mounted = True
+        self.used_mib: int | None = None
+        self.without_storage: set[str] = set()
+        self.stuck = ""
         self.calls: list[tuple[str, str, str]] = []
         self.failure: PenstockError | None = None
         self.first_status = ContainerStatus.RUNNING
@@ -86,6 +94,22 @@ class FakeEngine:
         known = ImageState(reference=reference, status=ImageStatus.READY, digest="sha256:0", size=1, pulled=1)
         return self.images.get(reference, known)
 
+    async def storage(self, agent: AgentAddress, root: str) -> StorageState:
+        """Return the folders that a test has put there; a node of `without_storage` refuses, as one of Kubernetes."""
+        self._note("storage", agent, root)
+        self._check_storage(agent)
+        folders = [FolderState(folder=folder, used_mib=self.used_mib) for folder in sorted(self.folders)]
+        return StorageState(mounted=self.mounted, folders=folders)
+
+    async def remove_folder(self, agent: AgentAddress, folder: str) -> FolderRemoval:
+        """Begin to remove a folder, which is gone when it is asked for again; `stuck` is why that fails."""
+        self._note("remove folder", agent, folder)
+        self._check_storage(agent)
+        known = {name for name in self.folders if folder.endswith(f"/{name}")}
+        if not known or not self.stuck:
+            self.folders -= known
+        return FolderRemoval(there=bool(known), error=self.stuck if known else "")
+
     async def logs(
         self, agent: AgentAddress, container_id: str, *, follow: bool, tail: int | None
     ) -> AsyncIterator[bytes]:
@@ -105,6 +129,10 @@ class FakeEngine:
 
     async def close(self) -> None:
         """There is nothing to let go of."""
+
+    def _check_storage(self, agent: AgentAddress) -> None:
+        if agent.name in self.without_storage:
+            raise ForbiddenError(f"{agent.name} has no folders that sessions may mount")
 
     def _note(self, call: str, agent: AgentAddress, container_id: str) -> None:
         self.calls.append((call, agent.name, container_id))

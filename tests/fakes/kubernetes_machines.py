@@ -284,7 +284,8 @@ def _bind(machine: str, pod: Object) -> None:
 
 
 def _disrupt(reason: str, words: str, pod: Object) -> None:
-    _condition({"type": "DisruptionTarget", "status": "True", "reason": reason, "message": words}, pod)
+    told = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": words}
+    _condition(told | {"lastTransitionTime": moment()}, pod)
 
 
 def _condition(condition: dict[str, str], pod: Object) -> None:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from appliance.agent.container_runtime import ContainerRuntime, RunningTerminal
+from appliance.agent.volume_folders import VolumeFolders
 from common.gpu.share import GpuShare
 from common.protocol import ContainerSpec, ContainerState, ImageState, NodeInfo
 
@@ -69,6 +70,7 @@ def refusing(error: Exception) -> ContainerRuntime:
         containers=node,
         images=node,
         terminal=node.terminal,
+        volumes=VolumeFolders([]),
         begin=lambda: None,
         tasks={},
         is_stuck=lambda: False,

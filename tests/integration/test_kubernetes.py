@@ -186,11 +186,50 @@ def test_a_lost_pod_is_reported(site: ClusterSite) -> None:
     pod = site.pod("victim")
     site.cluster.do(lambda cluster: cluster.delete(pod))
     assert site.until_state("victim", "FAILED")["reason"] == "its container is gone from worker1"
-    site.submit("evicted", "sleep", "600", gpu_milli=1000)
-    site.until_state("evicted", "RUNNING")
-    other = site.pod("evicted")
-    site.cluster.do(lambda cluster: cluster.evict(other))
-    assert "low on resource: memory" in site.until_state("evicted", "FAILED")["reason"]
+    site.submit("greedy", "sleep", "600", gpu_milli=1000)
+    site.until_state("greedy", "RUNNING")
+    other = site.pod("greedy")
+    site.cluster.do(lambda cluster: cluster.evict(other, own_fault='Usage of EmptyDir volume "shm" exceeds the limit'))
+    assert "exceeds the limit" in site.until_state("greedy", "FAILED")["reason"]
+
+
+def test_a_training_that_the_cluster_takes_away_starts_again(site: ClusterSite) -> None:
+    """Whether its machine needs the memory, is drained, or is not heard of any more."""
+    site.submit("moves", "sleep", "600", gpu_milli=1000)
+    site.until_state("moves", "RUNNING")
+    pod, container = site.pod("moves"), "penstock-session-{}-{}-0"
+    session = site.session("moves")["id"]
+
+    def runs_again(attempt: int) -> str:
+        """Return the machine on which an attempt runs."""
+        name = container.format(session, attempt)
+        found = site.until(lambda: site.cluster.do(lambda cluster: cluster.pods().get(name)))
+        site.until(lambda: (site.session("moves")["attempt"], site.session("moves")["state"]) == (attempt, "RUNNING"))
+        return str(found["spec"]["nodeName"])
+
+    site.cluster.do(lambda cluster: cluster.evict(pod))
+    machine = runs_again(1)
+    site.cluster.do(lambda cluster: cluster.drain(machine))
+    other = runs_again(2)
+    assert other != machine
+
+    def silence(cluster: FakeKubernetes) -> None:
+        cluster.change_node(machine, lambda node: node["spec"].update(unschedulable=False))
+        cluster.silence(other)
+        cluster.after_silence(other, 60)
+
+    site.cluster.do(silence)
+    assert runs_again(3) == machine
+    site.cluster.do(lambda cluster: cluster.hear(other))
+    assert site.session("moves")["attempt"] == 3
+
+
+def test_what_a_person_uses_ends_with_its_machine_and_says_so(site: ClusterSite) -> None:
+    site.submit("notebook", "sleep", "600", gpu_milli=1000, interactive=True)
+    site.until_state("notebook", "RUNNING")
+    pod = site.pod("notebook")
+    site.cluster.do(lambda cluster: cluster.evict(pod))
+    assert "low on resource: memory" in site.until_state("notebook", "FAILED")["reason"]
 
 
 def test_a_command_that_fails_and_its_log(site: ClusterSite) -> None:

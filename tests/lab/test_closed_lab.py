@@ -166,7 +166,38 @@ def test_a_session_is_a_container_that_has_its_share_and_no_way_out(journey: Jou
     assert child.exitstatus == 7
     script = f"python3 -c {shlex.quote(CONNECT)}\nexit\n"
     answer = journey.try_penstock("bash", "third", stdin=script)
-    assert "ENETUNREACH" in answer.stdout, answer.stdout + answer.stderr
+    assert "ECONNREFUSED" in answer.stdout, answer.stdout + answer.stderr
+
+
+WAYS = """
+import socket, sys
+for host, port in (way.split(":") for way in sys.argv[1:]):
+    try:
+        socket.create_connection((host, int(port)), 5).close()
+        print(host, port, "answers", flush=True)
+    except OSError as error:
+        print(host, port, error.strerror, flush=True)
+"""
+REACHED = ("penstock:443", "penstock:56789", "penstock:9443", "reservoir:8443")
+REFUSED = (
+    *("master1:22", "worker1:22", "worker2:22", "storage1:22"),
+    *("worker1:6001", "worker2:6001", "storage1:2049", "worker1:2049", "master1:5432", "reservoir:5000"),
+    *("172.17.0.1:22", "172.17.0.1:6001"),
+)
+
+
+def test_a_session_reaches_the_services_of_the_site_by_name_and_nothing_else(journey: Journey) -> None:
+    journey.clear()
+    program = ("--command", "python3", "--args=-c", "--args", WAYS)
+    tried = (word for way in (*REACHED, *REFUSED) for word in ("--args", way))
+    journey.penstock("submit", "ways", "-i", "python:3.11", "-g", "0.5", *program, *tried)
+    journey.until(lambda: "ways" not in journey.states(), "the session ends")
+    lines = journey.penstock("logs", "ways").splitlines()
+    for ways, said in ((REACHED, "answers"), (REFUSED, "Connection refused")):
+        assert [line for line in lines if line.endswith(said)] == [f"{way.replace(':', ' ')} {said}" for way in ways]
+    for worker in ("worker1", "worker2"):
+        table = journey.in_node(worker, "nft", "list", "table", "inet", "penstock").stdout
+        assert 'iifname "docker0" jump sessions' in table
 
 
 def test_sessions_run_on_workers_of_both_releases(journey: Journey) -> None:
@@ -298,12 +329,14 @@ def test_a_browser_without_a_login_comes_to_a_running_notebook(journey: Journey)
     journey.clear()
 
 
-def test_the_nfs_export_answers_a_userspace_client(journey: Journey) -> None:
+def test_an_export_that_nobody_mounts_answers_its_own_node_alone(journey: Journey) -> None:
     """The client comes from the reservoir, on a node that had no use for it before."""
+    export = "nfs://10.71.9.13/srv/archive?version=4"
+    own = journey.in_node("storage1", "nfs-ls", export)
+    assert own.returncode == 0, own.stdout + own.stderr
     install = journey.in_node("worker1", "apt-get", "install", "-y", "--no-install-recommends", "libnfs-utils")
     assert install.returncode == 0, install.stdout + install.stderr
-    listing = journey.in_node("worker1", "nfs-ls", "nfs://10.71.9.13/srv/archive?version=4")
-    assert listing.returncode == 0, listing.stdout + listing.stderr
+    assert journey.in_node("worker1", "nfs-ls", export).returncode != 0
 
 
 def test_sessions_survive_a_reboot_of_the_control_plane(journey: Journey) -> None:

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
+import subprocess
 import time
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-ROLES = Path(__file__).parents[2] / "roles"
+from appliance.site import pki
+from appliance.site.model import Site
+from tests.role_modules import role_module
 
-
-def module(path: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(Path(path).stem, ROLES / path)
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
-
-
-evidence = module("evidence/library/node_evidence.py")
-findings = module("preflight/library/node_findings.py")
+evidence = role_module("evidence/library/node_evidence.py")
+findings = role_module("preflight/library/node_findings.py")
 
 OPTIONS: dict[str, Any] = {
     "release": "bookworm",
@@ -151,6 +142,15 @@ def test_pip_index(tmp_path: Path) -> None:
     assert evidence.pip_index(tmp_path / "missing") == ""
 
 
+@pytest.mark.parametrize(
+    ("path", "options"),
+    [("/mnt/penstock", ["rw", "nosuid", "nodev"]), ("/mnt", ["ro"]), ("/mnt/other", None)],
+)
+def test_options_of_a_mount(path: str, options: list[str] | None) -> None:
+    table = "a /mnt rw 0 0\na /mnt ext4 ro 0 0\nstorage1:/srv /mnt/penstock nfs4 rw,nosuid,nodev 0 0\n"
+    assert evidence.mounted(path, table) == options
+
+
 def test_an_export_that_cannot_be_listed_says_why() -> None:
     assert evidence.export("/srv", "10.0.0.2", lambda *_: (0, "")) == {"ok": True, "detail": ""}
     assert evidence.export("/srv", "10.0.0.2", lambda *_: (1, "refused")) == {"ok": False, "detail": "refused"}
@@ -199,3 +199,30 @@ def test_a_finding_names_reason_and_hint(name: str, change: dict[str, Any]) -> N
 @pytest.mark.parametrize("name", ["address", "disk", "clock"])
 def test_a_check_that_holds_gives_no_reason(name: str) -> None:
     assert named(name) == {"name": name, "ok": True, "reason": "", "hint": ""}
+
+
+def by_openssl(*words: str) -> tuple[int, str]:
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return done.returncode, (done.stdout if done.returncode == 0 else done.stdout + done.stderr).strip()
+
+
+def test_a_certificate_counts_until_the_node_knows_that_it_is_revoked(tmp_path: Path) -> None:
+    master = {"name": "m1", "address": "10.0.0.2", "roles": ["reservoir", "master"]}
+    storage = {"name": "s1", "address": "10.0.0.3", "roles": ["storage"]}
+    pki.issue(Site.model_validate({"name": "lab", "nodes": [master, storage]}), tmp_path)
+    own = tmp_path / "node.crt"
+    own.write_bytes((tmp_path / "nodes/s1/node.crt").read_bytes())
+    paths = str(own), str(tmp_path / "ca.crt"), str(tmp_path / "ca.crl")
+    found = evidence.certificate(*paths, by_openssl)
+    assert (found["name"], found["ok"], found["detail"]) == ("s1", True, "")
+    assert found["ends"].endswith("GMT")
+    pki.issue(Site.model_validate({"name": "lab", "nodes": [master]}), tmp_path)
+    after = evidence.certificate(*paths, by_openssl)
+    assert (after["ok"], "certificate revoked" in after["detail"]) == (False, True)
+    assert after["crl"] != found["crl"]
+
+
+def test_a_node_without_a_certificate_says_so(tmp_path: Path) -> None:
+    paths = [str(tmp_path / name) for name in ("node.crt", "ca.crt", "ca.crl")]
+    found = evidence.certificate(*paths, by_openssl)
+    assert (found["name"], found["ok"], found["crl"]) == ("", False, "")

@@ -10,9 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.control.reconcilers.change import SessionUpdate
 from api.control.reconcilers.failures import Failures
-from api.control.reconcilers.follow import WATCHED
+from api.control.reconcilers.follow import WATCHED, starts_again
 from api.control.reconcilers.limits import moment
-from api.control.reconcilers.losses import starts_again
 from api.resources.sessions import service as sessions
 from api.tables.nodes import Node
 from api.tables.sessions import Kind, Session, State

@@ -88,14 +88,29 @@ def _progress(session: Session, statuses: Mapping[int, ContainerStatus | None], 
     return {"state": State.PREPARING, "reason": reason, "since": at}
 
 
+def starts_again(session: Session) -> bool:
+    """Return whether a session that loses its node goes back into the queue rather than is kept."""
+    return session.kind is Kind.TRAINING or session.state is not State.RUNNING
+
+
+def _loss(session: Session, rank: int, container: ContainerState) -> dict[str, Any]:
+    reason = f"{_which(session, rank)}{container.error[:MAX_CHARACTERS]}; it starts again"
+    return {"state": State.TERMINATING, "final_state": State.PENDING, "reason": reason, "cause": ""}
+
+
+def _which(session: Session, rank: int) -> str:
+    return f"container {rank} of {session.replicas}: " if session.replicas > 1 else ""
+
+
 def _failure(session: Session, rank: int, container: ContainerState) -> dict[str, Any]:
+    if container.lost and starts_again(session):
+        return _loss(session, rank, container)
     exited = container.status is ContainerStatus.EXITED
     reason = f"its command ended with exit code {container.exit_code}" if exited else "its container did not start"
-    which = f"container {rank} of {session.replicas}: " if session.replicas > 1 else ""
     return {
         "state": State.TERMINATING,
         "final_state": State.FAILED,
-        "reason": which + (container.error[:MAX_CHARACTERS] or reason),
+        "reason": _which(session, rank) + (container.error[:MAX_CHARACTERS] or reason),
         "cause": "",
         "exit_code": container.exit_code,
         "started_at": session.started_at or container.started_at,

@@ -14,12 +14,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.control.reconcilers.change import log_change
 from api.control.reconcilers.failures import Failures
-from api.control.reconcilers.follow import WATCHED, beginning
+from api.control.reconcilers.follow import WATCHED, beginning, starts_again
 from api.resources.nodes import service as nodes
 from api.resources.sessions import lifecycle
 from api.resources.sessions import service as sessions
 from api.tables.nodes import Node, NodeState
-from api.tables.sessions import Kind, Session, State
+from api.tables.sessions import Session, State
 from common.protocol import ContainerState, ContainerStatus
 
 LOST_NODE = "lost-node"
@@ -73,11 +73,6 @@ async def after_return(db: AsyncSession, returned: Collection[Node], failures: F
         if session.cause == LOST_NODE and all(node.state is not NodeState.LOST for node in session.nodes):
             async with failures.alone(db, session, "to note that its node is back"):
                 await sessions.change(db, session, reason="", cause="")
-
-
-def starts_again(session: Session) -> bool:
-    """Return whether the policy puts a session back into the queue rather than to keep it."""
-    return session.kind is Kind.TRAINING or session.state is not State.RUNNING
 
 
 async def start_again(db: AsyncSession, session: Session, reason: str, *, without: Node | None = None) -> None:

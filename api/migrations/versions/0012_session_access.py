@@ -1,4 +1,4 @@
-"""Who sees a session: its project, or its owner and those who look after the project"""
+"""Access to sessions: by their project, or by their owner and those who look after the project"""
 
 from __future__ import annotations
 

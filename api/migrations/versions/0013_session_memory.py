@@ -1,4 +1,4 @@
-"""What a session may write on its node beside its mounts"""
+"""Limit of what a session may write on its node beside its mounts"""
 
 from __future__ import annotations
 

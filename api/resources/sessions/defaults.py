@@ -1,4 +1,4 @@
-"""What a session gets that does not say how much memory and disk it wants. Pure.
+"""Defaults of sessions that do not say how much memory and disk they want. Pure.
 
 It is the part of a node that goes with its GPUs, or without any with its cores: so nobody has all of a node's memory
 who only forgot to ask for less, and what is counted is what the container gets.

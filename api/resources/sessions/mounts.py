@@ -1,24 +1,24 @@
-"""Mounts of a session: folders of its project on the shared storage, and those of the node that are opened."""
+"""Mounts of a session: volumes of its project on the shared storage, and folders of the node that are opened."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
 from api.resources.sessions.schemas import SessionRequest, VolumeRequest
 from api.settings import Settings
+from api.tables.volumes import Volume
 from common.errors import InputError
 
 
-def mounts(request: SessionRequest, settings: Settings) -> list[dict[str, Any]]:
-    """Return what to mount; raises InputError for folders that this site does not offer to sessions."""
-    if request.pvcs and settings.pvc_root is None:
-        raise InputError(
-            "this site has no shared storage for sessions", where="pvcs", hint="submit the session without PVCs"
-        )
+def mounts(request: SessionRequest, volumes: Mapping[str, Volume], settings: Settings) -> list[dict[str, Any]]:
+    """Return what to mount of a project's volumes, by name, and of the node.
+
+    Raises InputError for folders of the node that this site does not offer to sessions.
+    """
     pvcs = [
-        _mount(f"{settings.pvc_root}/{request.project}/{pvc.name}", pvc.target, pvc.read_only) for pvc in request.pvcs
+        _mount(f"{settings.pvc_root}/{volumes[pvc.name].folder}", pvc.target, pvc.read_only) for pvc in request.pvcs
     ]
     return pvcs + [_volume(volume, settings.host_paths) for volume in request.volumes]
 

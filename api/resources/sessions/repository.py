@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, case, delete, func, select, update
+from sqlalchemy import Row, Text, case, cast, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
@@ -25,6 +25,7 @@ from api.tables.sessions import (
     State,
 )
 from api.tables.users import User
+from api.tables.volumes import SessionVolume
 from common.gpu.share import MILLI
 
 Named = Row[str, State, UUID | None, Access]
@@ -69,6 +70,20 @@ async def in_states(
     if node_ids is not None:
         query = query.where(Session.id.in_(select(Container.session_id).where(among(Container.node_id, node_ids))))
     return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
+
+
+async def live_with_volume(db: AsyncSession, volume_id: UUID) -> Sequence[Session]:
+    """Return the sessions that have not ended and mount a volume, in order of age."""
+    query = select(Session).join(SessionVolume, SessionVolume.session_id == Session.id)
+    query = query.where(SessionVolume.volume_id == volume_id, Session.state.not_in(ENDED))
+    return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
+
+
+async def unlinked(db: AsyncSession, root: str) -> Sequence[Session]:
+    """Return the sessions that have not ended and mount something below a folder, without a volume, whole."""
+    linked = select(SessionVolume.session_id).where(SessionVolume.session_id == Session.id).exists()
+    query = select(Session).where(Session.state.not_in(ENDED), cast(Session.mounts, Text).contains(f'"{root}/'))
+    return (await db.scalars(query.where(~linked).order_by(Session.created_at, Session.id).options(WHOLE))).all()
 
 
 async def count_live(db: AsyncSession, *, project: str | None = None, user: str | None = None) -> int:

@@ -25,10 +25,14 @@ TRIES = 5
 PRIORITY = {Kind.TRAINING: 50, Kind.INTERACTIVE: 75, Kind.SERVICE: 75}
 """The usual priority of each kind; whoever manages the project may give more."""
 
+NAMED = 20
+"""How many sessions an error names at most."""
+
 used_by_project = repository.used_by_project
 in_states = repository.in_states
 by_ids = repository.by_ids
 whole = repository.whole
+unlinked = repository.unlinked
 log_tail = repository.log_tail
 keep_log = repository.keep_log
 
@@ -178,6 +182,20 @@ async def refuse_while_live(db: AsyncSession, *, project: str | None = None, use
         noun = "session" if count == 1 else "sessions"
         raise ConflictError(
             f"{project or user} has {count} live {noun}", where="name", hint="delete the sessions first"
+        )
+
+
+async def refuse_while_mounted(db: AsyncSession, volume_id: UUID, name: str, caller: Identity) -> None:
+    """Raise ConflictError while sessions that have not ended mount a volume; those that the caller sees are named."""
+    found = await repository.live_with_volume(db, volume_id)
+    seen = [session.name for session in found if access.sees(caller, session, session.project)]
+    if found:
+        noun = "session" if len(found) == 1 else "sessions"
+        names = f": {', '.join(seen[:NAMED])}" if seen else ""
+        raise ConflictError(
+            f"volume {name} is in use by {len(found)} live {noun}{names}",
+            where="name",
+            hint="delete the sessions first",
         )
 
 

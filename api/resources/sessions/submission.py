@@ -31,10 +31,12 @@ from api.resources.sessions.schemas import BatchRequest, SessionRequest
 from api.resources.sessions.service import PRIORITY, check_priority
 from api.resources.user_policies import service as user_policies
 from api.resources.user_policies.service import Extra
+from api.resources.volumes import service as volumes
 from api.scheduler.snapshot import Workload
 from api.settings import Settings
 from api.tables.projects import Project
 from api.tables.sessions import Kind, Service, Session
+from api.tables.volumes import Volume
 from common import image_references
 from common.errors import ConflictError, InputError
 from common.gpu.kinds import Enforcement
@@ -113,7 +115,8 @@ async def _submit(
     await user_policies.check(db, caller.id, _extra(len(names), request.replicas, amounts))
     await _check_unmoved(db, caller)
     sandbox, rules = await sandboxes.for_session(db, project.id, reference)
-    mounted = mounts(request, context.settings)
+    pvcs = await _volumes(db, request, project, caller, context.settings)
+    mounted = mounts(request, pvcs, context.settings)
     priority = PRIORITY[kind] if request.priority is None else request.priority
     check_priority(priority, kind, caller, project)
     starts_at = request.starts_at if request.starts_at and request.starts_at > now() else None
@@ -162,6 +165,8 @@ async def _submit(
     for session in made:
         repository.add(db, session)
     await db.flush()
+    # after the sessions, which hold the project: who deletes that has it before its volumes, too
+    await volumes.mount(db, project, pvcs.values(), [session.id for session in made])
     return [session.id for session in made]
 
 
@@ -277,6 +282,16 @@ async def _image(db: AsyncSession, request: SessionRequest, project: Project) ->
     if await images.is_of_others(db, reference, [project.id]):
         raise images.unknown(reference)
     return request.image, reference
+
+
+async def _volumes(
+    db: AsyncSession, request: SessionRequest, project: Project, caller: Identity, settings: Settings
+) -> dict[str, Volume]:
+    """Return the volumes that the request names, by name."""
+    if not request.pvcs:
+        return {}
+    volumes.check_storage(settings, "pvcs")
+    return await volumes.for_session(db, project, [pvc.name for pvc in request.pvcs], caller.name, settings)
 
 
 async def _check_unmoved(db: AsyncSession, caller: Identity) -> None:

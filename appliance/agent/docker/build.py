@@ -19,13 +19,16 @@ from appliance.agent.docker.images import Images
 from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.docker.terminal import Terminal
-from appliance.agent.door import Strangers
+from appliance.agent.fd_store import FdStore, handed_over
+from appliance.agent.listener import Strangers
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.reports.app_callers import AppCallerReporter
 from appliance.agent.reports.denied_call_reporter import DeniedCallReporter
 from appliance.agent.sandbox.seccomp_listener import SeccompListener
 from appliance.agent.settings import Settings
+from appliance.agent.supervision import every
 from appliance.agent.tls import server_context
+from appliance.agent.volume_folders import VolumeFolders
 from appliance.gpu import accelerators
 from common import egress
 from common.protocol import NodeInfo
@@ -75,7 +78,8 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         node_cores=node_cores,
         mount_roots=settings.mount_roots,
     )
-    listener = SeccompListener(settings.sandbox_socket)
+    kept = handed_over(settings.listen_pid, settings.listen_fds, settings.listen_fdnames)
+    listener = SeccompListener(settings.sandbox_socket, FdStore(settings.notify_socket, kept))
 
     def node_info_now() -> NodeInfo:
         return maintenance.shares.describe(has).model_copy(update={"unready": egress_policy.reason})
@@ -96,6 +100,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         containers=supervisor,
         images=images,
         terminal=partial(Terminal, engine),
+        volumes=VolumeFolders(settings.mount_roots),
         begin=begin,
         tasks={
             **maintenance.tasks(supervisor),
@@ -103,6 +108,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
             "denied calls": DeniedCallReporter(settings, listener).run,
             "callers of apps": AppCallerReporter(settings, forwarder).run,
             "egress": partial(egress_policy.run, supervisor.changed.set),
+            "list of containers": partial(every, settings.list_interval_s, supervisor.rebuild),
         },
         is_stuck=maintenance.arbiter.is_stuck,
         close=close,

@@ -1,4 +1,4 @@
-"""Where Docker finds the folders of a session: mounted from what was checked, in a place that no session reaches.
+"""Mount points at which Docker finds the folders of a session, mounted from what was checked; no session reaches them.
 
 Docker follows a path anew when it mounts it, and a session that may write above the folder could have put a link there
 meanwhile. So what was opened and checked is mounted below a folder of the agent's own, by its descriptor, and Docker

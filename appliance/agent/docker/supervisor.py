@@ -1,8 +1,8 @@
 """The supervisor of containers: it brings them to the wanted state and knows where each one stands.
 
-Docker is the only memory: what is known here is rebuilt from it at every start, and again whenever the stream of events
-was cut. Only a container that does not exist in Docker (its image is being pulled, or could not be) is known from the
-launch alone; after a restart it is unknown, and the same launch asked for again comes to the same end.
+Docker is the only memory: what is known here is rebuilt from it at every start, whenever the stream of events was cut,
+and from time to time, as an event may be lost. Only a container that does not exist in Docker (its image is on its way,
+or could not be pulled) is known from the launch alone; after a restart the same launch asked for again ends the same.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ class Supervisor:
         self._known: dict[str, KnownContainer] = {}
         self._lifecycle = Lifecycle(engine, shares, gang_networks, egress_policy)
         self._background = Background()
+        self._rebuilding = asyncio.Lock()
         self._watchers = anyio.CapacityLimiter(1)
         self._storage = anyio.CapacityLimiter(MAX_MOUNT_CHECKS)
         self._followers = anyio.CapacityLimiter(MAX_FOLLOWERS)
@@ -221,29 +222,35 @@ class Supervisor:
 
     async def rebuild(self) -> None:
         """Learn the state of every container from Docker, and start those that were created and never started."""
-        stale = {key for key, known in self._known.items() if not known.launching and not known.nowhere}
-        networks: dict[str, GangNetwork] = {}
-        for inspection in await in_thread(self._engine.inspect_all):
-            identity = inspections.identity_of(inspection)
-            stale.discard(identity)
-            try:
-                network = inspections.network_of(inspection)
-                if network:
-                    networks[identity] = network
-                await self._take_up(identity, inspection, network)
-            except EngineAwayError:
-                raise
-            except Exception as error:
-                # whatever it was: the others are taken up all the same, and the agent comes up
-                log.exception("a container is not taken up", id=identity, reason=str(error))
-        for gone in stale:
-            self._forget(gone)
-        await in_thread(self._gang_networks.recover, networks, self._known.__contains__)
-        await in_thread(self._shares.sweep, self._is_live)
-        await in_thread(self._engine.mount_points.sweep, self._is_to_start)
-        await self._switch_kinds()
-        await in_thread(self._shares.tidy)
-        self.changed.set()
+        async with self._rebuilding:
+            settled = {key for key, known in self._known.items() if not known.launching}
+            stale = {key for key in settled if not self._known[key].nowhere}
+            networks: dict[str, GangNetwork] = {}
+            for inspection in await in_thread(self._engine.inspect_all):
+                identity = inspections.identity_of(inspection)
+                stale.discard(identity)
+                now = self._known.get(identity)
+                if (now is None or not now.launching) and (now is None) == (identity in settled):
+                    # removed or started since Docker told of it, which is what it was before
+                    continue
+                try:
+                    network = inspections.network_of(inspection)
+                    if network:
+                        networks[identity] = network
+                    await self._take_up(identity, inspection, network)
+                except EngineAwayError:
+                    raise
+                except Exception as error:
+                    # whatever it was: the others are taken up all the same, and the agent comes up
+                    log.exception("a container is not taken up", id=identity, reason=str(error))
+            for gone in stale:
+                self._forget(gone)
+            await in_thread(self._gang_networks.recover, networks, self._known.__contains__)
+            await in_thread(self._shares.sweep, self._is_live)
+            await in_thread(self._engine.mount_points.sweep, self._is_to_start)
+            await self._switch_kinds()
+            await in_thread(self._shares.tidy)
+            self.changed.set()
 
     async def close(self) -> None:
         """Close the ports and let go of what is under way; containers go on."""

@@ -9,17 +9,19 @@ from pathlib import PurePosixPath
 
 from appliance.agent import descriptors
 from appliance.agent.container_runtime import ContainerRuntime
-from appliance.agent.door import Strangers
 from appliance.agent.kubernetes.client import Client
+from appliance.agent.kubernetes.cluster_info import base_node_info
 from appliance.agent.kubernetes.images import Images
 from appliance.agent.kubernetes.pod_ports import PodPorts
 from appliance.agent.kubernetes.pod_settings import FolderClaim, PodSettings
-from appliance.agent.kubernetes.pod_supervisor import PodSupervisor, base_node_info
+from appliance.agent.kubernetes.pod_supervisor import PodSupervisor
 from appliance.agent.kubernetes.terminal import Terminal
+from appliance.agent.listener import Strangers
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.reports.app_callers import AppCallerReporter
 from appliance.agent.settings import Settings
 from appliance.agent.tls import server_context
+from appliance.agent.volume_folders import VolumeFolders
 from common.errors import InputError
 
 
@@ -68,6 +70,8 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         containers=cluster,
         images=Images(client, pod_settings),
         terminal=partial(Terminal, client),
+        # its claims are the cluster's machines' alone
+        volumes=VolumeFolders([]),
         begin=lambda: None,
         tasks={"callers of apps": AppCallerReporter(settings, forwarder).run},
         is_stuck=lambda: False,

@@ -119,12 +119,12 @@ def machine_of(node: Object, resource: str, tolerations: Collection[Toleration] 
 
 def asked_by(pod: Object, resource: str) -> Amount:
     """Return what a pod asks for: its containers together, or the one that prepares them where that asks for more."""
-    together = sum((_of(container, resource) for container in pod["spec"]["containers"]), NOTHING)
+    together = sum((asked_for(container, resource) for container in pod["spec"]["containers"]), NOTHING)
     aside = peak = NOTHING
     for container in pod["spec"].get("initContainers", []):
         if container.get("restartPolicy") == "Always":
-            aside += _of(container, resource)
-        peak |= aside + _of(container, resource) if container.get("restartPolicy") != "Always" else aside
+            aside += asked_for(container, resource)
+        peak |= aside + asked_for(container, resource) if container.get("restartPolicy") != "Always" else aside
     return ((together + aside) | peak) + _amount(pod["spec"].get("overhead", {}), resource)
 
 
@@ -196,7 +196,8 @@ def _is_ready(node: Object) -> bool:
     )
 
 
-def _of(container: Object, resource: str) -> Amount:
+def asked_for(container: Object, resource: str) -> Amount:
+    """Return what one container asks for."""
     resources = container.get("resources", {})
     return _amount({**resources.get("limits", {}), **resources.get("requests", {})}, resource)
 

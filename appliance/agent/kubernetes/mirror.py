@@ -33,9 +33,13 @@ class Mirror(Generic[T]):
         path: str,
         keep: Callable[[Object], T | None],
         changed: Callable[[], None],
+        *,
         selector: str = "",
+        gone: Callable[[T], None] = lambda _: None,
     ) -> None:
         """Prepare; `keep` returns what is kept of an object, None for nothing. `changed` is told of every change.
+
+        `gone` is told what was kept last of an object that is not there any more, before that is forgotten.
 
         Only objects whose labels meet the `selector` count.
         """
@@ -44,15 +48,22 @@ class Mirror(Generic[T]):
         self._path = path
         self._keep = keep
         self._changed = changed
+        self._gone = gone
         self._which = {"labelSelector": selector} if selector else {}
         self._version = ""
 
     async def load(self) -> None:
         """Copy all objects; raises PenstockError."""
         objects, self._version = await self._client.every(self._path, **self._which)
-        self.items = {}
+        for uid in self.items.keys() - {item["metadata"]["uid"] for item in objects}:
+            self._forget(uid)
         for item in objects:
             self._take(item)
+        self._changed()
+
+    def take(self, item: Object) -> None:
+        """Look at an object anew that the cluster returned, whatever is kept of it."""
+        self._take(item)
         self._changed()
 
     def put(self, item: Object) -> None:
@@ -111,11 +122,14 @@ class Mirror(Generic[T]):
         self._version = item["metadata"]["resourceVersion"]
         if kind == "BOOKMARK":
             return
+        self._take(item)
         if kind == "DELETED":
-            self.items.pop(item["metadata"]["uid"], None)
-        else:
-            self._take(item)
+            self._forget(item["metadata"]["uid"])
         self._changed()
+
+    def _forget(self, uid: str) -> None:
+        if (kept := self.items.pop(uid, None)) is not None:
+            self._gone(kept)
 
     def _take(self, item: Object) -> None:
         uid = item["metadata"]["uid"]

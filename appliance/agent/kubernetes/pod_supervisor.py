@@ -11,15 +11,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from importlib.metadata import version
 from typing import Any
 from weakref import WeakValueDictionary
 
 import structlog
 
 from appliance.agent import admission
-from appliance.agent.kubernetes import namespace_check, pods
+from appliance.agent.kubernetes import cluster_info, disruptions, namespace_check, pods
 from appliance.agent.kubernetes.capacity import (
     FINAL_PHASES,
     NOTHING,
@@ -29,12 +27,14 @@ from appliance.agent.kubernetes.capacity import (
     Object,
     Occupant,
     asked_by,
+    asked_for,
     machine_of,
     measure,
 )
 from appliance.agent.kubernetes.client import Client, ClusterAwayError
 from appliance.agent.kubernetes.mirror import Mirror
 from appliance.agent.kubernetes.pod_frame import LABEL_NODE
+from appliance.agent.kubernetes.pod_losses import PodLosses
 from appliance.agent.kubernetes.pod_ports import PodPorts
 from appliance.agent.kubernetes.pod_settings import PodSettings
 from appliance.agent.labels import LABEL_ID, digest_of, name_of
@@ -56,9 +56,9 @@ _REMOVAL_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod of the cluster: what it holds, and the whole of it where it is ours."""
+    """A pod of the cluster: what its containers hold, and the whole of it where it is ours."""
 
-    occupant: Occupant
+    occupants: tuple[Occupant, ...]
     own: Object | None = None
 
 
@@ -77,8 +77,11 @@ class PodSupervisor:
         self._base = base
         self._pod_ports = pod_ports
         self._schedule_s = schedule_s
-        self._nodes: Mirror[Machine] = Mirror(client, NODES, self._keep_node, self._touch, pod_settings.selector)
-        self._pods: Mirror[Pod] = Mirror(client, PODS, self._keep_pod, self._touch)
+        self._nodes: Mirror[Machine] = Mirror(
+            client, NODES, self._keep_node, self._touch, selector=pod_settings.selector
+        )
+        self._pods: Mirror[Pod] = Mirror(client, PODS, self._keep_pod, self._touch, gone=self._note_gone)
+        self._losses = PodLosses(self._machine)
         self._touched = asyncio.Event()
         self._moved = asyncio.Condition()
         self._capacity: Capacity = measure([], [])
@@ -104,11 +107,11 @@ class PodSupervisor:
         async with self._launching.setdefault(spec.id, asyncio.Lock()):
             pod = self._find(spec.id) or await self._create(spec)
             self._check_same(spec, pod)
-            return pods.state_of(await self._placed(pod))
+            return self._losses.state_of(await self._placed(pod))
 
     async def resize(self, identity: str, gpu_shares: Sequence[GpuShare]) -> ContainerState:
         """Refuse: a pod keeps the GPUs that it has; raises InputError, NotFoundError for an unknown container."""
-        state = pods.state_of(self._known(identity))
+        state = self._losses.state_of(self._known(identity))
         if state.gpus == list(gpu_shares):
             return state
         raise InputError(
@@ -118,11 +121,22 @@ class PodSupervisor:
         )
 
     async def remove(self, identity: str, grace_s: int) -> None:
-        """Stop and delete a pod, and wait until it is gone; no error where there is none. Raises UnavailableError."""
-        path = self._path(identity)
-        await self._client.delete(path, grace_s)
+        """Stop and delete a pod, and wait until nothing of it runs; no error where there is none.
+
+        Raises UnavailableError. One that the cluster has given up with its machine is deleted by force: nobody is there
+        who would end it. Whoever holds the object of a pod that has ended, by a finalizer, is not waited for.
+        """
+        known = self._find(identity)
+        given_up = known is not None and self._losses.is_given_up(known)
+        if known is not None:
+            self._losses.remove(known)
+        await self._client.delete(self._path(identity), 0 if given_up else grace_s)
         deadline = time.monotonic() + grace_s + _REMOVAL_S
         while (pod := await self._read(identity)) is not None:
+            if disruptions.has_ended(pod) or (given_up and disruptions.is_leaving(pod)):
+                self._losses.let_go(pod)
+                self._pods.take(pod)
+                break
             if time.monotonic() > deadline:
                 machine = pod["spec"].get("nodeName", "no machine")
                 raise UnavailableError(
@@ -131,6 +145,8 @@ class PodSupervisor:
                     hint=f"look at {machine}; where it is lost for good, delete the pod by force",
                 )
             await self._wait(_LOOK_S)
+        self._losses.vanished.pop(identity, None)
+        self._measure()
 
     async def logs(self, identity: str, *, follow: bool, tail: int | None) -> AsyncIterator[bytes]:
         """Return the log of a container, with `follow` as it grows; raises NotFoundError where there is none."""
@@ -166,7 +182,7 @@ class PodSupervisor:
         await self._pods.load()
         for pod in self._own():
             # nobody waits for it any more, and the cluster would give it a machine some day
-            if not pods.is_placed(pod):
+            if not pods.is_placed(pod) and not disruptions.is_leaving(pod):
                 await self._take_back(pods.id_of(pod))
         await self._pod_ports.follow(self._own())
         self._measure()
@@ -177,9 +193,9 @@ class PodSupervisor:
         await self._client.close()
 
     async def _take_back(self, identity: str) -> None:
-        """Remove a pod; the agent comes up with one that stays, too."""
+        """Have a pod deleted; the agent comes up with one that stays, too, and waits for none."""
         try:
-            await self.remove(identity, 0)
+            await self._client.delete(self._path(identity), 0)
         except ClusterAwayError:
             raise
         except PenstockError as error:
@@ -203,6 +219,13 @@ class PodSupervisor:
                 raise
             return existing
         self._pods.put(pod)
+        if self._find(spec.id) is None:
+            await self._client.delete(self._path(spec.id), 0)
+            raise InputError(
+                "the cluster has changed what Penstock wrote into its pod, and would not know it again",
+                where="Kubernetes",
+                hint="let the administrator exempt labels and annotations of io.penstock from the cluster's webhooks",
+            )
         return pod
 
     def _machine_for(self, spec: ContainerSpec) -> str:
@@ -285,6 +308,9 @@ class PodSupervisor:
             raise NotFoundError(f"there is no container {identity}", where="id", hint="list the node's containers")
         return pod
 
+    def _machine(self, name: str) -> Machine | None:
+        return next((machine for machine in self._nodes.items.values() if machine.name == name), None)
+
     def _keep_node(self, node: Object) -> Machine:
         return machine_of(node, self._pod_settings.resource, self._pod_settings.tolerations)
 
@@ -297,6 +323,7 @@ class PodSupervisor:
             # without what else we write it was made by somebody else
             and bool(pods.digest_label(pod))
         )
+        ours = ours and not self._losses.is_let_go(pod)
         machine = pod["spec"].get("nodeName", "")
         lives = pod.get("status", {}).get("phase") not in FINAL_PHASES
         if not ours and not (lives and machine):
@@ -304,8 +331,16 @@ class PodSupervisor:
         amount = asked_by(pod, self._pod_settings.resource) if lives else NOTHING
         held = pods.readable_shares(pod) if ours and lives else []
         # whose places nobody knows counts as somebody else's: they are not given away
-        occupant = Occupant(machine, amount, ours and held is not None, tuple(share.uuid for share in held or ()))
-        return Pod(occupant, pod if ours else None)
+        if not ours or held is None:
+            return Pod((Occupant(machine, amount),), pod if ours else None)
+        asked = asked_for(pods.container_of(pod), self._pod_settings.resource) if lives else NOTHING
+        own = Occupant(machine, asked, ours=True, places=tuple(share.uuid for share in held))
+        # what the cluster puts beside a session is not the session's
+        return Pod((own, Occupant(machine, amount - asked)), pod)
+
+    def _note_gone(self, pod: Pod) -> None:
+        if pod.own is not None:
+            self._losses.note_gone(pod.own)
 
     def _touch(self) -> None:
         self._touched.set()
@@ -327,53 +362,26 @@ class PodSupervisor:
             await asyncio.sleep(_GATHER_S)
 
     def _measure(self) -> None:
-        capacity = measure(self._nodes.items.values(), [pod.occupant for pod in self._pods.items.values()])
+        occupants = [occupant for pod in self._pods.items.values() for occupant in pod.occupants]
+        capacity = measure(self._nodes.items.values(), occupants)
         if capacity.left_out and capacity.left_out != self._capacity.left_out:
             log.warning("the cluster has more GPUs than one node may have", left_out=capacity.left_out)
         self._capacity = capacity
-        node_info = self._describe(capacity)
+        node_info = cluster_info.describe(self._base, capacity, [*self._nodes.items.values()])
         placed = [pod for pod in self._own() if pods.is_placed(pod)]
-        states = [self._pod_ports.dress(pods.state_of(pod)) for pod in placed]
+        states = [self._pod_ports.dress(self._losses.state_of(pod)) for pod in placed] + [
+            *self._losses.vanished.values()
+        ]
         if (node_info, states) != (self._node_info, self._states):
             self._node_info, self._states = node_info, states
             self.changed.set()
-
-    def _describe(self, capacity: Capacity) -> NodeInfo:
-        kinds = sorted({machine.os for machine in self._nodes.items.values() if machine.os})
-        machines = len(self._nodes.items)
-        systems = f" of {', '.join(kinds)}" if kinds else ""
-        return self._base.model_copy(
-            update={
-                "os": f"{machines} machine{'s' * (machines != 1)}{systems}",
-                "cpu_milli": capacity.cpu_milli,
-                "memory_mib": capacity.memory_mib,
-                "gpus": list(capacity.devices),
-            }
-        )
 
     def _own(self) -> list[Object]:
         own = [pod.own for pod in self._pods.items.values() if pod.own is not None]
         return sorted(own, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
 
     def _all_states(self) -> list[ContainerState]:
-        return [pods.state_of(pod) for pod in self._own()]
-
-
-def base_node_info(name: str, *, region: str, switch: str, started_at: datetime) -> NodeInfo:
-    """Return what a cluster tells before anything is known of it."""
-    return NodeInfo(
-        name=name,
-        agent_version=version("penstock"),
-        engine_version="Kubernetes",
-        os="",
-        cpu_milli=0,
-        memory_mib=0,
-        fractions=False,
-        apart=True,
-        region=region,
-        switch=switch,
-        started_at=started_at,
-    )
+        return [self._losses.state_of(pod) for pod in self._own()]
 
 
 def _words(amount: Amount) -> str:

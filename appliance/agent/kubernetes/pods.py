@@ -115,10 +115,13 @@ def manifest(spec: ContainerSpec, pod_settings: PodSettings, machine: str) -> di
     return pod_frame.pod(pod_settings, metadata, own, container)
 
 
-def state_of(pod: Object) -> ContainerState:
-    """Return the state of the container of a pod of ours; that of a pod that cannot be read has a warning."""
+def state_of(pod: Object, loss: str = "") -> ContainerState:
+    """Return the state of the container of a pod of ours; that of a pod that cannot be read has a warning.
+
+    One that the cluster took away has the `loss` as its error.
+    """
     try:
-        return _state_of(pod)
+        return _state_of(pod, loss)
     except UNREADABLE as error:
         why, _, _ = str(error).partition("\n")
         return ContainerState(
@@ -130,14 +133,21 @@ def state_of(pod: Object) -> ContainerState:
         )
 
 
-def _state_of(pod: Object) -> ContainerState:
+def _state_of(pod: Object, loss: str) -> ContainerState:
     status = pod.get("status", {})
     gpu_shares, _ = shares_of(pod), ports_of(pod)
     found = {"id": id_of(pod), "session_id": pod["metadata"]["labels"][LABEL_SESSION], "gpus": gpu_shares}
     found["enforcement"] = Enforcement.NONE if gpu_shares else None
+    if loss:
+        return ContainerState.model_validate(found | {"status": ContainerStatus.FAILED, "error": loss, "lost": True})
     told = [item["state"] for item in status.get("containerStatuses", []) if item["name"] == CONTAINER]
     detail: Object = told[0] if told else {}
     return ContainerState.model_validate(found | _progress(pod, status, detail))
+
+
+def container_of(pod: Object) -> Object:
+    """Return the session's own container, which others may stand beside; an empty one where it is not there."""
+    return next((item for item in pod["spec"]["containers"] if item["name"] == CONTAINER), {})
 
 
 def is_placed(pod: Object) -> bool:
@@ -222,7 +232,7 @@ def _end(pod: Object, status: Object, ended: Object) -> dict[str, Any]:
     code, reason, message = int(ended["exitCode"]), ended.get("reason", ""), ended.get("message", "")
     times = {"started_at": _time(ended.get("startedAt")), "finished_at": _time(ended.get("finishedAt"))}
     if reason == "OOMKilled":
-        limit = pod["spec"]["containers"][0].get("resources", {}).get("limits", {}).get("memory")
+        limit = container_of(pod).get("resources", {}).get("limits", {}).get("memory")
         message = f"out of memory: {f'the limit is {limit}' if limit else 'its machine has no more'}"
     elif status.get("reason"):
         message = f"{status['reason']}: {status.get('message', '')}"
@@ -232,7 +242,7 @@ def _end(pod: Object, status: Object, ended: Object) -> dict[str, Any]:
 
 
 def _pulls(pod: Object) -> bool:
-    return bool(pod["spec"]["containers"][0].get("imagePullPolicy") != "Never")
+    return bool(container_of(pod).get("imagePullPolicy") != "Never")
 
 
 def _shares(spec: ContainerSpec) -> Iterable[Problem]:

@@ -27,8 +27,10 @@ class DeniedCallReporter:
         self._failing = False
 
     async def send(self, client: httpx.AsyncClient) -> None:
-        """Tell what has not been told."""
-        while denied_calls := self._listener.take():
+        """Tell what has not been told by now; what is denied meanwhile waits for the next time."""
+        for _ in range(self._listener.reports()):
+            if not (denied_calls := self._listener.take()):
+                return
             report = DeniedCallReport(name=self._settings.name, denied_calls=denied_calls)
             try:
                 answer = await client.post(

@@ -8,10 +8,13 @@ without another, so that rules which contradict each other can be taken apart ex
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import product, starmap
 
 ARGUMENTS = 6
 _WIDTH = 64
 FULL = (1 << _WIDTH) - 1
+HALF = (1 << 32) - 1
+"""The lower bits of an argument, which are all that programs of 32 bits have."""
 
 ArgumentSet = tuple[tuple[int, int], ...]
 """For each argument a mask and the value of the bits under it."""
@@ -26,20 +29,21 @@ def having(argument: int, mask: int, value: int) -> ArgumentSet:
 
 
 def comparing(argument: int, operator: str, value: int, second: int = 0) -> list[ArgumentSet]:
-    """Return the disjoint sets for a comparison of the OCI runtime specification, such as SCMP_CMP_GE.
+    """Return disjoint sets of what passes a comparison of the OCI runtime specification, such as SCMP_CMP_GE.
 
-    For SCMP_CMP_MASKED_EQ `value` is the mask and `second` what the bits under it are. Raises ValueError for an
-    operator that is not of the specification.
+    For SCMP_CMP_MASKED_EQ `value` is the mask and `second` what the bits under it are. What passes with 64 bits and not
+    with the lower 32 alone is left out: a program of 32 bits is asked for these alone, so that a set which only the
+    upper half tells from others would be all there is for it. Raises ValueError for an operator that is not of the
+    specification.
     """
-    equal = having(argument, FULL, value)
     makers: dict[str, Callable[[], list[ArgumentSet]]] = {
-        "EQ": lambda: [equal],
-        "NE": lambda: without(ALL, equal),
+        "EQ": lambda: [having(argument, FULL, value)],
+        "NE": lambda: without(ALL, having(argument, HALF, value)),
         "MASKED_EQ": lambda: [having(argument, value, second)],
-        "GT": lambda: _beside(argument, value, above=True),
-        "GE": lambda: [equal, *_beside(argument, value, above=True)],
-        "LT": lambda: _beside(argument, value, above=False),
-        "LE": lambda: [equal, *_beside(argument, value, above=False)],
+        "GT": lambda: _range(argument, value, above=True),
+        "GE": lambda: _range(argument, value, above=True, itself=True),
+        "LT": lambda: _range(argument, value, above=False),
+        "LE": lambda: _range(argument, value, above=False, itself=True),
     }
     if (maker := makers.get(operator.removeprefix("SCMP_CMP_"))) is None:
         raise ValueError(f"{operator} is no comparison of arguments")
@@ -89,9 +93,20 @@ def disjoint(sets: Iterable[ArgumentSet]) -> list[ArgumentSet]:
     return apart
 
 
-def _beside(argument: int, value: int, *, above: bool) -> list[ArgumentSet]:
+def _range(argument: int, value: int, *, above: bool, itself: bool = False) -> list[ArgumentSet]:
+    """Return the numbers above or below a value whose lower half is so too, with the value `itself` or without."""
+    low, whole = (
+        [having(argument, width, value)] * itself + _beside(argument, value, width, above=above)
+        for width in (HALF, FULL)
+    )
+    if value <= HALF:
+        return low if above else whole
+    return [one for one in starmap(both, product(low, whole)) if one is not None]
+
+
+def _beside(argument: int, value: int, width: int, *, above: bool) -> list[ArgumentSet]:
     """Return the numbers above or below a value: those that differ first in one bit, for each bit that allows it."""
-    return [having(argument, FULL & ~(bit - 1), value ^ bit) for bit in _bits(FULL) if bool(value & bit) is not above]
+    return [having(argument, width & ~(bit - 1), value ^ bit) for bit in _bits(width) if bool(value & bit) is not above]
 
 
 def _with(one: ArgumentSet, argument: int, part: tuple[int, int]) -> ArgumentSet:

@@ -65,12 +65,20 @@ class DeniedCalls:
         grown = (series for series in self._series.values() if series.count > series.told)
         return [_denied_call(series) for _, series in zip(range(MAX_REPORT), grown, strict=False)]
 
+    @property
+    def reports(self) -> int:
+        """How many reports there are to make."""
+        grown = sum(series.count > series.told for series in self._series.values())
+        return -(-grown // MAX_REPORT)
+
     def tell(self, denied_calls: Iterable[DeniedCall]) -> None:
         """Note that the control API has these."""
         for denied in denied_calls:
             key = denied.container_id, denied.call, denied.process, denied.effect
             if (series := self._series.get(key)) and series.first.at == denied.first_at:
                 series.told = max(series.told, denied.count)
+                # who has been told comes last: one that grows all the time keeps nobody from being told
+                self._series[key] = self._series.pop(key)
 
     def forget_all_but(self, containers: Collection[str]) -> None:
         """Forget the series of other containers that have been told."""

@@ -10,10 +10,9 @@ from itertools import product
 from typing import Any
 
 from appliance.agent.sandbox import argument_sets
-from appliance.agent.sandbox.argument_sets import ALL, ARGUMENTS, FULL, MOST, ArgumentSet
+from appliance.agent.sandbox.argument_sets import ALL, ARGUMENTS, HALF, MOST, ArgumentSet
 
 NOTIFY = "SCMP_ACT_NOTIFY"
-_HALF = (1 << 32) - 1
 _SOCKET_CALLS = (
     "socket bind connect listen accept accept4 getsockname getpeername socketpair send sendto recv recvfrom shutdown"
     " setsockopt getsockopt sendmsg recvmsg sendmmsg recvmmsg"
@@ -37,6 +36,7 @@ TWICE = {
 """Calls that programs of 32 bits have a second time, with the same arguments: for ids, files and times that need more
 bits than they once had.
 """
+_MULTIPLEXED = ("socketcall", "ipc")
 GATHERED = {
     **dict.fromkeys(_SOCKET_CALLS.split(), "socketcall"),
     **dict.fromkeys(_IPC_CALLS.split(), "ipc"),
@@ -51,11 +51,15 @@ elsewhere.
 
 
 def denied(rules: Iterable[Mapping[str, Any]]) -> dict[str, list[ArgumentSet]]:
-    """Return with which arguments rules deny each system call, and what 32-bit programs could call instead."""
+    """Return with which arguments rules deny each system call, and what 32-bit programs could call instead.
+
+    What has other calls of its own behind one number is denied as a whole: the library makes rules for it from those
+    for the others, which would have their way between ours.
+    """
     found: dict[str, list[ArgumentSet]] = {}
     for rule in rules:
         for call in with_second(rule["calls"]):
-            found.setdefault(call, []).extend(sets_of(rule["when"]))
+            found.setdefault(call, []).extend([ALL] if call in _MULTIPLEXED else sets_of(rule["when"]))
         found |= {GATHERED[call]: [ALL] for call in rule["calls"] if call in GATHERED}
     return found
 
@@ -102,7 +106,7 @@ def passes(test: Mapping[str, Any], arguments: Sequence[int]) -> bool:
     argument = arguments[test["argument"]]
     if test["bits"]:
         return bool(argument & test["bits"])
-    return any((argument & _HALF if value <= _HALF else argument) == value for value in test["values"])
+    return argument & HALF in test["values"]
 
 
 def _disjoint(name: str, taken: Sequence[ArgumentSet]) -> list[ArgumentSet]:
@@ -153,7 +157,7 @@ def _passing(test: Mapping[str, Any]) -> list[ArgumentSet]:
     if test["bits"]:
         return [argument_sets.having(argument, bit, bit) for bit in _bits(test["bits"])]
     # the kernel reads most arguments as 32 bits: whatever stands in the upper half would else slip past the rule
-    return [argument_sets.having(argument, _HALF if value <= _HALF else FULL, value) for value in test["values"]]
+    return [argument_sets.having(argument, HALF, value) for value in test["values"]]
 
 
 def _bits(number: int) -> list[int]:

@@ -17,14 +17,16 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import structlog
 
+from appliance.agent.fd_store import FdStore
 from appliance.agent.sandbox import seccomp_notify
+from appliance.agent.sandbox.audited_filter import AuditedFilter
+from appliance.agent.sandbox.budget import Budget
 from appliance.agent.sandbox.confinement import Confinement, rule_for
 from appliance.agent.sandbox.denied_calls import Attempt, DeniedCalls
 from appliance.agent.sandbox.seccomp_notify import Call
@@ -33,42 +35,30 @@ from common.protocol import DeniedCall
 
 log = structlog.get_logger()
 
-BURST = 500
-"""Denied calls of one container that are answered at once."""
-RATE_PER_S = 100
-"""Denied calls of one container that are answered in the long run; a program that makes more waits for each."""
 KILLED = "killed"
 _HELLO_S = 2.0
 _HELLO_BYTES = 1 << 18
 _PAUSE_S = 0.1
 
 
-@dataclass
-class _Filter:
-    """The filter of one container, or of one command in it, that asks us."""
-
-    descriptor: int
-    confinement: Confinement
-    tokens: float = BURST
-    at: float = 0.0
-
-
 class SeccompListener:
     """Answers every denied call of the node's containers; `take` and `tell` are for whoever reports them."""
 
-    def __init__(self, path: Path) -> None:
-        """Prepare to listen at a socket; `start` does."""
+    def __init__(self, path: Path, store: FdStore | None = None) -> None:
+        """Prepare to listen at a socket; `start` does. Filters are kept in `store` while the agent is restarted."""
         self._path = path
+        self._store = store or FdStore()
         self._denied = DeniedCalls()
         self._lock = threading.Lock()
-        self._filters: dict[int, _Filter] = {}
+        self._filters: dict[int, AuditedFilter] = {}
+        self._budgets: dict[str, Budget] = {}
         self._resting: dict[int, float] = {}
         self._poll = select.epoll()
         self._ending, self._end = os.pipe()
         self._thread = threading.Thread(target=self._run, name="sandboxes", daemon=True)
 
     def start(self) -> None:
-        """Listen; raises OSError where the socket cannot be made."""
+        """Listen, also to what was kept; raises OSError where the socket cannot be made."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path.unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -77,19 +67,27 @@ class SeccompListener:
         self._socket.listen(128)
         self._poll.register(self._socket, select.EPOLLIN)
         self._poll.register(self._ending, select.EPOLLIN)
+        for name, descriptors in self._store.kept.items():
+            self._take_over(name, descriptors)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening; what sandboxes deny ends with ENOSYS from now on."""
+        """Stop listening; what sandboxes deny waits for the next agent, or ends with ENOSYS where nothing is kept."""
         if self._thread.is_alive():
             os.write(self._end, b"x")
             self._thread.join()
             self._socket.close()
-        for source in list(self._filters.values()):
-            self._close(source)
+        for source in self._filters.values():
+            source.close()
+        self._filters.clear()
         self._poll.close()
         os.close(self._ending)
         os.close(self._end)
+
+    def reports(self) -> int:
+        """Return how many reports it takes to tell all that the control API has not been told by now."""
+        with self._lock:
+            return self._denied.reports
 
     def take(self) -> list[DeniedCall]:
         """Return what the control API has not been told."""
@@ -137,16 +135,40 @@ class SeccompListener:
         for opened in descriptors:
             if opened != descriptor:
                 os.close(opened)
-        with self._lock:
-            self._filters[descriptor] = _Filter(descriptor, confinement, at=time.monotonic())
-        self._poll.register(descriptor, select.EPOLLIN)
+        try:
+            source = AuditedFilter.new(descriptor, confinement)
+        except OSError:
+            os.close(descriptor)
+            raise
+        self._store.keep(source.name, source.descriptors)
+        self._attach(source)
 
-    def _attend(self, source: _Filter, event: int) -> None:
+    def _take_over(self, name: str, descriptors: Sequence[int]) -> None:
+        try:
+            self._attach(AuditedFilter.kept(name, descriptors))
+        except (OSError, ValueError) as error:
+            log.info("a sandbox is not listened to any more", name=name, reason=str(error))
+            for descriptor in descriptors:
+                os.close(descriptor)
+            self._store.forget(name)
+
+    def _attach(self, source: AuditedFilter) -> None:
+        with self._lock:
+            self._filters[source.descriptor] = source
+        self._budgets.setdefault(source.confinement.id, Budget(time.monotonic()))
+        self._poll.register(source.descriptor, select.EPOLLIN)
+
+    def _attend(self, source: AuditedFilter, event: int) -> None:
         if not event & select.EPOLLIN:
             # every process that the filter was for has ended
             self._close(source)
             return
-        call = seccomp_notify.receive(source.descriptor)
+        budget, now = self._budgets[source.confinement.id], time.monotonic()
+        if budget.is_spent(now):
+            self._poll.unregister(source.descriptor)
+            self._resting[source.descriptor] = now + _PAUSE_S
+            return
+        call = source.receive()
         if call is None:
             return
         name = syscalls.name_of(call.architecture, call.number)
@@ -164,16 +186,8 @@ class SeccompListener:
         )
         with self._lock:
             self._denied.note(attempt)
-        seccomp_notify.refuse(source.descriptor, call, getattr(errno, rule.errno))
-        self._charge(source)
-
-    def _charge(self, source: _Filter) -> None:
-        now = time.monotonic()
-        source.tokens = min(BURST, source.tokens + (now - source.at) * RATE_PER_S) - 1
-        source.at = now
-        if source.tokens < 1:
-            self._poll.unregister(source.descriptor)
-            self._resting[source.descriptor] = now + _PAUSE_S
+        source.refuse(call, getattr(errno, rule.errno))
+        budget.spend()
 
     def _wake(self) -> None:
         now = time.monotonic()
@@ -181,11 +195,17 @@ class SeccompListener:
             del self._resting[descriptor]
             self._poll.register(descriptor, select.EPOLLIN)
 
-    def _close(self, source: _Filter) -> None:
+    def _close(self, source: AuditedFilter) -> None:
+        identity = source.confinement.id
         with self._lock:
             del self._filters[source.descriptor]
-        self._resting.pop(source.descriptor, None)
-        os.close(source.descriptor)
+        if not any(other.confinement.id == identity for other in self._filters.values()):
+            del self._budgets[identity]
+        if self._resting.pop(source.descriptor, None) is None:
+            # systemd may have a copy: to close ours does not end the watch
+            self._poll.unregister(source.descriptor)
+        source.close()
+        self._store.forget(source.name)
 
 
 def _hello(connection: socket.socket, descriptors: list[int]) -> dict[str, Any]:

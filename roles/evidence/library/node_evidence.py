@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 import re
@@ -28,6 +29,8 @@ options:
   packages: {type: list, elements: str, default: [], description: Debian packages whose version is wanted.}
   api_url: {type: str, required: true, description: URL of the control API.}
   ca: {type: path, required: true, description: The site's CA.}
+  crl: {type: path, required: true, description: What it has revoked.}
+  certificate: {type: path, required: true, description: The certificate of this node.}
   nodes_command: {type: list, elements: str, default: [], description: Prints the nodes that the API knows.}
   database: {type: str, description: Database to reach as its owner over the local socket; none means not to try.}
   address: {type: str, required: true, description: Address of this node.}
@@ -43,6 +46,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "packages": {"type": "list", "elements": "str", "default": []},
     "api_url": {"type": "str", "required": True},
     "ca": {"type": "path", "required": True},
+    "crl": {"type": "path", "required": True},
+    "certificate": {"type": "path", "required": True},
     "nodes_command": {"type": "list", "elements": "str", "default": []},
     "database": {"type": "str"},
     "address": {"type": "str", "required": True},
@@ -102,7 +107,8 @@ def gather(options: dict[str, Any], run: Callable[..., tuple[int, str]]) -> dict
         "time": tracking(*run("chronyc", "-c", "tracking")),
         "docker": docker(*run("docker", "info", "--format", "{{json .}}")),
         "api": health(options["api_url"], trust),
-        "mounts": {path: Path(path).is_mount() for path in options["mounts"]},
+        "certificate": certificate(options["certificate"], options["ca"], options["crl"], run),
+        "mounts": {path: mounted(path, Path("/proc/self/mounts").read_text()) for path in options["mounts"]},
         "exports": {path: export(path, options["address"], run) for path in options["exports"]},
     }
     if options["library"]:
@@ -221,6 +227,13 @@ def docker(code: int, text: str) -> dict[str, Any] | None:
     }
 
 
+def mounted(path: str, table: str) -> list[str] | None:
+    """Return the options of what is mounted at a path, from the kernel's table of mounts; None where nothing is."""
+    rows = [line.split() for line in table.splitlines()]
+    found = [row[3].split(",") for row in rows if row[1] == path]
+    return found[-1] if found else None
+
+
 def export(path: str, address: str, run: Callable[..., tuple[int, str]]) -> dict[str, Any]:
     """Return whether an NFS client that needs no kernel can list the export."""
     code, out = run("nfs-ls", f"nfs://{address}{path}?version=4")
@@ -246,6 +259,21 @@ def health(url: str, trust: ssl.SSLContext | None) -> dict[str, Any]:
             return {"ok": True, "detail": json.load(answer)}
     except (OSError, ValueError) as error:
         return {"ok": False, "detail": str(error)}
+
+
+def certificate(path: str, ca: str, crl: str, run: Callable[..., tuple[int, str]]) -> dict[str, Any]:
+    """Return whose certificate the node has, whether it counts by what the node itself knows, and what that is."""
+    code, said = run("openssl", "verify", "-crl_check", "-CAfile", ca, "-CRLfile", crl, path)
+    found = re.search(r"CN ?= ?([^,\n]+)", run("openssl", "x509", "-in", path, "-noout", "-subject")[1])
+    ends = re.search(r"notAfter=(.+)", run("openssl", "x509", "-in", path, "-noout", "-enddate")[1])
+    revocations = Path(crl)
+    return {
+        "name": found[1].strip() if found else "",
+        "ends": ends[1].strip() if ends else "",
+        "ok": code == 0,
+        "detail": "" if code == 0 else said,
+        "crl": hashlib.sha256(revocations.read_bytes()).hexdigest() if revocations.is_file() else "",
+    }
 
 
 def nodes(code: int, text: str) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from api.tables.nodes import Node
 from api.tables.projects import Access, Membership, Project, ProjectRole
 from api.tables.sessions import Kind, Service, Session, State
 from api.tables.users import User
+from api.tables.volumes import Volume
 from tests.api.cluster import V1, Cluster
 from tests.installed import PASSWORD
 
@@ -58,6 +59,8 @@ PROJECTS: dict[str, tuple[str | None, dict[str, ProjectRole]]] = {
 }
 PLACES = {"acme": "acme", "globex": "globex", "site": None}
 """Places with a resource group and a node in it, and their domains."""
+HEIRS = {"acme": "engines", "globex": "planes", "site": "public"}
+"""Projects of each place to which volumes are handed over; of these own ones may be handed over by another name."""
 HOMES = {"dan": "engines", "gus": "planes", "sid": "public"}
 """Projects of sessions and images; the others have theirs in rockets."""
 OTHERS = {"project": "carl", "private": "eve", "domain": "dan", "other": "gus", "site": "sid"}
@@ -125,6 +128,11 @@ ASKED = {
     f"GET {V1}/sessions/{{name}}/metrics": Asked(query=_IN_PROJECT),
     f"GET {V1}/sessions/{{name}}/denied-calls": Asked(query=_IN_PROJECT),
     f"WEBSOCKET {V1}/sessions/{{name}}/exec": Asked(query={**_IN_PROJECT, "command": '["sh"]'}),
+    f"GET {V1}/volumes": Asked(show="{volume}"),
+    f"POST {V1}/volumes": Asked(body={"name": "new", "project": "{project}"}),
+    f"GET {V1}/volumes/{{name}}": Asked(query=_IN_PROJECT),
+    f"DELETE {V1}/volumes/{{name}}": Asked(query=_IN_PROJECT),
+    f"POST {V1}/volumes/{{name}}/hand-over": Asked(query=_IN_PROJECT, body={"project": "{heir}"}),
     f"GET {V1}/apps/authorize": Asked(headers={"X-Original-URI": "/{session}-8888/"}),
 }
 """How the routes are asked that are about somebody's things; what others answer is the same whoever has what."""
@@ -138,6 +146,7 @@ NAMES = {
     "images": "image",
     "nodes": "node",
     "sessions": "session",
+    "volumes": "volume",
 }
 """What the name in a path is the name of, by the first part of the path."""
 
@@ -219,7 +228,9 @@ async def _things(db: AsyncSession, user: User, project: Project) -> Thing:
     session.args, session.environment, session.mounts = [], {}, []
     session.access = Access.PRIVATE if user.name == OTHERS["private"] else Access.PROJECT
     session.services = [Service(port=8888, path=f"s-{user.name}-8888")]
-    db.add_all([key, login, image, session])
+    volume = Volume(name=f"v-{user.name}", project=project, domain=project.domain, storage="shared")
+    volume.folder = volume.name
+    db.add_all([key, login, image, session, volume])
     await db.flush()
     await accounting.begin(db, session, moment - timedelta(hours=1))
     await accounting.end(db, session.id, moment)
@@ -232,6 +243,8 @@ async def _things(db: AsyncSession, user: User, project: Project) -> Thing:
         "node": f"w-{place}",
         "image": image.name,
         "session": session.name,
+        "volume": volume.name,
+        "heir": HEIRS[place],
         "key_id": str(key.id),
         "login_id": str(login.id),
     }

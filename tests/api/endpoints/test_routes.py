@@ -25,7 +25,9 @@ pytestmark = pytest.mark.anyio
 NOBODY = ("agent", "anonymous")
 """To whom no account of the site belongs."""
 NAMELESS = "00000000-0000-4000-8000-000000000000"
-NOTHING: Thing = dict.fromkeys(("user", "domain", "project", "group", "node", "image", "session"), "nothing-here")
+NOTHING: Thing = dict.fromkeys(
+    ("user", "domain", "project", "group", "node", "image", "session", "volume", "heir"), "nothing-here"
+)
 NOTHING |= {"key_id": NAMELESS, "login_id": NAMELESS}
 REASONS = {"there is no": 404, "has no session": 404, "belongs to": 403}
 """What a terminal is told that is let in and then refused."""

@@ -19,8 +19,10 @@ from tests.integration.agent.conftest import Agent, FakeApi
 from tests.integration.agent.other_node import OtherNode, run
 from tests.integration.agent.test_gang_networks import network
 from tests.integration.agent.test_ports import SERVE, get
+from tests.role_modules import role_module
 
 Make = Callable[..., ContainerSpec]
+session_ways = role_module("evidence/library/session_ways.py")
 EDGE, SSH, NFS, OPENED = 443, 22, 2049, 8000
 OUTSIDE = "203.0.113.7"
 
@@ -239,3 +241,29 @@ def test_a_node_that_cannot_keep_sessions_apart_says_so_and_starts_nothing(
         (programs / "nft").unlink()
         fake_api.wait(lambda heartbeat: not heartbeat.node_info.unready)
         assert launch(client, one).status is ContainerStatus.RUNNING
+
+
+def test_what_verification_tries_from_inside_a_container(
+    held: Agent, other_node: OtherNode, engine: docker.DockerClient, listening: Callable[..., None]
+) -> None:
+    listening(other_node.name, EDGE, SSH)
+    ways = {"ways": [f"{OtherNode.there}:{EDGE}", f"{OtherNode.there}:{SSH}"], "own_port": held.port}
+    found = session_ways.look(ways, said)
+    assert not found["detail"]
+    assert {way for way, told in found["tried"].items() if not told["container"]} == {f"{OtherNode.there}:{EDGE}"}
+    answering = {way for way, told in found["tried"].items() if not told["node"]}
+    assert len(answering) >= 4, "both ports of the other node, a container, and the agent"
+    agent = {way for way in answering if way.endswith(f":{held.port}")}
+    held.stop()
+    flush()
+    found = session_ways.look(ways, said)
+    plain = {way: told for way, told in found["tried"].items() if "%" not in way}
+    assert {way for way, told in plain.items() if not told["container"]} >= answering & plain.keys() - agent
+    assert not engine.containers.list(all=True)
+    assert not [tag for image in engine.images.list() for tag in image.tags if "verify" in tag]
+
+
+def said(*command: str) -> tuple[int, str]:
+    """Run a program as a module of a role does."""
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    return ended.returncode, (ended.stdout if ended.returncode == 0 else ended.stdout + ended.stderr).strip()

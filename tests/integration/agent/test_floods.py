@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.agent import door
+from appliance.agent import listener
 from common.protocol import ContainerSpec, ContainerStatus
 from tests.integration.agent.calls import launch, states
 from tests.integration.agent.conftest import Agent, FakeApi
@@ -72,7 +72,7 @@ def test_calls_and_heartbeats_go_on(agent: Agent, spec: Make, fake_api: FakeApi)
             wanted = spec(command=["sh", "-c"], args=["sleep 600"])
             launch(client, wanted)
             assert states(client)[wanted.id].status is ContainerStatus.RUNNING
-        while time.monotonic() - began < 3 * door.STRANGER_S:
+        while time.monotonic() - began < 3 * listener.STRANGER_S:
             with agent.client() as client:
                 assert client.get("/v1/health", timeout=3).status_code == 200
             time.sleep(0.5)
@@ -82,11 +82,11 @@ def test_calls_and_heartbeats_go_on(agent: Agent, spec: Make, fake_api: FakeApi)
 
 def test_who_shows_no_certificate_is_cut_soon(agent: Agent) -> None:
     with socket.create_connection(("127.0.0.1", agent.port)) as connection:
-        connection.settimeout(4 * door.STRANGER_S)
+        connection.settimeout(4 * listener.STRANGER_S)
         began = time.monotonic()
         with suppress(ConnectionError):
             assert connection.recv(1) == b""
-        assert time.monotonic() - began < 2 * door.STRANGER_S
+        assert time.monotonic() - began < 2 * listener.STRANGER_S
 
 
 def test_a_certificate_of_another_node_holds_no_connection(agent: Agent) -> None:
@@ -94,12 +94,12 @@ def test_a_certificate_of_another_node_holds_no_connection(agent: Agent) -> None
     with context.wrap_socket(
         socket.create_connection(("127.0.0.1", agent.port)), server_hostname="127.0.0.1"
     ) as connection:
-        connection.settimeout(4 * door.STRANGER_S)
+        connection.settimeout(4 * listener.STRANGER_S)
         connection.sendall(b"GET /v1/health HTTP/1.1\r\nHost: x\r\n")
         began = time.monotonic()
         with suppress(ConnectionError):
             assert connection.recv(1) == b""
-        assert time.monotonic() - began < 2 * door.STRANGER_S
+        assert time.monotonic() - began < 2 * listener.STRANGER_S
 
 
 def test_heartbeats_have_one_connection(agent: Agent, fake_api: FakeApi) -> None:

@@ -204,6 +204,33 @@ def test_a_container_reaches_one_on_another_node_and_is_reached_from_there(
     assert not left(engine)
 
 
+@pytest.mark.usefixtures("no_networks")
+def test_a_way_to_another_node_that_somebody_took_away_is_mended_while_the_agent_runs(
+    other_node: OtherNode, reachable_agent: Agent, engine: docker.DockerClient, spec: Make
+) -> None:
+    reachable_agent.stop()
+    reachable_agent.environment["PENSTOCK_AGENT_LIST_INTERVAL_S"] = "0.5"
+    reachable_agent.start()
+    here = spec(command=["sh", "-c"], args=ANSWERS, network=network(0, peers=(OtherNode.there,)))
+    launch(reachable_agent, here)
+    other_node.join(network(1, peers=(OtherNode.here,)))
+    answering = other_node.answer(6000, "from-there")
+    link = gang_network.link_of(network(0).number)
+    try:
+        soon(lambda: asked(engine, here, "train-1", 6000), "from-there")
+        run("ip", "link", "del", link)
+        soon(lambda: asked(engine, here, "train-1", 6000), "from-there")
+        run("bridge", "fdb", "del", "00:00:00:00:00:00", "dev", link, "dst", OtherNode.there)
+        soon(lambda: OtherNode.there in run("bridge", "fdb", "show", "dev", link), True)
+        run("nft", "flush", "chain", "inet", egress_rules.TABLE, "sessions")
+        soon(lambda: "dport 4789" in run("nft", "list", "table", "inet", egress_rules.TABLE), True)
+    finally:
+        answering.kill()
+        answering.wait()
+    remove(reachable_agent, here)
+    assert not left(engine)
+
+
 @pytest.fixture
 def short_path() -> Iterator[Path]:
     """A folder whose name leaves room for those of an engine's sockets: they have 104 characters."""

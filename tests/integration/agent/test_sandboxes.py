@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,14 @@ import docker
 import httpx
 import pytest
 
-from appliance.agent.sandbox.seccomp_listener import BURST, RATE_PER_S
+from appliance.agent.sandbox.budget import BURST, RATE_PER_S
 from common.protocol import ContainerSpec, ContainerStatus, DeniedCall, Mount
+from common.sandbox import SandboxRule
+from tests.fakes.systemd import FakeSystemd
 from tests.integration.agent.calls import launch, log_of
 from tests.integration.agent.conftest import Agent, Authority, FakeApi, make_agent
+from tests.manual import documented
+from tests.unit.appliance.agent.sandbox.test_filters import ENGINES
 
 Make = Callable[..., ContainerSpec]
 ROOT = Path(__file__).parents[3]
@@ -29,19 +35,22 @@ END_S = 20
 SOCKET, PERSONALITY, UNSHARE, GETUID = 41, 135, 272, 102
 SOCKET_32, SOCKETCALL_32, MKDIR_32 = 359, 102, 39
 CHOWN_32, CHOWN32_32, LCHOWN32_32, SETGID32_32 = 182, 212, 198, 214
-UNIX, INET, NETLINK, PACKET = 1, 2, 16, 17
+UNIX, INET, NETLINK, PACKET, VSOCK = 1, 2, 16, 17, 40
+LOCKED = [docker.types.Ulimit(name="memlock", soft=65536, hard=65536)]
 STREAM, DATAGRAM = 1, 2
 
 
-@pytest.fixture(scope="module")
-def daemon() -> Iterator[Path]:
-    """A container engine of its own, with the runtime for sandboxes: the folder with its `docker.sock`.
+@contextmanager
+def running_daemon(*options: str) -> Iterator[Path]:
+    """Run a container engine of its own, with the runtime for sandboxes; return the folder with its `docker.sock`.
 
     It has a network namespace of its own, so that it leaves the bridge of the machine's engine alone.
     """
     folder = Path(tempfile.mkdtemp(prefix="penstock-sb-"))
     runtime = folder / "sandbox-runtime"
-    runtime.write_text(SCRIPT.read_text().replace("{{ node_agent_venv }}/bin/python", sys.executable))
+    # this checkout's, wherever another one is installed
+    ours = f"env PYTHONPATH={ROOT} {sys.executable}"
+    runtime.write_text(SCRIPT.read_text().replace("{{ node_agent_venv }}/bin/python -I", ours))
     runtime.chmod(0o755)
     arguments = {
         "--data-root": folder / "data",
@@ -54,7 +63,7 @@ def daemon() -> Iterator[Path]:
     words = [f"{option}={value}" for option, value in arguments.items()]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            ["unshare", "--net", "dockerd", *words, "--iptables=false", "--ip-forward=false"],
+            ["unshare", "--net", "dockerd", *words, *options, "--iptables=false", "--ip-forward=false"],
             stdout=log,
             stderr=log,
         )
@@ -65,6 +74,36 @@ def daemon() -> Iterator[Path]:
         process.terminate()
         process.wait(START_S)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[Path]:
+    """A container engine as it is."""
+    with running_daemon() as folder:
+        yield folder
+
+
+@pytest.fixture(params=["26", "29"])
+def newer_daemon(
+    request: pytest.FixtureRequest, daemon: Path, client: docker.DockerClient, carried: str, tmp_path: Path
+) -> Iterator[Path]:
+    """A container engine with the rules for sockets that a newer one has by default."""
+    container = client.containers.run(carried, ["sleep", "60"], detach=True, ulimits=LOCKED)
+    [bundle] = daemon.glob(f"exec/**/{container.id}/config.json")
+    rules = json.loads(bundle.read_text())["linux"]["seccomp"]
+    container.remove(force=True)
+    for rule in rules["syscalls"]:
+        rule["names"] = [name for name in rule["names"] if name not in ("socket", "socketcall")]
+    of_sockets = [rule for rule in ENGINES[request.param] if {"socket", "socketcall"}.intersection(rule["names"])]
+    profile = tmp_path / "seccomp.json"
+    profile.write_text(json.dumps({**rules, "syscalls": [*of_sockets, *(r for r in rules["syscalls"] if r["names"])]}))
+    with running_daemon(f"--seccomp-profile={profile}") as folder:
+        newer = docker.DockerClient(base_url=f"unix://{folder}/docker.sock")
+        newer.images.load(b"".join(client.images.get(carried).save(named=True)))
+        yield folder
+        for left in newer.containers.list(all=True):
+            left.remove(force=True)
+        newer.close()
 
 
 @pytest.fixture(scope="module")
@@ -216,6 +255,25 @@ def test_the_32_bit_interface_is_no_way_around(agent: Agent, spec: Make, tools: 
     until(lambda: {call for _, call in counts(fake_api, identity)} == {"socket", "socketcall", "mkdir"})
 
 
+def test_a_sandbox_opens_nothing_that_a_newer_engine_denies_to_32_bit_programs(
+    newer_daemon: Path, agent: Agent, spec: Make, tools: Mount
+) -> None:
+    """Whose filter denies sockets to the machine's host, and those to the kernel's cryptography."""
+    agent.stop()
+    agent.environment |= {
+        "PENSTOCK_AGENT_DOCKER_SOCKET": str(newer_daemon / "docker.sock"),
+        "PENSTOCK_AGENT_SANDBOX_SOCKET": str(newer_daemon / "agent.sock"),
+    }
+    agent.start()
+    families = (VSOCK, UNIX, PACKET)
+    script = "; ".join(f"/tools/call 1 {number} {family} 2" for number in (-SOCKET_32, SOCKET) for family in families)
+    rule = {"calls": ["socket"], "when": [{"argument": 0, "values": [NETLINK, PACKET]}], "errno": "EACCES"}
+    with agent.client() as client:
+        _, printed = run(client, spec, tools, script, rule)
+        agent.stop()
+    assert printed == ["EPERM", "0", "EACCES"] * 2
+
+
 def test_a_call_that_32_bit_programs_have_twice_is_denied_twice(
     agent: Agent, spec: Make, tools: Mount, fake_api: FakeApi
 ) -> None:
@@ -283,6 +341,71 @@ def test_calls_stay_denied_without_the_agent_and_are_told_again_by_the_next_one(
     assert container.exec_run(["/tools/call", "1", str(UNSHARE), "0"]).output == b"EACCES\n"
     until(lambda: counts(fake_api, wanted.id) == {("call", "unshare"): 1})
     assert container.logs(tail=1) == b"ENOSYS\n"
+
+
+@pytest.fixture
+def systemd(tmp_path: Path) -> Iterator[FakeSystemd]:
+    fake = FakeSystemd(tmp_path)
+    yield fake
+    fake.close()
+
+
+@pytest.mark.parametrize("kill", [True, False], ids=["killed", "ended"])
+def test_running_sandboxes_stay_audited_while_the_agent_is_started_again(
+    agent: Agent,
+    spec: Make,
+    tools: Mount,
+    fake_api: FakeApi,
+    client: docker.DockerClient,
+    systemd: FakeSystemd,
+    kill: bool,
+) -> None:
+    """No call ends otherwise than by its rule meanwhile, and the next agent tells what is denied from then on."""
+    agent.stop()
+    agent.start(systemd.run)
+    script = f"while true; do /tools/call 1 {UNSHARE} 0; sleep 0.05; done"
+    wanted = spec(
+        command=["sh", "-c"], args=[script], mounts=[tools], sandbox=sandbox({"calls": ["unshare"], "errno": "EACCES"})
+    )
+    with agent.client() as http:
+        launch(http, wanted)
+    container = client.containers.get(f"penstock-{wanted.id}")
+    until(lambda: bool(counts(fake_api, wanted.id)))
+    assert agent.process is not None
+    if kill:
+        agent.process.kill()
+    else:
+        agent.process.terminate()
+    agent.process.wait()
+    fake_api.denied_calls.clear()
+    agent.start(systemd.run)
+    until(lambda: counts(fake_api, wanted.id).get(("call", "unshare"), 0) > 3)
+    assert set(container.logs().split()) == {b"EACCES"}
+    container.remove(force=True)
+    until(lambda: not systemd.stored)
+
+
+def test_all_commands_in_a_container_have_one_budget(
+    agent: Agent, spec: Make, tools: Mount, fake_api: FakeApi, client: docker.DockerClient
+) -> None:
+    """Each command that is run in it later has a filter of its own, and none has more calls for that."""
+    wanted = spec(mounts=[tools], sandbox=sandbox({"calls": ["unshare"]}))
+    with agent.client() as http:
+        launch(http, wanted)
+    container, times = client.containers.get(f"penstock-{wanted.id}"), BURST + RATE_PER_S
+    container.exec_run(["/tools/call", str(BURST), str(UNSHARE), "0"])
+    started = time.monotonic()
+    container.exec_run(["/tools/call", str(2 * RATE_PER_S), str(UNSHARE), "0"])
+    assert time.monotonic() - started > 1
+    until(lambda: sum(counts(fake_api, wanted.id).values()) == times + RATE_PER_S)
+
+
+@pytest.mark.parametrize("example", documented(), ids=lambda example: example[0].split()[3])
+def test_every_example_of_the_manual_starts(agent: Agent, spec: Make, example: tuple[str, list[SandboxRule]]) -> None:
+    given = {"name": "strict", "rules": [rule.model_dump() for rule in example[1]]}
+    with agent.client() as http:
+        state = launch(http, spec(sandbox=given))
+    assert state.status is ContainerStatus.RUNNING, state.error
 
 
 def test_what_the_api_does_not_take_is_told_later(agent: Agent, spec: Make, tools: Mount, fake_api: FakeApi) -> None:

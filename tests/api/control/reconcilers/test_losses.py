@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -190,3 +191,30 @@ async def test_a_late_heartbeat_does_not_set_back_when_others_were_seen(ready: C
         await nodes.note_alive(db, ["worker1"], seen - timedelta(seconds=30))
     async with ready.database.reading() as db:
         assert (await nodes.get(db, "worker1")).last_seen == seen
+
+
+def taken_away(cluster: Cluster, session: dict[str, Any]) -> ContainerState:
+    """Return what an agent says of the session's container when it was taken away by no fault of its own."""
+    state = cluster.engine.containers[cluster.container(session)]
+    ended = {"status": ContainerStatus.FAILED, "error": "its machine left is not ready", "lost": True}
+    return state.model_copy(update=ended)
+
+
+async def test_a_training_whose_container_alone_is_lost_starts_again(ready: Cluster) -> None:
+    """As behind a node that is a whole cluster: the node itself is well."""
+    before = await run(ready)
+    await ready.heartbeat(containers=[taken_away(ready, before)])
+    await ready.settle()
+    await ready.settle()
+    session = await ready.session("demo")
+    assert (session["state"], session["attempt"]) == ("RUNNING", 1)
+    assert [id_ for _, id_ in ready.engine.containers] == [f"session-{before['id']}-1-0"]
+
+
+async def test_an_interactive_session_whose_container_is_lost_ends_with_the_reason(ready: Cluster) -> None:
+    """There is nothing to keep: a person decides whether to begin anew."""
+    before = await run(ready, interactive=True)
+    await ready.heartbeat(containers=[taken_away(ready, before)])
+    await ready.settle()
+    session = await ready.session("demo")
+    assert (session["state"], session["reason"]) == ("FAILED", "its machine left is not ready")

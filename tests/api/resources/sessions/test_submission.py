@@ -31,7 +31,8 @@ async def test_what_the_agent_is_asked_for(ready: Cluster) -> None:
     assert (spec.command, spec.args, spec.environment) == (["bash", "-c"], ["echo $A"], {"A": "1"})
     assert spec.image == "reservoir:5000/penstock/python:3.11"
     assert (spec.project, spec.user) == ("team-a", "admin")
-    assert [(mount.source, mount.target) for mount in spec.mounts] == [("/srv/shared/team-a/data", "/data")]
+    volume = await ok(ready.admin.get(f"{V1}/volumes/data", params={"project": "team-a"}))
+    assert [(mount.source, mount.target) for mount in spec.mounts] == [(f"/srv/shared/{volume['id']}", "/data")]
     assert session["kind"] == "interactive"
     assert session["node"] == "worker1"
     assert [(gpu["index"], gpu["milli"]) for gpu in session["gpus"]] == [(0, 500), (1, 1000), (2, 1000)]

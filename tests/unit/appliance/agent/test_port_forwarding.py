@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from appliance.agent.door import Strangers
+from appliance.agent.listener import Strangers
 from appliance.agent.port_forwarding import PortForwarder, take_named
 from common.errors import UnavailableError
 

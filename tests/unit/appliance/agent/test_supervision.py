@@ -8,7 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from appliance.agent import supervision
-from appliance.agent.supervision import Background, keep_on
+from appliance.agent.supervision import Background, every, keep_on
+from common.errors import UnavailableError
 
 pytestmark = pytest.mark.anyio
 
@@ -78,3 +79,20 @@ async def test_work_in_the_background_fails_loudly_and_alone() -> None:
         await asyncio.sleep(0)
     assert [(line["log_level"], line["reason"]) for line in lines] == [("error", "'what nobody expected'")]
     await background.close()
+
+
+async def test_what_is_done_from_time_to_time_is_done_again_after_it_was_not_possible() -> None:
+    done = asyncio.Event()
+    tries: list[int] = []
+
+    async def work() -> None:
+        tries.append(1)
+        if len(tries) < 3:
+            raise UnavailableError("the Docker Engine does not answer")
+        done.set()
+
+    with capture_logs() as lines:
+        running = asyncio.create_task(every(0.01, work))
+        await asyncio.wait_for(done.wait(), 5)
+    running.cancel()
+    assert [line["log_level"] for line in lines] == ["warning"] * 2

@@ -19,6 +19,7 @@ from appliance.client.views import (
     Project,
     Session,
     User,
+    Volume,
 )
 
 AGO = (datetime.now(UTC) - timedelta(hours=3, minutes=5)).isoformat()
@@ -133,6 +134,27 @@ def project(**changes: Any) -> Project:
         "created_at": AGO,
     }
     return cast("Project", {**base, **changes})
+
+
+def volume(**changes: Any) -> Volume:
+    base: Volume = {
+        "id": "3f2b8a52-6b0c-4f8e-9a51-6f0b5e1d2c3a",
+        "name": "data",
+        "project": "team-a",
+        "former_project": "",
+        "domain": None,
+        "storage": "shared",
+        "folder": "3f2b8a52-6b0c-4f8e-9a51-6f0b5e1d2c3a",
+        "state": "ready",
+        "reason": "",
+        "used_mib": 2048,
+        "limit_mib": None,
+        "measured_at": AGO,
+        "sessions": 0,
+        "created_by": "alice",
+        "created_at": AGO,
+    }
+    return cast("Volume", {**base, **changes})
 
 
 def group(**changes: Any) -> Group:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 from appliance.cli.lab import app as lab_app
@@ -86,6 +87,14 @@ def test_a_second_deploy_prints_no_password(monkeypatch: pytest.MonkeyPatch) -> 
     assert "admin_password" not in plain
 
 
+def test_revoke_says_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    revoked: list[str] = []
+    monkeypatch.setattr(deployment, "revoke", lambda _, node: revoked.append(node))
+    result = run(site_app, "revoke", "-f", EXAMPLE, "worker1")
+    assert "run `penstock site deploy` now" in result.stdout
+    assert revoked == ["worker1"]
+
+
 def test_a_rehearsed_deploy_deploys_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     monkeypatch.setattr(deployment, "rehearse", lambda *_: done.append("rehearse"))
@@ -161,3 +170,18 @@ class TestLab:
         result = run(lab_app, "down", "--name", "../labs")
         assert isinstance(result.exception, InputError)
         assert not self.did
+
+
+def test_kubernetes_prints_what_an_administrator_applies(tmp_path: Path) -> None:
+    site = tmp_path / "site.yml"
+    nodes = [
+        {"name": "m1", "address": "10.0.0.2", "roles": ["reservoir", "master"]},
+        {"name": "k8s1", "address": "10.0.0.3", "roles": ["worker"], "agent_port": 6001},
+    ]
+    nodes[1]["kubernetes"] = {"api": "https://10.0.0.50:6443", "namespace": "gpu"}
+    site.write_text(json.dumps({"name": "north", "nodes": nodes}))
+    printed = list(yaml.safe_load_all(run(site_app, "kubernetes", "k8s1", "-f", site).stdout))
+    assert [item["kind"] for item in printed][:2] == ["Namespace", "ServiceAccount"]
+    assert {item["metadata"].get("namespace", "gpu") for item in printed} == {"gpu"}
+    assert printed[-1]["kind"] == "NetworkPolicy"
+    assert isinstance(run(site_app, "kubernetes", "m1", "-f", site).exception, InputError)

@@ -259,3 +259,18 @@ def test_a_password_fits_the_rule_of_the_api_and_differs_each_time() -> None:
     assert len(passwords) == 200
     for password in passwords:
         TypeAdapter(Password).validate_python(password)
+
+
+def test_a_certificate_is_revoked_while_no_deploy_runs(
+    site: Site, world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert world
+    revoked: list[tuple[Path, str]] = []
+    monkeypatch.setattr(pki, "revoke", lambda folder, node: revoked.append((folder, node)))
+    deployment.revoke(site, "worker1", state=tmp_path)
+    assert revoked == [(tmp_path / "pki", "worker1")]
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ConflictError):
+            deployment.revoke(site, "worker1", state=tmp_path)
+    assert len(revoked) == 1

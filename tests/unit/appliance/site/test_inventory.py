@@ -69,6 +69,7 @@ def test_services_are_named_beside_their_nodes() -> None:
     }
     assert variables["site_version"] == "1.2.3"
     assert variables["site_control_api"]["pvc_root"] == "/srv/shared"
+    assert variables["site_control_api"]["pvc_storage"] == "shared"
 
 
 def test_gpus_and_ports_reach_the_agents_of_workers_alone() -> None:
@@ -118,6 +119,16 @@ def test_sessions_reach_the_services_at_their_ports_and_what_the_site_opens() ->
     services = [f"10.71.8.10:{port}" for port in (8444, 56789, 9444, 8443)]
     assert settings["egress"] == services + opened
     assert "10.72.0.11" in settings["site_addresses"]
+
+
+def test_what_is_tried_from_inside_a_container_of_a_worker() -> None:
+    hosts = build(sessions={"egress": ["10.71.8.10:5432"]})["hosts"]
+    services = ["10.71.8.10:443", "10.71.8.10:56789", "10.71.8.10:9443", "10.71.8.10:8443"]
+    closed = [f"10.71.8.{host}:22" for host in (10, 11, 12, 13)]
+    closed += ["10.71.8.11:6001", "10.71.8.12:6001", "10.71.8.13:2049", "10.71.8.10:5000"]
+    assert hosts["worker1"]["node_ways"] == services + closed, "5432 was opened"
+    assert hosts["worker1"]["node_own_port"] == 6001
+    assert "node_ways" not in hosts["storage1"]
 
 
 def test_a_folder_that_nobody_mounts_has_no_clients() -> None:

@@ -12,8 +12,8 @@ from common.errors import InputError
 from tests.kubernetes_site import site
 
 
-def found(kind: str, **cluster: Any) -> dict[str, Any]:
-    [item] = [item for item in manifests(site(**cluster), "k8s1") if item["kind"] == kind]
+def found(kind: str, *egress: str, **cluster: Any) -> dict[str, Any]:
+    [item] = [item for item in manifests(site(*egress, **cluster), "k8s1") if item["kind"] == kind]
     return item
 
 
@@ -27,9 +27,15 @@ def reached(policy: dict[str, Any], address: str, port: int) -> bool:
     """Return whether sessions may connect to a port of an address."""
     return any(
         any(_holds(peer.get("ipBlock"), address) for peer in rule["to"])
-        and any(item["port"] == port for item in rule.get("ports", [{"port": port}]))
+        and any(
+            item["port"] <= port <= item.get("endPort", item["port"]) for item in rule.get("ports", [{"port": port}])
+        )
         for rule in policy["spec"]["egress"]
     )
+
+
+def _ports(item: dict[str, Any]) -> range:
+    return range(item["port"], item.get("endPort", item["port"]) + 1)
 
 
 def _holds(block: dict[str, Any] | None, address: str) -> bool:
@@ -76,6 +82,13 @@ def test_sessions_reach_the_sites_services_and_no_metadata() -> None:
     assert reached(policy, "10.0.0.2", 8443)
     for address, port in (("169.254.169.254", 80), ("10.0.0.2", 22), ("10.0.0.2", 5000), ("10.1.0.7", 8888)):
         assert not reached(policy, address, port)
+
+
+def test_what_the_site_opens_to_all_sessions_is_open_on_a_cluster_too() -> None:
+    policy = found("NetworkPolicy", "10.5.0.0/16:8000-8010", "10.6.0.1")
+    assert reached(policy, "10.5.7.7", 8005)
+    assert not reached(policy, "10.5.7.7", 8011)
+    assert reached(policy, "10.6.0.1", 1)
 
 
 def test_what_the_site_opens_has_no_metadata_service_in_it() -> None:

@@ -46,10 +46,19 @@ def node(**special: Any) -> dict[str, Any]:
         "time": {"reference": "10.71.8.10", "local": False, "stratum": 9, "offset_s": 0.00002, "synchronised": True},
         "docker": None,
         "api": {"ok": True, "detail": ""},
+        "certificate": {"name": "", "ends": "Mar  1 00:00:00 2028 GMT", "ok": True, "detail": "", "crl": "c0de"},
         "mounts": {},
         "exports": {},
         **special,
     }
+
+
+def ways(**container: str) -> dict[str, Any]:
+    """What a container and its worker are told where all is well, or what is said instead to the container."""
+    services = {f"10.71.8.10:{port}": "" for port in (443, 56789, 9443, 8443)}
+    closed = {"10.71.8.13:2049": "Connection refused", "172.17.0.9:8765": "No route to host"}
+    told = {**services, **closed, **container}
+    return {"tried": {way: {"container": said, "node": ""} for way, said in told.items()}, "detail": ""}
 
 
 @pytest.fixture
@@ -60,6 +69,7 @@ def evidence() -> dict[str, Any]:
         docker={"version": "20.10.24", "driver": "overlay2", "root": "/var/lib/docker"},
         penstock={"agent": "0.1.0"},
         gpu_library={"ok": True, "detail": ""},
+        ways=ways(),
     )
     return {
         "master1": node(
@@ -77,6 +87,12 @@ def evidence() -> dict[str, Any]:
         "worker2": deepcopy(worker),
         "storage1": node(ports=[22, 2049], exports={"/srv/archive": {"ok": True, "detail": ""}}),
     }
+
+
+@pytest.fixture(autouse=True)
+def _certificates(evidence: dict[str, Any]) -> None:
+    for name, seen in evidence.items():
+        seen["certificate"] = seen["certificate"] | {"name": name}
 
 
 def verdict(site: Site, evidence: dict[str, Any], silent: dict[str, str] | None = None) -> Verdict:
@@ -154,7 +170,15 @@ def test_a_site_where_all_is_well(site: Site, evidence: dict[str, Any]) -> None:
             "it was not looked at",
         ),
         ("worker2", {"docker": None}, "container engine answers", "Docker does not answer"),
-        ("worker2", {"mounts": {"/mnt/penstock": False}}, "/mnt/penstock is mounted", "not mounted"),
+        ("worker2", {"mounts": {"/mnt/penstock": None}}, "/mnt/penstock is mounted", "not mounted"),
+        (
+            "worker2",
+            {"mounts": {"/mnt/penstock": ["rw", "nosuid"]}},
+            "/mnt/penstock is mounted",
+            "mounted without nodev",
+        ),
+        ("worker1", {"ways": None}, "sessions are kept apart", "nothing was tried"),
+        ("worker1", {"ways": {"tried": {}, "detail": "no bridge"}}, "sessions are kept apart", "no bridge"),
         ("storage1", {"exports": {"/srv/archive": {"ok": False, "detail": "no"}}}, "/srv/archive is exported", "no"),
     ],
 )
@@ -272,3 +296,49 @@ def test_what_a_site_serves(tmp_path: Path) -> None:
     take(make_bundle(tmp_path, Ed25519PrivateKey.generate(), made=made), root)
     publish(root)
     assert published(Store(root)) == {"python": {"penstock": {"0.2.0"}}, "bookworm": {"chrony": {"4.3-2"}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"ok": False, "detail": "error 23 at 0 depth lookup: certificate revoked"}, "certificate revoked"),
+        ({"name": "worker2"}, "it is that of worker2"),
+        ({"name": ""}, "it is that of nobody"),
+        ({"crl": "0ld"}, "the node has not the site's list of revoked certificates"),
+    ],
+)
+def test_a_certificate_that_does_not_count_is_found(
+    site: Site, evidence: dict[str, Any], changes: dict[str, Any], said: str
+) -> None:
+    assert judge(site, evidence, {}, "2026-01-01T00:00:00Z", revoked="c0de").ok
+    evidence["worker1"]["certificate"] |= changes
+    found = judge(site, evidence, {}, "2026-01-01T00:00:00Z", revoked="c0de")
+    [check] = [check for check in found.nodes["worker1"].checks if not check.ok]
+    assert check.name == "certificate is the node's and counts"
+    assert said in check.evidence
+
+
+def test_a_node_that_reports_and_is_no_worker_of_the_site_is_found(site: Site, evidence: dict[str, Any]) -> None:
+    listed = evidence["master1"]["nodes"]["nodes"]
+    listed.append({"name": "storage1", "state": "lost", "gpus": []})
+    assert bad(site, evidence) == []
+    listed[-1]["state"] = "ready"
+    told = "storage1 reports, and is no worker of the site"
+    assert bad(site, evidence) == [("master1", "agents are those of the site's workers", told)]
+
+
+def test_a_session_that_lacks_a_service_or_reaches_more_is_named(site: Site, evidence: dict[str, Any]) -> None:
+    evidence["worker1"]["ways"] = ways(**{"10.71.8.10:443": "timed out"})
+    evidence["worker2"]["ways"] = ways(**{"10.71.8.13:2049": ""})
+    assert bad(site, evidence) == [
+        ("worker1", "sessions reach the site's services", "10.71.8.10:443: timed out"),
+        ("worker2", "sessions reach nothing else", "a container reached 10.71.8.13:2049"),
+    ]
+
+
+def test_what_the_worker_does_not_reach_either_proves_nothing(site: Site, evidence: dict[str, Any]) -> None:
+    for way in ("10.71.8.13:2049", "172.17.0.9:8765"):
+        evidence["worker1"]["ways"]["tried"][way]["node"] = "Connection refused"
+    assert bad(site, evidence) == [
+        ("worker1", "sessions reach nothing else", "nothing answers to this node itself, so nothing is proven")
+    ]

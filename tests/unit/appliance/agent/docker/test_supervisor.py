@@ -21,8 +21,8 @@ from appliance.agent.docker.inspections import NEVER
 from appliance.agent.docker.lifecycle import Lifecycle
 from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
-from appliance.agent.door import Strangers
 from appliance.agent.labels import LABEL_ID
+from appliance.agent.listener import Strangers
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import ShareManager
 from appliance.gpu.devices import Gpus
@@ -68,7 +68,7 @@ class Stream:
 
 class FakeEngine:
     """One container; `started` and `stopped` hold back the answers to its start and its removal until the test lets
-    them go. One that `breaks` makes none.
+    them go, and `listed` that to a list, after it has been made. One that `breaks` makes none.
     """
 
     def __init__(self) -> None:
@@ -78,6 +78,9 @@ class FakeEngine:
         self.streams = 0
         self.found: list[Mapping[str, Any]] = []
         self.stopped = threading.Event()
+        self.lists = threading.Event()
+        self.listed = threading.Event()
+        self.listed.set()
         self.breaks = False
 
     def events(self) -> Stream:
@@ -88,7 +91,10 @@ class FakeEngine:
         return {}
 
     def inspect_all(self) -> list[Mapping[str, Any]]:
-        return self.found
+        told = self.found
+        self.lists.set()
+        self.listed.wait(5)
+        return told
 
     def create(self, spec: ContainerSpec, granted: object, part: object) -> None:
         if self.breaks:
@@ -122,6 +128,12 @@ def found(identity: str, **labels: str) -> dict[str, Any]:
         "State": {"Status": "running", "Error": "", "ExitCode": 0, "StartedAt": STARTED, "FinishedAt": NEVER},
         "NetworkSettings": {"Networks": {"bridge": {"IPAddress": "172.17.0.2"}}},
     }
+
+
+def ended(identity: str) -> dict[str, Any]:
+    """What Docker tells of a container that has come to its end."""
+    state = {"Status": "exited", "Error": "", "ExitCode": 0, "StartedAt": STARTED, "FinishedAt": STARTED}
+    return found(identity) | {"State": state}
 
 
 def event(action: str) -> dict[str, Any]:
@@ -182,6 +194,49 @@ async def test_an_end_that_overtakes_the_answer_to_the_start_is_not_lost() -> No
     assert (await launching).status is ContainerStatus.EXITED
     engine.stream.close()
     watching.cancel()
+
+
+async def test_an_end_whose_event_is_lost_is_found_in_the_list() -> None:
+    engine = FakeEngine()
+    supervisor = supervise(engine)
+    engine.found = [found("c1"), found("c2")]
+    await supervisor.rebuild()
+    engine.found = [ended("c1")]
+    await supervisor.rebuild()
+    assert [(state.id, state.status) for state in supervisor.states()] == [("c1", ContainerStatus.EXITED)]
+
+
+async def test_a_list_that_is_older_than_a_removal_brings_nothing_back() -> None:
+    engine = FakeEngine()
+    supervisor = supervise(engine)
+    engine.found = [found("c1")]
+    await supervisor.rebuild()
+    engine.stopped.set()
+    engine.lists.clear()
+    engine.listed.clear()
+    listing = asyncio.create_task(supervisor.rebuild())
+    await until(engine.lists.is_set)
+    await supervisor.remove("c1", 0)
+    engine.listed.set()
+    await listing
+    assert not supervisor.states()
+
+
+async def test_a_list_that_is_older_than_a_start_changes_nothing_of_it() -> None:
+    engine = FakeEngine()
+    supervisor = supervise(engine)
+    created = {"Status": "created", "Error": "", "ExitCode": 0, "StartedAt": NEVER, "FinishedAt": NEVER}
+    engine.found = [found("c1") | {"State": created}]
+    engine.started.set()
+    engine.lists.clear()
+    engine.listed.clear()
+    listing = asyncio.create_task(supervisor.rebuild())
+    await until(engine.lists.is_set)
+    assert (await supervisor.launch(SPEC)).status is ContainerStatus.RUNNING
+    supervisor.changed.clear()
+    engine.listed.set()
+    await listing
+    assert [state.status for state in supervisor.states()] == [ContainerStatus.RUNNING]
 
 
 async def test_watching_goes_on_whatever_docker_sends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.images import Images
 from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
-from appliance.agent.door import Strangers
 from appliance.agent.labels import LABEL_ENFORCEMENT, name_of
+from appliance.agent.listener import Strangers
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import PreparedShares
 from common.errors import ConflictError, InputError, NotFoundError, UnavailableError

@@ -13,9 +13,10 @@ import httpx
 import pytest
 
 from appliance.agent.kubernetes.client import Client
+from appliance.agent.kubernetes.cluster_info import base_node_info
 from appliance.agent.kubernetes.pod_ports import PodPorts
 from appliance.agent.kubernetes.pod_settings import PodSettings
-from appliance.agent.kubernetes.pod_supervisor import PodSupervisor, base_node_info
+from appliance.agent.kubernetes.pod_supervisor import PodSupervisor
 from common.errors import UnavailableError
 from common.protocol import ContainerSpec
 from tests.fakes.kubernetes import FakeKubernetes

@@ -119,7 +119,9 @@ async def test_a_bookmark_says_how_far_it_is_and_changes_nothing(mirror: Mirror[
 
 async def test_what_no_longer_meets_the_selector_is_gone(client: Client, fake: FakeKubernetes) -> None:
     fake.change_node("left", lambda node: node["metadata"]["labels"].update(pool="a"))
-    mirror: Mirror[str] = Mirror(client, NODES, lambda node: str(node["metadata"]["name"]), lambda: None, "pool=a")
+    mirror: Mirror[str] = Mirror(
+        client, NODES, lambda node: str(node["metadata"]["name"]), lambda: None, selector="pool=a"
+    )
     task = asyncio.create_task(mirror.run())
     await until(lambda: names(mirror) == ["left"])
     fake.change_node("right", lambda node: node["metadata"]["labels"].update(pool="a"))

@@ -309,6 +309,31 @@ async def test_a_removal_waits_until_the_pod_is_gone(
     await cluster.remove("c1", 1)
 
 
+async def test_what_webhooks_put_beside_a_session_is_not_the_sessions(
+    cluster: PodSupervisor, fake: FakeKubernetes
+) -> None:
+    """It takes from what there is, and keeps no session from coming to its end."""
+    proxy = {"name": "proxy", "image": "proxy", "resources": {"requests": {"cpu": "500m"}}}
+    rights = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    fake.webhooks.append(lambda pod: pod["spec"]["containers"].insert(0, proxy | {"securityContext": rights}))
+    await cluster.launch(make("left/0", cpu_milli=1000))
+    await until_status(cluster, ContainerStatus.RUNNING)
+    assert cluster.node_info().cpu_milli == 7500
+    fake.finish(POD, 3)
+    await until_status(cluster, ContainerStatus.EXITED)
+    assert fake.pods()[POD]["status"]["phase"] == "Running", "the proxy goes on"
+    await cluster.remove("c1", 0)
+    assert fake.pods() == {}
+
+
+async def test_a_pod_that_a_webhook_made_another_one_is_refused(cluster: PodSupervisor, fake: FakeKubernetes) -> None:
+    """Nobody would know it again."""
+    fake.webhooks.append(lambda pod: pod["metadata"]["labels"].pop("io.penstock.id", None))
+    with pytest.raises(InputError, match="the cluster has changed what Penstock wrote"):
+        await cluster.launch(make("left/0"))
+    assert fake.pods() == {}
+
+
 async def test_logs_are_the_clusters(cluster: PodSupervisor, fake: FakeKubernetes) -> None:
     fake.pulling.add(IMAGE)
     await cluster.launch(make("left/0"))

@@ -219,6 +219,16 @@ def test_times_and_exit_code_are_told() -> None:
     assert ([share.uuid for share in found.gpus], found.enforcement) == (["left/0"], Enforcement.NONE)
 
 
+def test_what_stands_beside_a_session_is_not_taken_for_it() -> None:
+    """A webhook of the cluster may put a container before it."""
+    found = pod({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})
+    found["spec"]["containers"].insert(0, {"name": "proxy", "image": "proxy", "imagePullPolicy": "Never"})
+    found["status"]["containerStatuses"].insert(0, {"name": "proxy", "state": {"running": {"startedAt": STARTED}}})
+    assert "the limit is 64Mi" in pods.state_of(found).error
+    found["status"]["containerStatuses"] = []
+    assert pods.state_of(found).status is ContainerStatus.PULLING
+
+
 def test_a_pod_that_its_machine_threw_out_has_failed_with_the_reason() -> None:
     found = pods.state_of(pod(None, phase="Failed", reason="Evicted", message="low on memory"))
     assert (found.status, found.error) == (ContainerStatus.FAILED, "Evicted: low on memory")

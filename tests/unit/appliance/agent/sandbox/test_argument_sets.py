@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 import random
 
 import pytest
 
 from appliance.agent.sandbox import argument_sets
-from appliance.agent.sandbox.argument_sets import ALL, FULL, ArgumentSet, both, having
+from appliance.agent.sandbox.argument_sets import ALL, FULL, HALF, ArgumentSet, both, having
 
 EDGES = (0, 1, 2, 15, 16, 17, 255, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 63) + 5, FULL)
+COMPARISONS = {name: getattr(operator, name.lower()) for name in ("EQ", "NE", "LT", "LE", "GT", "GE")}
 
 
 def has(one: ArgumentSet, arguments: tuple[int, ...]) -> bool:
@@ -23,18 +25,22 @@ def within(found: list[ArgumentSet], *first: int) -> int:
 
 
 @pytest.mark.parametrize("value", EDGES)
-def test_every_comparison_is_what_it_says_and_no_two_sets_of_it_meet(value: int) -> None:
-    for other in EDGES:
-        truth = {
-            "SCMP_CMP_EQ": other == value,
-            "SCMP_CMP_NE": other != value,
-            "SCMP_CMP_LT": other < value,
-            "SCMP_CMP_LE": other <= value,
-            "SCMP_CMP_GT": other > value,
-            "SCMP_CMP_GE": other >= value,
-        }
-        for operator, is_true in truth.items():
-            assert within(argument_sets.comparing(1, operator, value), 99, other) == is_true, (operator, value, other)
+def test_every_comparison_holds_for_the_lower_half_too_and_no_two_sets_of_it_meet(value: int) -> None:
+    for name, holds in COMPARISONS.items():
+        found = argument_sets.comparing(1, f"SCMP_CMP_{name}", value)
+        for other in EDGES:
+            expected = holds(other, value) and holds(other & HALF, value & HALF)
+            assert within(found, 99, other) == expected, (name, value, other)
+
+
+@pytest.mark.parametrize("value", EDGES)
+def test_to_a_program_of_32_bits_no_set_is_more_than_its_comparison(value: int) -> None:
+    """It is asked for the lower halves of masks and values alone."""
+    for name, holds in COMPARISONS.items():
+        found = argument_sets.comparing(0, f"SCMP_CMP_{name}", value)
+        for other in EDGES:
+            passes = any(other & mask & HALF == known & HALF for ((mask, known), *_) in found)
+            assert not passes or holds(other & HALF, value & HALF), (name, value, other)
 
 
 def test_a_masked_comparison_looks_at_the_bits_of_its_mask() -> None:

@@ -70,3 +70,16 @@ def test_what_has_been_told_of_an_ended_container_is_forgotten_and_nothing_else(
     found = {each.container_id: (each.count, each.first_at) for each in denied.untold()}
     later = START + timedelta(seconds=9)
     assert found == {"c3": (1, START + timedelta(seconds=5)), "c1": (1, later), "c2": (2, START)}
+
+
+def test_who_has_just_been_told_waits_for_those_who_have_not() -> None:
+    """Though they go on all the time: a thousand loops keep no other program's call from being told."""
+    denied = DeniedCalls()
+    for number in range(MAX_REPORT):
+        denied.note(attempt(container=f"loop{number}"))
+    denied.note(attempt(container="quiet"))
+    assert denied.reports == 2
+    denied.tell(denied.untold())
+    for number in range(MAX_REPORT):
+        denied.note(attempt(container=f"loop{number}"))
+    assert denied.untold()[0].container_id == "quiet"

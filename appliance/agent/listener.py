@@ -1,7 +1,7 @@
-"""Doors: the agent's ports for mutual TLS. Who shows no certificate that is known holds little, and not for long.
+"""Listeners: the agent's ports for mutual TLS. Who shows no certificate that is known holds little, and not for long.
 
 A handshake that means well takes milliseconds. So where too many are under way the oldest ends, and a caller that is
-known gets in whoever else stands before the door.
+known gets in whoever else stands before the listener.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ STRANGER_S = 5.0
 """So long a handshake may take, and so long a caller that is not known may stay."""
 MOST = 512
 MOST_OF_ADDRESS = 256
-"""Strangers at a time, on all doors together and of one address. The edge shakes hands for each request to an app."""
+"""Strangers at a time, on all listeners together and of one address. The edge shakes hands for each call of an app."""
 BACKLOG = 1024
 _PAUSE_S = 1.0
 
 
 class Strangers:
-    """Connections of callers that are not known yet, or will not be, on all doors of an agent."""
+    """Connections of callers that are not known yet, or will not be, on all listeners of an agent."""
 
     def __init__(self, most: int = MOST, most_of_address: int = MOST_OF_ADDRESS) -> None:
         """Start with none."""
@@ -50,7 +50,7 @@ class Strangers:
         task.cancel()
 
 
-class Door:
+class Listener:
     """One port: each caller whose handshake succeeds gets a protocol of `make`; those of `names` may stay."""
 
     def __init__(

@@ -7,8 +7,12 @@ from uuid import UUID
 
 import httpx
 import pytest
+from sqlalchemy import update
 
+from api.resources.volumes import service
+from api.tables.volumes import Volume, VolumeState
 from tests.api.cluster import V1, Cluster, ok, refused
+from tests.api.endpoints import scene
 from tests.api.steps import body, delete, run
 
 pytestmark = pytest.mark.anyio
@@ -171,6 +175,33 @@ async def test_all_volumes_of_a_project_go_with_it_or_to_another(ready: Cluster)
     await ok(gone(ready, "team-c", volumes="delete"))
     (left,) = await volumes(ready.admin, state="deleting")
     assert (left["project"], left["former_project"]) == (None, "team-c")
+
+
+async def test_one_that_goes_while_a_session_is_submitted_is_not_mounted(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ok(ready.admin.post(f"{V1}/volumes", json={"name": "data", "project": "team-a"}))
+    find = service.for_session
+
+    async def late(*args: Any) -> dict[str, Volume]:
+        found = await find(*args)
+        async with ready.database.transaction() as db:
+            await db.execute(update(Volume).values(state=VolumeState.DELETING))
+        return found
+
+    monkeypatch.setattr(service, "for_session", late)
+    told = await refused(ready.admin.post(f"{V1}/sessions", json=body(pvcs=DATA)), 409)
+    assert told["reason"] == "a volume of team-a was deleted or handed over meanwhile"
+    assert await ready.states() == {}
+
+
+async def test_an_administrator_of_a_domain_hands_over_within_it_alone(cluster: Cluster) -> None:
+    await scene.prepare(cluster)
+    path, of = f"{V1}/volumes/v-carl/hand-over", {"project": "rockets"}
+    async with cluster.client(scene.key_of("domain-admin")) as client:
+        told = await refused(client.post(path, params=of, json={"project": "planes"}), 404)
+        assert told["where"] == "project"
+        assert (await ok(client.post(path, params=of, json={"project": "engines"})))["project"] == "engines"
 
 
 async def test_sizes_are_what_the_storage_tells(ready: Cluster) -> None:

@@ -174,11 +174,11 @@ class TestLab:
 
 def test_kubernetes_prints_what_an_administrator_applies(tmp_path: Path) -> None:
     site = tmp_path / "site.yml"
+    cluster = {"api": "https://10.0.0.50:6443", "namespace": "gpu"}
     nodes = [
         {"name": "m1", "address": "10.0.0.2", "roles": ["reservoir", "master"]},
-        {"name": "k8s1", "address": "10.0.0.3", "roles": ["worker"], "agent_port": 6001},
+        {"name": "k8s1", "address": "10.0.0.3", "roles": ["worker"], "agent_port": 6001, "kubernetes": cluster},
     ]
-    nodes[1]["kubernetes"] = {"api": "https://10.0.0.50:6443", "namespace": "gpu"}
     site.write_text(json.dumps({"name": "north", "nodes": nodes}))
     printed = list(yaml.safe_load_all(run(site_app, "kubernetes", "k8s1", "-f", site).stdout))
     assert [item["kind"] for item in printed][:2] == ["Namespace", "ServiceAccount"]

@@ -1,11 +1,11 @@
-"""Who stands before the doors of an agent and is not known."""
+"""Who stands before the listeners of an agent and is not known."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
 
-from appliance.agent.door import Strangers
+from appliance.agent.listener import Strangers
 
 
 async def ended(addresses: Iterable[str], strangers: Strangers) -> list[int]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from heapq import heapify, heappop, heappush
 from math import gcd
 
@@ -21,7 +22,7 @@ from api.scheduler.pending_reasons import PendingWorkload
 from api.scheduler.reclaim import cheapest
 from api.scheduler.reservations import NEVER, Reservation
 from api.scheduler.residents import Residents
-from api.scheduler.signature import Signature, signature_of
+from api.scheduler.signature import Frontier, signature_of
 from api.scheduler.snapshot import (
     Decision,
     Placement,
@@ -42,7 +43,7 @@ room that is freed for another."""
 RECLAIMED_FOR = 32
 """For so many workloads others are reclaimed in one decision, each after a search for the fewest. Those that come
 after them in the order have their turn in the next decision, which the end of those that terminate brings about."""
-RESERVED_FOR = 32
+RESERVED_FOR = 16
 """For so many projects, those whose first workload waits longest, places are looked for in one decision: others wait
 behind; and for as many again for their fair shares."""
 RESERVED_PART = 8
@@ -52,6 +53,16 @@ reservation of each kind is made in any case."""
 Places = tuple[Placement, ...]
 May = Callable[[Workload], bool]
 Key = tuple[int, int, int, str]
+Pool = tuple[str, bool] | tuple[str, str, int]
+
+
+@dataclass(frozen=True)
+class Vain:
+    """What was tried in vain: places that are free now or later, and who could make room, by kind of pool."""
+
+    now: Frontier = field(default_factory=partial(Frontier, least=True))
+    later: Frontier = field(default_factory=partial(Frontier, least=True))
+    pools: defaultdict[Pool, Frontier] = field(default_factory=lambda: defaultdict(partial(Frontier, least=True)))
 
 
 @dataclass(frozen=True)
@@ -108,10 +119,8 @@ class Cycle:
         self.too_much: dict[str, Workload] = {}
         self.waiting: list[PendingWorkload] = []
         self.log: list[str | PendingWorkload] = []
-        self._full_now: set[Signature] = set()
-        self._full_later: set[Signature] = set()
-        self._no_victims: set[tuple[object, ...]] = set()
-        self._not_even_unreserved: set[tuple[object, ...]] = set()
+        self._vain = Vain()
+        self._vain_unreserved = Vain()
 
     def run(self) -> Decision:
         """Serve the queue and return the decision."""
@@ -241,31 +250,38 @@ class Cycle:
         wanted = workload, self.too_much.get(workload.id)
         return next((item for item in wanted if item and not self.ledger.may_retain(item)), None)
 
-    def _start(self, workload: Workload, *, fresh: bool = False) -> bool:
+    def _start(self, workload: Workload, *, fresh: bool) -> bool:
         """Place a workload now, on places that become free, or on places that are reclaimed from others.
 
         What is guaranteed passes over places that are only softly reserved, for others' fair share, before anybody is
         stopped for it. `fresh` says that places were given back, so that what was full before may have room again.
         """
-        if self._start_now(workload, fresh=fresh):
+        vain = Vain() if fresh else self._vain
+        if self._start_now(workload, vain):
             return True
-        known = (workload.project, workload.priority, signature_of(workload))
+        if not self.soft_reservations or not self.ledger.in_quota(workload):
+            return self._start_later(workload, vain)
+        unreserved = Vain() if fresh else self._vain_unreserved
+        if self._is_vain(workload, unreserved):
+            return False
         soft = [each for id_, each in self.reservations.items() if id_ in self.soft_reservations]
-        if not soft or not self.ledger.in_quota(workload) or known in self._not_even_unreserved:
-            return self._start_later(workload, fresh=fresh)
         for each in soft:
             self._release(each.places, each.workload)
-        started = self._start_now(workload, fresh=True) or self._start_later(workload, fresh=True)
+        started = self._start_now(workload, unreserved) or self._start_later(workload, unreserved)
         for each in soft:
             self._allocate(each.places, each.workload)
-        if not started:
-            self._not_even_unreserved.add(known)
         return started
 
-    def _start_now(self, workload: Workload, *, fresh: bool) -> bool:
+    def _is_vain(self, workload: Workload, vain: Vain) -> bool:
+        """Return whether there is nothing that was not tried in vain for the like of it."""
+        if workload not in vain.now or (self.terminating and workload not in vain.later):
+            return False
+        return self._reclaimed_for >= RECLAIMED_FOR or next(self._pools(workload, vain), None) is None
+
+    def _start_now(self, workload: Workload, vain: Vain) -> bool:
         if not self.ledger.may_hold(workload):
             return False
-        places = self._find_within(self.cluster, workload, self._full_now, self.ledger.may_hold, fresh=fresh)
+        places = self._find_within(self.cluster, workload, vain.now, self.ledger.may_hold)
         places = places or self._find_before_others(workload)
         if places:
             self._place(workload, places)
@@ -280,31 +296,27 @@ class Cycle:
         with self.cluster.trial():
             for each in later:
                 self.cluster.release(each.places, each.workload)
-            return self._find_within(self.cluster, workload, set(), self.ledger.may_hold, fresh=True)
+            return self._find_within(self.cluster, workload, Frontier(least=True), self.ledger.may_hold)
 
-    def _start_later(self, workload: Workload, *, fresh: bool) -> bool:
+    def _start_later(self, workload: Workload, vain: Vain) -> bool:
         """Nominate a workload for places of those that are terminating, or are reclaimed for it."""
         if self.terminating and self.ledger.may_retain(workload):
-            places = self._find_within(self.later, workload, self._full_later, self.ledger.may_retain, fresh=fresh)
+            places = self._find_within(self.later, workload, vain.later, self.ledger.may_retain)
             if places:
                 self._nominate(
                     workload, places, pending_reasons.blockers(self.terminating.values(), places, workload.project)
                 )
                 return True
-        known = (workload.project, workload.priority, signature_of(workload))
-        if not fresh and known in self._no_victims:
-            return False
-        found = self._reclaim_for(workload)
-        if not found:
-            self._no_victims.add(known)
-        return found
+        return self._reclaim_for(workload, vain)
 
-    def _reclaim_for(self, workload: Workload) -> bool:
+    def _reclaim_for(self, workload: Workload, vain: Vain) -> bool:
         """Reclaim from the smallest set of victims that makes room, and nominate the workload for it."""
         if self._reclaimed_for >= RECLAIMED_FOR:
             return False
-        for pool in self._pools(workload):
+        for kind, pool in self._pools(workload, vain):
             victims = cheapest(self.later, self.residents, workload, pool)
+            if not victims:
+                vain.pools[kind].add(workload)
             places = self._places_without(victims, workload, pool) if victims else None
             if victims and places and self._may_take(workload, places, self.ledger.may_retain):
                 self._reclaimed_for += 1
@@ -313,35 +325,36 @@ class Cycle:
                 return True
         return False
 
-    def _pools(self, workload: Workload) -> Iterator[VictimPool]:
-        """Yield those who may have to make room, in the order in which they are asked."""
+    def _pools(self, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, VictimPool]]:
+        """Yield those who may have to make room, in the order in which they are asked, but none asked in vain.
+
+        Beyond their lines are the same projects for all that are within theirs; of its own each has others.
+        """
         ledger, project = self.ledger, workload.project
         if not ledger.may_be_fixed(workload):
             return
         until = self.now - self.settings.min_runtime_s * SECOND if self.settings.min_runtime_s else NO_SHARE
-        taken = self.terminating
-        due = ledger.due(workload)
-        over_quota = ledger.over_quota(project) if workload.total_milli else {}
-        if workload.total_milli and not due:
-            if ledger.in_quota(workload) and over_quota:
-                yield VictimPool(over_quota, until=until, taken=taken)
-                yield VictimPool(over_quota, last_may_pass=True, until=until, taken=taken)
-            elif not ledger.in_quota(workload) and ledger.within_fair_share(workload):
-                over_fair_share = ledger.over_fair_share(project)
-                if over_fair_share:
-                    yield VictimPool(over_fair_share, until=until, taken=taken)
-                    yield VictimPool(over_fair_share, last_may_pass=True, until=until, taken=taken)
+        pool = partial(VictimPool, until=until, taken=self.terminating)
+        due, quota, in_quota = ledger.due(workload), ledger.project(project).quota_milli, ledger.in_quota(workload)
+        if workload.total_milli and not due and (in_quota or ledger.within_fair_share(workload)):
+            for last_may_pass in (False, True):
+                kind: Pool = ("quota" if in_quota else "fair", last_may_pass)
+                beyond = ledger.over_quota if in_quota else ledger.over_fair_share
+                if workload not in vain.pools[kind] and (surplus := beyond(project)):
+                    yield kind, pool(surplus, last_may_pass=last_may_pass)
         if not self.residents.has_below(project, workload.priority):
             return
-        quota = ledger.project(project).quota_milli
+        own = partial(pool, own=project, below=workload.priority)
         # What could be guaranteed goes before what never can: reclaimed for that, it would be the first to return.
         spared = quota if workload.total_milli > quota else -1
-        yield VictimPool(own=project, below=workload.priority, spared=spared, due=due, until=until, taken=taken)
-        if over_quota and workload.total_milli <= quota:
-            due = max(0, ledger.after(workload) - quota)
-            yield VictimPool(
-                over_quota, last_may_pass=True, own=project, below=workload.priority, due=due, until=until, taken=taken
-            )
+        alone: Pool = ("own", project, workload.priority)
+        if workload not in vain.pools[alone]:
+            yield alone, own(spared=spared, due=due)
+        both: Pool = ("both", project, workload.priority)
+        if 0 < workload.total_milli <= quota and workload not in vain.pools[both]:
+            surplus = ledger.over_quota(project)
+            if surplus:
+                yield both, own(surplus, last_may_pass=True, due=max(0, ledger.after(workload) - quota))
 
     def _places_without(self, victims: Collection[Running], workload: Workload, pool: VictimPool) -> Places | None:
         """Return where the workload goes without them; None where one that waits before it would take the room."""
@@ -365,7 +378,8 @@ class Cycle:
             self.terminating[victim.id] = running
             self.later.release(running.placements, victim)
         self.ledger.reclaim(iter(victims))
-        self._full_later.clear()
+        self._vain.later.clear()
+        self._vain_unreserved.later.clear()
 
     def _place(self, workload: Workload, places: Places) -> None:
         self.placed[workload.id] = places
@@ -433,14 +447,12 @@ class Cycle:
     def _waited_long(self, workload: Workload) -> bool:
         return self.now - workload.waiting_since >= self.settings.reserve_after_s * SECOND
 
-    def _find_within(
-        self, cluster: ClusterState, workload: Workload, full: set[Signature], may: May, *, fresh: bool
-    ) -> Places | None:
+    def _find_within(self, cluster: ClusterState, workload: Workload, full: Frontier, may: May) -> Places | None:
         """Find places that the project may have; where a slice, which counts whole, is too much, look at GPUs alone."""
-        places = self._find(cluster, workload, full, fresh=fresh)
+        places = _find(cluster, workload, full)
         if places is None or self._may_take(workload, places, may):
             return places
-        return self._find(cluster, replace(workload, on_slices=False), full, fresh=fresh)
+        return _find(cluster, replace(workload, on_slices=False), full)
 
     def _may_take(self, workload: Workload, places: Places, may: May) -> bool:
         """Return whether the project may have what these places take; remembers what that is where it may not."""
@@ -449,12 +461,12 @@ class Cycle:
         self.too_much[workload.id] = taking(workload, places)
         return False
 
-    def _find(self, cluster: ClusterState, workload: Workload, full: set[Signature], *, fresh: bool) -> Places | None:
-        """Find places; a signature that found none needs no second look until places are given back."""
-        signature = signature_of(workload)
-        if signature in full and not fresh:
-            return None
-        places = cluster.find(workload)
-        if places is None and not fresh:
-            full.add(signature)
-        return places
+
+def _find(cluster: ClusterState, workload: Workload, full: Frontier) -> Places | None:
+    """Find places; what asks for no less than one that found none needs no second look until places are given back."""
+    if workload in full:
+        return None
+    places = cluster.find(workload)
+    if places is None:
+        full.add(workload)
+    return places

@@ -48,10 +48,8 @@ def largest_piece(layout: Layout, free: Free, workload: Workload) -> str:
     if not (usable.any() or slices.any()):
         beside = " that can be had in part beside whole ones" if layout.any_alone and is_mixed(workload) else ""
         return f"no node with {_models(workload)}{held_by(workload)}{beside} is ready"
-    whole = _together(layout, (free.milli == MILLI) & usable)
-    parts = np.where(usable & layout.fractions[:, None] & (free.milli < MILLI), free.milli, 0).max(axis=1, initial=0)
     single = np.where(slices, free.milli, 0).max(axis=1, initial=0)
-    pieces = np.where(free.containers > 0, np.maximum(whole * MILLI + parts, single), 0)
+    pieces = np.where(free.containers > 0, np.maximum(_pieces(layout, free, workload, usable), single), 0)
     row = int(np.argmax(pieces))
     piece = int(pieces[row])
     if piece <= 0:
@@ -59,6 +57,23 @@ def largest_piece(layout: Layout, free: Free, workload: Workload) -> str:
     text = f"largest free piece is {gpus(piece)} on {layout.nodes[row].name}"
     short = _short_of(free, workload, row) if piece >= workload.gpu_milli else ""
     return f"{text}, {short}" if short else text
+
+
+def _pieces(layout: Layout, free: Free, workload: Workload, usable: Flags) -> Ints:
+    """Return what one container could have of these GPUs on each node: all in one island where it has to be."""
+    together = _piece(layout, free, usable)
+    within_island = workload.within_required and workload.within is TopologyLevel.ISLAND
+    if not (within_island or layout.any_apart):
+        return together
+    in_one = np.array([_piece(layout, free, usable & (layout.island == island)) for island in layout.islands])
+    return np.where(layout.apart | within_island, in_one.max(axis=0), together)
+
+
+def _piece(layout: Layout, free: Free, usable: Flags) -> Ints:
+    """Return the whole GPUs of each node that are free, and the most that is free of one in use."""
+    whole = ((free.milli == MILLI) & usable).sum(axis=1) * MILLI
+    in_use = usable & layout.fractions[:, None] & (free.milli < MILLI)
+    return np.asarray(whole + np.where(in_use, free.milli, 0).max(axis=1, initial=0))
 
 
 def held_by(workload: Workload) -> str:

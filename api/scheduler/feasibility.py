@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.scheduler.cluster import ClusterState
-from api.scheduler.signature import Signature, signature_of
+from api.scheduler.signature import Frontier, Signature, signature_of
 from api.scheduler.snapshot import Workload
 
 KNOWN = 10_000
@@ -16,12 +16,17 @@ class Feasibility:
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
         self._known: dict[Signature, str] = {}
+        self._fits = Frontier(least=False)
 
     def never_fits(self, workload: Workload) -> str:
         """Return why the workload could not run even on the empty cluster, or nothing."""
+        if workload in self._fits:
+            return ""
         signature = signature_of(workload)
         if signature not in self._known:
             if len(self._known) >= KNOWN:
                 self._known.clear()
             self._known[signature] = self._cluster.never_fits(workload)
+            if not self._known[signature]:
+                self._fits.add(workload)
         return self._known[signature]

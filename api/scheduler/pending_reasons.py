@@ -9,7 +9,7 @@ from api.scheduler.cluster import ClusterState
 from api.scheduler.explanations import gpus, held_by
 from api.scheduler.ledger import Holdings, Ledger
 from api.scheduler.reservations import Reservation
-from api.scheduler.signature import Signature, signature_of
+from api.scheduler.signature import Frontier, Signature, signature_of
 from api.scheduler.snapshot import Cause, PendingReason, Placement, Running, Workload
 from api.scheduler.topology import allowed
 
@@ -94,6 +94,7 @@ class _FreePlaces:
         self._cluster, self._reservations = cluster, reservations
         self._pieces: dict[Signature, str] = {}
         self._holders: dict[tuple[str, Signature], str] = {}
+        self._full = Frontier(least=True)
 
     def has_node(self, workload: Workload) -> bool:
         """Return whether any node that it may use is open."""
@@ -125,7 +126,10 @@ class _FreePlaces:
         return self._holders[asked]
 
     def _holder(self, workload: Workload) -> str:
-        if not self._reservations or not self._fits_without(workload, self._reservations):
+        if not self._reservations or workload in self._full:
+            return ""
+        if not self._fits_without(workload, self._reservations):
+            self._full.add(workload)
             return ""
         first = list(self._reservations)[:NAMED]
         alone = next((each.workload for each in first if self._fits_without(workload, [each])), None)

@@ -1,16 +1,19 @@
 """How long decisions take on a large cluster: one JSON line.
 
 `python tests/bench/scale.py --nodes N --gpus 8 --sessions M` fills a cluster of N nodes with M sessions of many sizes,
-of 50 projects, and keeps it in one `Planner`, as the API's loop does between its cycles. The garbage collector runs as
-ever. What is counted:
+of 50 projects (`--projects`), and keeps it in one `Planner`, as the API's loop does between its cycles. The garbage
+collector runs as ever. What is counted:
 
 - `decision_p50_ms`, `decision_p99_ms`: `Planner.decide` for a queue of one new session, of mixed sizes, and
   `Planner.add` of what it placed; before it another session ends, so that the cluster stays as full (not counted).
 - `cycle_1000_pending_ms`: one decision on a queue of 1,000 sessions, with a reason for each that waits.
 - `cycle_gangs_ms`: the same with every fifth session a gang of 4 to 20 containers with 1 to 8 GPUs each, the cluster
   full, and all of them waiting for so long that places are kept for those that are entitled to them.
+- `cycle_waiting_cpu_ms`, `cycle_distinct_cpu_ms`: CPU time of one decision on 1,000 sessions that wait long on the full
+  cluster: of eight sizes, and each with an amount of CPU and memory of its own.
 - `reclaim_one_gpu_ms`: every GPU is in use, and a project within its quota asks for one; the decision names the victim.
 - `never_fits_ms`: one decision on a session that fits nowhere.
+- `rss_mib`: the most memory that the process has had.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import resource
 import time
 from collections import deque
 from collections.abc import Callable
@@ -37,7 +41,6 @@ from api.scheduler.snapshot import (
 )
 from common.gpu.share import GpuShare
 
-PROJECTS = 50
 SECOND = 1_000_000
 SIZES = ((100, 2), (250, 6), (500, 12), (1000, 50), (1500, 2), (2000, 14), (4000, 9), (8000, 5))
 """Milli-GPU of a session, and how many of a hundred ask for it."""
@@ -60,11 +63,11 @@ def cluster(count: int, gpus: int) -> list[NodeSnapshot]:
 class Bench:
     """A cluster in use."""
 
-    def __init__(self, nodes: int, gpus: int, sessions: int, seed: int = 42) -> None:
+    def __init__(self, nodes: int, gpus: int, sessions: int, projects: int = 50, seed: int = 42) -> None:
         self.random = random.Random(seed)
         self.gpus, self.now, self.made = gpus, 0, 0
-        quota = nodes * gpus * 1000 // PROJECTS
-        self.projects = [ProjectState(f"project-{at:02}", quota) for at in range(PROJECTS)]
+        quota = nodes * gpus * 1000 // projects
+        self.projects = [ProjectState(f"project-{at:03}", quota) for at in range(projects)]
         self.nodes = cluster(nodes, gpus)
         self.planner = Planner(self.nodes, self.projects)
         self.held: deque[str] = deque()
@@ -150,6 +153,23 @@ class Bench:
         self.now += SchedulerSettings().reserve_after_s * SECOND
         return timed(lambda: self.planner.decide(queue, self.now))[0]
 
+    def waiting(self, count: int = 1000, *, distinct: bool) -> float:
+        """Milliseconds of CPU of a decision on so many that wait long, on the cluster that `gangs` has filled."""
+        queue = [self.session() for _ in range(count)]
+        if distinct:
+            queue = [
+                replace(
+                    each,
+                    cpu_milli=each.cpu_milli + self.random.randrange(2000),
+                    memory_mib=each.memory_mib + self.random.randrange(2000),
+                )
+                for each in queue
+            ]
+        self.now += SchedulerSettings().reserve_after_s * SECOND
+        start = time.process_time()
+        self.planner.decide(queue, self.now)
+        return (time.process_time() - start) * 1000
+
     def reclaim(self) -> float:
         """Milliseconds until a victim is named, with no GPU free and one project within its quota."""
         poor, rich = self.projects[0].name, self.projects[1].name
@@ -189,8 +209,9 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=2000)
     parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("--sessions", type=int, default=8000)
+    parser.add_argument("--projects", type=int, default=50)
     arguments = parser.parse_args()
-    bench = Bench(arguments.nodes, arguments.gpus, arguments.sessions)
+    bench = Bench(arguments.nodes, arguments.gpus, arguments.sessions, arguments.projects)
     held = len(bench.held)
     times = bench.decisions()
     figures = {  # in this order: the cluster becomes fuller
@@ -198,11 +219,24 @@ def main() -> None:
         "decision_p99_ms": times[len(times) * 99 // 100],
         "cycle_1000_pending_ms": bench.cycle(),
         "cycle_gangs_ms": bench.gangs(),
+        "cycle_waiting_cpu_ms": bench.waiting(distinct=False),
+        "cycle_distinct_cpu_ms": bench.waiting(distinct=True),
         "reclaim_one_gpu_ms": bench.reclaim(),
         "never_fits_ms": bench.never_fits(),
     }
+    figures["rss_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     rounded = {name: round(value, 2) for name, value in figures.items()}
-    print(json.dumps({"nodes": arguments.nodes, "gpus": arguments.gpus, "sessions": held, **rounded}))
+    print(
+        json.dumps(
+            {
+                "nodes": arguments.nodes,
+                "gpus": arguments.gpus,
+                "projects": arguments.projects,
+                "sessions": held,
+                **rounded,
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

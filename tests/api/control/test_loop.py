@@ -62,7 +62,7 @@ async def test_the_snapshot_is_what_the_database_says(ready: Cluster) -> None:
 
 async def test_the_snapshot_says_when_what_runs_ends(ready: Cluster) -> None:
     await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"interactive_limit_s": 3600}))
-    await run(ready, "first", gpu_milli=4000, kind="interactive")
+    await run(ready, "first", gpu_milli=4000, memory_mib=1024, kind="interactive")
     await run(ready, "cpu", gpu_milli=0, cpu_milli=1000, kind="training")
     await ready.submit("second", gpu_milli=1000, kind="interactive")
     await loop_of(ready).run()

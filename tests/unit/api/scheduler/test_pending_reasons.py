@@ -15,6 +15,7 @@ from api.scheduler.snapshot import (
     Snapshot,
     Workload,
 )
+from common.topology import TopologyLevel
 from tests.unit.api.scheduler.world import SECOND, node, on, project, runs, work
 
 NOW = 1000
@@ -150,6 +151,17 @@ def test_what_can_never_run_says_so_at_once_with_its_hint() -> None:
     wait = waits(two, (project("a", 9),), (work("1", "a", 3),), full)["1"]
     assert wait.cause is Cause.NEVER_FITS
     assert "ask for at most" in wait.reason
+
+
+def test_the_largest_free_piece_is_one_that_a_container_could_have() -> None:
+    """One GPU is free in one island, and 0.3 of another in the other: together they are no use within one island."""
+    nodes = (node("n", 4, island=2),)
+    running = tuple(
+        runs(work(f"r{at}", "a", milli), on("n", *[0] * at, milli)) for at, milli in ((1, 1), (2, 0.7), (3, 1))
+    )
+    asked = work("1", "a", 1.3, NOW, within=TopologyLevel.ISLAND, within_required=True)
+    reason = waits(nodes, (project("a", 9),), (asked,), running)["1"].reason
+    assert reason == "no node has 1.3 GPUs free; largest free piece is 1 GPU on n"
 
 
 @pytest.mark.parametrize(("reader", "whom"), [("a", "large of a"), ("b", "a session of another project")])

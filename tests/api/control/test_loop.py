@@ -174,7 +174,7 @@ async def test_a_session_is_taken_back_and_starts_again(ready: Cluster) -> None:
     await loop_of(ready).run()
     stopped = await ready.session("guest", "team-b")
     assert stopped["state"] == "TERMINATING"
-    assert stopped["reason"].startswith("reclaimed for team-a/owner: ")
+    assert stopped["reason"].startswith("reclaimed for a session of another project: ")
     assert (await ready.session("owner"))["cause"] == "reclaiming"
     await ready.settle()
     assert (await ready.session("owner"))["state"] == "RUNNING"

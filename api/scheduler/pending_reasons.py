@@ -14,7 +14,7 @@ from api.scheduler.snapshot import Cause, PendingReason, Placement, Running, Wor
 from api.scheduler.topology import allowed
 
 OF_OTHERS = "a session of another project"
-"""What is said to people of one project of the sessions of the others, whose names are none of their business."""
+"""What people of one project are told of the sessions of others, whose names are none of their business."""
 NAMED = 3
 """So many are named in a sentence; the others are counted."""
 

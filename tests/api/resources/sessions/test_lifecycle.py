@@ -23,7 +23,8 @@ async def test_two_run_and_the_third_waits_for_the_quota(cluster: Cluster) -> No
     await cluster.settle()
     assert await cluster.states() == {"one": "RUNNING", "two": "RUNNING", "three": "PENDING"}
     assert (await cluster.session("three"))["reason"] == (
-        "team-a holds 1 GPU of its quota of 1 GPU and may not go beyond; stop one of its sessions, or ask for a larger quota"
+        "team-a holds 1 GPU of its quota of 1 GPU and may not go beyond; "
+        "stop one of its sessions, or ask for a larger quota"
     )
 
     await delete(cluster, "one")

@@ -306,7 +306,7 @@ def kill_while(program: str, *words: str | Path, environment: dict[str, str]) ->
     command = [PENSTOCK, "reservoir", *words]
     quiet = subprocess.DEVNULL
     running = subprocess.Popen(command, env=os.environ | environment, stdout=quiet, stderr=quiet)
-    while not (found := children(running.pid, program)):
+    while not (found := below(running.pid, program)):
         assert running.poll() is None, f"{words[0]} ended without {program}"
         time.sleep(0.005)
     time.sleep(0.2)
@@ -318,12 +318,17 @@ def kill_while(program: str, *words: str | Path, environment: dict[str, str]) ->
         time.sleep(0.005)
 
 
-def children(parent: int, program: str) -> list[int]:
-    """Numbers of the processes of a program that a process started."""
-    listed = subprocess.run(
-        ["pgrep", "--parent", str(parent), "--exact", program], capture_output=True, text=True, check=False
-    )
-    return [int(word) for word in listed.stdout.split()]
+def below(parent: int, program: str) -> list[int]:
+    """Numbers of the processes of a program that a process started, itself or by others."""
+    listed = subprocess.run(["ps", "-e", "-o", "pid=,ppid=,comm="], capture_output=True, text=True, check=True)
+    rows = [
+        (int(pid), int(above), name)
+        for pid, above, name in (line.split(None, 2) for line in listed.stdout.splitlines())
+    ]
+    started = {parent}
+    while more := {pid for pid, above, _ in rows if above in started} - started:
+        started |= more
+    return [pid for pid, _, name in rows if pid in started and name == program]
 
 
 def test_programs_end_with_the_command_that_is_killed(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -260,7 +261,9 @@ def test_an_agent_that_goes_away_and_comes_back(site: Site) -> None:
     site.until(lambda: site.get("/sessions/stays", project="team-a")["reason"] == "")
     assert site.get("/sessions/stays", project="team-a")["started_at"] == before["started_at"]
     after = site.until_state("again", "RUNNING")
-    assert (after["attempt"], after["started_at"]) == (0, trained["started_at"]), "its container ran on"
+    assert after["attempt"] == 0
+    moved = datetime.fromisoformat(after["started_at"]) - datetime.fromisoformat(trained["started_at"])
+    assert abs(moved) < timedelta(seconds=3), "its container ran on"
 
 
 def test_a_deletion_waits_for_the_agent(site: Site) -> None:

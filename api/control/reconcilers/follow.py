@@ -15,6 +15,8 @@ UNDER_WAY = (ContainerStatus.PULLING, ContainerStatus.CREATING)
 
 MAX_CHARACTERS = 2000
 """So much is kept of what an agent says is wrong: it may quote a whole command line, and every list shows it."""
+MEASURED_TO_S = 1.0
+"""No nearer is it known how far an agent's clock is ahead: its heartbeats take a while on their way."""
 
 Noted = dict[int, dict[str, Any]]
 
@@ -76,6 +78,8 @@ def _news(session: Session, rank: int, container: ContainerState) -> dict[str, A
 
 def by_our_clock(container: ContainerState, offset_s: float) -> ContainerState:
     """Return a container with its times as our clock had them, by how far the agent's was ahead."""
+    if abs(offset_s) < MEASURED_TO_S:
+        return container
     off = timedelta(seconds=offset_s)
     times = {name: moment for name in ("started_at", "finished_at") if (moment := getattr(container, name))}
     return container.model_copy(update={name: moment - off for name, moment in times.items()})

@@ -52,10 +52,14 @@ async def log(
                 return
             if session.containers and session.state in WITH_CONTAINER:
                 agent, container_id = agent_of(session.containers[0].node), session.container_id(0)
+                said = False
                 with suppress(NotFoundError):
                     async for chunk in engine.logs(agent, container_id, follow=follow, tail=tail):
+                        said = True
                         yield chunk
-                    return
+                    # the log of a container that has not been started yet is at its end at once
+                    if said or session.state is not State.PREPARING:
+                        return
             if not follow:
                 return
             await notices.wait(news, LOOK_AGAIN_S)

@@ -36,7 +36,7 @@ $(STAMP): pyproject.toml
 	$(SAY) "Python environment: $(VENV) (packages of pyproject.toml, about 600 MB)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --progress-bar on --editable '.[build,reservoir,index,site,agent,api]' --group dev | grep -vE '^(Requirement already|Looking in)' || true
+	@$(BIN)/python -m pip install --progress-bar on --editable '.[build,reservoir,index,site,agent,api]' --group dev | { grep -vE '^(Requirement already|Looking in)' || true; }
 	@$(BIN)/penstock --help >/dev/null
 	@touch $@
 

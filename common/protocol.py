@@ -396,3 +396,5 @@ class ExecControl(Message):
     cols: int = 0
     code: int | None = None
     reason: str = ""
+    status: int = 0
+    """What an answer over HTTP would have as its status, where the API says `error`; 0 where an agent does."""

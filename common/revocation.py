@@ -26,7 +26,7 @@ _held: WeakKeyDictionary[ssl.SSLContext, tuple[Path, _Version]] = WeakKeyDiction
 def refuse_revoked(context: ssl.SSLContext, path: Path | None) -> ssl.SSLContext:
     """Let a context refuse who shows a certificate that the list in the file `path` has, and return it.
 
-    Without a file nothing is refused. Raises InputError where the list cannot be read.
+    A server's context takes TLS 1.3 only then. Without a file nothing is refused. Raises InputError where the list cannot be read.
     """
     if path is None:
         return context
@@ -39,6 +39,8 @@ def refuse_revoked(context: ssl.SSLContext, path: Path | None) -> ssl.SSLContext
             hint="deploy the site, which writes it",
         ) from error
     context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+    if context.protocol is ssl.PROTOCOL_TLS_SERVER:
+        _forget_who_came(context)
     return context
 
 
@@ -57,6 +59,13 @@ async def keep_fresh() -> None:
     while True:
         await asyncio.sleep(EVERY_S)
         refresh()
+
+
+def _forget_who_came(context: ssl.SSLContext) -> None:
+    """Let nobody resume a session: a certificate is looked at when one begins only, and may be revoked since."""
+    # sessions of before TLS 1.3 cannot be switched off from Python
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0
 
 
 def _load(context: ssl.SSLContext, path: Path) -> _Version:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +13,9 @@ from fastapi import HTTPException, Request
 
 DIGITS = 19
 """So many digits of a length are looked at: a number of more is too large, whatever comes behind."""
+
+DROPPED, DROPPED_S = 4 << 20, 2.0
+"""So many bytes of a body that is too large are read and dropped, and for so many seconds: no edge holds larger ones."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +49,11 @@ class BoundedRequest(Request):
         """Return the body in the parts in which it comes, whatever length the client names or leaves out."""
         size, declared = 0, self.headers.get("content-length", "")
         if declared.isdecimal() and int(declared[:DIGITS]) > self._bound.size:
-            raise self._too_large()
+            raise await self._too_large()
         async for part in super().stream():
             size += len(part)
             if size > self._bound.size:
-                raise self._too_large()
+                raise await self._too_large()
             yield part
 
     async def json(self) -> Any:
@@ -61,6 +66,14 @@ class BoundedRequest(Request):
             raise HTTPException(413, f"the objects of the body have more than {self._bound.keys} keys together")
         return dict(pairs)
 
-    def _too_large(self) -> HTTPException:
-        # what is left of the body is for nobody: who goes on sending it has no connection any more
+    async def _too_large(self) -> HTTPException:
+        # An edge that is still sending when its connection ends hears of no answer, so what it holds is dropped first;
+        # who goes on sending more than that has no connection any more.
+        dropped = 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DROPPED_S):
+                async for part in super().stream():
+                    dropped += len(part)
+                    if dropped >= DROPPED:
+                        break
         return HTTPException(413, f"the body has more than {self._bound.size >> 10} KiB", {"Connection": "close"})

@@ -245,7 +245,7 @@ async def session_exec(
             async with terminal as joined:
                 await relay.join(websocket, joined, streams.watch(caller.id, session.id, may_stay))
     except PenstockError as error:
-        await relay.say_error(websocket, str(error))
+        await relay.say_error(websocket, error)
         code = status.WS_1008_POLICY_VIOLATION if error.http_status in NOT_ALLOWED else code
     with suppress(RuntimeError):
         await websocket.close(code)

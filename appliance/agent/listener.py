@@ -121,4 +121,6 @@ class Listener:
         try:
             await asyncio.sleep(STRANGER_S)
         finally:
-            transport.abort()
+            # the transport of a connection that has gone meanwhile has nothing left to end
+            if not transport.is_closing():
+                transport.abort()

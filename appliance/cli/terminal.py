@@ -19,7 +19,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 
 from appliance.client import Client
 from appliance.client.transport import CONNECT_S
-from common.errors import PenstockError, UnavailableError
+from common.errors import PenstockError, UnavailableError, kind_of
 
 SHELL = ["sh", "-c", "if command -v bash >/dev/null; then exec bash; else exec sh; fi"]
 _CHUNK = 1 << 16
@@ -70,7 +70,7 @@ async def _show_output(connection: ClientConnection) -> int:
             control = json.loads(frame)
             if control["type"] == "exit":
                 return int(control["code"])
-            raise PenstockError(control["reason"])
+            raise kind_of(control["status"])(control["reason"]) if control.get("status") else PenstockError(control["reason"])
     except ConnectionClosed:
         pass
     raise UnavailableError(

@@ -88,6 +88,21 @@ def test_the_edge_says_who_the_agent_is(tmp_path: Path) -> None:
         assert edge.post(HEARTBEAT_PATH, json=BEAT, headers=none).status_code == 401
 
 
+@pytest.mark.usefixtures("server")
+def test_an_edge_that_sends_a_body_that_is_too_large_hears_the_refusal(tmp_path: Path) -> None:
+    """It sends all of what it holds before it listens, and would say 502 where the connection has ended before."""
+    with client(tmp_path) as edge:
+        edge.get("/health")
+    head = b"POST /api/v1/auth/login HTTP/1.1\r\nHost: api\r\nContent-Type: application/json\r\n"
+    body = b" " * (2 << 20)
+    for length in (f"Content-Length: {len(body)}\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n200000\r\n"):
+        with socket.socket(socket.AF_UNIX) as guest:
+            guest.settimeout(20)
+            guest.connect(str(tmp_path / "api.sock"))
+            guest.sendall(head + length.encode() + body)
+            assert guest.recv(0x10000).startswith(b"HTTP/1.1 413 ")
+
+
 def test_a_body_without_end_is_refused_and_not_kept(server: subprocess.Popen[str], tmp_path: Path) -> None:
     """Whoever sends on after the answer costs no memory, and has the connection no longer."""
     with client(tmp_path) as edge:

@@ -50,7 +50,7 @@ class Deployed:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.deploy(MASTER, *WORKERS, STORAGE, FORMER)
-        self.contexts = {path.name: self._context(path) for path in (folder / "nodes").iterdir()}
+        self.contexts = {path.name: self.new_context(path.name) for path in (folder / "nodes").iterdir()}
 
     def deploy(self, *nodes: dict[str, Any]) -> None:
         pki.issue(Site.model_validate({"name": "lab", "nodes": list(nodes)}), self.folder)
@@ -70,9 +70,9 @@ class Deployed:
         """Return a client with the certificate that a node once had."""
         return httpx.Client(verify=self.contexts[name], timeout=10)
 
-    def _context(self, folder: Path) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
-        context.load_cert_chain(folder / "node.crt", folder / "node.key")
+    def new_context(self, name: str) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self.ca))
+        context.load_cert_chain(self.path(name, "crt"), self.path(name, "key"))
         return context
 
 
@@ -88,6 +88,29 @@ def heartbeat(site: Deployed, url: str, name: str) -> int:
             return client.post(url + HEARTBEAT_PATH, json=beat(1, name=name).model_dump(mode="json")).status_code
         except httpx.TransportError:
             return 0
+
+
+def resumed(site: Deployed, url: str, name: str, version: ssl.TLSVersion) -> bool:
+    """Tell whether somebody comes in a second time by what was agreed on the first time, without being looked at."""
+    context = site.new_context(name)
+    context.maximum_version = version
+    address = (httpx.URL(url).host, httpx.URL(url).port)
+    session = None
+    for _ in range(2):
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection(address, timeout=10) as bare,
+            context.wrap_socket(bare, server_hostname=str(address[0]), session=session) as connection,
+        ):
+            if connection.session_reused:
+                return True
+            connection.sendall(b"GET /v1/health HTTP/1.1\r\nHost: penstock\r\n\r\n")
+            assert connection.recv(1)
+            session = connection.session
+    return False
+
+
+VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -109,6 +132,7 @@ def test_the_edge_lets_through_workers_of_the_site_and_nobody_who_has_left_it(si
         url = f"https://127.0.0.1:{edge.agents}"
         asked = {name: heartbeat(site, url, name) for name in ("worker1", "worker2", "storage1")}
         assert asked == {"worker1": 200, "worker2": 200, "storage1": 403}
+        assert not any(resumed(site, url, "worker2", version) for version in VERSIONS)
         site.deploy(MASTER, WORKERS[0], STORAGE)
         reload()
         until(lambda: heartbeat(site, url, "worker2") == 400)
@@ -145,6 +169,7 @@ def api(site: Deployed, postgresql_server: Path, tmp_path: Path) -> Iterator[str
 def test_the_api_hears_workers_of_the_site_and_nobody_who_has_left_it(site: Deployed, api: str, tmp_path: Path) -> None:
     until(lambda: heartbeat(site, api, "worker1") == 200)
     assert (heartbeat(site, api, "worker2"), heartbeat(site, api, "storage1")) == (200, 403)
+    assert not any(resumed(site, api, "worker2", version) for version in VERSIONS)
     # one that has become a worker needs no restart of the API
     (tmp_path / "agents").write_text("worker1\nworker2\nstorage1\n")
     assert heartbeat(site, api, "storage1") == 200
@@ -169,6 +194,7 @@ def test_an_agent_takes_calls_of_the_master_and_not_of_one_that_left(site: Deplo
                 return 0
 
     assert [answer(name) for name in ("master", "former", "storage1")] == [200, 200, 403]
+    assert not any(resumed(site, node.url, "former", version) for version in VERSIONS)
     site.deploy(MASTER, *WORKERS, STORAGE)
     until(lambda: answer("former") == 0)
     assert answer("master") == 200

@@ -94,7 +94,7 @@ def running_on(session: Session) -> AgentAddress:
         raise ConflictError(
             f"session {session.name} is {session.state}" + (f": {session.reason}" if session.reason else ""),
             where="name",
-            hint="wait until it is RUNNING",
+            hint="its log is still there: `penstock logs`" if session.state in ENDED else "wait until it is RUNNING",
         )
     return agent_of(session.containers[0].node)
 
@@ -135,7 +135,8 @@ async def _carry_out(user: WebSocket, terminal: Terminal) -> None:
                 await user.send_text(frame)
 
 
-async def say_error(user: WebSocket, reason: str) -> None:
+async def say_error(user: WebSocket, error: PenstockError) -> None:
     """Tell the user's terminal why it ends."""
+    told = ExecControl(type="error", reason=str(error), status=error.http_status)
     with suppress(WebSocketDisconnect, RuntimeError):
-        await user.send_text(ExecControl(type="error", reason=reason).model_dump_json())
+        await user.send_text(told.model_dump_json())

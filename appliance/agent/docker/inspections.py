@@ -110,7 +110,7 @@ def state_of(inspection: Inspection) -> ContainerState:
         error = f"out of memory: the limit is {inspection['HostConfig']['Memory'] >> 20} MiB"
     elif status is ContainerStatus.EXITED and state["ExitCode"] == _KILLED and not error:
         # Docker does not hear of memory that runs out in the first moments of a container
-        error = "exit code 137: the program was killed, as it is when it needs more memory than its limit"
+        error = "exit code 137: the program was killed (signal 9); if it ran out of memory, ask for more"
     return ContainerState(
         id=identity_of(inspection),
         session_id=values.session_id,

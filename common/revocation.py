@@ -26,7 +26,8 @@ _held: WeakKeyDictionary[ssl.SSLContext, tuple[Path, _Version]] = WeakKeyDiction
 def refuse_revoked(context: ssl.SSLContext, path: Path | None) -> ssl.SSLContext:
     """Let a context refuse who shows a certificate that the list in the file `path` has, and return it.
 
-    A server's context takes TLS 1.3 only then. Without a file nothing is refused. Raises InputError where the list cannot be read.
+    A server's context takes TLS 1.3 only then. Without a file nothing is refused. Raises InputError where the list
+    cannot be read.
     """
     if path is None:
         return context

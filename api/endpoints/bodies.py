@@ -15,7 +15,7 @@ DIGITS = 19
 """So many digits of a length are looked at: a number of more is too large, whatever comes behind."""
 
 DROPPED, DROPPED_S = 4 << 20, 2.0
-"""So many bytes of a body that is too large are read and dropped, and for so many seconds: no edge holds larger ones."""
+"""So many bytes of a body that is too large are read and dropped, for so many seconds: no edge holds larger ones."""
 
 
 @dataclass(frozen=True)

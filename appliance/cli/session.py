@@ -14,7 +14,7 @@ from appliance.cli.options import ProjectOption, complete_sessions
 from appliance.cli.output import Format, FormatOption
 from appliance.cli.share import FgpuOption, GpusOption
 from appliance.client.views import Container, GpuShare, Session, SessionEntry
-from common.errors import ConflictError, NotFoundError, PenstockError
+from common.errors import ConflictError, NotFoundError, PenstockError, UnavailableError
 from common.gpu.units import MILLI, format_gpus
 
 WAIT_STEP_S = 0.5
@@ -57,10 +57,15 @@ def logs(
 ) -> None:
     """Show a session's log; it can be read after the session has ended."""
     remembered = config.load()
-    sessions = remembered.client.sessions
-    for chunk in sessions.log(name, project=remembered.project_or(project), follow=follow, tail=tail):
-        sys.stdout.buffer.write(chunk)
-        sys.stdout.buffer.flush()
+    sessions, chosen = remembered.client.sessions, remembered.project_or(project)
+    try:
+        for chunk in sessions.log(name, project=chosen, follow=follow, tail=tail):
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()
+    except UnavailableError:
+        # a log that has begun can only be cut: who may not see the session any more hears it here
+        sessions.get(name, project=chosen)
+        raise
 
 
 def bash(name: NameArgument, *, project: ProjectOption = None) -> None:

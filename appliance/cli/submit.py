@@ -24,7 +24,7 @@ from common.gpu.units import format_gpus
 from common.topology import TopologyLevel
 
 WAIT_STEP_S = 0.5
-UNDER_WAY = ("PENDING", "SCHEDULED", "PREPARING")
+UNDER_WAY = ("PENDING", "SCHEDULED", "PREPARING", "TERMINATING")
 
 
 class ServiceType(StrEnum):

@@ -176,6 +176,8 @@ class Transport:
             return step()
         except OSError as error:
             raise self.unreachable(error) from error
+        except http.client.IncompleteRead as error:
+            raise UnavailableError("its answer broke off", where=self.url, hint="try again") from error
         except http.client.HTTPException as error:
             raise UnavailableError(
                 f"it does not speak HTTP as expected ({type(error).__name__})", where=self.url, hint="check the address"

@@ -208,7 +208,7 @@ def test_shell_with_piped_input(admin: User, running: str) -> None:
 
 def test_shell_in_a_session_that_does_not_run_says_so(admin: User) -> None:
     answer = admin.run("bash", "nobody")
-    assert answer.returncode != 0
+    assert answer.returncode == 6, "as with every command where there is no such session"
     assert answer.stderr.startswith("error: ")
     assert "nobody" in answer.stderr
 

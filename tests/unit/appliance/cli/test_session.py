@@ -177,9 +177,20 @@ def test_a_log_that_breaks_off_is_an_error(logged_in: FakeApi, run: Run, monkeyp
 
     monkeypatch.setattr(Answer, "read1", broken)
     logged_in.on("GET", "/sessions/first/logs", b"epoch 1\n")
-    code, _, err = run("logs", "first", "-f")
-    assert code == 5
-    assert err.startswith(f"error: {URL}: it does not speak HTTP as expected (IncompleteRead).")
+    logged_in.on("GET", "/sessions/first", waiting())
+    assert run("logs", "first", "-f") == (5, "", f"error: {URL}: its answer broke off. Hint: try again\n")
+
+
+def test_a_log_that_is_cut_says_what_right_was_lost(
+    logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(_answer: Answer, _size: int) -> bytes:
+        raise IncompleteRead(b"")
+
+    monkeypatch.setattr(Answer, "read1", cut)
+    logged_in.on("GET", "/sessions/first/logs", b"epoch 1\n")
+    logged_in.refuse("GET", "/sessions/first", 404, "project", "there is no project team-a", "")
+    assert run("logs", "first", "-f") == (6, "", "error: project: there is no project team-a.\n")
 
 
 def test_an_empty_name_is_refused_before_anything_is_asked(logged_in: FakeApi, run: Run) -> None:

@@ -106,13 +106,16 @@ def test_several_equal_sessions_in_one_request(logged_in: FakeApi, run: Run) -> 
     ]
 
 
-def test_wait_returns_when_it_runs(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("under_way", "state"), [("PREPARING", "RUNNING"), ("TERMINATING", "TERMINATED")])
+def test_wait_returns_when_it_runs_or_has_ended(
+    logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch, under_way: str, state: str
+) -> None:
     monkeypatch.setattr("appliance.cli.submit.WAIT_STEP_S", 0)
     logged_in.on("POST", "/sessions", session(state="PENDING"), status=201)
-    logged_in.on("GET", "/sessions/first", session(state="PREPARING"))
-    logged_in.then("GET", "/sessions/first", session())
+    logged_in.on("GET", "/sessions/first", session(state=under_way))
+    logged_in.then("GET", "/sessions/first", session(state=state))
     code, out, _ = run("submit", "first", "-i", "y", "-g", "1", "--wait", "-o", "json")
-    assert (code, json.loads(out)["state"]) == (0, "RUNNING")
+    assert (code, json.loads(out)["state"]) == (0, state)
     assert len(logged_in.calls) == 3
 
 

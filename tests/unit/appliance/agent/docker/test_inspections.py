@@ -118,7 +118,7 @@ def test_container_that_docker_could_not_start_has_failed() -> None:
         ({"ExitCode": 1}, ""),
         ({"ExitCode": 127}, "exit code 127: the command is not in the image; see the log"),
         ({"ExitCode": 137, "OOMKilled": True}, "out of memory: the limit is 64 MiB"),
-        ({"ExitCode": 137}, "exit code 137: the program was killed, as it is when it needs more memory than its limit"),
+        ({"ExitCode": 137}, "exit code 137: the program was killed (signal 9); if it ran out of memory, ask for more"),
     ],
 )
 def test_exited_container_says_why_where_docker_knows(changes: dict[str, Any], error: str) -> None:

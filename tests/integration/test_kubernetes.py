@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -230,6 +231,22 @@ def test_what_a_person_uses_ends_with_its_machine_and_says_so(site: ClusterSite)
     pod = site.pod("notebook")
     site.cluster.do(lambda cluster: cluster.evict(pod))
     assert "low on resource: memory" in site.until_state("notebook", "FAILED")["reason"]
+
+
+def test_what_vanishes_while_the_agent_is_away_was_taken_away_too(site: ClusterSite) -> None:
+    site.submit("moves", "sleep", "600", gpu_milli=1000)
+    site.submit("notebook", "sleep", "600", gpu_milli=1000, interactive=True)
+    pods = []
+    for name in ("moves", "notebook"):
+        site.until_state(name, "RUNNING")
+        pods.append(site.pod(name))
+    site.agent.stop()
+    for pod in pods:
+        site.cluster.do(partial(FakeKubernetes.delete, name=pod))
+    site.agent.start()
+    reason = "its container went from worker1 while the agent was away"
+    assert site.until_state("notebook", "FAILED")["reason"] == reason
+    site.until(lambda: (site.session("moves")["attempt"], site.session("moves")["state"]) == (1, "RUNNING"))
 
 
 def test_a_command_that_fails_and_its_log(site: ClusterSite) -> None:

@@ -14,12 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.database import among
 from api.resources.sessions import networks, repository, service
 from api.tables.projects import Project
-from api.tables.sessions import ENDED, HOLDS, Container, GpuShareRow, Session, State
+from api.tables.sessions import BEFORE_START, ENDED, HOLDS, Container, GpuShareRow, Session, State
 from common.gpu.kinds import Enforcement
 from common.protocol import ContainerState
 
 IN_PREPARATION = (State.SCHEDULED, State.PREPARING)
-BEFORE_START = (State.PENDING, *IN_PREPARATION)
 
 
 async def in_operation(db: AsyncSession) -> dict[UUID, State]:
@@ -59,6 +58,12 @@ async def before_start_of(db: AsyncSession, owners: Collection[tuple[UUID, UUID]
     """Return the sessions of users in projects that do not run yet."""
     query = select(Session).where(tuple_(Session.user_id, Session.project_id).in_(owners))
     query = query.where(Session.state.in_(BEFORE_START))
+    return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
+
+
+async def before_start_of_users(db: AsyncSession, user_ids: Collection[UUID]) -> Sequence[Session]:
+    """Return the sessions of users that do not run yet."""
+    query = select(Session).where(among(Session.user_id, user_ids), Session.state.in_(BEFORE_START))
     return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
 
 

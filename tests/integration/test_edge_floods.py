@@ -7,7 +7,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,6 +17,8 @@ import pytest
 
 from common.protocol import HEARTBEAT_PATH
 from common.settings.edge import EdgeSettings
+from tests import floods
+from tests.floods import Held
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
 from tests.integration.echo import running_echo
 from tests.integration.edge import AGENT, Edge, rendered, running_edge
@@ -59,38 +60,20 @@ def encrypted(port: int, timeout_s: float = 5) -> ssl.SSLSocket:
 
 
 @contextmanager
-def flood(*ports: int, count: int = FLOOD) -> Iterator[list[socket.socket]]:
-    """Hold connections that say nothing, or begin a request and never end it; what is cut is opened again."""
-    held: list[socket.socket] = []
-    over = threading.Event()
+def flood(*ports: int, count: int = FLOOD) -> Iterator[Held]:
+    """Hold connections that say nothing, or begin a request and never end it."""
 
-    def open_one(number: int) -> None:
+    def open_one(held: Held, number: int) -> None:
         port = ports[number % len(ports)]
-        with contextlib.suppress(OSError):
-            if number % 3 == 0:
-                held.append(connect(port))
-            else:
-                begun = encrypted(port, 0.1)
-                held.append(begun)
-                begun.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
+        if number % 3 == 0:
+            held.append(connect(port))
+        else:
+            begun = encrypted(port, 0.1)
+            held.append(begun)
+            begun.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
 
-    def hold() -> None:
-        number = count
-        while not over.wait(0.02):
-            open_one(number)
-            number += 1
-
-    for number in range(count):
-        open_one(number)
-    thread = threading.Thread(target=hold)
-    thread.start()
-    try:
+    with floods.flood(open_one, count) as held:
         yield held
-    finally:
-        over.set()
-        thread.join()
-        for connection in held:
-            connection.close()
 
 
 def seconds_until_closed(connection: socket.socket, limit_s: float) -> float:

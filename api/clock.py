@@ -18,6 +18,10 @@ class Clock:
         """Return this moment in UTC."""
         return now()
 
+    def both(self) -> tuple[datetime, float]:
+        """Return this moment in UTC, and in seconds that nobody sets; the two go apart only where a clock is set."""
+        return self.now(), time.monotonic()
+
     def monotonic(self) -> float:
         """Return seconds that only ever go forward, from any beginning."""
         return time.monotonic()

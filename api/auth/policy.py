@@ -94,6 +94,7 @@ class Action(StrEnum):
     SESSION_EXTEND = "extend the time limit of sessions"
     SESSION_CHANGE = "change the priority of sessions"
     SESSION_RESIZE = "change the GPU share of running sessions"
+    SESSION_SHOW = "change who sees sessions"
     SESSION_RAISE = "give sessions a higher priority than is usual"
     SESSION_ENTER = "run commands in sessions"
     APP_OPEN = "open the apps of sessions"
@@ -167,6 +168,7 @@ TABLE: Mapping[Action, Row] = {
     Action.SESSION_EXTEND:   _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _O),
     Action.SESSION_CHANGE:   _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _O),
     Action.SESSION_RESIZE:   _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _O),
+    Action.SESSION_SHOW:     _row(_SUBMIT, _S,    _D,           None,    None,           _O,      _O),
     Action.SESSION_RAISE:    _row(_SUBMIT, _S,    _D,           None,    None,           _P,      None),
     Action.SESSION_ENTER:    _row(_SUBMIT, _S,    _D,           None,    None,           _O,      _O),
     Action.APP_OPEN:         _row(_SUBMIT, _S,    _D,           None,    None,           _O,      _O),

@@ -1,15 +1,19 @@
-"""Check of the people whom the site's directory knows: whether it still has those who have keys and logins."""
+"""Check of the people whom the site's directory knows: whether it still has those who have anything here."""
 
 from __future__ import annotations
 
 from api.clock import Clock
+from api.control.reconcilers import change, rights
 from api.database import Database
 from api.resources.logins import departures
+from api.resources.sessions import lifecycle
 from api.settings import Settings
+
+LEFT = "has left the directory, or is disabled there"
 
 
 class DirectoryCheck:
-    """Looks again and again; without a directory, never."""
+    """Looks again and again, and ends what waits of those who have left; without a directory, never."""
 
     def __init__(self, database: Database, settings: Settings, clock: Clock) -> None:
         """Begin with the first look."""
@@ -27,4 +31,8 @@ class DirectoryCheck:
     async def look(self) -> None:
         """Ask the directory; raises UnavailableError where it does not answer. That is no reason to ask sooner."""
         self._looked = self._clock.monotonic()
-        await departures.look(self._database, self._settings)
+        departed = await departures.look(self._database, self._settings)
+        if departed:
+            async with self._database.transaction() as db:
+                for session in await lifecycle.before_start_of_users(db, departed):
+                    await change.apply(db, rights.end(session, f"{session.user_name} {LEFT}"))

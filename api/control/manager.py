@@ -89,8 +89,8 @@ class Manager:
         self._heartbeats = heartbeats
         self._failures = Failures()
         self._observer = Observer(database, heartbeats, settings, self._failures)
-        self._operator = Operator(database, engine, settings, self._observer.look_at)
         self._timed = TimedReconciler(database, settings, clock, self._failures)
+        self._operator = Operator(database, engine, settings, self._timed, self._observer.look_at)
         self._checker = Checker(database, engine, self._failures)
         self._volumes = VolumeKeeper(database, engine, settings, clock, self._failures)
         self._directory = DirectoryCheck(database, settings, clock)
@@ -192,6 +192,7 @@ class Manager:
         while True:
             try:
                 async with self._database.leadership() as leadership:
+                    self._timed.begin()
                     while True:
                         if await leadership.renew():
                             await self.reconcile(leadership.transaction)

@@ -43,7 +43,7 @@ ASKED = 8
 AT_ONCE = 20
 """Most folders that are removed at the same time."""
 REMOVE, LOOK, LINK = "to remove a volume", "to look at the storage", "to find the volumes of a session"
-NOBODY = "no node that has the storage answers"
+NOBODY = "no node that has the storage answers: a worker that mounts it has to delete its files"
 
 
 @dataclass(frozen=True)

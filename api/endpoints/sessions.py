@@ -131,12 +131,15 @@ async def change_session(
     settings: SettingsOf,
     _wake: WakeAfterwards,
 ) -> SessionView:
-    """Change the priority of a session that waits, or the GPU share of one that runs.
+    """Change the priority of a session that waits, the GPU share of one that runs, or who sees a session.
 
     A priority above what is usual for its kind only the project's managers give. A share changes on the GPUs that the
-    session has: `resize_milli` is there until its agents have taken it, and `reason` says why one was not taken.
+    session has: `resize_milli` is there until its agents have taken it, and `reason` says why one was not taken. Who
+    sees a session its owner changes, and administrators; one that has ended, too.
     """
-    if request.gpu_milli is not None:
+    if request.access is not None:
+        session_id = await service.show_to(db, project, name, request.access, caller)
+    elif request.gpu_milli is not None:
         session_id = await resizing.ask(db, project, name, request.gpu_milli, caller, settings=settings)
     else:
         session_id = await service.give_priority(db, project, name, request.priority or 0, caller)

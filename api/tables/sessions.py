@@ -49,6 +49,7 @@ class State(StrEnum):
 
 
 ENDED = (State.TERMINATED, State.FAILED)
+BEFORE_START = (State.PENDING, State.SCHEDULED, State.PREPARING)
 HOLDING = (State.SCHEDULED, State.PREPARING, State.RUNNING, State.TERMINATING)
 """States in which a session holds its GPUs; TERMINATING too, for its container may still run."""
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "resize": ("appliance.cli.session:resize", "Change the share of a GPU that a running session has."),
     "metrics": ("appliance.cli.metrics:metrics", "Show what a session used of its GPUs."),
     "denied-calls": ("appliance.cli.denied_calls:denied_calls", "Show which system calls a session's sandbox denied."),
+    "access": ("appliance.cli.session:access", "Change who sees a session."),
     "priority": ("appliance.cli.session:priority", "Change which of your project's waiting sessions goes first."),
     "delete": ("appliance.cli.session:delete", "Delete sessions."),
     "queue": ("appliance.cli.queue:queue", "Show what waits, in its order, and why."),

@@ -14,6 +14,7 @@ from appliance.cli.options import ProjectOption, complete_sessions
 from appliance.cli.output import Format, FormatOption
 from appliance.cli.share import FgpuOption, GpusOption
 from appliance.client.views import Container, GpuShare, Session, SessionEntry
+from appliance.client.words import Access
 from common.errors import ConflictError, NotFoundError, PenstockError, UnavailableError
 from common.gpu.units import MILLI, format_gpus
 
@@ -101,6 +102,19 @@ def priority(
     remembered = config.load()
     session = remembered.client.sessions.update(name, project=remembered.project_or(project), priority=value)
     output.show(session, form, lambda _: print(f"{name}: priority {session['priority']}"))
+
+
+def access(
+    name: NameArgument,
+    wanted: Annotated[Access, typer.Argument(metavar="project|private", help="Your project, or its owner alone.")],
+    *,
+    project: ProjectOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Change who sees a session, also one that has ended: all members of its project, or of these its owner alone."""
+    remembered = config.load()
+    session = remembered.client.sessions.update(name, project=remembered.project_or(project), access=wanted)
+    output.show(session, form, lambda _: print(f"{name}: {session['access']}"))
 
 
 def resize(

@@ -319,10 +319,13 @@ class SandboxRequest(TypedDict):
 
 
 class SessionChange(TypedDict):
-    """What to change: the `priority` of a session that waits, or `gpu_milli` of each container of one that runs."""
+    """What to change: the `priority` of a session that waits, `gpu_milli` of each container of one that runs, or
+    `access`: who sees it.
+    """
 
     priority: NotRequired[int | None]
     gpu_milli: NotRequired[int | None]
+    access: NotRequired[Access | None]
 
 
 class SessionRequest(TypedDict):

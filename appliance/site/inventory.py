@@ -169,7 +169,8 @@ def _node_agent(site: Site, node: Node) -> Variables:
         settings |= _said(node.simulated_gpus, *SimulatedGpuSettings.model_fields)
     if node.kubernetes:
         settings |= _said(node.kubernetes, *KubernetesSettings.model_fields)
-        folders = []
+        # it mounts nothing into sessions, and removes and measures volumes where it has their storage
+        folders = [mount["path"] for mount in _mounts(site, node) if mount["path"] == site.session_pvc_root]
     else:
         settings |= {
             "egress": [*site.session_services, *site.sessions.egress],

@@ -161,6 +161,8 @@ def _checks(
         yield _agent(node, registered.get(node.name))
         if node.kubernetes is None:
             yield from _session_ways(site, seen.get("ways"))
+    for chain, limit in seen["limits"].items():
+        yield Check(f"connections are limited by {chain}", ok=limit["ok"], evidence=limit["detail"])
     for path, options in seen["mounts"].items():
         yield _mount(path, options)
     for path, export in seen["exports"].items():

@@ -131,7 +131,7 @@ class ControlApiSettings(StrictModel):
     ldap_check_s: float = Field(
         default=5 * MINUTE,
         ge=10,
-        description="how often it is asked whether the directory still has the people who have keys and logins",
+        description="how often it is asked whether the directory still has the site's people",
     )
     ldap_admin_group: str | None = Field(
         default=None,

@@ -170,7 +170,7 @@ _databases: dict[str, Database] = {}
 
 
 class SlowClock(Clock):
-    """The clock of the reconcilers: what people call the time may be `ahead`, and only `forward` lets seconds pass."""
+    """The clock of the reconcilers: time that passes there may be `ahead` of ours, and `passed` is what they count."""
 
     def __init__(self) -> None:
         self.ahead = timedelta()
@@ -178,6 +178,9 @@ class SlowClock(Clock):
 
     def now(self) -> datetime:
         return super().now() + self.ahead
+
+    def both(self) -> tuple[datetime, float]:
+        return self.now(), time.monotonic() + self.ahead.total_seconds()
 
     def monotonic(self) -> float:
         return self.passed

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta, tzinfo
+from typing import Any, Self
 
 import httpx
+import pytest
 
+from api import clock
 from api.clock import now
 from api.control.manager import RETRY_S
 from api.control.reconcilers.timed import SLACK_S, STALL_S
@@ -39,7 +41,26 @@ async def wish(cluster: Cluster, name: str) -> httpx.Response:
 
 def pass_time(cluster: Cluster, seconds: float) -> None:
     """Let the reconcilers' clock be so far ahead of ours; nodes count as lost only after their time to report."""
-    cluster.clock.ahead = timedelta(seconds=seconds)
+    before, cluster.clock.ahead = cluster.clock.ahead, timedelta(seconds=seconds)
+    cluster.clock.passed += (cluster.clock.ahead - before).total_seconds()
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Set the clock of the master so far ahead, or back."""
+
+    class Set(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return super().now(tz) + timedelta(seconds=seconds)
+
+    monkeypatch.setattr(clock, "datetime", Set)
+
+
+async def once(cluster: Cluster) -> None:
+    """Do what is due once, whatever comes of it."""
+    await cluster.manager.reconcile()
+    for task in list(cluster.manager.operations.values()):
+        await task
 
 
 async def try_again(cluster: Cluster) -> None:

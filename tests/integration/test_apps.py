@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import docker
 import httpx
@@ -22,9 +23,11 @@ import pytest
 import websockets
 from playwright.sync_api import Page, expect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.frames import CloseCode
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
+from common.protocol import MAX_FRAME
 from tests import forks
 from tests.browser import ECHO, new_page, sign_in
 from tests.integration import web_app
@@ -207,6 +210,29 @@ def seen(answer: httpx.Response) -> dict[str, Any]:
     """Return what the app saw."""
     shown = ok(answer)
     return {**shown, "headers": {name.lower(): text for name, text in shown["headers"].items()}}
+
+
+def read_all(connection: ClientConnection) -> None:
+    while True:
+        connection.recv(timeout=30)
+
+
+def test_a_terminal_takes_frames_of_a_mebibyte_and_no_larger_ones(site: Site) -> None:
+    """From the browser through the edge and the API to the agent, which say the same of a larger one."""
+    counts = "import sys; print(len(sys.stdin.buffer.read(1 << 20)), flush=True); sys.stdin.read()"
+    command = urlencode({"project": "team-a", "tty": "false", "command": json.dumps([str(PYTHON), "-c", counts])})
+    url = f"wss://127.0.0.1:{site.edge.console}{V1}/sessions/web/exec?{command}"
+    with site.signed_in("alice") as alice:
+        headers = {"Cookie": f"__Host-penstock_session={alice.cookies['__Host-penstock_session']}"}
+        origin = Origin(f"https://127.0.0.1:{site.edge.console}")
+        with connect(url, ssl=site.trust, additional_headers=headers, origin=origin, proxy=None) as terminal:
+            terminal.send(b"x" * MAX_FRAME)
+            assert b"1048576" in terminal.recv(timeout=30)
+            terminal.send(b"x" * (MAX_FRAME + 1))
+            with pytest.raises(ConnectionClosed) as closed:
+                read_all(terminal)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == CloseCode.MESSAGE_TOO_BIG
 
 
 def test_the_owner_comes_through_without_the_prefix(alice: httpx.Client) -> None:

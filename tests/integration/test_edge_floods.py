@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import socket
 import ssl
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,9 +17,14 @@ import pytest
 
 from common.protocol import HEARTBEAT_PATH
 from common.settings.edge import EdgeSettings
+from tests import floods
+from tests.floods import Held
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
 from tests.integration.echo import running_echo
 from tests.integration.edge import AGENT, Edge, rendered, running_edge
+from tests.role_modules import role_module
+
+evidence = role_module("evidence/library/node_evidence.py")
 
 ATTACKER, OTHER = "127.0.0.7", "127.0.0.8"
 FLOOD = 2000
@@ -55,38 +60,20 @@ def encrypted(port: int, timeout_s: float = 5) -> ssl.SSLSocket:
 
 
 @contextmanager
-def flood(*ports: int, count: int = FLOOD) -> Iterator[list[socket.socket]]:
-    """Hold connections that say nothing, or begin a request and never end it; what is cut is opened again."""
-    held: list[socket.socket] = []
-    over = threading.Event()
+def flood(*ports: int, count: int = FLOOD) -> Iterator[Held]:
+    """Hold connections that say nothing, or begin a request and never end it."""
 
-    def open_one(number: int) -> None:
+    def open_one(held: Held, number: int) -> None:
         port = ports[number % len(ports)]
-        with contextlib.suppress(OSError):
-            if number % 3 == 0:
-                held.append(connect(port))
-            else:
-                begun = encrypted(port, 0.1)
-                held.append(begun)
-                begun.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
+        if number % 3 == 0:
+            held.append(connect(port))
+        else:
+            begun = encrypted(port, 0.1)
+            held.append(begun)
+            begun.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
 
-    def hold() -> None:
-        number = count
-        while not over.wait(0.02):
-            open_one(number)
-            number += 1
-
-    for number in range(count):
-        open_one(number)
-    thread = threading.Thread(target=hold)
-    thread.start()
-    try:
+    with floods.flood(open_one, count) as held:
         yield held
-    finally:
-        over.set()
-        thread.join()
-        for connection in held:
-            connection.close()
 
 
 def seconds_until_closed(connection: socket.socket, limit_s: float) -> float:
@@ -242,6 +229,31 @@ print(len(count({ATTACKER!r})))
     rules, first, again = done.stdout.splitlines()[:-2], *done.stdout.splitlines()[-2:]
     assert len(rules) == 2
     assert (first, again) == ("16 16", "16")
+
+
+@pytest.mark.parametrize(("lacks", "expected"), [("connlimit", 75), ("multiport", 1)])
+@pytest.mark.parametrize(("role", "script"), [("edge", "edge-limits"), ("agent_edge", "agent-edge-limits")])
+def test_a_kernel_that_cannot_count_is_told_from_other_faults(
+    role: str, script: str, lacks: str, expected: int, tmp_path: Path
+) -> None:
+    """With the real program but for what the kernel refuses; afterwards the evidence of the node says the same."""
+    variables = {"edge_settings": EdgeSettings().model_dump(), "agent_edge_connections_per_address": 16}
+    (tmp_path / script).write_text(rendered(role, f"usr/lib/penstock/{script}", **variables))
+    chain = f"PENSTOCK-{script.removesuffix('-limits').upper()}"
+    refusing = tmp_path / "iptables"
+    refusing.write_text(
+        f'#!/bin/sh\ncase "$*" in *{lacks}*) echo "Extension {lacks} is not supported" >&2; exit 1;; esac\n'
+        f'exec {shutil.which("iptables")} "$@"\n'
+    )
+    refusing.chmod(0o755)
+    lines = f"PATH={tmp_path}:$PATH sh {script}; echo $?; iptables -S {chain}; iptables -C INPUT -j {chain}; echo $?"
+    done = subprocess.run(
+        ["unshare", "--net", "sh", "-c", lines], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+    )
+    code, *rules, jumps = done.stdout.splitlines()
+    assert (int(code), done.stderr.count(f"Extension {lacks} is not supported")) == (expected, 1)
+    told = evidence.limit(chain, lambda *words: (int(jumps), "") if "--check" in words else (0, "\n".join(rules)))
+    assert (told["ok"], "the kernel cannot count" in told["detail"]) == (lacks == "connlimit", lacks == "connlimit")
 
 
 def test_both_edges_are_what_their_units_start_and_have_room_for_all_connections() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -26,6 +27,7 @@ class ClusterSite(Site):
     """A site whose only node is a cluster."""
 
     cluster: Server
+    storage: Path
 
     def session(self, name: str) -> dict[str, Any]:
         return dict(self.get(f"/sessions/{name}", project="team-a"))
@@ -63,10 +65,12 @@ def site(
     with running_kubernetes(fake, *authority.issue("kubernetes")) as cluster:
         # last: the ports that it found free are taken by nobody else
         running = ClusterSite(authority, new_database(postgresql_server), folder)
-        running.cluster = cluster
+        running.cluster, running.storage = cluster, folder / "storage"
+        running.storage.mkdir()
         # a restart of the agent is no loss of the node, however busy this machine is
         running.environment["PENSTOCK_API_NODE_LOST_S"] = "60"
         running.environment["PENSTOCK_API_REGISTRIES"] = "registry.site"
+        running.environment["PENSTOCK_API_PVC_ROOT"] = str(running.storage)
         running.agent = cluster_agent(running.agent, cluster, folder)
         running.run("migrate")
         running.run("create-admin", "--name", "admin", stdin=PASSWORD)
@@ -95,6 +99,7 @@ def cluster_agent(agent: Agent, cluster: Server, folder: Path) -> Agent:
         "PENSTOCK_AGENT_KUBERNETES_TOKEN": str(token),
         "PENSTOCK_AGENT_KUBERNETES_SCHEDULE_S": "1",
         "PENSTOCK_AGENT_REGISTRIES": "registry.site",
+        "PENSTOCK_AGENT_MOUNT_ROOTS": str(folder / "storage"),
     }
     return agent
 
@@ -230,6 +235,32 @@ def test_what_a_person_uses_ends_with_its_machine_and_says_so(site: ClusterSite)
     pod = site.pod("notebook")
     site.cluster.do(lambda cluster: cluster.evict(pod))
     assert "low on resource: memory" in site.until_state("notebook", "FAILED")["reason"]
+
+
+def test_what_vanishes_while_the_agent_is_away_was_taken_away_too(site: ClusterSite) -> None:
+    site.submit("moves", "sleep", "600", gpu_milli=1000)
+    site.submit("notebook", "sleep", "600", gpu_milli=1000, interactive=True)
+    pods = []
+    for name in ("moves", "notebook"):
+        site.until_state(name, "RUNNING")
+        pods.append(site.pod(name))
+    site.agent.stop()
+    for pod in pods:
+        site.cluster.do(partial(FakeKubernetes.delete, name=pod))
+    site.agent.start()
+    reason = "its container went from worker1 while the agent was away"
+    assert site.until_state("notebook", "FAILED")["reason"] == reason
+    site.until(lambda: (site.session("moves")["attempt"], site.session("moves")["state"]) == (1, "RUNNING"))
+
+
+def test_a_site_of_clusters_alone_deletes_volumes_where_the_agent_has_the_storage(site: ClusterSite) -> None:
+    volume = site.call("POST", "/volumes", {"name": "data", "project": "team-a"})
+    folder = site.storage / volume["id"]
+    folder.mkdir()
+    (folder / "model").write_text("weights")
+    site.client.delete("/api/v1/volumes/data", params={"project": "team-a"}).raise_for_status()
+    site.until(lambda: not site.get("/volumes"))
+    assert not folder.exists()
 
 
 def test_a_command_that_fails_and_its_log(site: ClusterSite) -> None:

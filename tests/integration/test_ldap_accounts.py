@@ -8,12 +8,15 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, select, update
 
 from api.auth import directory
 from api.settings import Settings
+from api.tables.api_keys import ApiKey
+from api.tables.logins import Login
 from api.tables.users import User
 from tests.api.cluster import V1, Cluster, ok, refused, running_cluster, sign_in
+from tests.api.steps import body
 from tests.integration.agent.conftest import Authority, authority  # noqa: F401
 from tests.integration.slapd import BASE, PEOPLE, SECRET, Slapd, login, searching, settings_of
 
@@ -171,6 +174,31 @@ async def test_keys_and_logins_of_who_has_left_the_directory_end(
             await refused(page.get(f"{V1}/auth/me"), 401)
             await ok(other.get(f"{V1}/auth/me"))
         await ok(cluster.admin.get(f"{V1}/auth/me"))
+
+
+@pytest.mark.parametrize("keys", ["with keys", "without any"])
+@pytest.mark.parametrize("how", ["delete", "modify\nreplace: employeeType\nemployeeType: disabled"])
+async def test_what_waits_of_who_has_left_the_directory_never_begins(
+    cluster: Cluster, slapd: Slapd, how: str, keys: str
+) -> None:
+    await cluster.add_image()
+    async with await key_of(cluster, "carol") as laptop:
+        await cluster.add_project("team-a", 1000, "carol")
+        await ok(laptop.post(f"{V1}/sessions", json=body()))
+        await cluster.submit("other")
+        if keys == "without any":
+            for table in (ApiKey, Login):
+                async with cluster.database.transaction() as db:
+                    await db.execute(
+                        delete(table).where(table.user_id.in_(select(User.id).where(User.name == "carol")))
+                    )
+    await check(cluster)
+    assert await cluster.states() == {"demo": "PENDING", "other": "PENDING"}
+    slapd.modify(f"dn: {CAROL}\nchangetype: {how}\n")
+    await check(cluster)
+    assert await cluster.states() == {"demo": "FAILED", "other": "PENDING"}
+    session = await cluster.session("demo")
+    assert (session["reason"], session["cause"]) == ("carol has left the directory, or is disabled there", "no-right")
 
 
 async def test_keys_of_who_is_disabled_in_the_directory_end(cluster: Cluster, slapd: Slapd) -> None:

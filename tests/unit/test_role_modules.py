@@ -151,6 +151,32 @@ def test_options_of_a_mount(path: str, options: list[str] | None) -> None:
     assert evidence.mounted(path, table) == options
 
 
+COUNTS = "-A PENSTOCK-EDGE -p tcp -m connlimit --connlimit-above 1024 --connlimit-mask 32 -j REJECT"
+
+
+@pytest.mark.parametrize(
+    ("rules", "leads", "ok", "detail"),
+    [
+        ((0, f"-N PENSTOCK-EDGE\n{COUNTS}"), 0, True, "1024 connections of one address"),
+        ((0, f"-N PENSTOCK-EDGE\n{COUNTS}"), 1, False, "no packet comes to its rule"),
+        ((0, "-N PENSTOCK-EDGE"), 0, False, "its rule is not there"),
+        ((0, "-N PENSTOCK-EDGE\n-A PENSTOCK-EDGE -p tcp -j RETURN"), 0, True, "the kernel cannot count connections"),
+        (
+            (1, "iptables: No chain/target/match by that name."),
+            1,
+            False,
+            "iptables: No chain/target/match by that name.",
+        ),
+    ],
+)
+def test_a_limit_of_connections_is_in_force(rules: tuple[int, str], leads: int, ok: bool, detail: str) -> None:
+    def run(*words: str) -> tuple[int, str]:
+        return (leads, "") if "--check" in words else rules
+
+    found = evidence.limit("PENSTOCK-EDGE", run)
+    assert (found["ok"], found["detail"].startswith(detail)) == (ok, True)
+
+
 def test_an_export_that_cannot_be_listed_says_why() -> None:
     assert evidence.export("/srv", "10.0.0.2", lambda *_: (0, "")) == {"ok": True, "detail": ""}
     assert evidence.export("/srv", "10.0.0.2", lambda *_: (1, "refused")) == {"ok": False, "detail": "refused"}

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
+from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.control.reconcilers.change import SessionUpdate
 from api.control.reconcilers.failures import Failures
-from api.resources.sessions import lifecycle
+from api.resources.sessions import service as sessions
 from api.settings import Settings
 from api.tables.sessions import Session, State
 from common.protocol import ContainerStatus
@@ -59,17 +59,22 @@ def phase_of(session: Session) -> Phase:
     return Phase.PULL if ContainerStatus.PULLING in statuses else Phase.START
 
 
-async def due(db: AsyncSession, settings: Settings, at: datetime, failures: Failures) -> Sequence[SessionUpdate]:
-    """Return what ends the sessions whose time is over."""
+async def due(
+    db: AsyncSession, settings: Settings, waited_s: Mapping[UUID, float], failures: Failures
+) -> Sequence[SessionUpdate]:
+    """Return what ends the sessions whose time is over, of those that have waited for so long."""
     deadlines = table(settings)
     shortest = min(deadline.limit_s for deadline in deadlines.values())
-    unstarted = await lifecycle.unstarted(db, at - timedelta(seconds=shortest))
-    return failures.judge("to look at its deadline", unstarted, partial(_after, deadlines=deadlines, at=at))
+    found = await sessions.by_ids(db, [id_ for id_, seconds in waited_s.items() if seconds >= shortest])
+    judge = partial(_after, deadlines=deadlines, waited_s=waited_s)
+    return failures.judge("to look at its deadline", list(found.values()), judge)
 
 
-def _after(session: Session, deadlines: Mapping[Phase, Deadline], at: datetime) -> SessionUpdate | None:
+def _after(
+    session: Session, deadlines: Mapping[Phase, Deadline], waited_s: Mapping[UUID, float]
+) -> SessionUpdate | None:
     deadline = deadlines[phase_of(session)]
-    if session.since + timedelta(seconds=deadline.limit_s) > at:
+    if waited_s[session.id] < deadline.limit_s:
         return None
     detail = f" ({session.reason})" if deadline.final_state is State.PENDING and session.reason else ""
     reason = deadline.reason + detail

@@ -114,6 +114,19 @@ def starts_again(session: Session) -> bool:
     return session.kind is Kind.TRAINING or session.state is not State.RUNNING
 
 
+def gone(session: Session, node: str, *, while_away: bool) -> dict[str, Any]:
+    """Return what changes when a container of a running session is not there any more, and nobody asked for that.
+
+    What went while the agent was away was taken away, as far as anybody knows: a training starts again.
+    """
+    again = while_away and starts_again(session)
+    reason = f"its container is gone from {node}"
+    if while_away:
+        reason = f"its container went from {node} while the agent was away{'; it starts again' if again else ''}"
+    final_state = State.PENDING if again else State.FAILED
+    return {"state": State.TERMINATING, "final_state": final_state, "reason": reason, "cause": ""}
+
+
 def _loss(session: Session, rank: int, container: ContainerState) -> dict[str, Any]:
     reason = f"{_which(session, rank)}{container.error[:MAX_CHARACTERS]}; it starts again"
     return {"state": State.TERMINATING, "final_state": State.PENDING, "reason": reason, "cause": ""}

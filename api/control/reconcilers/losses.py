@@ -15,7 +15,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.control.reconcilers.change import log_change
 from api.control.reconcilers.failures import Failures
 from api.control.reconcilers.follow import WATCHED, beginning, starts_again, within_its_time
-from api.resources.nodes import service as nodes
 from api.resources.sessions import lifecycle
 from api.resources.sessions import service as sessions
 from api.tables.nodes import Node, NodeState
@@ -36,9 +35,8 @@ async def after_loss(db: AsyncSession, node: Node, after_s: float, failures: Fai
                 log_change(session, {"reason": reason})
 
 
-async def left_over(db: AsyncSession) -> Sequence[Node]:
+async def left_over(db: AsyncSession, lost: Sequence[Node]) -> Sequence[Node]:
     """Return lost nodes with sessions that start again and were spared, as somebody else changed them just then."""
-    lost = await nodes.lost(db)
     if not lost:
         return ()
     waiting = {

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -18,7 +19,7 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
-from api.control.reconcilers import losses
+from api.control.reconcilers import follow, losses
 from api.control.reconcilers.change import log_change
 from api.control.reconcilers.failures import OUTAGES, Failures
 from api.control.reconcilers.follow import WATCHED, after, by_our_clock
@@ -51,6 +52,14 @@ TOGETHER = timedelta(seconds=2)
 """Heartbeats that came within so long are written as one, with the time of the first."""
 
 
+@dataclass(frozen=True)
+class _Before:
+    """What went before an agent began that calls itself `boot`."""
+
+    boot: str
+    missing: frozenset[str]
+
+
 class Observer:
     """Applies heartbeats in batches."""
 
@@ -60,6 +69,7 @@ class Observer:
         self._database = database
         self._heartbeats = heartbeats
         self._missing: dict[Missing, frozenset[datetime]] = {}
+        self._before: dict[str, _Before] = {}
         self._open: set[str] = set()
         self._looked: dict[str, float] = {}
         self._orphans = Orphans(settings.unknown_containers_keep_s)
@@ -162,6 +172,7 @@ class Observer:
         for report in reports:
             node = known[report.heartbeat.name]
             containers = {container.id: container for container in report.heartbeat.containers}
+            self._compare(node, report.heartbeat.boot, containers, live.get(node.id, ()))
             for session in live.get(node.id, ()):
                 settled = False
                 async with alone(db, session, "to follow its containers"):
@@ -177,6 +188,19 @@ class Observer:
         await losses.after_return(db, [known[name] for name in returned], self._failures)
         await _free_networks(db, {known[report.heartbeat.name].id: report for report in reports})
         return found.orphans, still_open
+
+    def _compare(self, node: Node, boot: str, containers: Container[str], live: Sequence[Session]) -> None:
+        """Note which containers an agent does not find that has just begun: it saw none of them go."""
+        if node.name in self._before and self._before[node.name].boot == boot:
+            return
+        running = [session for session in live if session.state is State.RUNNING]
+        ids = {
+            session.container_id(container.rank)
+            for session in running
+            for container in session.containers
+            if container.node_id == node.id
+        }
+        self._before[node.name] = _Before(boot, frozenset(id_ for id_ in ids if id_ not in containers))
 
     async def _follow(
         self,
@@ -196,8 +220,8 @@ class Observer:
         values, noted = after(session, seen, report.received_at)
         gone = [rank for rank in missing if self._is_gone(session, rank, report)]
         if gone and session.state is State.RUNNING and not values:
-            reason = f"its container is gone from {node.name}"
-            values = {"state": State.TERMINATING, "final_state": State.FAILED, "reason": reason, "cause": ""}
+            unseen = {session.container_id(rank) for rank in gone} & self._before[node.name].missing
+            values = follow.gone(session, node.name, while_away=bool(unseen))
         elif gone and session.state is State.PREPARING:
             # an agent that was restarted knows nothing of a launch that Docker had no container for yet
             noted |= {rank: {"status": None} for rank in gone}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +18,7 @@ from api.control.reconcilers import change, reach, resizes
 from api.control.reconcilers.failures import OUTAGES, all_of, failed
 from api.control.reconcilers.follow import Noted, after
 from api.control.reconcilers.spec import spec_of
+from api.control.reconcilers.timed import TimedReconciler
 from api.database import Database
 from api.engine.base import Engine, UnreachableError
 from api.resources.sessions import networks
@@ -42,11 +42,19 @@ LOG_TAIL_LINES = 20_000
 class Operator:
     """Launches and terminates; remembers which containers certainly never reached their agents."""
 
-    def __init__(self, database: Database, engine: Engine, settings: Settings, launched: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        engine: Engine,
+        settings: Settings,
+        timed: TimedReconciler,
+        launched: Callable[[str], None],
+    ) -> None:
         """Start with nothing known: after a restart any container may exist. `launched` is told the node's name."""
         self._database = database
         self._engine = engine
         self._settings = settings
+        self._timed = timed
         self._launched = launched
         self._unsent: set[str] = set()
 
@@ -172,8 +180,7 @@ class Operator:
             return True
         if node.state is not NodeState.LOST:
             return False
-        gone_since = now() - timedelta(seconds=self._settings.node_gone_s)
-        return session.final_state is State.PENDING or node.last_seen is None or node.last_seen < gone_since
+        return session.final_state is State.PENDING or node.id in self._timed.gone
 
     async def _log_tail(self, session: Session, present: Sequence[Container], tries: int) -> bytes:
         """Return the ends of the containers' logs; one that cannot be read does not keep the session for ever."""

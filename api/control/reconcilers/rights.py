@@ -35,10 +35,12 @@ async def due(db: AsyncSession, failures: Failures) -> Sequence[SessionUpdate]:
 
 
 def _end(session: Session) -> SessionUpdate:
-    values: dict[str, Any] = {
-        "reason": f"{session.user_name} may not submit to {session.project.name} any more",
-        "cause": NO_RIGHT,
-    }
+    return end(session, f"{session.user_name} may not submit to {session.project.name} any more")
+
+
+def end(session: Session, reason: str) -> SessionUpdate:
+    """Return the end of a session that does not run yet, for a lack of rights."""
+    values: dict[str, Any] = {"reason": reason, "cause": NO_RIGHT}
     if session.state is State.PENDING:
         return SessionUpdate(session, {**values, "state": State.FAILED, "position": 0})
     return SessionUpdate(session, {**values, "state": State.TERMINATING, "final_state": State.FAILED})

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from uuid import UUID
 
 import structlog
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import Clock
 from api.control.reconcilers import deadlines, drains, limits, losses, retention, rights
+from api.control.reconcilers.clock_steps import ClockSteps
 from api.control.reconcilers.failures import Failures
+from api.control.reconcilers.unchanged import Unchanged
 from api.database import Database
 from api.resources.nodes import service as nodes
+from api.resources.sessions import lifecycle
 from api.resources.sessions import service as sessions
 from api.settings import Settings
 from api.tables.sessions import HOLDING
@@ -28,27 +32,6 @@ TIDY_S = 600.0
 """So often what has been kept for its time is deleted."""
 
 
-class Silence:
-    """For how long nothing was heard of nodes, by the clock of this process that nobody sets.
-
-    The database keeps how many heartbeats were written, and no moment: whoever begins to lead gives every node all of
-    its time.
-    """
-
-    def __init__(self) -> None:
-        """Begin with having heard from nobody yet."""
-        self._heard: dict[UUID, tuple[int, float]] = {}
-
-    def longer_than(self, limit_s: float, counts: Mapping[UUID, int], moment: float) -> dict[UUID, int]:
-        """Return those of some nodes that have been silent for so long, with their counts of heartbeats."""
-        before = self._heard
-        self._heard = {
-            id_: known if (known := before.get(id_)) and known[0] == count else (count, moment)
-            for id_, count in counts.items()
-        }
-        return {id_: count for id_, (count, since) in self._heard.items() if moment - since >= limit_s}
-
-
 class TimedReconciler:
     """Looks for what is due, and opens a transaction only where there is something."""
 
@@ -60,17 +43,24 @@ class TimedReconciler:
         self._clock = clock
         self._began = self._looked = self._clock.monotonic()
         self._tidied = float("-inf")
-        self._silence = Silence()
+        self._steps = ClockSteps(clock)
+        self._silence, self._losses, self._steps_forward = Unchanged(), Unchanged(), Unchanged()
+        self.gone: Collection[UUID] = frozenset()
+        """The nodes that have been lost for so long that nothing is waited for there."""
+
+    def begin(self) -> None:
+        """Begin to lead."""
+        self._steps.begin()
 
     async def apply(self) -> None:
         """Do what is due."""
-        at = self._clock.now()
+        at = await self._steps.follow(self._database)
         await self._mark_lost()
         await self._forget_old(at)
         async with self._database.reading() as db:
             draining = await nodes.draining(db)
             updates = [
-                *await deadlines.due(db, self._settings, at, self._failures),
+                *await deadlines.due(db, self._settings, await self._unstarted(db), self._failures),
                 *await limits.due(db, self._settings, at, self._failures),
                 *await rights.due(db, self._failures),
             ]
@@ -89,11 +79,15 @@ class TimedReconciler:
     async def _mark_lost(self) -> None:
         async with self._database.reading() as db:
             counts = await nodes.heard(db)
-            unfinished = await losses.left_over(db)
+            lost = await nodes.lost(db)
+            unfinished = await losses.left_over(db, lost)
         may_judge = self._may_judge()
-        silent = self._silence.longer_than(self._settings.node_lost_s, counts, self._looked)
+        lost_for_s = self._losses.for_s({node.id: node.heard for node in lost}, self._looked)
+        self.gone = {id_ for id_, lost_s in lost_for_s.items() if lost_s >= self._settings.node_gone_s}
+        silent_for_s = self._silence.for_s(counts, self._looked)
         if not may_judge:
             return
+        silent = {id_: counts[id_] for id_, silent_s in silent_for_s.items() if silent_s >= self._settings.node_lost_s}
         if silent or unfinished:
             async with self._database.transaction() as db:
                 for node in await nodes.mark_lost(db, silent):
@@ -101,6 +95,11 @@ class TimedReconciler:
                     await losses.after_loss(db, node, self._settings.node_lost_s, self._failures)
                 for node in unfinished:
                     await losses.after_loss(db, node, self._settings.node_lost_s, self._failures)
+
+    async def _unstarted(self, db: AsyncSession) -> Mapping[UUID, float]:
+        """Return for how long each session that has its places made no step forward."""
+        steps = {id_: since - self._steps.total for id_, since in (await lifecycle.unstarted(db)).items()}
+        return self._steps_forward.for_s(steps, self._clock.monotonic())
 
     async def _forget_old(self, at: datetime) -> None:
         """Delete what is kept no longer; one look in a while is enough."""
@@ -113,6 +112,6 @@ class TimedReconciler:
         moment = self._clock.monotonic()
         if moment - self._looked > max(STALL_S, self._settings.node_lost_s / 2):
             self._began = moment
-            self._silence = Silence()
+            self._silence, self._losses = Unchanged(), Unchanged()
         self._looked = moment
         return moment - self._began >= self._settings.node_lost_s + SLACK_S

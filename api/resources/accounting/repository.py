@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from api.resources.accounting.schemas import By
 from api.tables.accounting import AccountingDay, Span
 from api.tables.domains import Domain
 from api.tables.projects import Project
-from api.tables.sessions import Session
+from api.tables.sessions import LIVE, Session
 from api.tables.users import User
 
 
@@ -44,6 +44,14 @@ async def close(db: AsyncSession, session_id: UUID, at: datetime) -> None:
     """End the open span of a session."""
     query = update(Span).where(Span.session_id == session_id, Span.ended_at.is_(None))
     await db.execute(query.values(ended_at=at))
+
+
+async def move(db: AsyncSession, step: timedelta) -> None:
+    """Move the spans of sessions that have not ended."""
+    live = select(Session.id).where(LIVE)
+    query = update(Span).where(Span.session_id.in_(live))
+    query = query.values(started_at=Span.started_at + step, ended_at=Span.ended_at + step)
+    await db.execute(query, execution_options={"synchronize_session": False})
 
 
 @dataclass(frozen=True)

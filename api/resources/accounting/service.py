@@ -109,6 +109,11 @@ async def end(db: AsyncSession, session_id: UUID, at: datetime | None = None) ->
     await repository.close(db, session_id, at or now())
 
 
+async def move(db: AsyncSession, step: timedelta) -> None:
+    """Move the spans of sessions that have not ended, as the clock was set by so much."""
+    await repository.move(db, step)
+
+
 async def report(db: AsyncSession, caller: Identity, starts_at: datetime, ends_at: datetime, by: By) -> AccountingView:
     """Return what ran in a period, of what the caller may see; raises InputError for a bad period."""
     if not starts_at < ends_at:

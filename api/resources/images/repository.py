@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -49,6 +50,12 @@ async def note(db: AsyncSession, image: Image, values: dict[str, Any]) -> bool:
     query = update(Image).where(Image.id == image.id, Image.reference == image.reference, Image.status == image.status)
     changed = await db.scalars(query.values(**values).returning(Image.id))
     return changed.one_or_none() is not None
+
+
+async def move(db: AsyncSession, step: timedelta) -> None:
+    """Move since when images are looked for, as the clock was set by so much."""
+    query = update(Image).where(Image.status.in_(UNSETTLED)).values(since=Image.since + step)
+    await db.execute(query, execution_options={"synchronize_session": False})
 
 
 def add(db: AsyncSession, image: Image) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from sqlalchemy import case, delete, func, select, tuple_, update
@@ -79,6 +79,12 @@ async def lost(db: AsyncSession) -> Sequence[Node]:
 async def draining(db: AsyncSession) -> Sequence[Node]:
     """Return the nodes that are being drained."""
     return (await db.scalars(select(Node).where(Node.mode == NodeMode.DRAINING).order_by(Node.name))).all()
+
+
+async def move(db: AsyncSession, step: timedelta) -> None:
+    """Move when nodes were seen and when drains end, as the clock was set by so much."""
+    query = update(Node).values(last_seen=Node.last_seen + step, drain_until=Node.drain_until + step)
+    await db.execute(query, execution_options={"synchronize_session": False})
 
 
 async def remove(db: AsyncSession, node_id: UUID) -> None:

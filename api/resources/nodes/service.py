@@ -19,6 +19,7 @@ heard = repository.heard
 draining = repository.draining
 replace_message = repository.replace_message
 lost = repository.lost
+move = repository.move
 
 DESCRIBED = tuple(NodeInfo.model_fields.keys() - {"name", "gpus", "unready"})
 """What a node's row takes over from what its agent tells, as it is."""
@@ -92,15 +93,12 @@ async def remove(db: AsyncSession, node: Node) -> None:
 def _describe(node: Node, report: HeardHeartbeat) -> None:
     heartbeat, info = report.heartbeat, report.heartbeat.node_info
     node.address, node.port = heartbeat.address, heartbeat.port
-    if node.state is not NodeState.READY:
-        node.message = ""
     if node.state is NodeState.LOST:
         node.unknown_containers = 0
-    node.state = NodeState.READY
+    node.clock_offset_s = report.clock_skew_s
+    node.message = _message(node, info.unready)
+    node.state = NodeState.UNREADY if info.unready else NodeState.READY
     node.last_seen, node.heard = report.received_at, (node.heard or 0) + 1
-    if info.unready:
-        node.state, node.message = NodeState.UNREADY, info.unready
-    _note_clock(node, report.clock_skew_s)
     for field in DESCRIBED:
         setattr(node, field, getattr(info, field))
     known = {gpu.uuid: gpu for gpu in node.gpus}
@@ -115,13 +113,13 @@ def _describe(node: Node, report: HeardHeartbeat) -> None:
         node.gpus.remove(gpu)
 
 
-def _note_clock(node: Node, skew_s: int) -> None:
-    """Say on a node that its clock is wrong, or that it is right again."""
-    if node.clock_offset_s == skew_s:
-        return
-    node.clock_offset_s = skew_s
+def _message(node: Node, unready: str) -> str:
+    """Return what is wrong with a node, before it comes to its state; what a ready one was found to lack stays."""
+    clock, skew_s = "", node.clock_offset_s
     if skew_s:
         way = "ahead of" if skew_s > 0 else "behind"
-        node.message = f"{WRONG_CLOCK}{abs(skew_s)} s {way} the API's: it takes nothing new; look at its chrony service"
-    elif node.message.startswith(WRONG_CLOCK):
-        node.message = ""
+        clock = f"{WRONG_CLOCK}{abs(skew_s)} s {way} the API's: it takes nothing new; look at its chrony service"
+    if unready:
+        return f"{unready}; {clock}" if clock else unready
+    is_kept = node.state is NodeState.READY and node.message and not node.message.startswith(WRONG_CLOCK)
+    return node.message if is_kept else clock

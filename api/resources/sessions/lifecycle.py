@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import and_, delete, distinct, exists, func, or_, select, tuple_
+from sqlalchemy import and_, delete, distinct, exists, func, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
 from api.resources.sessions import networks, repository, service
 from api.tables.projects import Project
-from api.tables.sessions import ENDED, HOLDS, Container, GpuShareRow, Session, State
+from api.tables.sessions import BEFORE_START, ENDED, HOLDS, Container, GpuShareRow, Session, State
 from common.gpu.kinds import Enforcement
 from common.protocol import ContainerState
 
 IN_PREPARATION = (State.SCHEDULED, State.PREPARING)
-BEFORE_START = (State.PENDING, *IN_PREPARATION)
 
 
 async def in_operation(db: AsyncSession) -> dict[UUID, State]:
@@ -33,10 +32,11 @@ async def in_operation(db: AsyncSession) -> dict[UUID, State]:
     return found | {row.id: row.state for row in await db.execute(changing.order_by(Session.created_at, Session.id))}
 
 
-async def unstarted(db: AsyncSession, before: datetime) -> Sequence[Session]:
-    """Return the sessions that made no step forward since a moment."""
-    query = select(Session).where(Session.state.in_(IN_PREPARATION), Session.since <= before)
-    return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
+async def unstarted(db: AsyncSession) -> dict[UUID, datetime]:
+    """Return the sessions that have their places and do not run, with the moments of their last steps forward."""
+    query = select(Session.id, Session.since).where(Session.state.in_(IN_PREPARATION))
+    rows = await db.execute(query.order_by(Session.created_at, Session.id))
+    return {row.id: row.since for row in rows}
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,12 @@ async def before_start_of(db: AsyncSession, owners: Collection[tuple[UUID, UUID]
     """Return the sessions of users in projects that do not run yet."""
     query = select(Session).where(tuple_(Session.user_id, Session.project_id).in_(owners))
     query = query.where(Session.state.in_(BEFORE_START))
+    return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
+
+
+async def before_start_of_users(db: AsyncSession, user_ids: Collection[UUID]) -> Sequence[Session]:
+    """Return the sessions of users that do not run yet."""
+    query = select(Session).where(among(Session.user_id, user_ids), Session.state.in_(BEFORE_START))
     return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
 
 
@@ -89,6 +95,13 @@ async def count_by_node(db: AsyncSession, node_ids: Collection[UUID]) -> dict[UU
     query = query.join(Session, Session.id == Container.session_id)
     query = query.where(HOLDS, among(Container.node_id, node_ids)).group_by(Container.node_id)
     return {row.node_id: row.live for row in await db.execute(query)}
+
+
+async def move(db: AsyncSession, step: timedelta) -> None:
+    """Move the times of sessions that hold places, as the clock was set by so much."""
+    times = (Session.since, Session.scheduled_at, Session.started_at, Session.expires_at, Session.warned_at)
+    query = update(Session).where(HOLDS).values({time: time + step for time in times})
+    await db.execute(query.values(revision=Session.revision + 1), execution_options={"synchronize_session": False})
 
 
 async def forget_ended(db: AsyncSession, before: datetime, limit: int) -> int:

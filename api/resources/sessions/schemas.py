@@ -171,15 +171,18 @@ class BatchRequest(SessionRequest):
 
 
 class SessionChange(Request):
-    """What to change: the `priority` of a session that waits, or `gpu_milli` of each container of one that runs."""
+    """What to change: the `priority` of a session that waits, `gpu_milli` of each container of one that runs, or
+    `access`: who sees it.
+    """
 
     priority: Priority | None = None
     gpu_milli: int | None = None
+    access: Access | None = None
 
     @model_validator(mode="after")
     def _one(self) -> SessionChange:
-        if (self.priority is None) == (self.gpu_milli is None):
-            raise ValueError("write one of `priority` and `gpu_milli`")
+        if [self.priority, self.gpu_milli, self.access].count(None) != 2:
+            raise ValueError("write one of `priority`, `gpu_milli` and `access`")
         return self
 
 

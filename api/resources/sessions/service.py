@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
+import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Identity
@@ -15,10 +16,12 @@ from api.clock import now
 from api.resources.accounting import service as accounting
 from api.resources.projects import service as projects
 from api.resources.sessions import access, repository
-from api.tables.projects import Project
+from api.tables.projects import Access, Project
 from api.tables.sessions import Kind, Session, State
 from api.tables.users import User
 from common.errors import ConflictError, ForbiddenError, InputError, NotFoundError
+
+log = structlog.get_logger()
 
 TRIES = 5
 """How often a change is tried while others change the session, too."""
@@ -114,6 +117,17 @@ async def give_priority(db: AsyncSession, project: str, name: str, priority: int
                 f"session {name} is {session.state}: its turn has come", where="name", hint="change one that waits"
             )
         if await change(db, session, priority=priority):
+            return session.id
+        await db.refresh(session)
+    raise _busy(name)
+
+
+async def show_to(db: AsyncSession, project: str, name: str, wanted: Access, caller: Identity) -> UUID:
+    """Change who sees a session, whatever has become of it; who sees it no more loses at once what is open."""
+    session = await get_for(db, project, name, caller, Action.SESSION_SHOW)
+    for _ in range(TRIES):
+        if await change(db, session, access=wanted):
+            log.info("audit", what="session access", session=name, project=project, access=wanted.value, by=caller.name)
             return session.id
         await db.refresh(session)
     raise _busy(name)

@@ -13,6 +13,7 @@ from api.auth.policy import UserRole
 from api.tables.api_keys import ApiKey
 from api.tables.domains import Domain
 from api.tables.logins import Login
+from api.tables.sessions import BEFORE_START, Session
 from api.tables.user_policies import UserPolicy
 from api.tables.users import User, UserSource
 
@@ -36,9 +37,13 @@ async def by_directory_id(db: AsyncSession, directory_id: str) -> User | None:
 
 
 async def of_directory(db: AsyncSession, name: str | None = None, directory_id: str | None = None) -> Sequence[User]:
-    """Return the users whom the directory knows and who have keys or logins; only those of a name or an entry."""
+    """Return the users whom the directory knows and who have keys, logins, or sessions that do not run yet.
+
+    Only those of a name or an entry, where one is given.
+    """
+    waits = exists().where(Session.user_id == User.id, Session.state.in_(BEFORE_START))
     lets_in = [exists().where(table.user_id == User.id) for table in (ApiKey, Login)]
-    query = select(User).where(User.source == UserSource.LDAP, or_(*lets_in)).order_by(User.name)
+    query = select(User).where(User.source == UserSource.LDAP, or_(waits, *lets_in)).order_by(User.name)
     if name is not None:
         query = query.where(or_(User.name == name, User.directory_id == directory_id))
     return (await db.scalars(query)).all()

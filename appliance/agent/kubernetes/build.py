@@ -72,8 +72,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         containers=cluster,
         images=Images(client, pod_settings),
         terminal=partial(Terminal, client),
-        # its claims are the cluster's machines' alone
-        volumes=VolumeFolders([]),
+        volumes=VolumeFolders(settings.mount_roots),
         begin=lambda: None,
         tasks={"callers of apps": AppCallerReporter(settings, forwarder).run},
         is_stuck=lambda: False,

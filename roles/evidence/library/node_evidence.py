@@ -36,6 +36,7 @@ options:
   address: {type: str, required: true, description: Address of this node.}
   exports: {type: list, elements: path, default: [], description: Folders that this node exports by NFS.}
   mounts: {type: list, elements: path, default: [], description: Folders that this node mounts by NFS.}
+  limits: {type: list, elements: str, default: [], description: Chains of packet rules that limit connections.}
   library: {type: path, description: The library that sessions load to hold GPU shares; none means not to look.}
   published: {type: path, description: The same library as it came from the reservoir.}
 """
@@ -53,6 +54,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "address": {"type": "str", "required": True},
     "exports": {"type": "list", "elements": "path", "default": []},
     "mounts": {"type": "list", "elements": "path", "default": []},
+    "limits": {"type": "list", "elements": "str", "default": []},
     "library": {"type": "path"},
     "published": {"type": "path"},
 }
@@ -109,6 +111,7 @@ def gather(options: dict[str, Any], run: Callable[..., tuple[int, str]]) -> dict
         "api": health(options["api_url"], trust),
         "certificate": certificate(options["certificate"], options["ca"], options["crl"], run),
         "mounts": {path: mounted(path, Path("/proc/self/mounts").read_text()) for path in options["mounts"]},
+        "limits": {chain: limit(chain, run) for chain in options["limits"]},
         "exports": {path: export(path, options["address"], run) for path in options["exports"]},
     }
     if options["library"]:
@@ -232,6 +235,21 @@ def mounted(path: str, table: str) -> list[str] | None:
     rows = [line.split() for line in table.splitlines()]
     found = [row[3].split(",") for row in rows if row[1] == path]
     return found[-1] if found else None
+
+
+def limit(chain: str, run: Callable[..., tuple[int, str]]) -> dict[str, Any]:
+    """Return whether the kernel limits the connections of one address by a chain of packet rules, or cannot."""
+    code, rules = run("iptables", "--wait", "--list-rules", chain)
+    if code:
+        return {"ok": False, "detail": rules}
+    if run("iptables", "--wait", "--check", "INPUT", "--jump", chain)[0]:
+        return {"ok": False, "detail": "no packet comes to its rule"}
+    found = re.search(r"--connlimit-above (\d+)", rules)
+    if found:
+        return {"ok": True, "detail": f"{found[1]} connections of one address"}
+    if f"-A {chain} " in rules:
+        return {"ok": True, "detail": "the kernel cannot count connections: nginx alone limits what they ask"}
+    return {"ok": False, "detail": "its rule is not there"}
 
 
 def export(path: str, address: str, run: Callable[..., tuple[int, str]]) -> dict[str, Any]:

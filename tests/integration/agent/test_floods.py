@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -14,6 +13,8 @@ import pytest
 
 from appliance.agent import listener
 from common.protocol import ContainerSpec, ContainerStatus
+from tests import floods
+from tests.floods import Held
 from tests.integration.agent.calls import launch, states
 from tests.integration.agent.conftest import Agent, FakeApi
 
@@ -23,30 +24,14 @@ FLOOD = 1150
 
 
 @contextmanager
-def flood(port: int, source: str = "127.0.0.7", count: int = FLOOD) -> Iterator[list[socket.socket]]:
-    """Hold bare connections; each one that is cut is opened again."""
-    held: list[socket.socket] = []
-    over = threading.Event()
+def flood(port: int, source: str = "127.0.0.7", count: int = FLOOD) -> Iterator[Held]:
+    """Hold bare connections."""
 
-    def one_more() -> None:
-        with suppress(OSError):
-            held.append(socket.create_connection(("127.0.0.1", port), 1, (source, 0)))
+    def open_one(held: Held, _: int) -> None:
+        held.append(socket.create_connection(("127.0.0.1", port), 1, (source, 0)))
 
-    def hold() -> None:
-        while not over.wait(0.01):
-            one_more()
-
-    for _ in range(count):
-        one_more()
-    thread = threading.Thread(target=hold)
-    thread.start()
-    try:
+    with floods.flood(open_one, count) as held:
         yield held
-    finally:
-        over.set()
-        thread.join()
-        for connection in held:
-            connection.close()
 
 
 @pytest.fixture

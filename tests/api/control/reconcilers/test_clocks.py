@@ -5,20 +5,25 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
+from sqlalchemy import select, update
 from starlette.requests import HTTPConnection
 
 from api.clock import now
+from api.control.manager import RETRY_S
 from api.control.reconcilers.failures import Failures
 from api.control.reconcilers.timed import SLACK_S, STALL_S, TimedReconciler
 from api.endpoints import nodes as endpoints
 from api.endpoints import repeats
 from api.endpoints.access import clock_offset_s
+from api.engine.base import UnreachableError
+from api.tables.images import Image, Status
 from common.protocol import ContainerStatus
 from tests.api.cluster import V1, Cluster, SlowClock, ok
-from tests.api.steps import listen, lose, pass_time, run
+from tests.api.steps import delete, listen, lose, once, pass_time, run, set_clock
 
 pytestmark = pytest.mark.anyio
 
+HOUR = 3600
 HOURS_30 = timedelta(hours=30)
 
 
@@ -26,11 +31,11 @@ async def node(cluster: Cluster) -> dict[str, object]:
     return dict(await ok(cluster.admin.get(f"{V1}/nodes/worker1")))
 
 
-async def test_a_step_of_the_master_s_clock_loses_nobody(ready: Cluster) -> None:
+async def test_a_step_of_the_master_s_clock_loses_nobody(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     await run(ready)
     await listen(ready)
     for step_s in (20, 3600, -3600):
-        pass_time(ready, step_s)
+        set_clock(monkeypatch, step_s)
         ready.clock.passed += 1
         await ready.settle()
         assert (await node(ready))["state"] == "ready"
@@ -65,9 +70,115 @@ async def test_who_leads_anew_gives_every_node_all_of_its_time(ready: Cluster) -
     assert states[-1][1] == "lost"
 
 
-async def test_a_node_that_is_silent_is_lost_whatever_the_clock_says(ready: Cluster) -> None:
-    pass_time(ready, -3600)
+async def test_a_node_that_is_silent_is_lost_whatever_the_clock_says(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_clock(monkeypatch, -3600)
     await lose(ready)
+
+
+STEPS = pytest.mark.parametrize("step_s", [HOUR, -HOUR])
+
+
+@STEPS
+async def test_a_step_ends_no_session_by_its_time_limit_and_keeps_none(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch, step_s: int
+) -> None:
+    """What is shown as its end moves with the clock, and so does what accounting counts from."""
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"interactive_limit_s": HOUR}))
+    before = await run(ready, interactive=True)
+    set_clock(monkeypatch, step_s)
+    await ready.settle()
+    session = await ready.session("demo")
+    assert session["state"] == "RUNNING"
+    for name in ("scheduled_at", "started_at", "expires_at"):
+        moved = datetime.fromisoformat(session[name]) - datetime.fromisoformat(before[name])
+        assert abs(moved.total_seconds() - step_s) < 5, name
+    period = {"starts_at": (now() - timedelta(days=1)).isoformat()}
+    assert (await ok(ready.admin.get(f"{V1}/accounting", params=period)))["total"]["session_seconds"] < 60
+    pass_time(ready, HOUR - 60)
+    await ready.settle()
+    assert (await ready.session("demo"))["state"] == "RUNNING"
+    pass_time(ready, HOUR + 10)
+    await ready.settle()
+    assert (await ready.session("demo"))["state"] == "TERMINATED"
+
+
+@STEPS
+@pytest.mark.parametrize(
+    ("status", "limit_s"), [(ContainerStatus.PULLING, HOUR), (ContainerStatus.CREATING, 300), (None, 60)]
+)
+@pytest.mark.usefixtures("impatient")
+async def test_a_step_neither_reaches_a_deadline_nor_puts_it_off(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch, step_s: int, status: ContainerStatus | None, limit_s: int
+) -> None:
+    if status is None:
+        ready.engine.failure = UnreachableError("the agent of worker1 does not answer", delivered=True)
+    else:
+        ready.engine.first_status = status
+    await ready.submit("demo")
+    await once(ready)
+    await once(ready)
+    set_clock(monkeypatch, step_s)
+    await once(ready)
+    pass_time(ready, limit_s - 5)
+    await once(ready)
+    assert ((session := await ready.session("demo"))["state"], session["attempt"]) == ("PREPARING", 0)
+    pass_time(ready, limit_s + 5)
+    await once(ready)
+    assert (await ready.session("demo"))["state"] != "PREPARING"
+
+
+@STEPS
+async def test_a_step_neither_gives_a_lost_node_up_nor_keeps_it(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch, step_s: int
+) -> None:
+    await run(ready, interactive=True)
+    await lose(ready)
+    ready.engine.failure = UnreachableError("the agent of worker1 does not answer", delivered=False)
+    await delete(ready)
+    set_clock(monkeypatch, step_s)
+    await listen(ready, for_s=ready.settings.node_gone_s - 60, silent="worker1")
+    await ready.settle()
+    assert (await ready.session("demo"))["state"] == "TERMINATING"
+    await listen(ready, for_s=60 + RETRY_S[-1], silent="worker1")
+    await ready.settle()
+    assert (await ready.session("demo"))["state"] == "TERMINATED"
+
+
+@STEPS
+async def test_a_step_moves_a_drain_s_end_and_the_pull_of_an_image(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch, step_s: int
+) -> None:
+    await run(ready, interactive=True)
+    body = {"mode": "draining", "drain_timeout_s": 600}
+    await ok(ready.admin.patch(f"{V1}/nodes/worker1/mode", json=body))
+    async with ready.database.transaction() as db:
+        await db.execute(update(Image).values(status=Status.PULLING, since=now()))
+    await ready.settle()
+    set_clock(monkeypatch, step_s)
+    await ready.settle()
+    assert (await ready.session("demo"))["state"] == "RUNNING"
+    async with ready.database.reading() as db:
+        since = (await db.scalars(select(Image.since))).one()
+    assert abs((now() - since).total_seconds()) < 60
+    pass_time(ready, 601)
+    await ready.settle()
+    await ready.settle()
+    assert (await ready.session("demo"))["state"] == "TERMINATED"
+
+
+async def test_who_leads_anew_moves_nothing_by_a_step_of_before(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever led until then has moved it."""
+    await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"interactive_limit_s": HOUR}))
+    session = await run(ready, interactive=True)
+    successor = TimedReconciler(ready.database, ready.settings, SlowClock(), Failures())
+    set_clock(monkeypatch, 60)
+    successor.begin()
+    await successor.apply()
+    assert (await ready.session("demo"))["expires_at"] == session["expires_at"]
 
 
 @pytest.mark.parametrize("off", [-HOURS_30, HOURS_30])

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from api.control.manager import RETRY_S
 from api.engine.base import UnreachableError
 from api.resources.nodes import service as nodes
 from api.resources.sessions import service
 from api.tables.sessions import Session, State
 from common.protocol import ContainerState, ContainerStatus
 from tests.api.cluster import V1, Cluster, ok, refused
-from tests.api.steps import delete, listen, lose, pass_time, run, try_again
+from tests.api.steps import delete, listen, lose, pass_time, run
 
 pytestmark = pytest.mark.anyio
 
@@ -122,14 +123,8 @@ async def test_a_deletion_on_a_lost_node_ends_when_the_node_is_given_up(ready: C
 
 
 async def _gone(cluster: Cluster) -> None:
-    from datetime import timedelta
-
-    from api.clock import now
-    from api.resources.nodes import service as nodes
-
-    async with cluster.database.transaction() as db:
-        (await nodes.get(db, "worker1")).last_seen = now() - timedelta(seconds=601)
-    await try_again(cluster)
+    await listen(cluster, for_s=cluster.settings.node_gone_s + RETRY_S[-1], silent="worker1")
+    await cluster.settle()
 
 
 async def test_only_a_lost_or_empty_node_can_be_deleted(ready: Cluster) -> None:

@@ -11,7 +11,7 @@ from api.tables.sessions import State
 from common.errors import ConflictError, InputError
 from common.protocol import ContainerState, ContainerStatus
 from tests.api.cluster import V1, Cluster, ok, settle
-from tests.api.steps import delete, pass_time, run
+from tests.api.steps import delete, once, pass_time, run
 
 pytestmark = pytest.mark.anyio
 
@@ -77,13 +77,6 @@ async def test_an_agent_that_refuses(ready: Cluster) -> None:
     assert (session["state"], session["reason"]) == ("FAILED", "worker1 refused it: the node has no GPU-7")
 
 
-async def once(cluster: Cluster) -> None:
-    """Do what is due once, whatever comes of it."""
-    await cluster.manager.reconcile()
-    for task in list(cluster.manager.operations.values()):
-        await task
-
-
 @pytest.mark.usefixtures("impatient")
 async def test_an_agent_that_cannot_be_reached_at_all(ready: Cluster) -> None:
     ready.engine.failure = UnreachableError("the agent of worker1 does not answer: refused", delivered=False)
@@ -109,6 +102,7 @@ async def test_an_agent_that_cannot_be_reached_at_all(ready: Cluster) -> None:
 async def test_gpus_stay_taken_while_a_container_may_exist(ready: Cluster) -> None:
     ready.engine.failure = UnreachableError("the agent of worker1 does not answer: timeout", delivered=True)
     await ready.submit("demo")
+    await once(ready)
     await once(ready)
     pass_time(ready, 61)
     for _ in range(5):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from api.resources.nodes.heartbeats import TIMES_WRONG
 from tests.api.cluster import V1, Cluster, ok
 from tests.api.steps import delete, listen, lose, run
 
@@ -48,6 +49,24 @@ async def test_it_is_lost_as_any_other_node_and_comes_back_as_it_was(ready: Clus
     assert (await shown(ready))[0] == "unready", "it lives as long as it reports, whatever it says"
     await lose(ready)
     assert (await shown(ready))[0] == "lost"
+    await ready.heartbeat(unready=REASON)
+    await ready.settle()
+    assert await shown(ready) == ("unready", REASON)
+
+
+async def test_whose_clock_is_wrong_besides_says_so_as_long_as_it_is(ready: Cluster) -> None:
+    for _ in range(TIMES_WRONG):
+        await ready.heartbeat(ahead_s=60)
+    await ready.settle()
+    wrong = "its clock is 60 s ahead of the API's: it takes nothing new; look at its chrony service"
+    assert await shown(ready) == ("ready", wrong)
+    for _ in range(2):
+        await ready.heartbeat(unready=REASON, ahead_s=60)
+        await ready.settle()
+        assert await shown(ready) == ("unready", f"{REASON}; {wrong}")
+    await ready.heartbeat(ahead_s=60)
+    await ready.settle()
+    assert await shown(ready) == ("ready", wrong), "it still takes nothing new"
     await ready.heartbeat(unready=REASON)
     await ready.settle()
     assert await shown(ready) == ("unready", REASON)

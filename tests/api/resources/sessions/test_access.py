@@ -106,3 +106,32 @@ async def test_who_has_left_the_project_opens_no_app_there_any_more(ready: Clust
     assert (await alice.get(f"{V1}/apps/authorize", headers=headers)).headers.get("X-Status") != "404"
     await ok(ready.admin.patch(f"{V1}/projects/team-a", json={"members": []}))
     assert (await alice.get(f"{V1}/apps/authorize", headers=headers)).headers["X-Status"] == "404"
+
+
+async def change_access(client: httpx.AsyncClient, name: str, wanted: str) -> httpx.Response:
+    return await client.patch(f"{V1}/sessions/{name}", params={"project": "team-a"}, json={"access": wanted})
+
+
+async def test_its_owner_and_administrators_change_who_sees_a_session_whatever_became_of_it(ready: Cluster) -> None:
+    mary, alice, bob = await people(ready, "mary", "alice", "bob")
+    await submit(alice, "demo")
+    await ready.settle()
+    assert (await ok(change_access(alice, "demo", "private")))["access"] == "private"
+    assert await listed(bob) == set()
+    await refused(change_access(bob, "demo", "project"), 404)
+    await refused(change_access(mary, "demo", "project"), 403)
+    assert (await ok(change_access(ready.admin, "demo", "project")))["access"] == "project"
+    await refused(change_access(bob, "demo", "private"), 403)
+    await ok(alice.delete(f"{V1}/sessions/demo", params={"project": "team-a"}))
+    await ready.settle()
+    assert (await ok(change_access(alice, "demo", "private")))["access"] == "private"
+    assert await listed(bob) == set()
+    both = {"access": "project", "priority": 10}
+    await refused(alice.patch(f"{V1}/sessions/demo", params={"project": "team-a"}, json=both), 422)
+
+
+async def test_a_change_of_access_is_audited(ready: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    await ready.submit("demo")
+    await ok(change_access(ready.admin, "demo", "private"))
+    [line] = [line for line in capsys.readouterr().out.splitlines() if "session access" in line]
+    assert all(word in line for word in ("event=audit", "session=demo", "access=private", "by=admin"))

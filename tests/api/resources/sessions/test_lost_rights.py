@@ -36,6 +36,12 @@ async def loses_the_key(cluster: Cluster, alice: httpx.AsyncClient) -> None:
         await ok(cluster.admin.delete(f"{V1}/users/alice/api-keys/{key['id']}"))
 
 
+async def sees_it_no_more(cluster: Cluster, _alice: httpx.AsyncClient) -> None:
+    """Its owner, an administrator here, keeps the session to itself."""
+    params = {"project": "team-a"}
+    await ok(cluster.admin.patch(f"{V1}/sessions/demo", params=params, json={"access": "private"}))
+
+
 WAYS = [is_removed, is_disabled, loses_the_key]
 
 
@@ -123,6 +129,19 @@ async def test_a_followed_log_breaks_off(
         assert sent[-1]["more_body"], "nothing says that this was all"
         await asyncio.sleep(0.1)
         assert not other.done()
+
+
+async def test_a_followed_log_breaks_off_where_the_session_is_private_now(
+    ready: Cluster, alice: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ready.submit("demo")
+    await ready.settle()
+    monkeypatch.setattr(ready.engine, "logs", silent)
+    async with following(ready, alice) as (log, sent):
+        await until(lambda: said(sent))
+        await sees_it_no_more(ready, alice)
+        async with asyncio.timeout(5):
+            await log
 
 
 @pytest.mark.parametrize("lose", WAYS)

@@ -123,7 +123,10 @@ async def test_one_whose_storage_no_node_has_says_so_and_waits(ready: Cluster) -
     await ok(remove(ready))
     await ready.settle()
     (volume,) = await volumes(ready.admin)
-    assert (volume["state"], volume["reason"]) == ("deleting", "no node that has the storage answers")
+    assert (volume["state"], volume["reason"]) == (
+        "deleting",
+        "no node that has the storage answers: a worker that mounts it has to delete its files",
+    )
     await ready.add_node("worker2")
     await let_time_pass(ready)
     assert await volumes(ready.admin) == []

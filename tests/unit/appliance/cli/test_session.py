@@ -154,6 +154,12 @@ def test_extend_puts_off_the_end(logged_in: FakeApi, run: Run, monkeypatch: pyte
     assert run("extend", "first", "soon")[0] == 2
 
 
+def test_who_sees_a_session_is_changed(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("PATCH", "/sessions/third", waiting(access="private"))
+    assert run("access", "third", "private") == (0, "third: private\n", "")
+    assert (logged_in.last.body, logged_in.last.query) == ({"access": "private"}, {"project": "team-a"})
+
+
 def test_priority_among_those_of_the_project(logged_in: FakeApi, run: Run) -> None:
     logged_in.on("PATCH", "/sessions/third", waiting(priority=80))
     assert run("priority", "third", "80") == (0, "third: priority 80\n", "")

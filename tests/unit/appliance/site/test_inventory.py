@@ -229,6 +229,15 @@ def test_an_infiniband_address_puts_a_node_into_the_fabric() -> None:
     assert built["hosts"]["worker1"]["node_ib_address"] == "10.72.0.11"
 
 
+def test_who_stands_for_a_cluster_removes_volumes_where_it_mounts_the_site_s_storage() -> None:
+    nfs = {"kind": "nfs", "name": "home", "path": "/srv/home", "mount_path": "/mnt/home", "clients": ["worker"]}
+    nodes = deepcopy(EXAMPLE["nodes"])
+    nodes[1]["kubernetes"] = {"api": "https://10.0.0.50:6443"}
+    nodes[1].pop("simulated_gpus", None)
+    built = build(storage=[nfs], session_storage="home", nodes=nodes)
+    assert built["hosts"]["worker1"]["node_settings"]["mount_roots"] == ["/mnt/home"]
+
+
 def test_a_worker_may_stand_for_a_cluster() -> None:
     nodes = [
         {"name": "m1", "address": "10.0.0.2", "roles": ["reservoir", "master"]},

@@ -49,6 +49,7 @@ def node(**special: Any) -> dict[str, Any]:
         "certificate": {"name": "", "ends": "Mar  1 00:00:00 2028 GMT", "ok": True, "detail": "", "crl": "c0de"},
         "mounts": {},
         "exports": {},
+        "limits": {},
         **special,
     }
 
@@ -176,6 +177,12 @@ def test_a_site_where_all_is_well(site: Site, evidence: dict[str, Any]) -> None:
             {"mounts": {"/mnt/penstock": ["rw", "nosuid"]}},
             "/mnt/penstock is mounted",
             "mounted without nodev",
+        ),
+        (
+            "master1",
+            {"limits": {"PENSTOCK-EDGE": {"ok": False, "detail": "its rule is not there"}}},
+            "connections are limited by PENSTOCK-EDGE",
+            "its rule is not there",
         ),
         ("worker1", {"ways": None}, "sessions are kept apart", "nothing was tried"),
         ("worker1", {"ways": {"tried": {}, "detail": "no bridge"}}, "sessions are kept apart", "no bridge"),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
-from sqlalchemy import ARRAY, ColumnElement, any_, literal, text
+from sqlalchemy import ARRAY, ColumnElement, TableValuedAlias, any_, column, func, literal, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy.types import TypeEngine
 
 from common.errors import InputError, UnavailableError
 
@@ -45,6 +46,13 @@ def among(column: InstrumentedAttribute[V], values: Iterable[V]) -> ColumnElemen
     one apart costs more than to run it.
     """
     return column == any_(literal(list(values), ARRAY(column.type)))
+
+
+def rows_of(values: Mapping[str, tuple[TypeEngine[Any], Iterable[Any]]], name: str = "given") -> TableValuedAlias:
+    """Return a table of values by column: one array each, so that any number of rows is one statement."""
+    arrays = [literal(list(column_values), ARRAY(type_)) for type_, column_values in values.values()]
+    columns = [column(key, type_) for key, (type_, _) in values.items()]
+    return func.unnest(*arrays).table_valued(*columns, name=name).render_derived()
 
 
 class Database:
@@ -118,6 +126,24 @@ class Leadership:
         """Use a connection of its own."""
         self._connection = connection
         self._held = False
+
+    @property
+    def held(self) -> bool:
+        """Whether this process was the leader when it last asked; what it does is refused where it is not any more."""
+        return self._held
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncSession]:
+        """Give a session for reading on the connection that holds the lock: it fails where that has ended."""
+        try:
+            await self._connection.execution_options(isolation_level="AUTOCOMMIT")
+            try:
+                async with AsyncSession(self._connection) as db:
+                    yield db
+            finally:
+                await self._connection.execution_options(isolation_level="READ COMMITTED")
+        except OperationalError as error:
+            raise UnavailableError("the database cannot be reached", hint="start PostgreSQL") from error
 
     async def renew(self) -> bool:
         """Return whether this process is the leader now; raises UnavailableError when the connection is lost."""

@@ -122,6 +122,10 @@ class Loop:
         self.last = DecidedCycle(read.snapshot, decision)
         return placed
 
+    def rest(self) -> None:
+        """Note that nothing waits: no places are kept then."""
+        self.reservations = {}
+
     async def last_cycle(self) -> DecidedCycle:
         """Return the last cycle; where this process has run none, what it would decide now, which changes nothing."""
         if self.last:

@@ -78,8 +78,9 @@ class Node(Base):
     clock_offset_s: Mapped[int] = mapped_column(default=0, server_default="0")
     created_at: Mapped[datetime] = mapped_column(default=now)
     gpus: Mapped[list[Gpu]] = relationship(
-        order_by="Gpu.index", lazy="selectin", cascade="all, delete-orphan", passive_deletes=True
+        order_by="Gpu.index", lazy="raise", cascade="all, delete-orphan", passive_deletes=True
     )
+    """Read only by who says so: a node is read with each session on it, and nobody asks for its GPUs then."""
 
 
 class Gpu(Base):

@@ -173,7 +173,7 @@ class Session(Base):
         order_by="Container.rank", lazy="selectin", cascade="all, delete-orphan", passive_deletes=True
     )
     services: Mapped[list[Service]] = relationship(
-        order_by="Service.port", lazy="selectin", cascade="all, delete-orphan", passive_deletes=True
+        order_by="Service.port", lazy="raise", cascade="all, delete-orphan", passive_deletes=True
     )
 
     @property
@@ -213,7 +213,7 @@ class Container(Base):
 
     node: Mapped[Node] = relationship(lazy="joined", innerjoin=True)
     gpu_shares: Mapped[list[GpuShareRow]] = relationship(
-        order_by="GpuShareRow.index", lazy="selectin", cascade="all, delete-orphan", passive_deletes=True
+        order_by="GpuShareRow.index", lazy="joined", cascade="all, delete-orphan", passive_deletes=True
     )
 
 

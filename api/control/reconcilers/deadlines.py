@@ -61,10 +61,13 @@ def phase_of(session: Session) -> Phase:
 
 async def due(db: AsyncSession, settings: Settings, at: datetime, failures: Failures) -> Sequence[SessionUpdate]:
     """Return what ends the sessions whose time is over."""
-    deadlines = table(settings)
-    shortest = min(deadline.limit_s for deadline in deadlines.values())
-    unstarted = await lifecycle.unstarted(db, at - timedelta(seconds=shortest))
-    return failures.judge("to look at its deadline", unstarted, partial(_after, deadlines=deadlines, at=at))
+    unstarted = await lifecycle.unstarted(db, since(settings, at))
+    return failures.judge("to look at its deadline", unstarted, partial(_after, deadlines=table(settings), at=at))
+
+
+def since(settings: Settings, at: datetime) -> datetime:
+    """Return since when a session whose time may be over has made no step forward."""
+    return at - timedelta(seconds=min(deadline.limit_s for deadline in table(settings).values()))
 
 
 def _after(session: Session, deadlines: Mapping[Phase, Deadline], at: datetime) -> SessionUpdate | None:

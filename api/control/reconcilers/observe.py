@@ -26,8 +26,9 @@ from api.control.reconcilers.orphans import Orphan, Orphans
 from api.database import Database
 from api.resources.nodes import service as nodes
 from api.resources.nodes.heartbeats import HeardHeartbeat, Heartbeats
-from api.resources.sessions import networks, resizing
+from api.resources.sessions import changes, networks, resizing
 from api.resources.sessions import service as sessions
+from api.resources.sessions.changes import Change
 from api.settings import Settings
 from api.tables.nodes import Node
 from api.tables.sessions import Session, State
@@ -226,14 +227,14 @@ class Observer:
         self, db: AsyncSession, session: Session, values: dict[str, Any], noted: dict[int, dict[str, Any]]
     ) -> bool:
         """Write what is new; returns whether it is written, which it is not if somebody else was faster."""
-        if values and not await sessions.change(db, session, **values):
+        if not (values or any(noted.values())):
+            return True
+        change = Change.of(session, values, noted)
+        if not await changes.write(db, [change]):
             return False
-        if any(noted.values()):
-            await sessions.note_containers(db, session, noted)
+        change.take_over()
         if values:
             log_change(session, values)
-        if values or any(noted.values()):
-            await db.refresh(session)
         return True
 
 

@@ -9,8 +9,9 @@ from uuid import UUID
 import structlog
 
 from api.clock import Clock
-from api.control.reconcilers import deadlines, drains, limits, losses, retention, rights
+from api.control.reconcilers import deadlines, drains, glance, limits, losses, retention, rights
 from api.control.reconcilers.failures import Failures
+from api.control.reconcilers.glance import Glance
 from api.database import Database
 from api.resources.nodes import service as nodes
 from api.resources.sessions import service as sessions
@@ -24,6 +25,8 @@ STALL_S = 5.0
 an agent reported was written in it."""
 SLACK_S = 10.0
 """So much longer than `node_lost_s` every agent has after a start or a stall to be heard again."""
+COUNT_S = 2.0
+"""So often the heartbeats of all nodes are counted."""
 TIDY_S = 600.0
 """So often what has been kept for its time is deleted."""
 
@@ -59,14 +62,21 @@ class TimedReconciler:
         self._settings = settings
         self._clock = clock
         self._began = self._looked = self._clock.monotonic()
-        self._tidied = float("-inf")
+        self._tidied = self._counted = float("-inf")
+        self._judges = False
         self._silence = Silence()
 
-    async def apply(self) -> None:
-        """Do what is due."""
+    async def apply(self, seen: Glance | None = None) -> bool:
+        """Do what is due, of what was seen at a glance; returns whether anything has changed."""
         at = self._clock.now()
-        await self._mark_lost()
+        if seen is None:
+            async with self._database.reading() as db:
+                seen = await glance.look(db, self._settings, at)
+        changed = await self._mark_lost(seen)
         await self._forget_old(at)
+        return (seen.has_due and await self._apply(at)) or changed
+
+    async def _apply(self, at: datetime) -> bool:
         async with self._database.reading() as db:
             draining = await nodes.draining(db)
             updates = [
@@ -79,21 +89,20 @@ class TimedReconciler:
                 holding = await sessions.of_nodes(db, [node.id for node in draining], HOLDING)
                 used = {node.id for session in holding for node in session.nodes}
                 draining = [node for node in draining if node.id not in used]
-        if updates or draining:
-            async with self._database.transaction() as db:
-                await self._failures.write(db, updates)
-                for node in draining:
-                    log.info("drained", node=node.name)
-                    await nodes.finish_drain(db, node.name)
+        if not (updates or draining):
+            return False
+        async with self._database.transaction() as db:
+            await self._failures.write(db, updates)
+            for node in draining:
+                log.info("drained", node=node.name)
+                await nodes.finish_drain(db, node.name)
+        return True
 
-    async def _mark_lost(self) -> None:
+    async def _mark_lost(self, seen: Glance) -> bool:
+        """Do what the silence of nodes asks for; returns whether anything has changed."""
+        silent = await self._silent()
         async with self._database.reading() as db:
-            counts = await nodes.heard(db)
-            unfinished = await losses.left_over(db)
-        may_judge = self._may_judge()
-        silent = self._silence.longer_than(self._settings.node_lost_s, counts, self._looked)
-        if not may_judge:
-            return
+            unfinished = await losses.left_over(db) if seen.lost and self._judges else ()
         if silent or unfinished:
             async with self._database.transaction() as db:
                 for node in await nodes.mark_lost(db, silent):
@@ -101,6 +110,19 @@ class TimedReconciler:
                     await losses.after_loss(db, node, self._settings.node_lost_s, self._failures)
                 for node in unfinished:
                     await losses.after_loss(db, node, self._settings.node_lost_s, self._failures)
+        return bool(silent or unfinished)
+
+    async def _silent(self) -> dict[UUID, int]:
+        """Return the nodes that have been silent for too long; they are counted once in a while."""
+        moment = self._clock.monotonic()
+        if self._counted + min(COUNT_S, self._settings.node_lost_s / 4) > moment:
+            return {}
+        self._counted = moment
+        async with self._database.reading() as db:
+            counts = await nodes.heard(db)
+        self._judges = self._may_judge()
+        silent = self._silence.longer_than(self._settings.node_lost_s, counts, self._looked)
+        return silent if self._judges else {}
 
     async def _forget_old(self, at: datetime) -> None:
         """Delete what is kept no longer; one look in a while is enough."""

@@ -114,7 +114,7 @@ async def delete(db: AsyncSession, group: ResourceGroup) -> None:
 
 def _whole() -> Select[ResourceGroup]:
     return select(ResourceGroup).options(
-        selectinload(ResourceGroup.nodes).lazyload(Node.gpus),
+        selectinload(ResourceGroup.nodes),
         selectinload(ResourceGroup.users),
         selectinload(ResourceGroup.projects),
     )

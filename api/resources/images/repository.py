@@ -12,6 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.tables.images import UNSETTLED, Image, Status, Visibility, image_projects
 
+IS_UNSETTLED = Image.status.in_(UNSETTLED)
+
 
 async def usable(db: AsyncSession, projects: Collection[UUID] | None) -> Sequence[Image]:
     """Return the global images and those of some projects (None: of all), by name, the newest first."""
@@ -35,7 +37,7 @@ async def of_projects(db: AsyncSession, projects: Collection[UUID], name: str, t
 async def unsettled(db: AsyncSession) -> Sequence[UUID]:
     """Return the ids of the images that may not be there: those that are being pulled first, then the oldest."""
     begun = Image.status != Status.PULLING
-    query = select(Image.id).where(Image.status.in_(UNSETTLED)).order_by(begun, Image.created_at, Image.id)
+    query = select(Image.id).where(IS_UNSETTLED).order_by(begun, Image.created_at, Image.id)
     return (await db.scalars(query)).all()
 
 

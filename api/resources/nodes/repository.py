@@ -8,9 +8,13 @@ from uuid import UUID
 
 from sqlalchemy import case, delete, func, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import selectinload
 
 from api.database import among
 from api.tables.nodes import Node, NodeMode, NodeState
+
+IS_LOST = Node.state == NodeState.LOST
+IS_DRAINING = Node.mode == NodeMode.DRAINING
 
 
 async def every(db: AsyncSession) -> Sequence[Node]:
@@ -27,8 +31,8 @@ async def by_name(db: AsyncSession, name: str, *, lock: bool = False) -> Node | 
 
 
 async def by_names(db: AsyncSession, names: Iterable[str]) -> dict[str, Node]:
-    """Return the nodes of those names that exist, by name."""
-    rows = await db.scalars(select(Node).where(among(Node.name, names)))
+    """Return the nodes of those names that exist, by name, with their GPUs."""
+    rows = await db.scalars(select(Node).where(among(Node.name, names)).options(selectinload(Node.gpus)))
     return {node.name: node for node in rows}
 
 
@@ -73,12 +77,12 @@ async def replace_message(db: AsyncSession, node_id: UUID, old: str, new: str) -
 
 async def lost(db: AsyncSession) -> Sequence[Node]:
     """Return the lost nodes."""
-    return (await db.scalars(select(Node).where(Node.state == NodeState.LOST).order_by(Node.name))).all()
+    return (await db.scalars(select(Node).where(IS_LOST).order_by(Node.name))).all()
 
 
 async def draining(db: AsyncSession) -> Sequence[Node]:
     """Return the nodes that are being drained."""
-    return (await db.scalars(select(Node).where(Node.mode == NodeMode.DRAINING).order_by(Node.name))).all()
+    return (await db.scalars(select(Node).where(IS_DRAINING).order_by(Node.name))).all()
 
 
 async def remove(db: AsyncSession, node_id: UUID) -> None:

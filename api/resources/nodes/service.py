@@ -19,6 +19,7 @@ heard = repository.heard
 draining = repository.draining
 replace_message = repository.replace_message
 lost = repository.lost
+IS_LOST, IS_DRAINING = repository.IS_LOST, repository.IS_DRAINING
 
 DESCRIBED = tuple(NodeInfo.model_fields.keys() - {"name", "gpus", "unready"})
 """What a node's row takes over from what its agent tells, as it is."""

@@ -44,6 +44,7 @@ Reservations = Mapping[UUID, Sequence[Placement]]
 NOTHING: Mapping[tuple[str, str], int] = MappingProxyType({})
 
 resizing = repository.resizing
+IS_RESIZING = repository.IS_RESIZING
 
 
 async def ask(

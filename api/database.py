@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
 import psycopg
-from sqlalchemy import ARRAY, ColumnElement, TableValuedAlias, any_, column, func, literal, text
+from sqlalchemy import ARRAY, ColumnElement, TableValuedAlias, any_, column, func, literal, select, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import InstrumentedAttribute
@@ -46,6 +46,12 @@ def among(column: InstrumentedAttribute[V], values: Iterable[V]) -> ColumnElemen
     one apart costs more than to run it.
     """
     return column == any_(literal(list(values), ARRAY(column.type)))
+
+
+def fingerprint(*columns: ColumnElement[Any] | InstrumentedAttribute[Any]) -> ColumnElement[Any]:
+    """Return a number that another set of rows does not have: the sum of the hashes of these columns of every row."""
+    hashes: ColumnElement[Any] = func.hash_record_extended(func.row(*columns), 0)
+    return select(func.sum(hashes)).scalar_subquery()
 
 
 def rows_of(values: Mapping[str, tuple[TypeEngine[Any], Iterable[Any]]], name: str = "given") -> TableValuedAlias:

@@ -109,11 +109,6 @@ async def projects_in_other_domains(db: AsyncSession, user: User) -> list[str]:
     return list(await db.scalars(query.where(*elsewhere)))
 
 
-async def domain_of(db: AsyncSession, user_id: UUID) -> str | None:
-    """Return the name of the domain that a user is of now."""
-    return await db.scalar(select(User.domain).where(User.id == user_id))
-
-
 async def used_by_project(db: AsyncSession) -> dict[UUID, int]:
     """Return the milli-GPU that each project's sessions hold."""
     query = select(Session.project_id, func.sum(Session.held_milli)).where(HOLDS)

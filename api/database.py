@@ -35,6 +35,9 @@ VOLUMES_LOCK = 0x50454E58
 """Key of the advisory lock that a transaction holds while it gives volumes their names and folders."""
 
 
+CONNECTIONS = 15
+"""So many connections a process has at most, beside that of the notices."""
+
 Begin = Callable[[], AbstractAsyncContextManager[AsyncSession]]
 """What gives a transaction: `Database.transaction`, or the leader's."""
 
@@ -73,7 +76,10 @@ class Database:
                 hint="write postgresql+psycopg://USER@HOST/NAME, or postgresql+psycopg:///NAME?host=FOLDER",
             )
         # Errors go into the log, and what they would quote may be a user's secret: an environment, a password's hash.
-        self.engine = create_async_engine(url, hide_parameters=True, pool_pre_ping=True)
+        # Connections stay, with the statements that are prepared on them: to open one costs more than a request.
+        self.engine = create_async_engine(
+            url, hide_parameters=True, pool_pre_ping=True, pool_size=CONNECTIONS, max_overflow=0
+        )
         self._writers = async_sessionmaker(self.engine, expire_on_commit=False)
         # Every statement has a view of its own anyway; without transactions two messages fewer are sent.
         readers = self.engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -92,6 +98,12 @@ class Database:
         Each statement sees what is committed by then: what must fit together is read by one statement, or checked when
         it is used.
         """
+        async with self._readers() as db:
+            yield db
+
+    @asynccontextmanager
+    async def statements(self) -> AsyncIterator[AsyncSession]:
+        """Give a session in which every statement is a transaction of its own: for a write that is a single one."""
         async with self._readers() as db:
             yield db
 

@@ -38,6 +38,10 @@ from common.errors import PenstockError
 log = structlog.get_logger()
 
 TICK_S = 1.0
+ALIVE_S = 2.5
+"""Heartbeats that say no more than that their agents live are written so often."""
+GATHER_S = 0.02
+"""So long what comes is gathered before it is looked at: many at once cost little more than one."""
 RETRY_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 NEVER = float("inf")
 ORPHAN_GRACE_S = 5
@@ -200,8 +204,10 @@ class Manager:
 
     async def _observe(self) -> None:
         while True:
-            await _wait(self._heartbeats.news, TICK_S)
+            await _wait(self._heartbeats.news, ALIVE_S)
             urgent = self._heartbeats.news.is_set()
+            if urgent:
+                await asyncio.sleep(GATHER_S)
             try:
                 await self.observe()
                 if urgent:
@@ -218,6 +224,7 @@ class Manager:
                         if leadership.held or await leadership.renew():
                             await self.reconcile(leadership.transaction, leadership.reading)
                         await _wait(self._woken, TICK_S)
+                        await asyncio.sleep(GATHER_S)
                         self._woken.clear()
             except Exception as error:
                 log.exception("lead", error=str(error))

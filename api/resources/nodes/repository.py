@@ -10,7 +10,7 @@ from sqlalchemy import case, delete, func, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
-from api.database import among
+from api.database import among, rows_of
 from api.tables.nodes import Node, NodeMode, NodeState
 
 IS_LOST = Node.state == NodeState.LOST
@@ -66,6 +66,17 @@ async def note_alive(db: AsyncSession, names: Collection[str], at: datetime) -> 
     )
     alive = await db.scalars(query.returning(Node.name), execution_options={"synchronize_session": False})
     return set(alive)
+
+
+async def note_heard(db: AsyncSession, heard: Mapping[UUID, datetime]) -> None:
+    """Count a heartbeat of each of some nodes, and when it came."""
+    given = rows_of({"id": (Node.id.type, heard), "at": (Node.last_seen.type, heard.values())})
+    locked = (
+        select(Node.id).join(given, Node.id == given.c.id).order_by(Node.name).with_for_update(of=Node).cte("locked")
+    )
+    query = update(Node).where(Node.id == locked.c.id, Node.id == given.c.id)
+    query = query.values(heard=Node.heard + 1, last_seen=given.c.at)
+    await db.execute(query, execution_options={"synchronize_session": False})
 
 
 async def replace_message(db: AsyncSession, node_id: UUID, old: str, new: str) -> bool:

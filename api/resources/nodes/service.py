@@ -49,10 +49,14 @@ async def record(db: AsyncSession, reports: Sequence[HeardHeartbeat]) -> tuple[d
     """Write what heartbeats say of their nodes; returns the nodes by name, and which of them were lost until now."""
     nodes = await repository.by_names(db, [report.heartbeat.name for report in reports])
     returned = [node.name for node in nodes.values() if node.state is NodeState.LOST]
+    # the rows are locked in this order by whoever writes many
+    await repository.note_heard(
+        db, {nodes[name].id: each.received_at for each in reports if (name := each.heartbeat.name) in nodes}
+    )
     for report in reports:
         name = report.heartbeat.name
         if name not in nodes:
-            nodes[name] = Node(name=name, gpus=[])
+            nodes[name] = Node(name=name, gpus=[], heard=1, last_seen=report.received_at)
             repository.add(db, nodes[name])
         _describe(nodes[name], report)
     await db.flush()
@@ -98,7 +102,6 @@ def _describe(node: Node, report: HeardHeartbeat) -> None:
     if node.state is NodeState.LOST:
         node.unknown_containers = 0
     node.state = NodeState.READY
-    node.last_seen, node.heard = report.received_at, (node.heard or 0) + 1
     if info.unready:
         node.state, node.message = NodeState.UNREADY, info.unready
     _note_clock(node, report.clock_skew_s)

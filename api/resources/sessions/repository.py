@@ -154,7 +154,8 @@ async def remove_containers(db: AsyncSession, session_id: UUID) -> None:
 
 async def remove_services(db: AsyncSession, ids: Collection[UUID]) -> None:
     """Let go of the addresses of sessions at the edge."""
-    await db.execute(delete(Service).where(among(Service.session_id, ids)))
+    query = delete(Service).where(among(Service.session_id, ids))
+    await db.execute(query, execution_options={"synchronize_session": False})
 
 
 def add(db: AsyncSession, row: Session | Container) -> None:

@@ -342,9 +342,8 @@ class Loop:
 
     def _next(self, snapshot: Snapshot) -> int:
         """Return when time alone may change the decision: somebody has run, or has waited, for long enough."""
-        ran = [
-            item.since + snapshot.settings.min_runtime_s * SECOND for item in snapshot.running if not item.terminating
-        ]
+        least = snapshot.settings.min_runtime_s * SECOND
+        ran = [item.since + least for item in snapshot.running if not item.terminating] if least else []
         waited = [item.waiting_since + snapshot.settings.reserve_after_s * SECOND for item in snapshot.queue]
         return min((moment for moment in (*ran, *waited) if moment > snapshot.now), default=snapshot.now + 2**60)
 

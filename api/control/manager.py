@@ -38,7 +38,7 @@ from common.errors import PenstockError
 log = structlog.get_logger()
 
 TICK_S = 1.0
-ALIVE_S = 2.5
+ALIVE_S = 3.0
 """Heartbeats that say no more than that their agents live are written so often."""
 GATHER_S = 0.02
 """So long what comes is gathered before it is looked at: many at once cost little more than one."""

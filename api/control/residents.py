@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.resources.sessions import scheduling
 from api.scheduler.snapshot import Running
 
-READ_ANYWAY_S = 60
+READ_ANYWAY_S = 600
 """All revisions are read again after so long, whatever was told of changes."""
 
 Limits = Mapping[UUID, tuple[object, ...]]

@@ -52,8 +52,8 @@ _FILL = (
     """,
     """
     INSERT INTO sessions (id, name, project_id, user_name, image, reference, kind, preemptible, gpu_milli, held_milli,
-        cpu_milli, memory_mib, gpu_models, args, environment, mounts, sandbox_rules, state, since, reason, attempt, revision,
-        created_at, scheduled_at, started_at)
+        cpu_milli, memory_mib, gpu_models, args, environment, mounts, sandbox_rules, state, since, reason, attempt,
+        revision, created_at, scheduled_at, started_at)
     SELECT gen_random_uuid(), 'run' || row_number() OVER (), projects.id, 'admin', 'python', 'python', 'training', true,
         1000, 1000, 4000, 16384, '[]', '[]', '{}', '[]', '[]', 'RUNNING', now(), '', 0, 0, now(), now(), now()
     FROM generate_series(1, $sessions) n
@@ -75,7 +75,8 @@ _FILL = (
 )
 _SUBMIT = """
     INSERT INTO sessions (id, name, project_id, user_name, image, reference, kind, preemptible, gpu_milli, cpu_milli,
-        memory_mib, gpu_models, args, environment, mounts, sandbox_rules, state, since, reason, attempt, revision, created_at)
+        memory_mib, gpu_models, args, environment, mounts, sandbox_rules, state, since, reason, attempt, revision,
+        created_at)
     SELECT gen_random_uuid(), :name, id, 'admin', 'python', 'python', 'training', true, :milli, 4000, 16384, '[]', '[]',
         '{}', '[]', '[]', 'PENDING', now(), '', 0, 0, now() FROM projects ORDER BY random() LIMIT 1
 """

@@ -25,7 +25,7 @@ STALL_S = 5.0
 an agent reported was written in it."""
 SLACK_S = 10.0
 """So much longer than `node_lost_s` every agent has after a start or a stall to be heard again."""
-COUNT_S = 3.0
+COUNT_S = 4.0
 """So often the heartbeats of all nodes are counted."""
 TIDY_S = 600.0
 """So often what has been kept for its time is deleted."""

@@ -1,4 +1,4 @@
-"""What tells the scheduler which nodes and sessions have changed since it last looked"""
+"""Revisions of nodes, and the transactions that last changed sessions: the scheduler reads what is new"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from api.scheduler.snapshot import GpuState, NodeSnapshot, Workload
 from api.tables.nodes import Gpu, Node, NodeMode, NodeState
 from common.gpu.kinds import Enforcement
 
-READ_ANYWAY_S = 60
+READ_ANYWAY_S = 600
 """The nodes are read again after so long, whatever their version says."""
 
 _COLUMNS = (

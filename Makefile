@@ -141,9 +141,15 @@ bench: bundle ## Figures, one JSON line each; the last ones start the demo's lab
 	$(SAY) "GPU shares: what a session costs a program that computes; 50 small trainings on whole and shared GPUs, simulated"
 	@$(BIN)/python -m tests.bench.overhead
 	@$(BIN)/python -m tests.bench.shares
-	$(SAY) "Scheduler: decisions, a cycle, a reclaim at 2,000 and 10,000 nodes"
+	$(SAY) "Scheduler: decisions, cycles, a reclaim at 2,000 and 10,000 nodes, of 50 and 500 projects"
 	@$(BIN)/python tests/bench/scale.py --nodes 2000 --gpus 8 --sessions 10000
 	@$(BIN)/python tests/bench/scale.py --nodes 10000 --gpus 8 --sessions 50000
+	@$(BIN)/python tests/bench/scale.py --nodes 10000 --gpus 8 --sessions 50000 --projects 500
+	$(SAY) "Scheduler's loop on PostgreSQL: 10,000 nodes, 50,000 sessions, 50 and 500 projects"
+	@$(BIN)/python -m tests.bench.scheduler_loop
+	@$(BIN)/python -m tests.bench.scheduler_loop --projects 500
+	$(SAY) "Starts and ends: statements, rate, submit to RUNNING"
+	@$(BIN)/python -m tests.bench.starts
 	$(SAY) "Control API: 2,000 agents, 10,000 sessions, 50 users, on PostgreSQL"
 	@$(BIN)/python -m tests.bench.control
 	@$(BIN)/python -m tests.bench.history

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
-from sqlalchemy import ARRAY, ColumnElement, any_, literal, text
+from sqlalchemy import ARRAY, ColumnElement, TableValuedAlias, any_, column, func, literal, select, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy.types import TypeEngine
 
 from common.errors import InputError, UnavailableError
 
@@ -34,6 +35,9 @@ VOLUMES_LOCK = 0x50454E58
 """Key of the advisory lock that a transaction holds while it gives volumes their names and folders."""
 
 
+CONNECTIONS = 15
+"""So many connections a process has at most, beside that of the notices."""
+
 Begin = Callable[[], AbstractAsyncContextManager[AsyncSession]]
 """What gives a transaction: `Database.transaction`, or the leader's."""
 
@@ -45,6 +49,19 @@ def among(column: InstrumentedAttribute[V], values: Iterable[V]) -> ColumnElemen
     one apart costs more than to run it.
     """
     return column == any_(literal(list(values), ARRAY(column.type)))
+
+
+def fingerprint(*columns: ColumnElement[Any] | InstrumentedAttribute[Any]) -> ColumnElement[Any]:
+    """Return a number that another set of rows does not have: the sum of the hashes of these columns of every row."""
+    hashes: ColumnElement[Any] = func.hash_record_extended(func.row(*columns), 0)
+    return select(func.sum(hashes)).scalar_subquery()
+
+
+def rows_of(values: Mapping[str, tuple[TypeEngine[Any], Iterable[Any]]], name: str = "given") -> TableValuedAlias:
+    """Return a table of values by column: one array each, so that any number of rows is one statement."""
+    arrays = [literal(list(column_values), ARRAY(type_)) for type_, column_values in values.values()]
+    columns = [column(key, type_) for key, (type_, _) in values.items()]
+    return func.unnest(*arrays).table_valued(*columns, name=name).render_derived()
 
 
 class Database:
@@ -59,7 +76,10 @@ class Database:
                 hint="write postgresql+psycopg://USER@HOST/NAME, or postgresql+psycopg:///NAME?host=FOLDER",
             )
         # Errors go into the log, and what they would quote may be a user's secret: an environment, a password's hash.
-        self.engine = create_async_engine(url, hide_parameters=True, pool_pre_ping=True)
+        # Connections stay, with the statements that are prepared on them: to open one costs more than a request.
+        self.engine = create_async_engine(
+            url, hide_parameters=True, pool_pre_ping=True, pool_size=CONNECTIONS, max_overflow=0
+        )
         self._writers = async_sessionmaker(self.engine, expire_on_commit=False)
         # Every statement has a view of its own anyway; without transactions two messages fewer are sent.
         readers = self.engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -78,6 +98,12 @@ class Database:
         Each statement sees what is committed by then: what must fit together is read by one statement, or checked when
         it is used.
         """
+        async with self._readers() as db:
+            yield db
+
+    @asynccontextmanager
+    async def statements(self) -> AsyncIterator[AsyncSession]:
+        """Give a session in which every statement is a transaction of its own: for a write that is a single one."""
         async with self._readers() as db:
             yield db
 
@@ -118,6 +144,24 @@ class Leadership:
         """Use a connection of its own."""
         self._connection = connection
         self._held = False
+
+    @property
+    def held(self) -> bool:
+        """Whether this process was the leader when it last asked; what it does is refused where it is not any more."""
+        return self._held
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncSession]:
+        """Give a session for reading on the connection that holds the lock: it fails where that has ended."""
+        try:
+            await self._connection.execution_options(isolation_level="AUTOCOMMIT")
+            try:
+                async with AsyncSession(self._connection) as db:
+                    yield db
+            finally:
+                await self._connection.execution_options(isolation_level="READ COMMITTED")
+        except OperationalError as error:
+            raise UnavailableError("the database cannot be reached", hint="start PostgreSQL") from error
 
     async def renew(self) -> bool:
         """Return whether this process is the leader now; raises UnavailableError when the connection is lost."""

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from uuid import uuid4
 
 import psycopg
@@ -85,11 +86,11 @@ def stop(folder: Path) -> None:
 
 
 @contextmanager
-def running_server() -> Iterator[Path]:
+def running_server(settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[Path]:
     """Run a server and give the folder of its socket."""
     folder = new_folder()
     try:
-        start(folder, {}, os.getpid())
+        start(folder, settings, os.getpid())
         yield folder
     finally:
         stop(folder)

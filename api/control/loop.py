@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
@@ -17,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
 from api.control.reconcilers.failures import OUTAGES, Failures
+from api.control.residents import Residents
 from api.database import Begin, Database
 from api.resources.groups import service as groups
 from api.resources.groups.permissions import Permissions
@@ -84,9 +86,8 @@ class Loop:
             min_runtime_s=settings.min_runtime_s, reserve_after_s=settings.reserve_after_s
         )
         self._fleet = Fleet()
-        self._planner = Planner()
-        self._running: dict[UUID, tuple[int, Running]] = {}
-        self._limits: dict[UUID, tuple[object, ...]] = {}
+        self._planner: Planner | None = None
+        self._residents = Residents()
         self._token: object = None
         self._due = 0
         self._again = False
@@ -103,12 +104,17 @@ class Loop:
         """
         moment = now()
         async with self._database.reading() as db:
-            token = await self._change_token(db, moment)
-            if token is None:
-                self.reservations = {}
-            if token is None or (token == self._token and micros(moment) < self._due):
+            look = await scheduling.look(db, moment)
+            if not look.waiting:
+                self.rest()
                 return 0
-            self._again = False
+            known = {project.id: project for project in await projects.every(db)}
+            news = await self._residents.look(db, look.horizon, {id_: _limits(each) for id_, each in known.items()})
+            token = (look.waiting, *(_told_apart(project, moment) for project in known.values()))
+            token = (*token, await self._fleet.refresh(db))
+            if not news and token == self._token and micros(moment) < self._due:
+                return 0
+            self._again, self._token = False, None
             read = await self._read(db, moment)
         begin = begin or self._database.transaction
         await self._end_unreadable(begin)
@@ -122,47 +128,43 @@ class Loop:
         self.last = DecidedCycle(read.snapshot, decision)
         return placed
 
+    def rest(self) -> None:
+        """Note that nothing waits: no places are kept then."""
+        self.reservations = {}
+
     async def last_cycle(self) -> DecidedCycle:
         """Return the last cycle; where this process has run none, what it would decide now, which changes nothing."""
         if self.last:
             return self.last
         moment = now()
+        # with nothing kept: what this one keeps is the leader's, and others may ask at the same time
+        other = copy(self)
+        other._fleet, other._residents = Fleet(), Residents()
         async with self._database.reading() as db:
-            await self._fleet.refresh(db)
-            read = await self._read(db, moment)
+            await other._fleet.refresh(db)
+            await other._residents.look(db, 0, {})
+            read = await other._read(db, moment)
         if read is None:
             raise UnavailableError("the scheduler fails at a session", hint="look into the log of the API")
         return DecidedCycle(read.snapshot, await asyncio.to_thread(decide, read.snapshot))
 
-    async def _change_token(self, db: AsyncSession, moment: datetime) -> object:
-        """Return what is another value whenever a decision may come out differently; None where nothing waits."""
-        of_sessions = await scheduling.change_token(db, moment)
-        if of_sessions is None:
-            return None
-        every = tuple(
-            (_project(project, moment), projects.is_active(project, moment), *_affinity(project), *_limits(project))
-            for project in await projects.every(db)
-        )
-        return of_sessions, every, await self._fleet.refresh(db)
-
     async def _read(self, db: AsyncSession, moment: datetime) -> _Read | None:
         """Return a snapshot without those that wait and cannot be read; None where one that runs cannot be."""
         waiting = await scheduling.pending(db, moment)
-        holding = await scheduling.holding(db)
         # The projects are read last, so that none of these sessions is of one that came later.
         known = {project.id: project for project in await projects.every(db)}
         permissions = await groups.permissions(db)
         pending = [row for row in waiting if row.project_id in known]
         active = [row for row in pending if projects.is_active(known[row.project_id], moment)]
         outside = list(_outside(pending, known, moment))
-        if not await self._read_running(db, holding, known, permissions):
+        if not await self._read_running(db, known, permissions):
             return None
         queue = self._workloads(active, known, permissions)
         snapshot = Snapshot(
             now=micros(moment),
             nodes=self._fleet.nodes,
             projects=tuple(_project(project, moment) for project in known.values()),
-            running=tuple(running for _, running in self._running.values()),
+            running=self._residents.running,
             queue=tuple(queue.values()),
             settings=self._scheduler_settings,
             reservations={str(id_): tuple(places) for id_, places in (self.reservations or {}).items()},
@@ -170,32 +172,26 @@ class Loop:
         names = {id_: project.name for id_, project in known.items()}
         return _Read(snapshot, [row for row in active if row.id in queue], outside, names)
 
-    async def _read_running(
-        self, db: AsyncSession, holding: Mapping[UUID, int], known: Mapping[UUID, Project], permissions: Permissions
-    ) -> bool:
+    async def _read_running(self, db: AsyncSession, known: Mapping[UUID, Project], permissions: Permissions) -> bool:
         """Read those of the sessions that hold places which have changed since they were read; returns whether it can.
 
         What the others hold would be given away.
         """
-        limits = {project.id: _limits(project) for project in known.values()}
-        if limits != self._limits:
-            self._running, self._limits = {}, limits
-        kept = {id_: self._running[id_] for id_ in holding if self._running.get(id_, (-1,))[0] == holding[id_]}
-        changed = holding.keys() - kept.keys()
-        rows = [row for row in await scheduling.asked(db, changed) if row.project_id in known]
+        changed = self._residents.unread
+        rows = [row for row in await scheduling.asked(db, changed) if row.project_id in known] if changed else []
         # Read after the revisions: a change in between is noticed by the next cycle.
-        places = await scheduling.places(db, changed)
+        places = await scheduling.places(db, changed) if changed else {}
         workloads = self._workloads(rows, known, permissions)
         if len(workloads) < len(rows):
             return False
+        found = {}
         for row in rows:
-            workload = workloads[row.id]
             since = row.started_at or row.scheduled_at or row.created_at
             terminating = row.state is State.TERMINATING
             ends_at = _ends_at(row, known[row.project_id])
-            running = Running(workload, places.get(row.id, ()), micros(since), terminating, ends_at)
-            kept[row.id] = row.revision, running
-        self._running = dict(sorted(kept.items()))
+            running = Running(workloads[row.id], places.get(row.id, ()), micros(since), terminating, ends_at)
+            found[row.id] = row.revision, running
+        self._residents.read(found)
         return True
 
     def _workloads(
@@ -254,7 +250,7 @@ class Loop:
             decision = await asyncio.to_thread(self._decide, snapshot)
         except Exception as error:
             # it may have taken over one half of a change
-            self._planner = Planner()
+            self._planner = None
             if self._failures.note(PLACE, "", error) and (found := await asyncio.to_thread(failing, snapshot)):
                 await self._end(begin, UUID(found), PLACE)
             raise
@@ -262,7 +258,11 @@ class Loop:
         return decision
 
     def _decide(self, snapshot: Snapshot) -> Decision:
-        self._planner.sync(snapshot)
+        changes = self._residents.take_changes()
+        if self._planner is None:
+            self._planner = Planner.of(snapshot)
+        else:
+            self._planner.follow(snapshot, changes)
         return self._planner.decide(snapshot.queue, snapshot.now, snapshot.settings, snapshot.reservations)
 
     async def _apply(self, read: _Read, decision: Decision, begin: Begin) -> int:
@@ -321,7 +321,7 @@ class Loop:
         beneficiaries = {str(row.id): row for row in read.queue}
         for reclaim in sorted(decision.reclaims, key=lambda item: item.victim):
             victim = UUID(reclaim.victim)
-            revision, running = self._running[victim]
+            revision, running = self._residents[victim]
             row = beneficiaries[reclaim.beneficiary]
             whom = _told(row, read.names[row.project_id], running.workload.project)
             await sessions.reclaim(db, victim, revision, f"reclaimed for {whom}: {reclaim.reason}")
@@ -342,9 +342,8 @@ class Loop:
 
     def _next(self, snapshot: Snapshot) -> int:
         """Return when time alone may change the decision: somebody has run, or has waited, for long enough."""
-        ran = [
-            item.since + snapshot.settings.min_runtime_s * SECOND for item in snapshot.running if not item.terminating
-        ]
+        least = snapshot.settings.min_runtime_s * SECOND
+        ran = [item.since + least for item in snapshot.running if not item.terminating] if least else []
         waited = [item.waiting_since + snapshot.settings.reserve_after_s * SECOND for item in snapshot.queue]
         return min((moment for moment in (*ran, *waited) if moment > snapshot.now), default=snapshot.now + 2**60)
 
@@ -360,6 +359,11 @@ def _only(decision: Decision, name: str) -> Decision:
 def micros(moment: datetime) -> int:
     """Return a moment as whole microseconds."""
     return round(moment.timestamp() * SECOND)
+
+
+def _told_apart(project: Project, moment: datetime) -> tuple[object, ...]:
+    """Return what of a project a decision depends on."""
+    return _project(project, moment), projects.is_active(project, moment), *_affinity(project), *_limits(project)
 
 
 def _project(project: Project, moment: datetime) -> ProjectState:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,8 +19,9 @@ from api.clock import Clock
 from api.control.directory_check import DirectoryCheck
 from api.control.image_check import Checker
 from api.control.loop import Loop
-from api.control.reconcilers import resizes
+from api.control.reconcilers import glance, resizes
 from api.control.reconcilers.failures import OUTAGES, TRIES, Failures
+from api.control.reconcilers.glance import Glance
 from api.control.reconcilers.observe import Observer
 from api.control.reconcilers.operate import Operator
 from api.control.reconcilers.orphans import Orphan
@@ -31,12 +32,16 @@ from api.engine.base import Engine
 from api.resources.nodes.heartbeats import Heartbeats
 from api.resources.sessions import lifecycle
 from api.settings import Settings
-from api.tables.sessions import State
+from api.tables.sessions import Session, State
 from common.errors import PenstockError
 
 log = structlog.get_logger()
 
 TICK_S = 1.0
+ALIVE_S = 3.0
+"""Heartbeats that say no more than that their agents live are written so often."""
+GATHER_S = 0.02
+"""So long what comes is gathered before it is looked at: many at once cost little more than one."""
 RETRY_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 NEVER = float("inf")
 ORPHAN_GRACE_S = 5
@@ -85,6 +90,7 @@ class Manager:
         """Prepare the reconcilers."""
         self._clock = clock
         self._database = database
+        self._settings = settings
         self._engine = engine
         self._heartbeats = heartbeats
         self._failures = Failures()
@@ -125,18 +131,23 @@ class Manager:
         for orphan in await self._observer.apply():
             self._remove(orphan)
 
-    async def reconcile(self, begin: Begin | None = None) -> bool:
+    async def reconcile(self, begin: Begin | None = None, reading: Begin | None = None) -> bool:
         """Do everything that can be done now; returns whether anything was begun.
 
-        `begin` gives the transactions of a leader, in which alone places are given away.
+        `begin` gives the transactions of a leader, in which alone places are given away; `reading` is where a leader
+        looks what there is to do.
         """
-        await self._part("time", self._timed.apply)
-        await self._part("shares", partial(self._take_space, begin))
-        await self._part("scheduler", partial(self.loop.run, begin))
+        seen = await self._look(reading)
+        if await self._part("time", partial(self._timed.apply, seen)):
+            seen = await self._look(reading)
+        if seen.resizing:
+            await self._part("shares", partial(self._take_space, begin))
+        await self._part("scheduler", partial(self._schedule, begin, seen))
         async with self._database.reading() as db:
-            waiting = await lifecycle.in_operation(db)
-            images = await self._checker.due(db)
-            volumes = "volumes" not in self._busy and await self._volumes.due(db)
+            some = seen.in_operation or seen.resizing or seen.waiting
+            waiting = await lifecycle.in_operation(db) if some else {}
+            images = await self._checker.due(db) if seen.images else []
+            volumes = "volumes" not in self._busy and await self._volumes.due(db, going=seen.volumes)
         for gone in self._retries.keys() - waiting.keys():
             del self._retries[gone]
         due = [id_ for id_, state in waiting.items() if str(id_) not in self._busy and self._is_due(id_, state)]
@@ -144,10 +155,11 @@ class Manager:
         changes = [id_ for id_ in due if waiting[id_] is State.RUNNING][: MAX_CHANGES - len(self._changes)]
         others = [id_ for id_ in due if waiting[id_] not in (State.TERMINATING, State.RUNNING)]
         starts = others[: MAX_STARTS - len(self._starts)]
+        loaded = await self._load([*starts, *stops, *changes])
         for chosen, at_work in ((starts, self._starts), (stops, self._stops), (changes, self._changes)):
             at_work.update(map(str, chosen))
             for session_id in chosen:
-                self._begin(str(session_id), self._operate(session_id, waiting[session_id]))
+                self._begin(str(session_id), self._operate(session_id, waiting[session_id], loaded.get(session_id)))
         unseen = [image_id for image_id in images if f"image/{image_id}" not in self._busy]
         for image_id in unseen:
             self._begin(f"image/{image_id}", self._checker.check(image_id))
@@ -157,20 +169,34 @@ class Manager:
             self._begin("volumes", self._volumes.work())
         return bool(starts or stops or changes or unseen or volumes)
 
-    async def _part(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
-        """Do a part of the work; one that fails hinders no other, and is done again after a while."""
+    async def _look(self, reading: Begin | None) -> Glance:
+        async with (reading or self._database.reading)() as db:
+            return await glance.look(db, self._settings, self._clock.now())
+
+    async def _schedule(self, begin: Begin | None, seen: Glance) -> None:
+        if seen.waiting:
+            await self.loop.run(begin)
+        else:
+            self.loop.rest()
+
+    async def _part(self, name: str, work: Callable[[], Awaitable[object]]) -> bool:
+        """Do a part of the work; one that fails hinders no other, and is done again after a while.
+
+        Returns whether something may have changed by it.
+        """
         if self._parts.get(name, 0.0) > self._clock.monotonic():
-            return
+            return False
         try:
-            await work()
+            changed = await work()
         except OUTAGES:
             raise
         except Exception as error:
             self._failures.note(PART, name, error)
             tries = self._failures.count(PART, name)
             self._parts[name] = self._clock.monotonic() + _wait_s(tries - 1)
-        else:
-            self._failures.forget(PART, name)
+            return True
+        self._failures.forget(PART, name)
+        return bool(changed)
 
     async def _take_space(self, begin: Begin | None) -> None:
         if self.loop.reservations is not None:
@@ -178,8 +204,10 @@ class Manager:
 
     async def _observe(self) -> None:
         while True:
-            await _wait(self._heartbeats.news, TICK_S)
+            await _wait(self._heartbeats.news, ALIVE_S)
             urgent = self._heartbeats.news.is_set()
+            if urgent:
+                await asyncio.sleep(GATHER_S)
             try:
                 await self.observe()
                 if urgent:
@@ -194,18 +222,30 @@ class Manager:
                 async with self._database.leadership() as leadership:
                     self._timed.begin()
                     while True:
-                        if await leadership.renew():
-                            await self.reconcile(leadership.transaction)
+                        if leadership.held or await leadership.renew():
+                            await self.reconcile(leadership.transaction, leadership.reading)
                         await _wait(self._woken, TICK_S)
+                        await asyncio.sleep(GATHER_S)
                         self._woken.clear()
             except Exception as error:
                 log.exception("lead", error=str(error))
                 await asyncio.sleep(TICK_S)
 
-    async def _operate(self, session_id: UUID, state: State) -> None:
+    async def _load(self, ids: Sequence[UUID]) -> Mapping[UUID, Session]:
+        """Load sessions that are to be operated on, together; where that fails each is loaded alone, and may fail."""
+        if not ids:
+            return {}
+        try:
+            return await self._operator.load(ids)
+        except Exception:
+            log.exception("sessions are loaded one by one")
+            return {}
+
+    async def _operate(self, session_id: UUID, state: State, loaded: Session | None) -> None:
         known, what = self._retries.get(session_id), DOING[state]
         try:
-            unfinished = await self._operator.operate(session_id, known.tries if known else 0)
+            session = loaded or (await self._operator.load([session_id])).get(session_id)
+            unfinished = await self._operator.operate(session, known.tries if known else 0) if session else None
         except OUTAGES:
             raise
         except Exception as error:

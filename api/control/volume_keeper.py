@@ -70,13 +70,13 @@ class VolumeKeeper:
         self._look_at = 0.0
         self._next: dict[UUID, float] = {}
 
-    async def due(self, db: AsyncSession) -> bool:
-        """Return whether there is anything to do now."""
+    async def due(self, db: AsyncSession, *, going: bool = True) -> bool:
+        """Return whether there is anything to do now; without `going` no files of volumes are to go."""
         if not self._root:
             return False
         moment = self._clock.monotonic()
-        going = [volume.id for volume in await volumes.deleting(db, self._storage)]
-        self._next = {id_: self._next.get(id_, 0.0) for id_ in going}
+        ids = [volume.id for volume in await volumes.deleting(db, self._storage)] if going else []
+        self._next = {id_: self._next.get(id_, 0.0) for id_ in ids}
         return self._look_at <= moment or any(at <= moment for at in self._next.values())
 
     async def work(self) -> None:

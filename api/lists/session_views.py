@@ -8,18 +8,26 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from pydantic_core import to_json
-from sqlalchemy import Row, and_, select
+from sqlalchemy import Row, and_, func, select, text
+from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
 from api.resources.sessions.views import ContainerView, SessionEntryView, SessionView
 from api.tables.nodes import Gpu, Node
 from api.tables.projects import Project
-from api.tables.sessions import Container, GpuShareRow, Service, Session
+from api.tables.sessions import Container, GpuShareRow, Service, Session, State
 from common.gpu.share import memory_limit
 
 _MADE = {"project", "user", "node", "gpus", "containers", "services", "url", "urls"}
 _OF_CONTAINER = [name for name in ContainerView.model_fields if name != "gpus"]
+_PORT = func.json_build_array(Service.port, Service.path)
+_PORTS = (
+    select(func.coalesce(func.json_agg(aggregate_order_by(_PORT, Service.port)), text("'[]'")))
+    .where(Service.session_id == Session.id)
+    .scalar_subquery()
+    .label("ports")
+)
 _NAMES = (Project.name.label("project"), Session.user_name.label("user"))
 
 ViewT = TypeVar("ViewT", bound=SessionEntryView)
@@ -51,13 +59,16 @@ async def _views(db: AsyncSession, kind: type[ViewT], ids: Sequence[UUID], apps_
 
 async def _shown(db: AsyncSession, kind: type[SessionEntryView], ids: Collection[UUID], apps_url: str) -> list[Shown]:
     columns = [*_NAMES, *(getattr(Session, name) for name in kind.model_fields if name not in _MADE)]
-    query = select(*columns).join(Project, Project.id == Session.project_id).where(among(Session.id, ids))
+    query = select(*columns, _PORTS).join(Project, Project.id == Session.project_id).where(among(Session.id, ids))
     rows = (await db.execute(query)).all()
-    containers, services = await _containers(db, ids), await _services(db, ids, apps_url)
-    return [_session(kind, row, containers[row.id], services[row.id]) for row in rows]
+    placed = [row.id for row in rows if row.state is not State.PENDING]
+    containers = await _containers(db, placed) if placed else {}
+    return [_session(kind, row, containers.get(row.id, []), _services(row.ports, apps_url)) for row in rows]
 
 
-def _session(kind: type[SessionEntryView], row: Row[Any], containers: list[Shown], services: list[Shown]) -> Shown:
+def _session(
+    kind: type[SessionEntryView], row: Row[*tuple[Any, ...]], containers: list[Shown], services: list[Shown]
+) -> Shown:
     urls = [service["url"] for service in services if service["url"]]
     values = row._asdict() | {
         "node": containers[0]["node"] if containers else None,
@@ -108,9 +119,5 @@ def _share(row: Row[Any]) -> Shown:
     }
 
 
-async def _services(db: AsyncSession, ids: Collection[UUID], apps_url: str) -> defaultdict[UUID, list[Shown]]:
-    found: defaultdict[UUID, list[Shown]] = defaultdict(list)
-    query = select(Service.session_id, Service.port, Service.path).where(among(Service.session_id, ids))
-    for id_, port, path in await db.execute(query.order_by(Service.session_id, Service.port)):
-        found[id_].append({"port": port, "url": f"{apps_url}/{path}/" if apps_url else None})
-    return found
+def _services(ports: Sequence[tuple[int, str]], apps_url: str) -> list[Shown]:
+    return [{"port": port, "url": f"{apps_url}/{path}/" if apps_url else None} for port, path in ports]

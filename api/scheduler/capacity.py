@@ -7,7 +7,7 @@ milli-GPU. All of it is integers, so what is allocated and released leaves exact
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,19 @@ class Layout:
         self.all_fractions = bool(self.fractions.all())
         self._usable: dict[frozenset[int], Flags] = {}
         self._usable_for: dict[tuple[object, ...], Flags] = {}
+
+    def replace(self, nodes: Sequence[NodeSnapshot]) -> bool:
+        """Open and close nodes; returns False, and changes nothing, where they differ in more than that."""
+        nodes = tuple(sorted(nodes, key=lambda node: node.name))
+        if len(nodes) != len(self.nodes):
+            return False
+        changed = [(row, new) for row, (old, new) in enumerate(zip(self.nodes, nodes, strict=True)) if new is not old]
+        if any(replace(new, open=self.nodes[row].open) != self.nodes[row] for row, new in changed):
+            return False
+        for row, new in changed:
+            self.open[row] = new.open
+        self.nodes = nodes
+        return True
 
     def usable(self, models: tuple[str, ...]) -> Flags:
         """Return which GPUs, slices aside, are of one of the models; every GPU where none is named."""

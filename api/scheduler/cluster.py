@@ -31,6 +31,10 @@ class ClusterState:
         self._done: list[Callable[[], None]] = []
         self._trials = 0
 
+    def replace(self, nodes: Sequence[NodeSnapshot]) -> bool:
+        """Open and close nodes; returns False, and changes nothing, where they differ in more than that."""
+        return self.layout.replace(nodes)
+
     def allocate(self, placements: Sequence[Placement], workload: Workload) -> None:
         """Take the places: one container of the workload on each."""
         self._do(lambda sign: self._change(-sign, placements, workload))

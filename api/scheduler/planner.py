@@ -35,6 +35,9 @@ class Planner:
         self._terminating: dict[str, Running] = {}
         self._holdings: dict[str, Holdings] = {}
         self._residents = Residents()
+        self._nodes: Sequence[NodeSnapshot] = ()
+        self._now, self._later = ClusterState(()), ClusterState(())
+        self._feasibility = Feasibility(self._now)
         self.set_nodes(nodes)
         self.set_projects(projects)
 
@@ -52,23 +55,32 @@ class Planner:
 
     def sync(self, snapshot: Snapshot) -> None:
         """Take over nodes, projects and running workloads of a snapshot, changing only what differs."""
-        if set(snapshot.nodes) != self._nodes:
-            self.set_nodes(snapshot.nodes)
-        self.set_projects(snapshot.projects)
         wanted = {running.workload.id: running for running in snapshot.running}
-        for old in [old for old in self._running.values() if wanted.get(old.workload.id) != old]:
-            self.remove(old.workload.id)
-        for running in wanted.values():
-            if running.workload.id not in self._running:
+        gone = {id_: None for id_ in self._running if id_ not in wanted}
+        self.follow(snapshot, gone | {id_: each for id_, each in wanted.items() if self._running.get(id_) != each})
+
+    def follow(self, snapshot: Snapshot, changes: Mapping[str, Running | None]) -> None:
+        """Take over a snapshot of which only these running workloads differ from the last one; None is gone."""
+        self.set_nodes(snapshot.nodes)
+        self.set_projects(snapshot.projects)
+        # what has changed leaves its places before others get them
+        for workload_id in changes:
+            if workload_id in self._running:
+                self.remove(workload_id)
+        for running in changes.values():
+            if running:
                 self.add(running)
 
     def set_nodes(self, nodes: Sequence[NodeSnapshot]) -> None:
-        """Replace the nodes; what runs stays."""
-        self._nodes = frozenset(nodes)
-        self._now, self._later = ClusterState(nodes), ClusterState(nodes)
-        self._feasibility = Feasibility(self._now)
-        for running in self._running.values():
-            self._allocate(running)
+        """Replace the nodes; what runs stays. Where they only open or close nothing is counted anew."""
+        if nodes is self._nodes:
+            return
+        if not (self._now.replace(nodes) and self._later.replace(nodes)):
+            self._now, self._later = ClusterState(nodes), ClusterState(nodes)
+            self._feasibility = Feasibility(self._now)
+            for running in self._running.values():
+                self._allocate(running)
+        self._nodes = nodes
 
     def set_projects(self, projects: Sequence[ProjectState]) -> None:
         """Replace the projects."""

@@ -96,6 +96,7 @@ class Session(Base):
     all containers, 0 before it has its places: more than it asks for where a container was given a MIG device. While
     its share changes, `resize_milli` is what a container shall have, `before_milli` what it had (see `resizing`).
     `network` is the number of the network between its containers, None where it has one container or no places.
+    `changed_in` is the transaction that last changed its `revision`, by a trigger.
     `sandbox` names the one that it was given, with the rules of then; `denied` counts the calls that it cost.
     """
 
@@ -112,6 +113,7 @@ class Session(Base):
         Index("ix_sessions_failed_name", "project_id", "name", "created_at", postgresql_where=FAILED),
         Index("ix_sessions_holding", "id", postgresql_where=HOLDS),
         Index("ix_sessions_finished_at", "finished_at", postgresql_where=_finished),
+        Index("ix_sessions_changed_in", "changed_in"),
         Index("ix_sessions_resize_milli", "resize_milli", postgresql_where=_resized),
     )
 
@@ -159,6 +161,7 @@ class Session(Base):
     final_state: Mapped[State | None] = mapped_column(_state)
     attempt: Mapped[int] = mapped_column(default=0, server_default="0")
     revision: Mapped[int] = mapped_column(default=0)
+    changed_in: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     created_at: Mapped[datetime] = mapped_column(default=now)
     starts_at: Mapped[datetime | None]
     scheduled_at: Mapped[datetime | None]
@@ -174,7 +177,7 @@ class Session(Base):
         order_by="Container.rank", lazy="selectin", cascade="all, delete-orphan", passive_deletes=True
     )
     services: Mapped[list[Service]] = relationship(
-        order_by="Service.port", lazy="selectin", cascade="all, delete-orphan", passive_deletes=True
+        order_by="Service.port", lazy="raise", cascade="all, delete-orphan", passive_deletes=True
     )
 
     @property
@@ -214,7 +217,7 @@ class Container(Base):
 
     node: Mapped[Node] = relationship(lazy="joined", innerjoin=True)
     gpu_shares: Mapped[list[GpuShareRow]] = relationship(
-        order_by="GpuShareRow.index", lazy="selectin", cascade="all, delete-orphan", passive_deletes=True
+        order_by="GpuShareRow.index", lazy="joined", cascade="all, delete-orphan", passive_deletes=True
     )
 
 

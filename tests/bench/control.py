@@ -135,7 +135,7 @@ def api_process(url: str, home: Path, authority: Authority) -> Iterator[int]:
         raise
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
 
 
 @asynccontextmanager

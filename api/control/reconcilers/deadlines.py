@@ -64,10 +64,14 @@ async def due(
 ) -> Sequence[SessionUpdate]:
     """Return what ends the sessions whose time is over, of those that have waited for so long."""
     deadlines = table(settings)
-    shortest = min(deadline.limit_s for deadline in deadlines.values())
-    found = await sessions.by_ids(db, [id_ for id_, seconds in waited_s.items() if seconds >= shortest])
+    found = await sessions.by_ids(db, [id_ for id_, seconds in waited_s.items() if seconds >= shortest_s(settings)])
     judge = partial(_after, deadlines=deadlines, waited_s=waited_s)
     return failures.judge("to look at its deadline", list(found.values()), judge)
+
+
+def shortest_s(settings: Settings) -> float:
+    """Return for how long nothing that starts is late."""
+    return min(deadline.limit_s for deadline in table(settings).values())
 
 
 def _after(

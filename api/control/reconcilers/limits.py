@@ -29,13 +29,18 @@ PERIOD = "period"
 async def due(db: AsyncSession, settings: Settings, at: datetime, failures: Failures) -> Sequence[SessionUpdate]:
     """Return the warnings and the ends that are due."""
     warn_before = timedelta(seconds=settings.warn_before_s)
-    timed = await lifecycle.timed(db, at + warn_before)
+    timed = await lifecycle.timed(db, until(settings, at))
     updates = failures.judge("to look at its time limit", timed, partial(_after_limit, at=at, warn_before=warn_before))
     stopped = {project.id: project for project in await projects.expired(db, at) if project.on_expiry is Expiry.STOP}
     if not stopped:
         return updates
     live = await lifecycle.of_projects(db, stopped, WATCHED)
     return updates + failures.judge("to look at its project's period", live, partial(_after_period, stopped=stopped))
+
+
+def until(settings: Settings, at: datetime) -> datetime:
+    """Return until when a session ends that is to be warned, or stopped, now."""
+    return at + timedelta(seconds=settings.warn_before_s)
 
 
 def moment(at: datetime) -> str:

@@ -27,8 +27,9 @@ from api.control.reconcilers.orphans import Orphan, Orphans
 from api.database import Database
 from api.resources.nodes import service as nodes
 from api.resources.nodes.heartbeats import HeardHeartbeat, Heartbeats
-from api.resources.sessions import networks, resizing
+from api.resources.sessions import changes, networks, resizing
 from api.resources.sessions import service as sessions
+from api.resources.sessions.changes import Change
 from api.settings import Settings
 from api.tables.nodes import Node
 from api.tables.sessions import Session, State
@@ -40,7 +41,7 @@ MISSING_LIMIT = 2
 """So many heartbeats in a row must lack a container: one may have been written before it started."""
 LOOK_AGAIN_S = 60
 """A node is looked at in full after so long, even if it says nothing new."""
-LOOKS_AGAIN = 50
+LOOKS_AGAIN = 200
 """So many nodes at once are looked at in full for that reason: all of a large site began at the same time."""
 CHUNK = 200
 """So many nodes are written in one transaction."""
@@ -88,7 +89,7 @@ class Observer:
             return []
         orphans: list[Orphan] = []
         try:
-            due = [report.heartbeat.name for report in left if self._is_due(report)][:LOOKS_AGAIN]
+            due = self._due(left)
             plain = [report for report in left if not self._is_news(report) and report.heartbeat.name not in due]
             known = await self._note_alive(plain)
             left = [report for report in left if report.heartbeat.name not in known]
@@ -113,9 +114,13 @@ class Observer:
         name = report.heartbeat.name
         return report.news or name in self._open or name not in self._looked
 
-    def _is_due(self, report: HeardHeartbeat) -> bool:
-        looked = self._looked.get(report.heartbeat.name)
-        return looked is not None and looked + LOOK_AGAIN_S < time.monotonic()
+    def _due(self, reports: Sequence[HeardHeartbeat]) -> list[str]:
+        """Return which nodes are looked at in full again: where it is time for one, all whose time comes soon."""
+        moment = time.monotonic()
+        looked = {name: self._looked[name] for report in reports if (name := report.heartbeat.name) in self._looked}
+        if not any(at + LOOK_AGAIN_S < moment for at in looked.values()):
+            return []
+        return [name for name, at in looked.items() if at + LOOK_AGAIN_S / 2 < moment][:LOOKS_AGAIN]
 
     async def _note_alive(self, reports: Sequence[HeardHeartbeat]) -> Collection[str]:
         """Return the nodes of which no more needs to be written; a lost or deleted one is not among them."""
@@ -123,7 +128,7 @@ class Observer:
             return ()
         alive: set[str] = set()
         try:
-            async with self._database.transaction() as db:
+            async with self._database.statements() as db:
                 for part in _together(reports):
                     names = [report.heartbeat.name for report in part]
                     alive |= await nodes.note_alive(db, names, part[0].received_at)
@@ -250,14 +255,14 @@ class Observer:
         self, db: AsyncSession, session: Session, values: dict[str, Any], noted: dict[int, dict[str, Any]]
     ) -> bool:
         """Write what is new; returns whether it is written, which it is not if somebody else was faster."""
-        if values and not await sessions.change(db, session, **values):
+        if not (values or any(noted.values())):
+            return True
+        change = Change.of(session, values, noted)
+        if not await changes.write(db, [change]):
             return False
-        if any(noted.values()):
-            await sessions.note_containers(db, session, noted)
+        change.take_over()
         if values:
             log_change(session, values)
-        if values or any(noted.values()):
-            await db.refresh(session)
         return True
 
 

@@ -7,7 +7,7 @@ still as it was loaded. One session has at most one operation at a time; its con
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -17,12 +17,14 @@ from api.clock import now
 from api.control.reconcilers import change, reach, resizes
 from api.control.reconcilers.failures import OUTAGES, all_of, failed
 from api.control.reconcilers.follow import Noted, after
+from api.control.reconcilers.outcomes import LOG_TAIL_BYTES, Outcome, Outcomes
 from api.control.reconcilers.spec import spec_of
 from api.control.reconcilers.timed import TimedReconciler
 from api.database import Database
 from api.engine.base import Engine, UnreachableError
-from api.resources.sessions import networks
+from api.resources.sessions import changes, networks
 from api.resources.sessions import service as sessions
+from api.resources.sessions.changes import Change
 from api.resources.sessions.relay import agent_of
 from api.settings import Settings
 from api.tables.nodes import NodeState
@@ -35,7 +37,6 @@ log = structlog.get_logger()
 AT_WORK = (State.SCHEDULED, State.PREPARING, State.TERMINATING)
 FREED_LATER = "its GPUs are freed when its container is gone"
 LOG_TRIES = 3
-LOG_TAIL_BYTES = 256 * 1024
 LOG_TAIL_LINES = 20_000
 
 
@@ -56,21 +57,40 @@ class Operator:
         self._settings = settings
         self._timed = timed
         self._launched = launched
+        self._outcomes = Outcomes(database)
         self._unsent: set[str] = set()
 
-    async def operate(self, session_id: UUID, tries: int = 0) -> State | None:
+    async def load(self, ids: Collection[UUID]) -> dict[UUID, Session]:
+        """Return sessions for operations; of those that start it is noted that their agents are about to be called.
+
+        From then on a container may exist. One that somebody else has just changed is left out.
+        """
+        async with self._database.reading() as db:
+            found = await sessions.whole(db, ids)
+        begun = [session for session in found.values() if session.state is State.SCHEDULED]
+        if begun:
+            self._unsent |= {each.container_id(container.rank) for each in begun for container in each.containers}
+            values = {"state": State.PREPARING, "reason": "starts the container"}
+            wanted = [Change.of(session, values) for session in begun]
+            async with self._database.transaction() as db:
+                written = await changes.write(db, wanted)
+            for preparation in wanted:
+                if preparation.session.id in written:
+                    preparation.take_over()
+                else:
+                    del found[preparation.session.id]
+        return found
+
+    async def operate(self, session: Session, tries: int = 0) -> State | None:
         """Do what a session needs now; returns the state in which it should be tried again later, if any.
 
         `tries` is how often that was found before, in the same state.
         """
-        session = await self._load(session_id)
-        if session is not None and session.state is State.SCHEDULED:
-            session = await self._prepare(session)
-        if session is not None and session.state is State.PREPARING:
+        if session.state is State.PREPARING:
             return None if await self._launch(session) else State.PREPARING
-        if session is not None and session.state is State.RUNNING:
+        if session.state is State.RUNNING:
             return None if await resizes.tell(self._database, self._engine, session) else State.RUNNING
-        if session is not None and session.state is State.TERMINATING:
+        if session.state is State.TERMINATING:
             return None if await self._terminate(session, tries) else State.TERMINATING
         return None
 
@@ -81,11 +101,6 @@ class Operator:
             at_work = session is not None and (session.state in AT_WORK or session.resize_milli is not None)
             if session is not None and at_work:
                 await change.apply(db, failed(session, what))
-
-    async def _prepare(self, session: Session) -> Session | None:
-        """Say that the agents are about to be called: from here on a container may exist."""
-        self._unsent |= {session.container_id(container.rank) for container in session.containers}
-        return await self._change(session, {}, state=State.PREPARING, reason="starts the container")
 
     async def _launch(self, session: Session) -> bool:
         """Ask the agents for the containers that they have not confirmed; returns whether that is settled."""
@@ -104,8 +119,7 @@ class Operator:
             values = {} if session.reason == reason else {"reason": reason}
         if not (values or noted):
             return not errors
-        changed = await self._change(session, noted, **values)
-        return changed is not None and (changed.state is not State.PREPARING or not errors)
+        return await self._change(session, noted, **values) and (session.state is not State.PREPARING or not errors)
 
     async def _launch_one(self, session: Session, container: Container) -> ContainerState | PenstockError:
         spec, agent = spec_of(session, container), agent_of(container.node)
@@ -137,16 +151,17 @@ class Operator:
                 await self._change(session, {}, reason=reason)
             return False
         final_state = session.final_state or State.TERMINATED
-        async with self._database.transaction() as db:
-            if final_state is State.PENDING:
+        network, left = session.network, self._left(session, present)
+        if final_state is State.PENDING:
+            async with self._database.transaction() as db:
                 ended = await sessions.requeue(db, session, session.reason)
-            else:
-                ended = await sessions.end(db, session, state=final_state, reason=_last_reason(session), cause="")
-            if ended and tail:
-                kept = await sessions.log_tail(db, session.id) + tail
-                await sessions.keep_log(db, session.id, kept[-LOG_TAIL_BYTES:])
-            if ended and session.network is not None:
-                await networks.leave(db, session.network, self._left(session, present))
+                if ended and tail:
+                    await sessions.keep_logs(db, {session.id: tail}, LOG_TAIL_BYTES)
+                if ended and network is not None:
+                    await networks.leave(db, network, left)
+        else:
+            values = sessions.ending({"state": final_state, "reason": _last_reason(session), "cause": ""})
+            ended = await self._outcomes.write(Outcome(Change.of(session, values), tail, network, left))
         if ended:
             self._unsent -= {session.container_id(container.rank) for container in session.containers}
             log.info("ended", session=session.name, project=session.project.name, state=str(final_state))
@@ -216,17 +231,9 @@ class Operator:
             log.exception("no log", session=session.name)
         return bytes(tail)
 
-    async def _load(self, session_id: UUID) -> Session | None:
-        async with self._database.reading() as db:
-            return await sessions.whole(db, session_id)
-
-    async def _change(self, session: Session, noted: Noted | Mapping[int, Any], **values: Any) -> Session | None:
-        """Write what is new of a session and its containers; None where somebody else was faster."""
-        async with self._database.transaction() as db:
-            if values and not await sessions.change(db, session, **values):
-                return None
-            await sessions.note_containers(db, session, noted)
-            return await sessions.whole(db, session.id)
+    async def _change(self, session: Session, noted: Noted, **values: Any) -> bool:
+        """Write what is new of a session and its containers; returns whether nobody else was faster."""
+        return await self._outcomes.write(Outcome(Change.of(session, values, noted)))
 
 
 def _refusal(node: str, error: PenstockError) -> PenstockError:

@@ -7,12 +7,12 @@ from datetime import datetime
 from uuid import UUID
 
 import structlog
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import Clock
-from api.control.reconcilers import deadlines, drains, limits, losses, retention, rights
+from api.control.reconcilers import deadlines, drains, glance, limits, losses, retention, rights
 from api.control.reconcilers.clock_steps import ClockSteps
 from api.control.reconcilers.failures import Failures
+from api.control.reconcilers.glance import Glance
 from api.control.reconcilers.unchanged import Unchanged
 from api.database import Database
 from api.resources.nodes import service as nodes
@@ -28,6 +28,8 @@ STALL_S = 5.0
 an agent reported was written in it."""
 SLACK_S = 10.0
 """So much longer than `node_lost_s` every agent has after a start or a stall to be heard again."""
+COUNT_S = 4.0
+"""So often the heartbeats of all nodes are counted."""
 TIDY_S = 600.0
 """So often what has been kept for its time is deleted."""
 
@@ -42,7 +44,8 @@ class TimedReconciler:
         self._settings = settings
         self._clock = clock
         self._began = self._looked = self._clock.monotonic()
-        self._tidied = float("-inf")
+        self._tidied = self._counted = float("-inf")
+        self._judges = False
         self._steps = ClockSteps(clock)
         self._silence, self._losses, self._steps_forward = Unchanged(), Unchanged(), Unchanged()
         self.gone: Collection[UUID] = frozenset()
@@ -52,15 +55,23 @@ class TimedReconciler:
         """Begin to lead."""
         self._steps.begin()
 
-    async def apply(self) -> None:
-        """Do what is due."""
+    async def apply(self, seen: Glance | None = None) -> bool:
+        """Do what is due, of what was seen at a glance; returns whether anything has changed."""
         at = await self._steps.follow(self._database)
-        await self._mark_lost()
+        if seen is None:
+            async with self._database.reading() as db:
+                seen = await glance.look(db, self._settings, at)
+        changed = await self._mark_lost(seen)
         await self._forget_old(at)
+        waited_s = await self._waited_s(seen)
+        has_late = any(seconds >= deadlines.shortest_s(self._settings) for seconds in waited_s.values())
+        return ((seen.has_due or has_late) and await self._apply(at, waited_s)) or changed
+
+    async def _apply(self, at: datetime, waited_s: Mapping[UUID, float]) -> bool:
         async with self._database.reading() as db:
             draining = await nodes.draining(db)
             updates = [
-                *await deadlines.due(db, self._settings, await self._unstarted(db), self._failures),
+                *await deadlines.due(db, self._settings, waited_s, self._failures),
                 *await limits.due(db, self._settings, at, self._failures),
                 *await rights.due(db, self._failures),
             ]
@@ -69,25 +80,23 @@ class TimedReconciler:
                 holding = await sessions.of_nodes(db, [node.id for node in draining], HOLDING)
                 used = {node.id for session in holding for node in session.nodes}
                 draining = [node for node in draining if node.id not in used]
-        if updates or draining:
-            async with self._database.transaction() as db:
-                await self._failures.write(db, updates)
-                for node in draining:
-                    log.info("drained", node=node.name)
-                    await nodes.finish_drain(db, node.name)
+        if not (updates or draining):
+            return False
+        async with self._database.transaction() as db:
+            await self._failures.write(db, updates)
+            for node in draining:
+                log.info("drained", node=node.name)
+                await nodes.finish_drain(db, node.name)
+        return True
 
-    async def _mark_lost(self) -> None:
+    async def _mark_lost(self, seen: Glance) -> bool:
+        """Do what the silence of nodes asks for; returns whether anything has changed."""
+        silent = await self._silent()
         async with self._database.reading() as db:
-            counts = await nodes.heard(db)
-            lost = await nodes.lost(db)
-            unfinished = await losses.left_over(db, lost)
-        may_judge = self._may_judge()
-        lost_for_s = self._losses.for_s({node.id: node.heard for node in lost}, self._looked)
+            lost = await nodes.lost(db) if seen.lost else ()
+            unfinished = await losses.left_over(db, lost) if self._judges else ()
+        lost_for_s = self._losses.for_s({node.id: node.heard for node in lost}, self._clock.monotonic())
         self.gone = {id_ for id_, lost_s in lost_for_s.items() if lost_s >= self._settings.node_gone_s}
-        silent_for_s = self._silence.for_s(counts, self._looked)
-        if not may_judge:
-            return
-        silent = {id_: counts[id_] for id_, silent_s in silent_for_s.items() if silent_s >= self._settings.node_lost_s}
         if silent or unfinished:
             async with self._database.transaction() as db:
                 for node in await nodes.mark_lost(db, silent):
@@ -95,11 +104,30 @@ class TimedReconciler:
                     await losses.after_loss(db, node, self._settings.node_lost_s, self._failures)
                 for node in unfinished:
                     await losses.after_loss(db, node, self._settings.node_lost_s, self._failures)
+        return bool(silent or unfinished)
 
-    async def _unstarted(self, db: AsyncSession) -> Mapping[UUID, float]:
+    async def _silent(self) -> dict[UUID, int]:
+        """Return the nodes that have been silent for too long; they are counted once in a while."""
+        moment = self._clock.monotonic()
+        if self._counted + min(COUNT_S, self._settings.node_lost_s / 4) > moment:
+            return {}
+        self._counted = moment
+        async with self._database.reading() as db:
+            counts = await nodes.heard(db)
+        self._judges = self._may_judge()
+        silent_for_s = self._silence.for_s(counts, moment)
+        if not self._judges:
+            return {}
+        return {id_: counts[id_] for id_, silent_s in silent_for_s.items() if silent_s >= self._settings.node_lost_s}
+
+    async def _waited_s(self, seen: Glance) -> Mapping[UUID, float]:
         """Return for how long each session that has its places made no step forward."""
-        steps = {id_: since - self._steps.total for id_, since in (await lifecycle.unstarted(db)).items()}
-        return self._steps_forward.for_s(steps, self._clock.monotonic())
+        steps: Mapping[UUID, datetime] = {}
+        if seen.unstarted:
+            async with self._database.reading() as db:
+                steps = await lifecycle.unstarted(db)
+        moved = {id_: since - self._steps.total for id_, since in steps.items()}
+        return self._steps_forward.for_s(moved, self._clock.monotonic())
 
     async def _forget_old(self, at: datetime) -> None:
         """Delete what is kept no longer; one look in a while is enough."""

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, Select, distinct, false, func, null, or_, select, text, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    TableValuedAlias,
+    distinct,
+    false,
+    func,
+    insert,
+    null,
+    or_,
+    select,
+    text,
+    true,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import InstrumentedAttribute
 
 from api.auth.identity import Reach
+from api.database import rows_of
 from api.resources.accounting.schemas import By
 from api.tables.accounting import AccountingDay, Span
 from api.tables.domains import Domain
@@ -20,19 +37,35 @@ from api.tables.sessions import LIVE, Session
 from api.tables.users import User
 
 
-def add(db: AsyncSession, span: Span) -> None:
-    """Add a span to the transaction."""
-    db.add(span)
+async def begin(db: AsyncSession, moments: Mapping[UUID, datetime]) -> None:
+    """Begin spans of sessions as they are by now, unless they have one; no earlier than where their last one ended."""
+    given = _given(moments)
+    earlier = select(func.max(Span.ended_at)).where(Span.session_id == Session.id).scalar_subquery()
+    has_one = select(Span.id).where(Span.session_id == Session.id, Span.ended_at.is_(None)).exists()
+    values: dict[InstrumentedAttribute[Any], Any] = {
+        Span.id: func.gen_random_uuid(),
+        Span.session_id: Session.id,
+        Span.session_name: Session.name,
+        Span.user_id: Session.user_id,
+        Span.user_name: Session.user_name,
+        Span.project_id: Session.project_id,
+        Span.project_name: Project.name,
+        Span.domain_id: Domain.id,
+        Span.domain: Project.domain,
+        Span.gpu_milli: func.greatest(Session.held_milli, Session.replicas * Session.gpu_milli),
+        # of what is null nothing is taken
+        Span.started_at: func.greatest(given.c.at, earlier),
+    }
+    found = select(*values.values()).join(given, given.c.session_id == Session.id)
+    found = found.join(Project, Project.id == Session.project_id)
+    found = found.outerjoin(Domain, Domain.name == Project.domain).where(~has_one).order_by(Session.id)
+    await db.execute(insert(Span).from_select(list(values), found))
 
 
-async def ends_of(db: AsyncSession, session_id: UUID) -> Sequence[datetime | None]:
-    """Return when the spans of a session ended; None for the one that has not."""
-    return (await db.scalars(select(Span.ended_at).where(Span.session_id == session_id))).all()
-
-
-async def session_of(db: AsyncSession, session_id: UUID) -> Session | None:
-    """Return a session as it is by now."""
-    return await db.get(Session, session_id, populate_existing=True)
+async def has_open(db: AsyncSession, session_id: UUID) -> bool:
+    """Return whether a session has a span that has not ended."""
+    open_ = select(Span.id).where(Span.session_id == session_id, Span.ended_at.is_(None))
+    return bool(await db.scalar(select(open_.exists())))
 
 
 async def domain_id(db: AsyncSession, name: str | None) -> UUID | None:
@@ -40,10 +73,11 @@ async def domain_id(db: AsyncSession, name: str | None) -> UUID | None:
     return await db.scalar(select(Domain.id).where(Domain.name == name))
 
 
-async def close(db: AsyncSession, session_id: UUID, at: datetime) -> None:
-    """End the open span of a session."""
-    query = update(Span).where(Span.session_id == session_id, Span.ended_at.is_(None))
-    await db.execute(query.values(ended_at=at))
+async def close(db: AsyncSession, moments: Mapping[UUID, datetime]) -> None:
+    """End the open spans of sessions."""
+    given = _given(moments)
+    query = update(Span).where(Span.session_id == given.c.session_id, Span.ended_at.is_(None))
+    await db.execute(query.values(ended_at=given.c.at), execution_options={"synchronize_session": False})
 
 
 async def move(db: AsyncSession, step: timedelta) -> None:
@@ -118,6 +152,10 @@ WITH whose AS (
 SELECT session_id FROM whose
 """)
 """One statement: no report sees both the spans and their sums, or neither."""
+
+
+def _given(moments: Mapping[UUID, datetime]) -> TableValuedAlias:
+    return rows_of({"session_id": (Span.session_id.type, moments), "at": (Span.started_at.type, moments.values())})
 
 
 def _by(table: type[Span | AccountingDay], by: By | None, sums: tuple[Any, ...]) -> Select[*tuple[Any, ...]]:

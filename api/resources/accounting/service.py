@@ -17,8 +17,7 @@ from api.auth.policy import Action
 from api.clock import now
 from api.resources.accounting import repository
 from api.resources.accounting.schemas import AccountingRow, AccountingView, By
-from api.tables.accounting import Span
-from api.tables.sessions import ENDED, Session, State
+from api.tables.sessions import ENDED, State
 from common.errors import InputError
 
 LONGEST = timedelta(days=366)
@@ -57,56 +56,42 @@ class _Sum:
         )
 
 
-async def follow(db: AsyncSession, session_id: UUID, values: Mapping[str, Any]) -> None:
-    """Note what a change of a session, by its new values, means for its spans: it runs, or it holds nothing any more.
+async def follow(db: AsyncSession, changes: Mapping[UUID, Mapping[str, Any]]) -> None:
+    """Note what changes of sessions, by their new values, mean for their spans: they run, or hold nothing any more.
 
     A session that came and went between two looks at it ends with the moment when it started among the values.
     """
-    state, started_at = values.get("state"), values.get("started_at")
-    if state is State.RUNNING or (state in ENDED and started_at):
-        session = await repository.session_of(db, session_id)
-        if session:
-            await begin(db, session, started_at)
-    if state is State.PENDING or state in ENDED:
-        await end(db, session_id, values.get("finished_at"))
+    begun, ended = {}, {}
+    for id_, values in changes.items():
+        state, started_at = values.get("state"), values.get("started_at")
+        if state is State.RUNNING or (state in ENDED and started_at):
+            begun[id_] = started_at or now()
+        if state is State.PENDING or state in ENDED:
+            ended[id_] = values.get("finished_at") or now()
+    if begun:
+        await repository.begin(db, begun)
+    if ended:
+        await repository.close(db, ended)
 
 
-async def begin(db: AsyncSession, session: Session, at: datetime | None = None) -> None:
+async def begin(db: AsyncSession, session_id: UUID, at: datetime | None = None) -> None:
     """Note that a session runs from a moment on (now). One that has a span already keeps it.
 
     Where it runs again, because a lost node came back with it, no time counts twice.
     """
-    ends = await repository.ends_of(db, session.id)
-    if None in ends:
-        return
-    span = Span(
-        session_id=session.id,
-        session_name=session.name,
-        user_id=session.user_id,
-        user_name=session.user_name,
-        project_id=session.project_id,
-        project_name=session.project.name,
-        domain_id=await repository.domain_id(db, session.project.domain),
-        domain=session.project.domain,
-        gpu_milli=session.total_milli,
-        started_at=max([at or now(), *(end for end in ends if end)]),
-    )
-    repository.add(db, span)
-    await db.flush()
+    await repository.begin(db, {session_id: at or now()})
 
 
 async def reshare(db: AsyncSession, session_id: UUID, at: datetime) -> None:
     """Note that a running session holds another share from a moment on; the session has it already."""
-    if None in await repository.ends_of(db, session_id):
-        await repository.close(db, session_id, at)
-        session = await repository.session_of(db, session_id)
-        if session:
-            await begin(db, session, at)
+    if await repository.has_open(db, session_id):
+        await repository.close(db, {session_id: at})
+        await begin(db, session_id, at)
 
 
 async def end(db: AsyncSession, session_id: UUID, at: datetime | None = None) -> None:
     """Note that a session holds nothing from a moment on (now); for one that never ran it does nothing."""
-    await repository.close(db, session_id, at or now())
+    await repository.close(db, {session_id: at or now()})
 
 
 async def move(db: AsyncSession, step: timedelta) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Select, Table, func, select
+from sqlalchemy import ColumnElement, Select, Table, func, select
 from sqlalchemy import delete as deletion
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
+from api.database import among, fingerprint
 from api.resources.groups.permissions import Group
 from api.resources.groups.selection import Selectors, Traits
 from api.tables.groups import ResourceGroup, group_nodes, group_projects, group_users
@@ -35,12 +36,20 @@ async def every(db: AsyncSession) -> Sequence[ResourceGroup]:
 
 async def permissions(db: AsyncSession) -> list[Group]:
     """Return who may use which group."""
-    users, projects = await _by_group(db, group_users), await _by_group(db, group_projects)
-    groups = select(ResourceGroup.id, ResourceGroup.name, ResourceGroup.open, ResourceGroup.domain)
+    described = (ResourceGroup.name, ResourceGroup.open, ResourceGroup.domain)
+    query = select(*described, _members(group_users), _members(group_projects))
     return [
-        Group(name, open_, domain, frozenset(users[id_]), frozenset(projects[id_]))
-        for id_, name, open_, domain in await db.execute(groups)
+        Group(name, open_, domain, frozenset(users), frozenset(projects))
+        for name, open_, domain, users, projects in await db.execute(query)
     ]
+
+
+def version() -> tuple[ColumnElement[Any], ...]:
+    """Return what are other numbers whenever a group changes, or nodes, users or projects come to it or leave it."""
+    described = (ResourceGroup.id, ResourceGroup.name, ResourceGroup.open, ResourceGroup.domain)
+    selecting = (ResourceGroup.gpu_model, ResourceGroup.switch, ResourceGroup.region)
+    members = (fingerprint(*table.c) for table in (group_nodes, group_users, group_projects))
+    return fingerprint(*described, *selecting), *members
 
 
 async def leave_other_domains(db: AsyncSession, user: User) -> None:
@@ -73,9 +82,11 @@ async def named_nodes(db: AsyncSession) -> dict[str, set[str]]:
     return groups
 
 
-async def traits(db: AsyncSession) -> list[Traits]:
-    """Return what every node can be selected by."""
+async def traits(db: AsyncSession, nodes: Collection[UUID] | None = None) -> list[Traits]:
+    """Return what some nodes, or all, can be selected by."""
     query = select(Node.name, Node.region, Node.switch, Gpu.model).outerjoin(Gpu, Gpu.node_id == Node.id).distinct()
+    if nodes is not None:
+        query = query.where(among(Node.id, nodes))
     places: dict[str, tuple[str, str]] = {}
     gpu_models: defaultdict[str, set[str]] = defaultdict(set)
     for name, region, switch, model in await db.execute(query):
@@ -114,17 +125,15 @@ async def delete(db: AsyncSession, group: ResourceGroup) -> None:
 
 def _whole() -> Select[ResourceGroup]:
     return select(ResourceGroup).options(
-        selectinload(ResourceGroup.nodes).lazyload(Node.gpus),
+        selectinload(ResourceGroup.nodes),
         selectinload(ResourceGroup.users),
         selectinload(ResourceGroup.projects),
     )
 
 
-async def _by_group(db: AsyncSession, members: Table) -> defaultdict[UUID, set[Any]]:
-    groups: defaultdict[UUID, set[Any]] = defaultdict(set)
-    for group_id, member_id in await db.execute(select(*members.c)):
-        groups[group_id].add(member_id)
-    return groups
+def _members(members: Table) -> ColumnElement[list[UUID]]:
+    group_id, member_id = members.c
+    return func.array(select(member_id).where(group_id == ResourceGroup.id).scalar_subquery())
 
 
 async def names_of_domain(db: AsyncSession, domain: str) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -20,6 +20,8 @@ from api.tables.projects import Project
 from api.tables.sessions import Kind
 from api.tables.users import User
 from common.errors import ConflictError, InputError, NotFoundError, Problem
+
+version = repository.version
 
 PEOPLE = {"description", "purpose", "open", "users", "projects"}
 """What the administrators of a group's domain may change of it; the rest is about the site's hardware."""
@@ -57,11 +59,11 @@ async def leave_other_domains(db: AsyncSession, user: User) -> None:
     await repository.leave_other_domains(db, user)
 
 
-async def by_node(db: AsyncSession) -> dict[str, tuple[str, ...]]:
-    """Return the groups of every node that is in any."""
+async def by_node(db: AsyncSession, nodes: Collection[UUID] | None = None) -> dict[str, tuple[str, ...]]:
+    """Return the groups of every node that is in any, of some nodes or of all."""
     named, selectors = await repository.named_nodes(db), await repository.selectors(db)
-    groups = {}
-    for node in await repository.traits(db):
+    groups: dict[str, tuple[str, ...]] = {}
+    for node in await repository.traits(db, nodes) if named or selectors else ():
         found = named.get(node.name, set()) | {group for group, asked in selectors if asked.match(node)}
         if found:
             groups[node.name] = tuple(sorted(found))
@@ -71,12 +73,6 @@ async def by_node(db: AsyncSession) -> dict[str, tuple[str, ...]]:
 async def names_of_domain(db: AsyncSession, domain: str) -> set[str]:
     """Return the names of a domain's groups."""
     return await repository.names_of_domain(db, domain)
-
-
-async def version(db: AsyncSession) -> int:
-    """Return what is another number whenever nodes, users or projects come to a group or leave it."""
-    named = frozenset((node, frozenset(found)) for node, found in (await repository.named_nodes(db)).items())
-    return hash((frozenset(await repository.permissions(db)), frozenset(await repository.selectors(db)), named))
 
 
 async def present(db: AsyncSession) -> Mapping[str, list[str]]:

@@ -10,14 +10,21 @@ from uuid import UUID
 from sqlalchemy import delete as deletion
 from sqlalchemy import or_, select, true, update
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import raiseload
 
 from api.tables.images import UNSETTLED, Image, Status, Visibility, image_projects
 
+IS_UNSETTLED = Image.status.in_(UNSETTLED)
 
-async def usable(db: AsyncSession, projects: Collection[UUID] | None) -> Sequence[Image]:
-    """Return the global images and those of some projects (None: of all), by name, the newest first."""
+
+async def usable(db: AsyncSession, projects: Collection[UUID] | None, *, whose: bool = True) -> Sequence[Image]:
+    """Return the global images and those of some projects (None: of all), by name, the newest first.
+
+    With `whose` they name the projects that have them.
+    """
     own = Image.id.in_(select(image_projects.c.image_id).where(image_projects.c.project_id.in_(projects or ())))
     query = select(Image).where(true() if projects is None else or_(Image.visibility == Visibility.GLOBAL, own))
+    query = query if whose else query.options(raiseload(Image.projects))
     return (await db.scalars(query.order_by(Image.name, Image.created_at.desc(), Image.tag, Image.visibility))).all()
 
 
@@ -36,7 +43,7 @@ async def of_projects(db: AsyncSession, projects: Collection[UUID], name: str, t
 async def unsettled(db: AsyncSession) -> Sequence[UUID]:
     """Return the ids of the images that may not be there: those that are being pulled first, then the oldest."""
     begun = Image.status != Status.PULLING
-    query = select(Image.id).where(Image.status.in_(UNSETTLED)).order_by(begun, Image.created_at, Image.id)
+    query = select(Image.id).where(IS_UNSETTLED).order_by(begun, Image.created_at, Image.id)
     return (await db.scalars(query)).all()
 
 

@@ -46,7 +46,7 @@ async def resolve(db: AsyncSession, wanted: str, project_id: UUID | None = None)
     What a project has of its own comes before what is global. A name alone means the tag `latest`, or else the highest
     version; only the project's own images count where it has any of that name.
     """
-    usable = await repository.usable(db, [project_id] if project_id else [])
+    usable = await repository.usable(db, [project_id] if project_id else [], whose=False)
     for visibility in (Visibility.PROJECTS, Visibility.GLOBAL):
         images = [image for image in usable if image.visibility is visibility]
         exact = next((image for image in images if wanted in (image.title, image.reference)), None)

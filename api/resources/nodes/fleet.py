@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Collection
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import Row, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from api.database import among, fingerprint
 from api.resources.groups import service as groups
 from api.resources.groups.selection import is_model
 from api.scheduler.cluster import ClusterState
@@ -16,10 +19,12 @@ from api.scheduler.snapshot import GpuState, NodeSnapshot, Workload
 from api.tables.nodes import Gpu, Node, NodeMode, NodeState
 from common.gpu.kinds import Enforcement
 
-READ_ANYWAY_S = 60
+READ_ANYWAY_S = 600
 """The nodes are read again after so long, whatever their version says."""
 
-_DESCRIBED = (
+_COLUMNS = (
+    Node.id,
+    Node.revision,
     Node.name,
     Node.state,
     Node.mode,
@@ -30,7 +35,6 @@ _DESCRIBED = (
     Node.switch,
     Node.fractions,
     Node.apart,
-    Node.enforcement,
 )
 
 
@@ -42,27 +46,17 @@ class Fleet:
         self.nodes: tuple[NodeSnapshot, ...] = ()
         self.ids: dict[str, UUID] = {}
         self.gpu_models: tuple[str, ...] = ()
-        self.version: object = None
+        self.version: tuple[object, ...] | None = None
+        self._known: dict[UUID, tuple[int, NodeSnapshot]] = {}
         self._cluster: ClusterState | None = None
 
     async def refresh(self, db: AsyncSession) -> object:
-        """Read the nodes if they have changed; returns what is another value whenever they have."""
-        rows = [tuple(row) for row in await db.execute(select(*_DESCRIBED).order_by(Node.name))]
-        kind = (Gpu.enforcement, Gpu.capacity_milli)
-        sums = (
-            func.count(),
-            func.sum(Gpu.index),
-            func.sum(Gpu.island),
-            func.sum(func.length(Gpu.model)),
-            func.sum(func.length(Gpu.parent)),
-        )
-        known = select(*kind, *sums, func.min(Gpu.uuid), func.max(Gpu.uuid)).group_by(*kind).order_by(*kind)
-        gpus = tuple(tuple(row) for row in await db.execute(known))
-        # Which GPUs a node has changes with a start of its agent only.
-        started = await db.scalar(select(func.max(Node.started_at)))
-        version = (hash(tuple(rows)), gpus, started, await groups.version(db), int(time.monotonic()) // READ_ANYWAY_S)
+        """Read what has changed of the nodes; returns what is another value whenever something has."""
+        query = select(fingerprint(Node.id, Node.revision), *groups.version())
+        nodes, *of_groups = (await db.execute(query)).one()
+        version = (nodes, tuple(of_groups), int(time.monotonic()) // READ_ANYWAY_S)
         if version != self.version:
-            await self._read(db)
+            await self._read(db, anew=self.version is None or version[1:] != self.version[1:])
             self.version = version
         return version
 
@@ -77,32 +71,50 @@ class Fleet:
             self._cluster = ClusterState(self.nodes)
         return self._cluster.never_fits(workload)
 
-    async def _read(self, db: AsyncSession) -> None:
-        gpus: defaultdict[UUID, list[GpuState]] = defaultdict(list)
-        place = (Gpu.node_id, Gpu.index, Gpu.uuid, Gpu.model, Gpu.island)
-        known = select(*place, Gpu.enforcement, Gpu.capacity_milli, Gpu.parent).order_by(Gpu.node_id, Gpu.index)
-        for node_id, index, uuid, model, island, kind, capacity, parent in await db.execute(known):
-            state = GpuState(index, uuid, model, island, Enforcement(kind), capacity, slice=bool(parent))
-            gpus[node_id].append(state)
-        by_node = await groups.by_node(db)
-        rows = (await db.execute(select(Node.id, *_DESCRIBED).order_by(Node.name))).all()
-        nodes = tuple(
-            NodeSnapshot(
-                name=row.name,
-                gpus=tuple(gpus[row.id]),
-                cpu_milli=row.cpu_milli,
-                memory_mib=row.memory_mib,
-                groups=by_node.get(row.name, ()),
-                switch=row.switch,
-                open=row.state is NodeState.READY
-                and row.mode is NodeMode.ACTIVE
-                and not (row.unknown_containers or row.clock_offset_s),
-                fractions=row.fractions,
-                apart=row.apart,
-            )
-            for row in rows
-        )
-        self.ids = {row.name: row.id for row in rows}
-        self.gpu_models = tuple(sorted({gpu.model for node in nodes for gpu in node.gpus}))
-        if nodes != self.nodes:
-            self.nodes, self._cluster = nodes, None
+    async def _read(self, db: AsyncSession, *, anew: bool) -> None:
+        """Read the nodes that have changed, or all `anew`; those that are as they were stay the same objects."""
+        revisions = {row.id: row.revision for row in await db.execute(select(Node.id, Node.revision))}
+        known = {} if anew else {id_: node for id_, node in self._known.items() if revisions.get(id_) == node[0]}
+        before = {node.name: node for node in self.nodes}
+        for row, node in await _described(db, None if anew else revisions.keys() - known.keys()):
+            same = before.get(node.name)
+            known[row.id] = row.revision, same if same == node else node
+        self._known = known
+        nodes = {node.name: (id_, node) for id_, (_, node) in known.items()}
+        self.ids = {name: nodes[name][0] for name in sorted(nodes)}
+        if (found := tuple(nodes[name][1] for name in self.ids)) != self.nodes:
+            self.gpu_models = tuple(sorted({gpu.model for node in found for gpu in node.gpus}))
+            self.nodes, self._cluster = found, None
+
+
+async def _described(
+    db: AsyncSession, ids: Collection[UUID] | None
+) -> list[tuple[Row[*tuple[Any, ...]], NodeSnapshot]]:
+    """Return nodes with their rows: some, or all."""
+    of_nodes, of_gpus = (true(), true()) if ids is None else (among(Node.id, ids), among(Gpu.node_id, ids))
+    gpus: defaultdict[UUID, list[GpuState]] = defaultdict(list)
+    place = (Gpu.node_id, Gpu.index, Gpu.uuid, Gpu.model, Gpu.island)
+    known = select(*place, Gpu.enforcement, Gpu.capacity_milli, Gpu.parent).where(of_gpus)
+    for node_id, index, uuid, model, island, kind, capacity, parent in await db.execute(
+        known.order_by(Gpu.node_id, Gpu.index)
+    ):
+        gpus[node_id].append(GpuState(index, uuid, model, island, Enforcement(kind), capacity, slice=bool(parent)))
+    by_node = await groups.by_node(db, ids)
+    rows = await db.execute(select(*_COLUMNS).where(of_nodes).order_by(Node.name))
+    return [(row, _node(row, tuple(gpus[row.id]), by_node.get(row.name, ()))) for row in rows]
+
+
+def _node(row: Row[*tuple[Any, ...]], gpus: tuple[GpuState, ...], of_groups: tuple[str, ...]) -> NodeSnapshot:
+    return NodeSnapshot(
+        name=row.name,
+        gpus=gpus,
+        cpu_milli=row.cpu_milli,
+        memory_mib=row.memory_mib,
+        groups=of_groups,
+        switch=row.switch,
+        open=row.state is NodeState.READY
+        and row.mode is NodeMode.ACTIVE
+        and not (row.unknown_containers or row.clock_offset_s),
+        fractions=row.fractions,
+        apart=row.apart,
+    )

@@ -8,9 +8,13 @@ from uuid import UUID
 
 from sqlalchemy import case, delete, func, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import selectinload
 
-from api.database import among
+from api.database import among, rows_of
 from api.tables.nodes import Node, NodeMode, NodeState
+
+IS_LOST = Node.state == NodeState.LOST
+IS_DRAINING = Node.mode == NodeMode.DRAINING
 
 
 async def every(db: AsyncSession) -> Sequence[Node]:
@@ -27,8 +31,8 @@ async def by_name(db: AsyncSession, name: str, *, lock: bool = False) -> Node | 
 
 
 async def by_names(db: AsyncSession, names: Iterable[str]) -> dict[str, Node]:
-    """Return the nodes of those names that exist, by name."""
-    rows = await db.scalars(select(Node).where(among(Node.name, names)))
+    """Return the nodes of those names that exist, by name, with their GPUs."""
+    rows = await db.scalars(select(Node).where(among(Node.name, names)).options(selectinload(Node.gpus)))
     return {node.name: node for node in rows}
 
 
@@ -64,6 +68,17 @@ async def note_alive(db: AsyncSession, names: Collection[str], at: datetime) -> 
     return set(alive)
 
 
+async def note_heard(db: AsyncSession, heard: Mapping[UUID, datetime]) -> None:
+    """Count a heartbeat of each of some nodes, and when it came."""
+    given = rows_of({"id": (Node.id.type, heard), "at": (Node.last_seen.type, heard.values())})
+    locked = (
+        select(Node.id).join(given, Node.id == given.c.id).order_by(Node.name).with_for_update(of=Node).cte("locked")
+    )
+    query = update(Node).where(Node.id == locked.c.id, Node.id == given.c.id)
+    query = query.values(heard=Node.heard + 1, last_seen=given.c.at)
+    await db.execute(query, execution_options={"synchronize_session": False})
+
+
 async def replace_message(db: AsyncSession, node_id: UUID, old: str, new: str) -> bool:
     """Say something else on a node that is ready, unless what it says has changed since; returns whether it had not."""
     query = update(Node).where(Node.id == node_id, Node.message == old, Node.state == NodeState.READY)
@@ -73,12 +88,12 @@ async def replace_message(db: AsyncSession, node_id: UUID, old: str, new: str) -
 
 async def lost(db: AsyncSession) -> Sequence[Node]:
     """Return the lost nodes."""
-    return (await db.scalars(select(Node).where(Node.state == NodeState.LOST).order_by(Node.name))).all()
+    return (await db.scalars(select(Node).where(IS_LOST).order_by(Node.name))).all()
 
 
 async def draining(db: AsyncSession) -> Sequence[Node]:
     """Return the nodes that are being drained."""
-    return (await db.scalars(select(Node).where(Node.mode == NodeMode.DRAINING).order_by(Node.name))).all()
+    return (await db.scalars(select(Node).where(IS_DRAINING).order_by(Node.name))).all()
 
 
 async def move(db: AsyncSession, step: timedelta) -> None:

@@ -20,6 +20,7 @@ draining = repository.draining
 replace_message = repository.replace_message
 lost = repository.lost
 move = repository.move
+IS_LOST, IS_DRAINING = repository.IS_LOST, repository.IS_DRAINING
 
 DESCRIBED = tuple(NodeInfo.model_fields.keys() - {"name", "gpus", "unready"})
 """What a node's row takes over from what its agent tells, as it is."""
@@ -49,10 +50,14 @@ async def record(db: AsyncSession, reports: Sequence[HeardHeartbeat]) -> tuple[d
     """Write what heartbeats say of their nodes; returns the nodes by name, and which of them were lost until now."""
     nodes = await repository.by_names(db, [report.heartbeat.name for report in reports])
     returned = [node.name for node in nodes.values() if node.state is NodeState.LOST]
+    # the rows are locked in this order by whoever writes many
+    await repository.note_heard(
+        db, {nodes[name].id: each.received_at for each in reports if (name := each.heartbeat.name) in nodes}
+    )
     for report in reports:
         name = report.heartbeat.name
         if name not in nodes:
-            nodes[name] = Node(name=name, gpus=[])
+            nodes[name] = Node(name=name, gpus=[], heard=1, last_seen=report.received_at)
             repository.add(db, nodes[name])
         _describe(nodes[name], report)
     await db.flush()
@@ -98,7 +103,6 @@ def _describe(node: Node, report: HeardHeartbeat) -> None:
     node.clock_offset_s = report.clock_skew_s
     node.message = _message(node, info.unready)
     node.state = NodeState.UNREADY if info.unready else NodeState.READY
-    node.last_seen, node.heard = report.received_at, (node.heard or 0) + 1
     for field in DESCRIBED:
         setattr(node, field, getattr(info, field))
     known = {gpu.uuid: gpu for gpu in node.gpus}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import Select, false, func, or_, select, true
+from sqlalchemy import ColumnElement, Select, false, func, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
@@ -44,9 +44,14 @@ async def every(db: AsyncSession) -> Sequence[Project]:
     return (await db.scalars(select(Project).order_by(Project.name))).all()
 
 
+def is_ended(at: datetime) -> ColumnElement[bool]:
+    """Return the condition that a project's period is over at a moment."""
+    return Project.ends_at <= at
+
+
 async def ended(db: AsyncSession, at: datetime) -> Sequence[Project]:
     """Return the projects whose period is over at a moment."""
-    return (await db.scalars(select(Project).where(Project.ends_at <= at).order_by(Project.name))).all()
+    return (await db.scalars(select(Project).where(is_ended(at)).order_by(Project.name))).all()
 
 
 async def keeping_to(db: AsyncSession, group: str) -> Sequence[str]:

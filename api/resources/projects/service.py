@@ -27,6 +27,7 @@ OF_MANAGERS = {"members", "session_access"}
 
 every = repository.every
 expired = repository.ended
+is_expired = repository.is_ended
 keeping_to = repository.keeping_to
 
 

@@ -81,8 +81,10 @@ async def for_session(db: AsyncSession, project_id: UUID, reference: str) -> tup
 
     Whoever names an image in another way, or registers it once more, gets the sandbox of that image all the same.
     """
-    meant = await images.meant_by(db, reference) if await repository.any_for_images(db) else []
-    sandbox = await repository.for_session(db, project_id, [image.id for image in meant])
+    any_for_images, sandbox = await repository.for_project(db, project_id)
+    if any_for_images:
+        meant = await images.meant_by(db, reference)
+        sandbox = await repository.for_session(db, project_id, [image.id for image in meant])
     return (sandbox.name, sandbox.rules) if sandbox else ("", [])
 
 

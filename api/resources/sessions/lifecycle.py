@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import and_, delete, distinct, exists, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, and_, delete, distinct, exists, func, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
@@ -21,21 +21,27 @@ from common.protocol import ContainerState
 IN_PREPARATION = (State.SCHEDULED, State.PREPARING)
 
 
+_UNASKED = exists().where(Container.session_id == Session.id, Container.status.is_(None))
+IS_WAITING = Session.state == State.PENDING
+IS_UNSTARTED = Session.state.in_(IN_PREPARATION)
+IS_BEFORE_START = Session.state.in_(BEFORE_START)
+IS_IN_OPERATION = or_(
+    Session.state.in_((State.SCHEDULED, State.TERMINATING)),
+    and_(Session.state == State.PREPARING, _UNASKED),
+    and_(Session.state == State.RUNNING, Session.resize_milli <= Session.gpu_milli),
+)
+"""Agents are to be called: there are containers to launch, to remove, or to give new shares."""
+
+
 async def in_operation(db: AsyncSession) -> dict[UUID, State]:
-    """Return the sessions for which agents are to be called: containers to launch, to remove, or to give new shares."""
-    asked = exists().where(Container.session_id == Session.id, Container.status.is_(None))
-    wanted = or_(Session.state.in_((State.SCHEDULED, State.TERMINATING)), and_(Session.state == State.PREPARING, asked))
-    query = select(Session.id, Session.state).where(wanted).order_by(Session.created_at, Session.id)
-    found = {row.id: row.state for row in await db.execute(query)}
-    changing = select(Session.id, Session.state).where(Session.resize_milli <= Session.gpu_milli)
-    changing = changing.where(Session.resize_milli.is_not(None), Session.state == State.RUNNING)
-    return found | {row.id: row.state for row in await db.execute(changing.order_by(Session.created_at, Session.id))}
+    """Return the sessions for which agents are to be called, the oldest first."""
+    query = select(Session.id, Session.state).where(IS_IN_OPERATION).order_by(Session.created_at, Session.id)
+    return {row.id: row.state for row in await db.execute(query)}
 
 
 async def unstarted(db: AsyncSession) -> dict[UUID, datetime]:
     """Return the sessions that have their places and do not run, with the moments of their last steps forward."""
-    query = select(Session.id, Session.since).where(Session.state.in_(IN_PREPARATION))
-    rows = await db.execute(query.order_by(Session.created_at, Session.id))
+    rows = await db.execute(select(Session.id, Session.since).where(IS_UNSTARTED))
     return {row.id: row.since for row in rows}
 
 
@@ -50,27 +56,31 @@ class OwningProject:
 async def owners_before_start(db: AsyncSession) -> list[tuple[UUID, OwningProject]]:
     """Return who has sessions that do not run yet, and in which projects."""
     query = select(Session.user_id, Project.id, Project.domain).join(Project, Project.id == Session.project_id)
-    rows = await db.execute(query.where(Session.state.in_(BEFORE_START), Session.user_id.is_not(None)).distinct())
+    rows = await db.execute(query.where(IS_BEFORE_START, Session.user_id.is_not(None)).distinct())
     return [(user_id, OwningProject(id_, domain)) for user_id, id_, domain in rows if user_id]
 
 
 async def before_start_of(db: AsyncSession, owners: Collection[tuple[UUID, UUID]]) -> Sequence[Session]:
     """Return the sessions of users in projects that do not run yet."""
     query = select(Session).where(tuple_(Session.user_id, Session.project_id).in_(owners))
-    query = query.where(Session.state.in_(BEFORE_START))
+    query = query.where(IS_BEFORE_START)
     return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
 
 
 async def before_start_of_users(db: AsyncSession, user_ids: Collection[UUID]) -> Sequence[Session]:
     """Return the sessions of users that do not run yet."""
-    query = select(Session).where(among(Session.user_id, user_ids), Session.state.in_(BEFORE_START))
+    query = select(Session).where(among(Session.user_id, user_ids), IS_BEFORE_START)
     return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
+
+
+def is_timed(before: datetime) -> ColumnElement[bool]:
+    """Return the condition that the time of a running session ends before a moment, or that it was told so."""
+    return and_(Session.state == State.RUNNING, or_(Session.expires_at <= before, Session.warned_at.is_not(None)))
 
 
 async def timed(db: AsyncSession, before: datetime) -> Sequence[Session]:
     """Return the running sessions whose time ends before a moment, and those that were told that it does."""
-    ends = or_(Session.expires_at <= before, Session.warned_at.is_not(None))
-    query = select(Session).where(Session.state == State.RUNNING, ends)
+    query = select(Session).where(is_timed(before))
     return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
 
 

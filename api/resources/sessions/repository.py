@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
-from sqlalchemy import Row, Text, case, cast, delete, func, select, update
+from sqlalchemy import Row, Text, and_, case, cast, delete, func, select, update
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import selectinload
 
-from api.clock import now
-from api.database import among
+from api.database import among, rows_of
 from api.resources.sessions.addresses import Taken
 from api.tables.projects import Access, Project
 from api.tables.sessions import (
@@ -61,9 +61,10 @@ async def by_ids(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, Session]
     return {session.id: session for session in await db.scalars(select(Session).where(among(Session.id, ids)))}
 
 
-async def whole(db: AsyncSession, session_id: UUID) -> Session | None:
-    """Return a session with what its containers are made from."""
-    return await db.scalar(select(Session).where(Session.id == session_id).options(WHOLE))
+async def whole(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, Session]:
+    """Return sessions with what their containers are made from, by their ids."""
+    query = select(Session).where(among(Session.id, ids)).options(WHOLE, selectinload(Session.services))
+    return {session.id: session for session in await db.scalars(query)}
 
 
 async def in_states(
@@ -108,39 +109,18 @@ async def projects_in_other_domains(db: AsyncSession, user: User) -> list[str]:
     return list(await db.scalars(query.where(*elsewhere)))
 
 
-async def domain_of(db: AsyncSession, user_id: UUID) -> str | None:
-    """Return the name of the domain that a user is of now."""
-    return await db.scalar(select(User.domain).where(User.id == user_id))
-
-
 async def used_by_project(db: AsyncSession) -> dict[UUID, int]:
     """Return the milli-GPU that each project's sessions hold."""
     query = select(Session.project_id, func.sum(Session.held_milli)).where(HOLDS)
     return {project_id: int(milli) for project_id, milli in await db.execute(query.group_by(Session.project_id))}
 
 
-async def update_guarded(db: AsyncSession, session_id: UUID, revision: int, values: dict[str, Any]) -> bool:
-    """Change a session that still has the revision we have read; returns whether it had."""
-    query = update(Session).where(Session.id == session_id, Session.revision == revision)
-    if "state" in values:
-        values = {"since": now(), **values}
-    changed = await db.scalars(
-        query.values(**values, revision=revision + 1).returning(Session.id),
-        execution_options={"synchronize_session": False},
-    )
-    return changed.one_or_none() is not None
-
-
-async def update_container(db: AsyncSession, session_id: UUID, attempt: int, rank: int, values: dict[str, Any]) -> None:
-    """Change what is known of one container, unless the session has come to another attempt since."""
-    same = select(Session.id).where(Session.id == session_id, Session.attempt == attempt)
-    query = update(Container).where(Container.session_id.in_(same), Container.rank == rank)
-    await db.execute(query.values(**values), execution_options={"synchronize_session": False})
+IS_RESIZING = and_(Session.resize_milli.is_not(None), Session.state == State.RUNNING)
 
 
 async def resizing(db: AsyncSession) -> Sequence[Session]:
     """Return the running sessions whose share changes, in order of age."""
-    query = select(Session).where(Session.resize_milli.is_not(None), Session.state == State.RUNNING)
+    query = select(Session).where(IS_RESIZING)
     return (await db.scalars(query.order_by(Session.created_at, Session.id))).all()
 
 
@@ -172,9 +152,10 @@ async def remove_containers(db: AsyncSession, session_id: UUID) -> None:
     await db.execute(delete(Container).where(Container.session_id == session_id))
 
 
-async def remove_services(db: AsyncSession, session_id: UUID) -> None:
-    """Let go of a session's addresses at the edge."""
-    await db.execute(delete(Service).where(Service.session_id == session_id))
+async def remove_services(db: AsyncSession, ids: Collection[UUID]) -> None:
+    """Let go of the addresses of sessions at the edge."""
+    query = delete(Service).where(among(Service.session_id, ids))
+    await db.execute(query, execution_options={"synchronize_session": False})
 
 
 def add(db: AsyncSession, row: Session | Container) -> None:
@@ -194,6 +175,10 @@ async def log_tail(db: AsyncSession, session_id: UUID) -> bytes:
     return (await db.scalar(select(SessionLog.tail).where(SessionLog.session_id == session_id))) or b""
 
 
-async def keep_log(db: AsyncSession, session_id: UUID, tail: bytes) -> None:
-    """Keep the last part of a session's log."""
-    await db.merge(SessionLog(session_id=session_id, tail=tail))
+async def keep_logs(db: AsyncSession, tails: Mapping[UUID, bytes], limit: int) -> None:
+    """Keep the last parts of logs of sessions, so many bytes each, after what is kept of them already."""
+    given = rows_of({"session_id": (SessionLog.session_id.type, tails), "tail": (SessionLog.tail.type, tails.values())})
+    query = insert(SessionLog).from_select(["session_id", "tail"], select(given.c.session_id, given.c.tail))
+    whole = SessionLog.tail.op("||")(query.excluded.tail)
+    kept = func.substring(whole, func.greatest(1, func.length(whole) - limit + 1))
+    await db.execute(query.on_conflict_do_update(index_elements=[SessionLog.session_id], set_={"tail": kept}))

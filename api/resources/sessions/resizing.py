@@ -44,6 +44,7 @@ Reservations = Mapping[UUID, Sequence[Placement]]
 NOTHING: Mapping[tuple[str, str], int] = MappingProxyType({})
 
 resizing = repository.resizing
+IS_RESIZING = repository.IS_RESIZING
 
 
 async def ask(
@@ -179,7 +180,7 @@ async def _check_rights(db: AsyncSession, session: Session, wanted: int) -> None
     if session.user_id:
         before = max(session.gpu_milli, session.resize_milli or 0)
         extra = Extra(sessions=0, gpu_milli=session.replicas * max(0, wanted - before))
-        await user_policies.check(db, session.user_id, extra)
+        await user_policies.check(db, await user_policies.hold(db, session.user_id), extra)
 
 
 async def _reserved_on(db: AsyncSession, reservations: Reservations) -> Counter[tuple[str, str]]:

@@ -6,19 +6,20 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, bindparam, func, insert, or_, select, tuple_, update
+from sqlalchemy import BigInteger, Row, Text, and_, cast, func, insert, literal, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.clock import now
-from api.database import among
+from api.database import among, rows_of
 from api.resources.sessions import networks
 from api.scheduler.snapshot import Placement
 from api.tables.nodes import Node
-from api.tables.sessions import ENDED, HOLDS, Container, GpuShareRow, Session, State
+from api.tables.sessions import HOLDING, HOLDS, Container, GpuShareRow, Session, State
 from common.gpu.share import GpuShare
 
 CHUNK = 1000
@@ -59,7 +60,6 @@ _ASKED = (
 
 Asked = Row[Any]
 """What a session asks for, and how far it is: the columns above."""
-Token = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +81,30 @@ class Placed:
     placements: Sequence[Placement]
 
 
-async def change_token(db: AsyncSession, at: datetime) -> Token | None:
-    """Return what changes whenever a session does; None where nothing waits that could start."""
-    due = await db.scalar(select(func.count()).where(*_due(at)))
-    if not due:
-        return None
-    sums = select(Session.state, func.count(), func.sum(Session.revision), func.max(Session.since))
-    rows = await db.execute(sums.where(Session.state.not_in(ENDED)).group_by(Session.state).order_by(Session.state))
-    return (due, *(tuple(row) for row in rows))
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How many sessions wait that could start, and the first transaction whose changes may not be seen yet."""
+
+    waiting: int
+    horizon: int
+
+
+async def look(db: AsyncSession, at: datetime) -> Look:
+    """Return what there is to do; what is changed later is of a transaction from the horizon on."""
+    horizon = cast(cast(func.pg_snapshot_xmin(func.pg_current_snapshot()), Text), BigInteger)
+    waiting, first = (await db.execute(select(func.count(Session.id), horizon).where(*_due(at)))).one()
+    return Look(waiting, first)
+
+
+async def changed(db: AsyncSession, horizon: int) -> dict[UUID, tuple[int, bool]]:
+    """Return the sessions that were changed from a horizon on: their revisions, and whether they hold places.
+
+    Rows of a restored database may be of transactions that are yet to come here, and are left out.
+    """
+    ahead = cast(cast(func.pg_snapshot_xmax(func.pg_current_snapshot()), Text), BigInteger)
+    query = select(Session.id, Session.revision, Session.state.in_(HOLDING).label("holds"))
+    rows = await db.execute(query.where(Session.changed_in >= horizon, Session.changed_in < ahead))
+    return {row.id: (row.revision, row.holds) for row in rows}
 
 
 async def pending(db: AsyncSession, at: datetime) -> list[Asked]:
@@ -116,17 +132,16 @@ async def asked(db: AsyncSession, ids: Collection[UUID]) -> list[Asked]:
 async def places(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, tuple[Placement, ...]]:
     """Return where the containers of some sessions are, in the order of their ranks."""
     found: defaultdict[UUID, list[Placement]] = defaultdict(list)
+    shares = (GpuShareRow.uuid, GpuShareRow.index, GpuShareRow.milli)
+    query = select(Container.session_id, Container.rank, Node.name, *shares).join(Node, Node.id == Container.node_id)
+    held = and_(GpuShareRow.session_id == Container.session_id, GpuShareRow.rank == Container.rank)
+    query = query.outerjoin(GpuShareRow, held)
+    query = query.order_by(Container.session_id, Container.rank, GpuShareRow.index)
     for part in _chunks(ids):
-        held: defaultdict[tuple[UUID, int], list[GpuShare]] = defaultdict(list)
-        key = (GpuShareRow.session_id, GpuShareRow.rank, GpuShareRow.index)
-        shares = select(*key, GpuShareRow.uuid, GpuShareRow.milli).where(among(GpuShareRow.session_id, part))
-        for id_, rank, index, uuid, milli in await db.execute(shares.order_by(*key)):
-            held[id_, rank].append(GpuShare(uuid, index, milli))
-        containers = select(Container.session_id, Container.rank, Node.name).join(Node, Node.id == Container.node_id)
-        for id_, rank, node in await db.execute(
-            containers.where(among(Container.session_id, part)).order_by(Container.session_id, Container.rank)
-        ):
-            found[id_].append(Placement(node, tuple(held[id_, rank])))
+        of_container = groupby(await db.execute(query.where(among(Container.session_id, part))), lambda row: row[:3])
+        for (id_, _, node), rows in of_container:
+            held_there = [GpuShare(uuid, index, milli) for *_, uuid, index, milli in rows if uuid is not None]
+            found[id_].append(Placement(node, tuple(held_there)))
     return {id_: tuple(placements) for id_, placements in found.items()}
 
 
@@ -153,33 +168,54 @@ async def start(
     started: list[UUID] = []
     moment = now()
     for part in _chunks(placed):
-        as_read = tuple_(Session.id, Session.revision).in_([(id_, placed[id_].revision) for id_ in part])
-        query = update(Session).where(as_read, Session.state == State.PENDING)
-        query = query.returning(Session.id, Session.held_milli)
-        values = {"state": State.SCHEDULED, "since": moment, "scheduled_at": moment, "reason": "", "cause": ""}
-        query = query.values(**values, held_milli=Session.gpu_milli * Session.replicas)
-        query = query.values(position=0, revision=Session.revision + 1)
-        for id_, asked_milli in await db.execute(query, execution_options={"synchronize_session": False}):
-            started.append(id_)
-            taken_milli = sum(share.milli for place in placed[id_].placements for share in place.shares)
-            if taken_milli != asked_milli:
-                exactly = update(Session).where(Session.id == id_).values(held_milli=taken_milli)
-                await db.execute(exactly, execution_options={"synchronize_session": False})
-    if started:
-        places = [(id_, rank, place) for id_ in started for rank, place in enumerate(placed[id_].placements)]
-        await db.execute(
-            insert(Container),
-            [{"session_id": id_, "rank": rank, "node_id": node_ids[place.node]} for id_, rank, place in places],
+        taken = [sum(share.milli for place in placed[id_].placements for share in place.shares) for id_ in part]
+        given = rows_of(
+            {
+                "id": (Session.id.type, part),
+                "read": (Session.revision.type, [placed[id_].revision for id_ in part]),
+                "milli": (Session.held_milli.type, taken),
+            }
         )
-        shares = [
-            {"session_id": id_, "rank": rank, "index": share.index, "uuid": share.uuid, "milli": share.milli}
-            for id_, rank, place in places
-            for share in place.shares
-        ]
-        if shares:
-            await db.execute(insert(GpuShareRow), shares)
-        await networks.give(db, {id_: numbers[id_] for id_ in started if id_ in numbers})
+        as_read = and_(Session.id == given.c.id, Session.revision == given.c.read, Session.state == State.PENDING)
+        values = {"state": State.SCHEDULED, "since": moment, "scheduled_at": moment, "reason": "", "cause": ""}
+        query = update(Session).where(as_read).values(**values, held_milli=given.c.milli)
+        query = query.values(position=0, revision=Session.revision + 1).returning(Session.id)
+        started += await db.scalars(query, execution_options={"synchronize_session": False})
+    for part in _chunks(started):
+        await _write_places(db, {id_: placed[id_].placements for id_ in part}, node_ids)
+    await networks.give(db, {id_: numbers[id_] for id_ in started if id_ in numbers})
     return len(started)
+
+
+async def _write_places(
+    db: AsyncSession, placed: Mapping[UUID, Sequence[Placement]], node_ids: Mapping[str, UUID]
+) -> None:
+    places = [(id_, rank, place) for id_, found in placed.items() for rank, place in enumerate(found)]
+    shares = [(id_, rank, share) for id_, rank, place in places for share in place.shares]
+    containers: dict[str, Sequence[Any]] = {
+        "session_id": [id_ for id_, _, _ in places],
+        "rank": [rank for _, rank, _ in places],
+        "node_id": [node_ids[place.node] for _, _, place in places],
+    }
+    await _insert(db, Container, containers, error="", ports={})
+    if shares:
+        held: dict[str, Sequence[Any]] = {
+            "session_id": [id_ for id_, _, _ in shares],
+            "rank": [rank for _, rank, _ in shares],
+            "index": [share.index for _, _, share in shares],
+            "uuid": [share.uuid for _, _, share in shares],
+            "milli": [share.milli for _, _, share in shares],
+        }
+        await _insert(db, GpuShareRow, held)
+
+
+async def _insert(
+    db: AsyncSession, table: type[Container | GpuShareRow], columns: Mapping[str, Sequence[Any]], **same: Any
+) -> None:
+    """Insert rows, which are given by columns, with what is the same for all."""
+    given = rows_of({name: (getattr(table, name).type, values) for name, values in columns.items()})
+    fixed = {name: literal(value, getattr(table, name).type) for name, value in same.items()}
+    await db.execute(insert(table).from_select([*columns, *fixed], select(*given.c, *fixed.values())))
 
 
 async def note_pending_reasons(db: AsyncSession, updates: Sequence[PendingReasonUpdate]) -> None:
@@ -189,22 +225,18 @@ async def note_pending_reasons(db: AsyncSession, updates: Sequence[PendingReason
     """
     if not updates:
         return
-    query = (
-        update(Session)
-        .where(Session.id == bindparam("known"), Session.revision == bindparam("read"))
-        .where(Session.state == State.PENDING)
-        .values(
-            reason=bindparam("reason"),
-            cause=bindparam("cause"),
-            position=bindparam("position"),
-        )
-    )
-    rows = [
-        {"known": each.session_id, "read": each.revision, "reason": each.reason}
-        | {"cause": each.cause, "position": each.position}
-        for each in updates
-    ]
-    await (await db.connection()).execute(query, rows)
+    columns: dict[str, tuple[Any, list[Any]]] = {
+        "id": (Session.id.type, [each.session_id for each in updates]),
+        "read": (Session.revision.type, [each.revision for each in updates]),
+        "reason": (Session.reason.type, [each.reason for each in updates]),
+        "cause": (Session.cause.type, [each.cause for each in updates]),
+        "position": (Session.position.type, [each.position for each in updates]),
+    }
+    given = rows_of(columns)
+    as_read = and_(Session.id == given.c.id, Session.revision == given.c.read, Session.state == State.PENDING)
+    query = update(Session).where(as_read)
+    query = query.values(reason=given.c.reason, cause=given.c.cause, position=given.c.position)
+    await db.execute(query, execution_options={"synchronize_session": False})
 
 
 def _due(at: datetime) -> tuple[Any, ...]:

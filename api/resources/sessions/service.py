@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -13,9 +13,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.clock import now
-from api.resources.accounting import service as accounting
 from api.resources.projects import service as projects
-from api.resources.sessions import access, repository
+from api.resources.sessions import access, changes, repository
+from api.resources.sessions.changes import Change, Read, Versioned
 from api.tables.projects import Access, Project
 from api.tables.sessions import Kind, Session, State
 from api.tables.users import User
@@ -37,19 +37,7 @@ by_ids = repository.by_ids
 whole = repository.whole
 unlinked = repository.unlinked
 log_tail = repository.log_tail
-keep_log = repository.keep_log
-
-
-class Versioned(Protocol):
-    """A session, as far as changing it goes: which one, and the revision of it that was read."""
-
-    @property
-    def id(self) -> UUID:
-        """Its id."""
-
-    @property
-    def revision(self) -> int:
-        """Its lock token."""
+keep_logs = repository.keep_logs
 
 
 async def get(db: AsyncSession, project: str, name: str, caller: Identity) -> Session:
@@ -146,32 +134,23 @@ def check_priority(wanted: int, kind: Kind, caller: Identity, project: Project) 
 
 async def change(db: AsyncSession, session: Versioned, **values: Any) -> bool:
     """Change a session unless somebody else has done so since it was read; returns whether it was changed."""
-    if not await repository.update_guarded(db, session.id, session.revision, values):
-        return False
-    if "state" in values:
-        await accounting.follow(db, session.id, values)
-    return True
+    return bool(await changes.write(db, [Change(session, changes.dated(values))]))
 
 
 async def reclaim(db: AsyncSession, session_id: UUID, revision: int, reason: str) -> bool:
     """Stop a session that holds places so that it waits again; returns False where it has changed since it was read."""
     values = {"state": State.TERMINATING, "final_state": State.PENDING, "reason": reason}
-    return await repository.update_guarded(db, session_id, revision, values)
+    return await change(db, Read(session_id, revision), **values)
 
 
-async def note_containers(db: AsyncSession, session: Session, values: Mapping[int, dict[str, Any]]) -> None:
-    """Write down what is known of a session's containers, by rank."""
-    for rank, changes in values.items():
-        if changes:
-            await repository.update_container(db, session.id, session.attempt, rank, changes)
+def ending(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a session that comes to its end: its places stay on record."""
+    return {"finished_at": now(), "resize_milli": None, "before_milli": None, **values}
 
 
 async def end(db: AsyncSession, session: Session, **values: Any) -> bool:
     """Bring a session to its end; its places stay on record, its addresses are free again."""
-    if not await change(db, session, finished_at=now(), resize_milli=None, before_milli=None, **values):
-        return False
-    await repository.remove_services(db, session.id)
-    return True
+    return await change(db, session, **ending(values))
 
 
 async def requeue(db: AsyncSession, session: Session, reason: str) -> bool:

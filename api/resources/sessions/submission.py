@@ -30,7 +30,7 @@ from api.resources.sessions.mounts import mounts
 from api.resources.sessions.schemas import BatchRequest, SessionRequest
 from api.resources.sessions.service import PRIORITY, check_priority
 from api.resources.user_policies import service as user_policies
-from api.resources.user_policies.service import Extra
+from api.resources.user_policies.service import Extra, HeldUser
 from api.resources.volumes import service as volumes
 from api.scheduler.snapshot import Workload
 from api.settings import Settings
@@ -108,12 +108,13 @@ async def _submit(
     projects.check_active(project, max(now(), request.starts_at or now()))
     kind = request.kind_or_default
     allowed = await groups.allowed(db, caller.id, project, kind, request.group)
+    user = await user_policies.hold(db, caller.id)
     await context.fleet.refresh(db)
-    amounts = await _amounts(db, request, await _most_memory(db, request, caller, len(names)), allowed, context)
+    amounts = await _amounts(db, request, _most_memory(request, user, len(names)), allowed, context)
     _check_fits(request, amounts, allowed, context.fleet)
     title, reference = await _image(db, request, project)
-    await user_policies.check(db, caller.id, _extra(len(names), request.replicas, amounts))
-    await _check_unmoved(db, caller)
+    await user_policies.check(db, user, _extra(len(names), request.replicas, amounts))
+    _check_unmoved(user, caller)
     sandbox, rules = await sandboxes.for_session(db, project.id, reference)
     pvcs = await _volumes(db, request, project, caller, context.settings)
     mounted = mounts(request, pvcs, context.settings)
@@ -186,9 +187,9 @@ def _check_length(request: SessionRequest) -> None:
         )
 
 
-async def _most_memory(db: AsyncSession, request: SessionRequest, caller: Identity, count: int) -> int | None:
-    """Return the most memory of one container that the caller's policy allows; None where it does not say."""
-    policy = await user_policies.of_user(db, caller.id)
+def _most_memory(request: SessionRequest, user: HeldUser, count: int) -> int | None:
+    """Return the most memory of one container that the user's policy allows; None where it does not say."""
+    policy = user.policy
     if policy is None or policy.max_memory_mib is None:
         return None
     return policy.max_memory_mib // (count * request.replicas)
@@ -294,12 +295,12 @@ async def _volumes(
     return await volumes.for_session(db, project, [pvc.name for pvc in request.pvcs], caller.name, settings)
 
 
-async def _check_unmoved(db: AsyncSession, caller: Identity) -> None:
+def _check_unmoved(user: HeldUser, caller: Identity) -> None:
     """Refuse who has been moved to another domain since the request began: its rights were read before.
 
     The user's row is held by now, so that whoever moves the user from here on sees the sessions.
     """
-    if await repository.domain_of(db, caller.id) != caller.domain:
+    if user.domain != caller.domain:
         raise ConflictError(
             f"{caller.name} has been moved to another domain meanwhile", where="project", hint="submit it again"
         )

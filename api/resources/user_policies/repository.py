@@ -24,9 +24,10 @@ async def every(db: AsyncSession) -> Sequence[UserPolicy]:
     return (await db.scalars(select(UserPolicy).order_by(UserPolicy.name))).all()
 
 
-async def hold_user(db: AsyncSession, user_id: UUID) -> bool:
-    """Return whether there is a user; until the transaction ends no other one counts this user's sessions."""
-    return await db.scalar(select(User.id).where(User.id == user_id).with_for_update()) is not None
+async def hold_user(db: AsyncSession, user_id: UUID) -> User | None:
+    """Return a user; until the transaction ends no other one counts this user's sessions."""
+    query = select(User).where(User.id == user_id).with_for_update()
+    return await db.scalar(query, execution_options={"populate_existing": True})
 
 
 async def of_user(db: AsyncSession, user_id: UUID) -> UserPolicy | None:

@@ -37,24 +37,33 @@ AMOUNTS: tuple[tuple[str, Callable[[int], str]], ...] = (
 """What a policy limits: the field of a request that says how much, and how its amounts are written."""
 
 
-async def of_user(db: AsyncSession, user_id: UUID) -> UserPolicy | None:
-    """Return the policy of a user, the own one or that of the domain; None without one."""
-    return await repository.of_user(db, user_id)
+@dataclass(frozen=True)
+class HeldUser:
+    """A user whose sessions nobody else counts until the transaction ends, with the domain and the policy of now."""
+
+    id: UUID
+    domain: str | None
+    policy: UserPolicy | None
 
 
-async def check(db: AsyncSession, user_id: UUID, extra: Extra) -> None:
-    """Raise ConflictError where a user's live sessions and `extra` have more than the user's policy allows.
+async def hold(db: AsyncSession, user_id: UUID) -> HeldUser:
+    """Hold a user in the transaction that submits or resizes: two at once cannot both take what is left.
 
-    It is part of the transaction that submits or resizes: two at once cannot both take what is left, and a user who is
-    deleted at the same time either has the sessions already or gets none. Raises UnauthenticatedError where the user is
-    gone.
+    A user who is deleted at the same time either has the sessions already or gets none. Raises UnauthenticatedError
+    where the user is gone.
     """
-    if not await repository.hold_user(db, user_id):
+    user = await repository.hold_user(db, user_id)
+    if user is None:
         raise UnauthenticatedError("the user has been deleted", hint="sign in as another user")
-    policy = await repository.of_user(db, user_id)
+    return HeldUser(user_id, user.domain, await repository.of_user(db, user_id))
+
+
+async def check(db: AsyncSession, user: HeldUser, extra: Extra) -> None:
+    """Raise ConflictError where a user's live sessions and `extra` have more than the user's policy allows."""
+    policy = user.policy
     if policy is None:
         return
-    held = await repository.held_by(db, user_id)
+    held = await repository.held_by(db, user.id)
     limits = (policy.max_sessions, policy.max_gpu_milli, policy.max_cpu_milli, policy.max_memory_mib)
     problems = []
     for (where, text), limit, now_held, more in zip(AMOUNTS, limits, held, astuple(extra), strict=True):

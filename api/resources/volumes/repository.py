@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
-from sqlalchemy import Select, false, func, or_, select, true, update
+from sqlalchemy import ColumnElement, Select, and_, false, func, or_, select, true, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth.identity import Reach
@@ -63,9 +63,14 @@ async def by_folder(db: AsyncSession, storage: str) -> dict[str, Volume]:
     return {volume.folder: volume for volume in await db.scalars(select(Volume).where(Volume.storage == storage))}
 
 
+def is_deleting(storage: str) -> ColumnElement[bool]:
+    """Return the condition that the files of a volume of a storage are to go."""
+    return and_(Volume.storage == storage, Volume.state == VolumeState.DELETING)
+
+
 async def deleting(db: AsyncSession, storage: str) -> Sequence[Volume]:
     """Return the volumes of a storage whose files are to go, in order."""
-    query = select(Volume).where(Volume.storage == storage, Volume.state == VolumeState.DELETING)
+    query = select(Volume).where(is_deleting(storage))
     return (await db.scalars(query.order_by(Volume.id))).all()
 
 

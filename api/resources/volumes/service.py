@@ -28,6 +28,7 @@ SHOWN = 20
 
 live_sessions = repository.live_sessions
 deleting = repository.deleting
+is_deleting = repository.is_deleting
 one_deleting = repository.one_deleting
 delete_row = repository.delete
 

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.auth.policy import UserRole
 from api.clock import now
 from api.control.loop import Loop, micros
+from api.resources.nodes.fleet import Fleet
 from api.resources.sessions import scheduling, service
 from api.scheduler.planner import Planner
 from api.scheduler.record import load
@@ -103,6 +104,81 @@ async def test_nothing_is_decided_while_nothing_waits(ready: Cluster, monkeypatc
     decided = count_decisions(monkeypatch)
     await loop_of(ready).run()
     assert decided == []
+
+
+async def test_what_is_told_of_changes_is_what_a_new_leader_reads(ready: Cluster) -> None:
+    """Sessions come, run, change and go, one node closes: the loop knows what one that reads all does."""
+    await ready.add_node("worker2")
+    for name in ("one", "two", "three"):
+        await run(ready, name, gpu_milli=1000)
+    await ready.submit("large", gpu_milli=4000, replicas=2)
+    await delete(ready, "two")
+    await ready.settle()
+    await ok(ready.admin.patch(f"{V1}/nodes/worker2/mode", json={"mode": "maintenance"}))
+    await delete(ready, "three")
+    await ready.settle()
+    await ready.submit("next", gpu_milli=1000)
+    await ready.settle()
+    await loop_of(ready).run()
+    await ready.submit("last", gpu_milli=4000, replicas=2)
+    await loop_of(ready).run()
+    known, anew = loop_of(ready).last, await Loop(ready.database, ready.settings).last_cycle()
+    assert known is not None
+    assert {each.workload.name: each for each in known.snapshot.running} == {
+        each.workload.name: each for each in anew.snapshot.running
+    }
+    assert {each.workload.name for each in anew.snapshot.running} == {"one", "next"}
+    assert known.snapshot.nodes == anew.snapshot.nodes
+
+
+async def test_a_node_that_changes_is_the_only_one_that_is_read(ready: Cluster) -> None:
+    await ready.add_node("worker2")
+    fleet = Fleet()
+    async with ready.database.reading() as db:
+        await fleet.refresh(db)
+        before = fleet.nodes
+        version = fleet.version
+        assert (await fleet.refresh(db), fleet.nodes) == (version, before)
+    await ok(ready.admin.patch(f"{V1}/nodes/worker2/mode", json={"mode": "maintenance"}))
+    async with ready.database.reading() as db:
+        await fleet.refresh(db)
+    assert fleet.nodes[0] is before[0]
+    assert (before[1].open, fleet.nodes[1].open) == (True, False)
+    await ready.heartbeat("worker1", gpus=2)
+    await ready.manager.observe()
+    async with ready.database.reading() as db:
+        await fleet.refresh(db)
+    assert [len(node.gpus) for node in fleet.nodes] == [2, 4]
+
+
+async def test_many_starts_and_ends_take_no_more_statements_than_two(ready: Cluster, statements: list[str]) -> None:
+    async def counted(count: int) -> tuple[int, int]:
+        name = f"b{count}"
+        body = {"name": name, "project": "team-a", "image": "python", "gpu_milli": 100, "count": count}
+        await ok(ready.admin.post(f"{V1}/sessions/batch", json=body))
+        statements.clear()
+        await ready.settle()
+        started = len(statements)
+        assert set((await ready.states()).values()) - {"TERMINATED"} == {"RUNNING"}
+        for number in range(1, count + 1):
+            await delete(ready, f"{name}-{number}")
+        statements.clear()
+        await ready.settle()
+        assert set((await ready.states()).values()) == {"TERMINATED"}
+        return started, len(statements)
+
+    await counted(2)
+    two, twenty = await counted(3), await counted(20)
+    assert twenty[0] <= two[0] + 6
+    assert twenty[1] <= two[1] + 6
+
+
+async def test_an_idle_pass_is_a_glance(ready: Cluster, statements: list[str]) -> None:
+    await run(ready)
+    ready.clock.passed += 1
+    statements.clear()
+    await ready.manager.reconcile()
+    assert len(statements) == 1
 
 
 async def test_a_full_cluster_is_not_looked_at_again_and_again(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -232,7 +232,7 @@ async def _things(db: AsyncSession, user: User, project: Project) -> Thing:
     volume.folder = volume.name
     db.add_all([key, login, image, session, volume])
     await db.flush()
-    await accounting.begin(db, session, moment - timedelta(hours=1))
+    await accounting.begin(db, session.id, moment - timedelta(hours=1))
     await accounting.end(db, session.id, moment)
     place = project.domain or "site"
     return {

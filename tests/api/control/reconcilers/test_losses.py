@@ -11,7 +11,8 @@ from sqlalchemy import update
 from api.control.manager import RETRY_S
 from api.engine.base import UnreachableError
 from api.resources.nodes import service as nodes
-from api.resources.sessions import service
+from api.resources.sessions import changes, service
+from api.resources.sessions.changes import Change
 from api.tables.sessions import Session, State
 from common.protocol import ContainerState, ContainerStatus
 from tests.api.cluster import V1, Cluster, ok, refused
@@ -173,7 +174,7 @@ async def test_what_an_agent_says_of_an_attempt_before_changes_nothing(ready: Cl
     async with ready.database.transaction() as db:
         before = (await service.in_states(db, [State.RUNNING]))[0]
         await db.execute(update(Session).values(attempt=1), execution_options={"synchronize_session": False})
-        await service.note_containers(db, before, {0: {"status": ContainerStatus.FAILED}})
+        await changes.write(db, [Change.of(before, {}, {0: {"status": ContainerStatus.FAILED}})])
     async with ready.database.reading() as db:
         after = (await service.in_states(db, [State.RUNNING]))[0]
     assert after.containers[0].status is ContainerStatus.RUNNING

@@ -6,7 +6,8 @@ import pytest
 
 from api.endpoints.app import create_app
 from api.engine.base import UnreachableError
-from api.resources.sessions import service
+from api.resources.sessions import changes, service
+from api.resources.sessions.changes import Change
 from api.tables.sessions import State
 from common.errors import ConflictError, InputError
 from common.protocol import ContainerState, ContainerStatus
@@ -193,7 +194,7 @@ async def test_a_restarted_api_goes_on_from_the_database(ready: Cluster, state: 
     async with ready.database.transaction() as db:
         (session,) = await service.in_states(db, [State.RUNNING])
         assert await service.change(db, session, state=state)
-        await service.note_containers(db, session, {0: {"status": None}})
+        await changes.write(db, [Change.of(session, {}, {0: {"status": None}})])
     restarted = create_app(ready.settings, ready.database, ready.engine, reconcile=False)
     await settle(restarted.state.manager)
     expected = "TERMINATED" if state is State.TERMINATING else "RUNNING"

@@ -17,7 +17,7 @@ from api.tables.logins import Login
 from api.tables.sessions import Container, Session, SessionLog
 from tests import history
 from tests.api.cluster import V1, Cluster, ok, sign_in
-from tests.api.resources.accounting.test_accounting import figures, report, session
+from tests.api.resources.accounting.test_accounting import Ran, figures, report
 from tests.api.resources.accounting.test_accounting import run as account
 from tests.api.steps import delete, run
 
@@ -81,9 +81,9 @@ async def test_logins_and_keys_that_ended_go(ready: Cluster) -> None:
 
 async def test_accounting_stays_as_sums_by_day(cluster: Cluster) -> None:
     """Sessions over midnight, put back into the queue, of several people and domains."""
-    await account(cluster, session("alice", "team-a", 500), (1, 3))
-    await account(cluster, session("alice", "team-b", 4000, domain="acme"), (20, 30), (31, 60))
-    await account(cluster, session("bobby", "team-a", 0), (0, 10))
+    await account(cluster, Ran("alice", "team-a", 500), (1, 3))
+    await account(cluster, Ran("alice", "team-b", 4000, domain="acme"), (20, 30), (31, 60))
+    await account(cluster, Ran("bobby", "team-a", 0), (0, 10))
     wanted = [await report(cluster.admin, by, 0, 72) for by in ("user", "project", "domain")]
     first_day = await report(cluster.admin, "user", 0, 24)
     async with cluster.database.transaction() as db:
@@ -94,7 +94,7 @@ async def test_accounting_stays_as_sums_by_day(cluster: Cluster) -> None:
 
 
 async def test_a_session_is_added_up_when_all_of_it_has_ended(cluster: Cluster) -> None:
-    await account(cluster, session("alice", "team-a", 500), (1, 3), (5, None))
+    await account(cluster, Ran("alice", "team-a", 500), (1, 3), (5, None))
     async with cluster.database.transaction() as db:
         assert await accounting.add_up(db, now(), 100) == 0
     assert await count(cluster, Span, AccountingDay) == [2, 0]

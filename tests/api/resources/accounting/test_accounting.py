@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
 from api.resources.accounting import service
-from api.tables.sessions import Session
+from api.tables.domains import Domain
+from api.tables.projects import Project
+from api.tables.sessions import Kind, Session, State
 from tests.api.cluster import V1, Cluster, ok, refused
 
 pytestmark = pytest.mark.anyio
@@ -23,17 +25,34 @@ def at(hours: float) -> datetime:
     return DAY + timedelta(hours=hours)
 
 
-def session(user: str, project: str, milli: int, *, user_id: UUID | None = None, domain: str | None = None) -> Session:
-    """Return what accounting asks of a session."""
-    place = SimpleNamespace(name=project, domain=domain)
-    fields = {"name": "s", "user_id": user_id, "user_name": user, "project_id": PROJECTS[project], "project": place}
-    return cast("Session", SimpleNamespace(id=uuid4(), total_milli=milli, **fields))
+@dataclass(frozen=True)
+class Ran:
+    """A session as far as accounting goes."""
+
+    user: str
+    project: str
+    milli: int
+    user_id: UUID | None = None
+    domain: str | None = None
+    id: UUID = field(default_factory=uuid4)
 
 
-async def run(cluster: Cluster, who: Session, *spans: tuple[float, float | None]) -> None:
+async def run(cluster: Cluster, who: Ran, *spans: tuple[float, float | None]) -> None:
+    async with cluster.database.transaction() as db:
+        if who.domain and await db.get(Domain, who.domain) is None:
+            db.add(Domain(name=who.domain))
+            await db.flush()
+        project_id = PROJECTS[who.project]
+        if await db.get(Project, project_id) is None:
+            db.add(Project(id=project_id, name=who.project, quota_milli=0, domain=who.domain))
+        row = Session(id=who.id, name="s", project_id=project_id, user_id=who.user_id, user_name=who.user)
+        row.image = row.reference = "python"
+        row.kind, row.preemptible, row.gpu_milli, row.state = Kind.TRAINING, True, who.milli, State.TERMINATED
+        row.args, row.environment, row.mounts = [], {}, []
+        db.add(row)
     for start, end in spans:
         async with cluster.database.transaction() as db:
-            await service.begin(db, who, at(start))
+            await service.begin(db, who.id, at(start))
         if end is not None:
             async with cluster.database.transaction() as db:
                 await service.end(db, who.id, at(end))
@@ -49,9 +68,9 @@ def figures(answer: dict[str, Any]) -> dict[str, tuple[int, float, float]]:
 
 
 async def test_seconds_times_gpus_of_each_user_project_and_domain(cluster: Cluster) -> None:
-    await run(cluster, session("alice", "team-a", 500), (1, 3))
-    await run(cluster, session("alice", "team-b", 4000, domain="acme"), (2, 2.5))
-    await run(cluster, session("bobby", "team-a", 0), (0, 10))
+    await run(cluster, Ran("alice", "team-a", 500), (1, 3))
+    await run(cluster, Ran("alice", "team-b", 4000, domain="acme"), (2, 2.5))
+    await run(cluster, Ran("bobby", "team-a", 0), (0, 10))
     hour = 3600.0
     assert figures(await report(cluster.admin)) == {
         "alice": (2, 2.5 * hour, 0.5 * 2 * hour + 4 * 0.5 * hour),
@@ -70,25 +89,25 @@ async def test_seconds_times_gpus_of_each_user_project_and_domain(cluster: Clust
 
 
 async def test_a_requeued_session_counts_once_and_only_while_it_ran(cluster: Cluster) -> None:
-    await run(cluster, session("alice", "team-a", 1000), (1, 2), (5, 7))
+    await run(cluster, Ran("alice", "team-a", 1000), (1, 2), (5, 7))
     assert figures(await report(cluster.admin)) == {"alice": (1, 3 * 3600.0, 3 * 3600.0)}
 
 
 async def test_only_the_part_within_the_period_counts(cluster: Cluster) -> None:
-    await run(cluster, session("alice", "team-a", 1000), (-5, 1))
-    await run(cluster, session("alice", "team-a", 1000), (23, 30))
-    await run(cluster, session("alice", "team-a", 1000), (40, 41))
+    await run(cluster, Ran("alice", "team-a", 1000), (-5, 1))
+    await run(cluster, Ran("alice", "team-a", 1000), (23, 30))
+    await run(cluster, Ran("alice", "team-a", 1000), (40, 41))
     assert figures(await report(cluster.admin)) == {"alice": (2, 2 * 3600.0, 2 * 3600.0)}
 
 
 async def test_what_still_runs_counts_up_to_now(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    await run(cluster, session("alice", "team-a", 1000), (1, None))
+    await run(cluster, Ran("alice", "team-a", 1000), (1, None))
     monkeypatch.setattr(service, "now", lambda: at(2))
     assert figures(await report(cluster.admin)) == {"alice": (1, 3600.0, 3600.0)}
 
 
 async def test_a_beginning_or_an_end_that_comes_twice_counts_once(cluster: Cluster) -> None:
-    who = session("alice", "team-a", 1000)
+    who = Ran("alice", "team-a", 1000)
     await run(cluster, who, (1, None), (2, 3))
     async with cluster.database.transaction() as db:
         await service.end(db, who.id, at(9))
@@ -96,7 +115,7 @@ async def test_a_beginning_or_an_end_that_comes_twice_counts_once(cluster: Clust
 
 
 async def test_no_time_counts_twice_where_a_lost_session_comes_back(cluster: Cluster) -> None:
-    await run(cluster, session("alice", "team-a", 1000), (1, 5), (3, 7))
+    await run(cluster, Ran("alice", "team-a", 1000), (1, 5), (3, 7))
     assert figures(await report(cluster.admin)) == {"alice": (1, 6 * 3600.0, 6 * 3600.0)}
 
 
@@ -135,9 +154,9 @@ async def test_who_sees_whose_accounting(cluster: Cluster) -> None:
         project = await ok(cluster.admin.get(f"{V1}/projects/team-a"))
         PROJECTS["team-a"] = UUID(project["id"])
         alice_id = UUID((await ok(alice.get(f"{V1}/auth/me")))["id"])
-        await run(cluster, session("alice", "team-a", 1000, user_id=alice_id), (1, 2))
-        await run(cluster, session("bobby", "team-a", 1000), (1, 2))
-        await run(cluster, session("carol", "team-b", 1000), (1, 2))
+        await run(cluster, Ran("alice", "team-a", 1000, user_id=alice_id), (1, 2))
+        await run(cluster, Ran("bobby", "team-a", 1000), (1, 2))
+        await run(cluster, Ran("carol", "team-b", 1000), (1, 2))
         assert set(figures(await report(alice))) == {"alice"}
         assert set(figures(await report(mona))) == {"alice", "bobby"}
         assert set(figures(await report(cluster.admin))) == {"alice", "bobby", "carol"}

@@ -187,7 +187,7 @@ async def ran(cluster: Cluster, client: httpx.AsyncClient, project: str) -> None
     made = await ok(client.post(f"{V1}/sessions", json=body))
     async with cluster.database.transaction() as db:
         [session] = [row for row in await db.scalars(select(Session)) if str(row.id) == made["id"]]
-        await accounting.begin(db, session, LONG_AGO)
+        await accounting.begin(db, session.id, LONG_AGO)
         await accounting.end(db, session.id, LONG_AGO + timedelta(hours=1))
     await ok(client.delete(f"{V1}/sessions/demo", params={"project": project}))
 

@@ -59,7 +59,8 @@ async def add_sessions(cluster: Cluster, count: int, state: State = State.RUNNIN
 
 async def check(cluster: Cluster, **extra: int) -> None:
     async with cluster.database.transaction() as db:
-        await service.check(db, (await users.get(db, "alice")).id, Extra(**extra))
+        user = await service.hold(db, (await users.get(db, "alice")).id)
+        await service.check(db, user, Extra(**extra))
 
 
 async def test_the_51st_session_is_refused_with_the_policys_name(cluster: Cluster) -> None:

@@ -40,12 +40,8 @@ async def owner(cluster: Cluster) -> AsyncIterator[httpx.AsyncClient]:
         session = await ok(alice.post(f"{V1}/sessions", json=body))
         await cluster.settle()
         async with cluster.database.transaction() as db:
-            session_id = (
-                (await db.execute(update(Container).values(ports={"8888": 57123}).returning(Container)))
-                .scalars()
-                .one()
-                .session_id
-            )
+            listens = update(Container).values(ports={"8888": 57123}).returning(Container.session_id)
+            session_id = (await db.execute(listens)).scalar_one()
             db.add(Service(session_id=session_id, port=8888, path="web-8888", base_path="team-a/web"))
         assert session["name"] == "web"
         yield alice

@@ -16,8 +16,8 @@ from api.tables.base import Base
 class ApiKey(Base):
     """A key of a user. Only its fingerprint is kept, and its first characters so that people can tell keys apart.
 
-    `scope` is what it is good for. It goes with the key that it was `made_by`; None for one that a login made. `used_at`
-    is at most a minute old while the key is used. Without `expires_at` it holds until it is revoked.
+    `scope` is what it is good for. It goes with the key that it was `made_by`, which is None after a login.
+    `used_at` is at most a minute old while the key is used. Without `expires_at` it holds until it is revoked.
     """
 
     __tablename__ = "api_keys"

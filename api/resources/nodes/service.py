@@ -24,6 +24,7 @@ DESCRIBED = tuple(NodeInfo.model_fields.keys() - {"name", "gpus", "unready"})
 """What a node's row takes over from what its agent tells, as it is."""
 
 WRONG_CLOCK = "its clock is "
+CONTESTED = "another agent reports as "
 
 
 async def every(db: AsyncSession) -> Sequence[Node]:
@@ -101,6 +102,7 @@ def _describe(node: Node, report: HeardHeartbeat) -> None:
     if info.unready:
         node.state, node.message = NodeState.UNREADY, info.unready
     _note_clock(node, report.clock_skew_s)
+    _note_contest(node, contested=report.contested)
     for field in DESCRIBED:
         setattr(node, field, getattr(info, field))
     known = {gpu.uuid: gpu for gpu in node.gpus}
@@ -124,4 +126,12 @@ def _note_clock(node: Node, skew_s: int) -> None:
         way = "ahead of" if skew_s > 0 else "behind"
         node.message = f"{WRONG_CLOCK}{abs(skew_s)} s {way} the API's: it takes nothing new; look at its chrony service"
     elif node.message.startswith(WRONG_CLOCK):
+        node.message = ""
+
+
+def _note_contest(node: Node, *, contested: bool) -> None:
+    """Say on a node that another agent reports as it, or that none does any more; what else is wrong comes first."""
+    if contested and not node.message:
+        node.message = f"{CONTESTED}{node.name}: one of them is not this machine's, or was started twice; stop it"
+    elif not contested and node.message.startswith(CONTESTED):
         node.message = ""

@@ -333,7 +333,8 @@ async def _give_addresses(db: AsyncSession, made: Sequence[Session], request: Se
     paths, base_paths = set(taken.paths), set(taken.base_paths)
     for session in made:
         so_far = Taken(paths, base_paths, taken.projects)
-        for address in addresses(session.project.name, session.name, request.ports, request.args, so_far):
+        project, apart = session.project.name, session.project.domain is not None
+        for address in addresses(project, session.name, request.ports, request.args, so_far, apart=apart):
             session.services.append(Service(port=address.port, path=address.path, base_path=address.base_path))
             paths.add(address.path)
             base_paths |= {address.base_path} if address.base_path else set()

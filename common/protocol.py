@@ -47,6 +47,8 @@ TIME_HEADER = "X-Penstock-Time"
 
 MAX_TEXT = 1 << 20
 """Most characters of any text of a message."""
+MAX_REASON = 4096
+"""Most characters of why something of a node is as it is."""
 MAX_FRAME = 1 << 20
 """Bytes of a WebSocket's message: who sends a longer one loses the connection."""
 CONTAINER_HEADER = "X-Penstock-Container"
@@ -84,6 +86,11 @@ class Message(StrictModel):
     model_config = ConfigDict(str_max_length=MAX_TEXT, hide_input_in_errors=True)
 
 
+Brief = Annotated[str, Field(max_length=255)]
+"""A name, a version, an address."""
+Why = Annotated[str, Field(max_length=MAX_REASON)]
+
+
 class GpuDevice(Message):
     """One GPU of a node; `memory_mib` in MiB; `simulated` marks a lab's GPU that no hardware stands behind.
 
@@ -93,15 +100,15 @@ class GpuDevice(Message):
     """
 
     index: int = Field(ge=0)
-    uuid: str = Field(min_length=1)
-    model: str
+    uuid: str = Field(min_length=1, max_length=128)
+    model: Brief
     memory_mib: int = Field(ge=0)
     simulated: bool = False
     island: int = Field(default=0, ge=0)
-    accelerator: str = "nvidia"
+    accelerator: Brief = "nvidia"
     enforcement: Enforcement = Enforcement.NONE
-    parent: str = ""
-    profile: str = ""
+    parent: str = Field(default="", max_length=128)
+    profile: Brief = ""
     capacity_milli: int = Field(default=MILLI, gt=0, le=MILLI)
 
 
@@ -115,23 +122,23 @@ class NodeInfo(Message):
     are what the site's file says. `started_at` is when the agent started.
     """
 
-    name: str
-    agent_version: str
-    engine_version: str
-    os: str
+    name: Brief
+    agent_version: Brief
+    engine_version: Brief
+    os: Brief
     cpu_milli: int = Field(ge=0)
     memory_mib: int = Field(ge=0)
     gpus: list[GpuDevice] = Field(default_factory=list, max_length=MAX_DEVICES)
     enforcement: Enforcement = Enforcement.NONE
-    enforcement_pending: str = ""
+    enforcement_pending: Why = ""
     fractions: bool = True
     nvlink: bool = False
     apart: bool = False
-    unready: str = ""
-    driver_version: str = ""
-    cuda_version: str = ""
-    region: str = ""
-    switch: str = ""
+    unready: Why = ""
+    driver_version: Brief = ""
+    cuda_version: Brief = ""
+    region: Brief = ""
+    switch: Brief = ""
     started_at: datetime | None = None
 
 
@@ -301,10 +308,10 @@ class ImageState(Message):
 class Heartbeat(Message):
     """Sent at every interval and at once when a container changes; `boot` tells one run of the agent from the next."""
 
-    name: str
-    address: str
+    name: Brief
+    address: Brief
     port: int = Field(ge=1, le=65535)
-    boot: str
+    boot: str = Field(max_length=64)
     sequence: int = Field(ge=1)
     node_info: NodeInfo
     containers: list[ContainerState] = Field(default_factory=list)

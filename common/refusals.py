@@ -85,13 +85,17 @@ async def _validation(_connection: HTTPConnection, error: Exception) -> JSONResp
 
 
 def _item(told: dict[str, Any]) -> Item:
-    """Return what pydantic tells in our words; the first part of its location is where in the request it was."""
+    """Return what pydantic tells in our words; the first part of its location is where in the request it was.
+
+    Kind `hinted` comes from a validator that knows what to write instead.
+    """
     kind, (source, *path) = str(told["type"]), told["loc"]
     if kind == "json_invalid":
         invalid = Problem("", f"the body is not JSON: {told['ctx']['error']}", "send well-formed JSON")
         return problem.in_body((), invalid)
     reason = _REASONS.get(kind, str(told["msg"]).removeprefix("Value error, "))
-    found = Problem("", reason, _HINTS.get(kind, "correct the value"))
+    own = told["ctx"]["hint"] if kind == "hinted" else "correct the value"
+    found = Problem("", reason, _HINTS.get(kind, own))
     if source != "body":
         return problem.in_parameter(str(path[0]), found)
     # a key that is wrong has no place of its own in the body

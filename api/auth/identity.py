@@ -121,4 +121,6 @@ class Identity:
                 where="Authorization",
                 hint=f"send a key with the scope {TABLE[action].key}, or sign in",
             )
-        return ForbiddenError(f"you may not {action}", where=where, hint="ask an administrator")
+        managers = scope_of(action, Party.MANAGER) is Scope.PROJECT
+        hint = f"ask {'a manager of the project, or ' if managers else ''}an administrator"
+        return ForbiddenError(f"you may not {action}", where=where, hint=hint)

@@ -9,8 +9,7 @@ from api.endpoints.access import Caller, KnownCallerOf, SettingsOf, action
 from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
 from api.resources.api_keys import service
-from api.resources.api_keys.schemas import ApiKeyRequest, ApiKeyView, NewApiKeyView
-from api.resources.schemas import Done
+from api.resources.api_keys.schemas import ApiKeyRequest, ApiKeyView, NewApiKeyView, RevokedView
 
 router = Router(prefix="/api-keys", tags=["API keys"])
 
@@ -28,13 +27,19 @@ async def create_api_key(
     request: ApiKeyRequest, known: KnownCallerOf, db: Transaction, settings: SettingsOf
 ) -> NewApiKeyView:
     """Make a key; the answer shows it this once."""
-    key, secret = await service.create(db, known.identity.id, request, settings.keys_per_user, known.key_ends_at)
+    key, secret = await service.create(
+        db,
+        known.identity.id,
+        request,
+        settings.keys_per_user,
+        made_by=known.key_id,
+        until=known.key_ends_at,
+    )
     return NewApiKeyView(**ApiKeyView.model_validate(key).model_dump(), key=secret)
 
 
 @router.delete("/{key_id}")
 @action(Action.ACCOUNT_CHANGE)
-async def delete_api_key(key_id: UUID, caller: Caller, db: Transaction) -> Done:
-    """Delete one of the caller's keys; it is worth nothing afterwards."""
-    await service.revoke(db, caller.id, key_id)
-    return Done()
+async def delete_api_key(key_id: UUID, caller: Caller, db: Transaction) -> RevokedView:
+    """Delete one of the caller's keys; it is worth nothing afterwards, nor is any that was made with it."""
+    return RevokedView(with_it=await service.revoke(db, caller.id, key_id))

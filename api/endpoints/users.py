@@ -9,7 +9,7 @@ from api.endpoints.access import Caller, action
 from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
 from api.resources.api_keys import service as api_keys
-from api.resources.api_keys.schemas import ApiKeyView
+from api.resources.api_keys.schemas import ApiKeyView, RevokedView
 from api.resources.groups import service as groups
 from api.resources.logins import service as logins
 from api.resources.projects import memberships
@@ -90,11 +90,10 @@ async def list_api_keys_of_user(name: UserNamePath, caller: Caller, db: Reading)
 
 @router.delete("/{name}/api-keys/{key_id}")
 @action(Action.USER_CHANGE)
-async def delete_api_key_of_user(name: UserNamePath, key_id: UUID, caller: Caller, db: Transaction) -> Done:
-    """Revoke one of a user's keys."""
+async def delete_api_key_of_user(name: UserNamePath, key_id: UUID, caller: Caller, db: Transaction) -> RevokedView:
+    """Revoke one of a user's keys, with all that were made with it."""
     user = await service.get_for(db, name, caller, Action.USER_CHANGE)
-    await api_keys.revoke(db, user.id, key_id)
-    return Done()
+    return RevokedView(with_it=await api_keys.revoke(db, user.id, key_id))
 
 
 @router.delete("/{name}/logins")

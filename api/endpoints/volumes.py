@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import Query
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.control.manager import WakeAfterwards
 from api.endpoints.access import Caller, SettingsOf, action
@@ -15,6 +16,7 @@ from api.endpoints.routes import Router
 from api.endpoints.transactions import Reading, Transaction
 from api.resources.schemas import NamePath, NameQuery
 from api.resources.sessions import service as sessions
+from api.resources.sessions.access import seen_by
 from api.resources.volumes import service
 from api.resources.volumes.schemas import HandOver, NewVolume, VolumeView
 from api.tables.volumes import Volume, VolumeState
@@ -32,7 +34,7 @@ async def list_volumes(
 ) -> list[VolumeView]:
     """List volumes: of a project, or all that the caller may see, in any `state` that is named."""
     found = await service.visible(db, caller, project)
-    return await _views(db, [volume for volume in found if not state or volume.state in state])
+    return await _views(db, [volume for volume in found if not state or volume.state in state], caller)
 
 
 @router.get("/{name}")
@@ -41,14 +43,14 @@ async def get_volume(
     name: NamePath, caller: Caller, db: Reading, settings: SettingsOf, project: NameQuery | None = None
 ) -> VolumeView:
     """Show the volume of a name and a project, or of an id in place of the name."""
-    return await _view(db, await service.get(db, name, project, caller, settings.pvc_storage))
+    return await _view(db, await service.get(db, name, project, caller, settings.pvc_storage), caller)
 
 
 @router.post("", status_code=201)
 @action(Action.VOLUME_CREATE)
 async def create_volume(request: NewVolume, caller: Caller, db: Transaction, settings: SettingsOf) -> VolumeView:
     """Create a volume for a project. A session that names one that there is not makes it, too."""
-    return await _view(db, await service.create(db, request, caller, settings))
+    return await _view(db, await service.create(db, request, caller, settings), caller)
 
 
 @router.post("/{name}/hand-over")
@@ -67,7 +69,7 @@ async def hand_over_volume(
     service.check(caller, Action.VOLUME_HAND_OVER, volume)
     await sessions.refuse_while_mounted(db, volume.id, volume.name, caller)
     await service.hand_over(db, volume, request, caller)
-    return await _view(db, volume)
+    return await _view(db, volume, caller)
 
 
 @router.delete("/{name}", status_code=202, response_description="Its files are being deleted")
@@ -86,13 +88,13 @@ async def delete_volume(
     service.check(caller, Action.VOLUME_DELETE, volume)
     await sessions.refuse_while_mounted(db, volume.id, volume.name, caller)
     await service.delete(db, volume, caller)
-    return await _view(db, volume)
+    return await _view(db, volume, caller)
 
 
-async def _view(db: AsyncSession, volume: Volume) -> VolumeView:
-    return (await _views(db, [volume]))[0]
+async def _view(db: AsyncSession, volume: Volume, caller: Identity) -> VolumeView:
+    return (await _views(db, [volume], caller))[0]
 
 
-async def _views(db: AsyncSession, volumes: Sequence[Volume]) -> list[VolumeView]:
-    live = await service.live_sessions(db, [volume.id for volume in volumes])
+async def _views(db: AsyncSession, volumes: Sequence[Volume], caller: Identity) -> list[VolumeView]:
+    live = await service.live_sessions(db, [volume.id for volume in volumes], caller.id, seen_by(caller).private)
     return [VolumeView.of(volume, live.get(volume.id, 0)) for volume in volumes]

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Path, Query
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, field_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
 
 SPECIALS = "~!@#$%^&*<>?"
 USER_NAME_LENGTH = (3, 20)
 NAME_LENGTH = 20
 HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 """What JSON may write as an escape, and UTF-8 cannot encode."""
+NAMING = "write lower-case letters, digits and hyphens, {}"
+EXPLAINED = ("string_too_short", "string_too_long", "string_pattern_mismatch", "value_error")
+"""Kinds of what pydantic finds of a text that are about what it says."""
 YEARS = (1970, 9000)
 """Years that a moment may have: far from those that a time zone could push out of the calendar."""
 
@@ -81,6 +96,22 @@ def _utc(value: datetime) -> datetime:
     return value.astimezone(UTC)
 
 
+def hinted(hint: str, reasons: Mapping[str, str] | None = None) -> WrapValidator:
+    """Return what says what a text may be where it is not: a hint, and reasons in place of some kinds of pydantic's."""
+
+    def explain(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return handler(value)
+        except ValidationError as error:
+            (found,) = error.errors(include_url=False, include_input=False)
+            if found["type"] not in EXPLAINED:
+                raise
+            reason = (reasons or {}).get(found["type"], found["msg"].removeprefix("Value error, "))
+            raise PydanticCustomError("hinted", "{reason}", {"reason": reason, "hint": hint}) from None
+
+    return WrapValidator(explain)
+
+
 def is_name(value: str) -> bool:
     """Return whether a project, a session or a volume may have this name."""
     try:
@@ -97,8 +128,18 @@ def is_user_name(value: str) -> bool:
         return False
 
 
-UserName = Annotated[str, Field(min_length=USER_NAME_LENGTH[0], max_length=USER_NAME_LENGTH[1]), AfterValidator(_name)]
-Name = Annotated[str, Field(min_length=1, max_length=NAME_LENGTH), AfterValidator(_name)]
+UserName = Annotated[
+    str,
+    Field(min_length=USER_NAME_LENGTH[0], max_length=USER_NAME_LENGTH[1]),
+    AfterValidator(_name),
+    hinted(NAMING.format("{} to {}".format(*USER_NAME_LENGTH))),
+]
+Name = Annotated[
+    str,
+    Field(min_length=1, max_length=NAME_LENGTH),
+    AfterValidator(_name),
+    hinted(NAMING.format(f"{NAME_LENGTH} at most")),
+]
 Password = Annotated[str, Field(min_length=8, max_length=20), AfterValidator(_password)]
 Text = Annotated[str, AfterValidator(_plain)]
 Moment = Annotated[AwareDatetime, AfterValidator(_utc)]

@@ -16,8 +16,8 @@ from api.tables.base import Base
 class ApiKey(Base):
     """A key of a user. Only its fingerprint is kept, and its first characters so that people can tell keys apart.
 
-    `scope` is what it is good for. `used_at` is at most a minute old while the key is used. Without `expires_at` it
-    holds until it is revoked.
+    `scope` is what it is good for. It goes with the key that it was `made_by`, which is None after a login.
+    `used_at` is at most a minute old while the key is used. Without `expires_at` it holds until it is revoked.
     """
 
     __tablename__ = "api_keys"
@@ -32,6 +32,7 @@ class ApiKey(Base):
         default=KeyScope.ALL,
         server_default=KeyScope.ALL.value,
     )
+    made_by: Mapped[UUID | None] = mapped_column(ForeignKey("api_keys.id", ondelete="CASCADE"), index=True)
     created_at: Mapped[datetime] = mapped_column(default=now)
     expires_at: Mapped[datetime | None]
     used_at: Mapped[datetime | None]

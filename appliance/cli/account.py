@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from appliance.cli import config
+from appliance.cli import config, output
 from appliance.cli.files import read_text
 from appliance.client import Client
 from common.errors import InputError, NotFoundError, PenstockError, UnauthenticatedError
@@ -43,16 +43,16 @@ def login(
         config.Config(client.url, key["key"], key["id"], client.ca, before.project if before and same_site else "")
     )
     if before and same_site:
-        _try_to_revoke(replace(before, ca=client.ca))
+        _try_to_revoke(replace(before, ca=client.ca), unless_needed=True)
     print(f"Logged in to {client.url} as {user}.")
 
 
 def logout() -> None:
-    """Forget the control API and revoke the key for it."""
+    """Forget the control API and revoke the key for it, with all keys that were made with that one."""
     remembered = config.load()
-    _try_to_revoke(remembered)
+    with_it = _try_to_revoke(remembered)
     config.forget()
-    print(f"Logged out of {remembered.url}.")
+    print(f"Logged out of {remembered.url}{with_it}.")
 
 
 def read_password(from_stdin: bool, *, confirm: bool) -> str:
@@ -76,11 +76,18 @@ def _before() -> config.Config | None:
         return None
 
 
-def _try_to_revoke(remembered: config.Config) -> None:
+def _try_to_revoke(remembered: config.Config, *, unless_needed: bool = False) -> str:
+    """Revoke the key of a login, perhaps not one that has made others; return what to say of those that went, too."""
+    keys = remembered.client.api_keys
     try:
-        remembered.client.api_keys.delete(remembered.key_id)
+        if unless_needed and any(key["made_by"] == remembered.key_id for key in keys.list()):
+            hint = f"`penstock apikey revoke {remembered.key_id}` ends them all"
+            print(f"The key of the login before stays, for others were made with it: {hint}.", file=sys.stderr)
+        else:
+            return output.with_it(keys.delete(remembered.key_id))
     except (UnauthenticatedError, NotFoundError):
         # a key that is not valid any more needs no revoking
         pass
     except PenstockError as error:
         print(f"warning: the key could not be revoked: {error}", file=sys.stderr)
+    return ""

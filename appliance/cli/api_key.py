@@ -47,13 +47,10 @@ def revoke(
     *,
     user: UserOption = None,
 ) -> None:
-    """Make a key worth nothing."""
+    """Make a key worth nothing, and all keys that were made with it."""
     client = config.load().client
-    if user:
-        client.users.revoke_api_key(user, key)
-    else:
-        client.api_keys.delete(key)
-    print(f"Revoked {key}.")
+    revoked = client.users.revoke_api_key(user, key) if user else client.api_keys.delete(key)
+    print(f"Revoked {key}{output.with_it(revoked)}.")
 
 
 def _secret(key: NewApiKey) -> None:

@@ -13,6 +13,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from appliance.client.views import Revoked
+
 T = TypeVar("T")
 
 GAP = "  "
@@ -36,6 +38,11 @@ def show(value: T, form: Format, as_text: Callable[[T], None]) -> None:
         print_json(value)
     else:
         as_text(value)
+
+
+def with_it(revoked: Revoked) -> str:
+    """Return how many keys went with one, as the end of a sentence."""
+    return f", and with it keys that it had made: {revoked['with_it']}" if revoked["with_it"] else ""
 
 
 def print_json(value: Any) -> None:

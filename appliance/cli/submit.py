@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -124,6 +125,8 @@ def submit(
     client = remembered.client
     if service_type and not ports:
         raise InputError(f"{service_type} needs a port", where="--port", hint="add the port, such as --port 8888")
+    if ports and not service_type:
+        raise InputError("a port is reached by an address", where="--port", hint="add `--service-type ingress`")
     options = given(
         gpu_milli=_share(client, gpus, fgpu, otherwise=bool(preset or cpu)),
         preset=preset,
@@ -150,7 +153,7 @@ def submit(
         priority=priority,
         preemptible=preemptible,
         access=access,
-        starts_at=None if start_at is None else parse.moment(start_at, "--start-at"),
+        starts_at=None if start_at is None else _start(start_at),
     )
     if cpu is not None and preset is None:
         options.setdefault("gpu_milli", 0)
@@ -199,6 +202,13 @@ def _words(command: str | None) -> Sequence[str] | None:
         raise InputError.of(
             [Problem("--command", f"{command!r} cannot be split into words: {error}", "close the quotes")]
         ) from error
+
+
+def _start(text: str) -> str:
+    starts_at = parse.moment(text, "--start-at")
+    if datetime.fromisoformat(starts_at) < datetime.now(UTC):
+        raise InputError(f"{text!r} is past", where="--start-at", hint="write a later moment, or leave it out")
+    return starts_at
 
 
 def _environment(texts: list[str] | None) -> dict[str, str] | None:

@@ -7,7 +7,7 @@ from typing import Unpack
 
 from appliance.client.requests import ApiKeyRequest
 from appliance.client.transport import CSRF_HEADER, Resource
-from appliance.client.views import ApiKey, Csrf, Done, Login, NewApiKey, SignedIn, User
+from appliance.client.views import ApiKey, Csrf, Done, Login, NewApiKey, Revoked, SignedIn, User
 
 
 class Account(Resource):
@@ -59,6 +59,6 @@ class ApiKeys(Resource):
         """Make a key; only this answer holds it."""
         return self._api.call(NewApiKey, "POST", "/api-keys", body=request)
 
-    def delete(self, key_id: str) -> Done:
-        """Revoke a key."""
-        return self._api.call(Done, "DELETE", "/api-keys/{key_id}", {"key_id": key_id})
+    def delete(self, key_id: str) -> Revoked:
+        """Revoke a key, with all that were made with it."""
+        return self._api.call(Revoked, "DELETE", "/api-keys/{key_id}", {"key_id": key_id})

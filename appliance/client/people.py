@@ -7,7 +7,7 @@ from typing import Unpack
 
 from appliance.client.requests import UserChange, UserRequest
 from appliance.client.transport import Resource
-from appliance.client.views import ApiKey, Done, User
+from appliance.client.views import ApiKey, Done, Revoked, User
 
 
 class Users(Resource):
@@ -45,7 +45,7 @@ class Users(Resource):
         """Return a user's keys, without their secrets."""
         return self._api.call(list[ApiKey], "GET", "/users/{name}/api-keys", {"name": name})
 
-    def revoke_api_key(self, name: str, key_id: str) -> Done:
-        """Revoke one of a user's keys."""
+    def revoke_api_key(self, name: str, key_id: str) -> Revoked:
+        """Revoke one of a user's keys, with all that were made with it."""
         names = {"name": name, "key_id": key_id}
-        return self._api.call(Done, "DELETE", "/users/{name}/api-keys/{key_id}", names)
+        return self._api.call(Revoked, "DELETE", "/users/{name}/api-keys/{key_id}", names)

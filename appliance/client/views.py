@@ -54,12 +54,16 @@ class Accounting(TypedDict):
 
 
 class ApiKey(TypedDict):
-    """A key as it is shown later: `prefix` are its first characters, `used_at` is right to the minute."""
+    """A key as it is shown later: `prefix` are its first characters, `used_at` is right to the minute.
+
+    `made_by` is the id of the key that made it, and whose end is its own.
+    """
 
     id: str
     name: str
     prefix: str
     scope: KeyScope
+    made_by: str | None
     created_at: str
     expires_at: str | None
     used_at: str | None
@@ -281,6 +285,7 @@ class NewApiKey(TypedDict):
     name: str
     prefix: str
     scope: KeyScope
+    made_by: str | None
     created_at: str
     expires_at: str | None
     used_at: str | None
@@ -406,6 +411,13 @@ class QueueEntry(TypedDict):
     reason: str
     created_at: str
     starts_at: str | None
+
+
+class Revoked(TypedDict):
+    """Answer to the end of a key: how many keys went with it, that were made with it or with one of these."""
+
+    done: bool
+    with_it: int
 
 
 class SandboxRule(TypedDict):
@@ -609,8 +621,9 @@ class Volume(TypedDict):
     """A volume. `project` is null for one whose project is gone, which `former_project` was.
 
     `folder` is where it is below the root of its `storage`. `used_mib` is how much is in it and `limit_mib` how
-    much may be, as the storage told at `measured_at`; null where it cannot. `sessions` that have not ended
-    mount it. One that is `deleting` goes away with its files; `reason` says why that has not come to its end.
+    much may be, as the storage told at `measured_at`; null where it cannot. `sessions` that have not ended and
+    that the caller sees mount it. One that is `deleting` goes away with its files; `reason` says why that has
+    not come to its end.
     """
 
     id: str

@@ -172,7 +172,17 @@ def test_a_shell_on_a_terminal_shows_what_is_typed(site: Site) -> None:
 
 
 def test_addresses_of_an_app(site: Site) -> None:
-    site.ok("submit", "app", "-p", "team-a", "-i", "python", "--cpu", "1", "--port", "8888", "--port", "6006")
+    site.ok(
+        "submit",
+        "app",
+        "-p",
+        "team-a",
+        "-i",
+        "python",
+        "--cpu",
+        "1",
+        *("--service-type", "ingress", "--port", "8888", "--port", "6006"),
+    )
     found = site.json("get", "app", "-p", "team-a")
     assert found["urls"] == [f"https://10.255.174.13:9443/app-{port}/" for port in (6006, 8888)]
     assert found["urls"][0] in site.ok("list", "-p", "team-a")

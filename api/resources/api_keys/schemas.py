@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import Field
 
 from api.auth.policy import KeyScope
-from api.resources.schemas import Request, Text, View
+from api.resources.schemas import Done, Request, Text, View
 
 
 class ApiKeyRequest(Request):
@@ -24,12 +24,16 @@ class ApiKeyRequest(Request):
 
 
 class ApiKeyView(View):
-    """A key as it is shown later: `prefix` are its first characters, `used_at` is right to the minute."""
+    """A key as it is shown later: `prefix` are its first characters, `used_at` is right to the minute.
+
+    `made_by` is the id of the key that made it, and whose end is its own.
+    """
 
     id: UUID
     name: str
     prefix: str
     scope: KeyScope
+    made_by: UUID | None
     created_at: datetime
     expires_at: datetime | None
     used_at: datetime | None
@@ -39,3 +43,9 @@ class NewApiKeyView(ApiKeyView):
     """A key as it is shown once, when it is made."""
 
     key: str
+
+
+class RevokedView(Done):
+    """Answer to the end of a key: how many keys went with it, that were made with it or with one of these."""
+
+    with_it: int

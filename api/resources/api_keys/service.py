@@ -24,16 +24,22 @@ async def of_user(db: AsyncSession, user_id: UUID) -> Sequence[ApiKey]:
 
 
 async def create(
-    db: AsyncSession, user_id: UUID, request: ApiKeyRequest, most: int, until: datetime | None = None
+    db: AsyncSession,
+    user_id: UUID,
+    request: ApiKeyRequest,
+    most: int,
+    *,
+    made_by: UUID | None = None,
+    until: datetime | None = None,
 ) -> tuple[ApiKey, str]:
     """Make a key and return it with its secret, which is not kept.
 
-    `until` is the end of the key that makes it; raises InputError where the new one would outlive that, ConflictError
-    where the user has `most` already.
+    `until` is the end of the key `made_by` which it is made; raises InputError where the new one would outlive that,
+    ConflictError where the user has `most` already.
     """
     if await repository.count_for_new(db, user_id, now()) >= most:
         raise ConflictError(
-            f"you have {most} keys already", where="name", hint="revoke those that nobody uses: `penstock key list`"
+            f"you have {most} keys already", where="name", hint="revoke those that nobody uses: `penstock apikey list`"
         )
     ends_at = now() + timedelta(days=request.days) if request.days else until
     if until and ends_at and ends_at > until:
@@ -49,6 +55,7 @@ async def create(
         prefix=secret[:PREFIX_LENGTH],
         fingerprint=passwords.fingerprint(secret),
         scope=request.scope,
+        made_by=made_by,
         expires_at=ends_at,
     )
     repository.add(db, key)
@@ -56,12 +63,13 @@ async def create(
     return key, secret
 
 
-async def revoke(db: AsyncSession, user_id: UUID, key_id: UUID) -> None:
-    """Delete one of a user's keys; raises NotFoundError."""
-    for key in await repository.of_user(db, user_id):
+async def revoke(db: AsyncSession, user_id: UUID, key_id: UUID) -> int:
+    """Delete one of a user's keys with all that were made with it; returns how many. Raises NotFoundError."""
+    keys = await repository.of_user(db, user_id)
+    for key in keys:
         if key.id == key_id:
             await repository.delete(db, key)
-            return
+            return len(_made_with(keys, key_id))
     raise NotFoundError("there is no such key", where="id", hint="list the keys")
 
 
@@ -73,3 +81,12 @@ async def revoke_all(db: AsyncSession, user_id: UUID) -> None:
 async def forget_ended(db: AsyncSession, before: datetime) -> int:
     """Forget the keys that ended before a moment; returns how many."""
     return await repository.delete_ended(db, before)
+
+
+def _made_with(keys: Sequence[ApiKey], key_id: UUID) -> set[UUID]:
+    """Return which keys a key has made, and those that these have made; who makes a key is older than it."""
+    made: set[UUID] = set()
+    for key in keys:
+        if key.made_by == key_id or key.made_by in made:
+            made.add(key.id)
+    return made

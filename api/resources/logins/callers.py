@@ -61,6 +61,11 @@ class KnownCaller:
     key_ends_at: datetime | None
 
     @property
+    def key_id(self) -> UUID | None:
+        """The id of the key; None for a login."""
+        return self.row_id if self.table is ApiKey else None
+
+    @property
     def name(self) -> str:
         """What tells the key or the login from all others, and says nothing of its secret."""
         return f"{self.table.__tablename__}:{self.row_id}"

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from common.errors import ConflictError
 from common.protocol import Heartbeat
 
 TIMES_WRONG = 3
 """So many heartbeats in a row show that a clock is wrong."""
+FINISHED_BOOTS = 8
+"""So many runs of an agent are remembered that others have followed."""
+CONTESTED_FOR = timedelta(minutes=1)
+"""So long after an agent was heard of which another one had taken the place, its node says so."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +23,7 @@ class HeardHeartbeat:
     """A heartbeat and when it came; `news` says whether it, or one left out since, says more than that it lives.
 
     `clock_offset_s` is how far the agent's clock was ahead of ours, `clock_skew_s` how far it is known to be wrong.
+    `contested` says that another agent was just heard that reports as the same node.
     """
 
     heartbeat: Heartbeat
@@ -24,6 +31,7 @@ class HeardHeartbeat:
     news: bool = True
     clock_offset_s: float = 0.0
     clock_skew_s: int = 0
+    contested: bool = False
 
 
 @dataclass
@@ -32,7 +40,8 @@ class _Agent:
 
     latest: HeardHeartbeat
     sequence: int
-    finished_boots: set[str] = field(default_factory=set)
+    finished_boots: deque[str] = field(default_factory=lambda: deque(maxlen=FINISHED_BOOTS))
+    contested_at: datetime | None = None
     times_wrong: int = 0
 
 
@@ -48,7 +57,10 @@ class Heartbeats:
         """Set when a heartbeat says more than that its agent is alive."""
 
     def receive(self, heartbeat: Heartbeat, received_at: datetime, clock_offset_s: float = 0.0) -> bool:
-        """Take a heartbeat; returns False for one that is older than what we know."""
+        """Take a heartbeat; returns False for one that is older than what we know.
+
+        Raises ConflictError for a run of the agent that another one has followed: it lives, and has to begin anew.
+        """
         agent = self._agents.get(heartbeat.name)
         if agent is None:
             report = HeardHeartbeat(heartbeat, received_at, clock_offset_s=clock_offset_s)
@@ -57,11 +69,16 @@ class Heartbeats:
             return True
         known = agent.latest.heartbeat
         if heartbeat.boot in agent.finished_boots:
-            return False
+            agent.contested_at = received_at
+            raise ConflictError(
+                f"another agent reports as {heartbeat.name}",
+                where="boot",
+                hint="stop one of the two; the other one begins a new boot",
+            )
         if heartbeat.boot == known.boot and heartbeat.sequence <= agent.sequence:
             return False
         if heartbeat.boot != known.boot:
-            agent.finished_boots.add(known.boot)
+            agent.finished_boots.append(known.boot)
         agent.sequence = heartbeat.sequence
         self._take(agent, heartbeat, received_at, clock_offset_s, news=_content(heartbeat) != _content(known))
         self._keep(agent.latest)
@@ -99,7 +116,9 @@ class Heartbeats:
     def _take(self, agent: _Agent, heartbeat: Heartbeat, received_at: datetime, offset_s: float, *, news: bool) -> None:
         before = agent.latest.clock_skew_s
         skew_s = self._skew(agent, before, offset_s)
-        agent.latest = HeardHeartbeat(heartbeat, received_at, news or skew_s != before, offset_s, skew_s)
+        contested = agent.contested_at is not None and received_at - agent.contested_at < CONTESTED_FOR
+        news = news or skew_s != before or contested != agent.latest.contested
+        agent.latest = HeardHeartbeat(heartbeat, received_at, news, offset_s, skew_s, contested)
 
     def _skew(self, agent: _Agent, before: int, offset_s: float) -> int:
         """Return how far an agent's clock is wrong; what came late once, for we were busy, does not make it so."""

@@ -26,6 +26,7 @@ DESCRIBED = tuple(NodeInfo.model_fields.keys() - {"name", "gpus", "unready"})
 """What a node's row takes over from what its agent tells, as it is."""
 
 WRONG_CLOCK = "its clock is "
+CONTESTED = "another agent reports as "
 
 
 async def every(db: AsyncSession) -> Sequence[Node]:
@@ -103,6 +104,7 @@ def _describe(node: Node, report: HeardHeartbeat) -> None:
     node.clock_offset_s = report.clock_skew_s
     node.message = _message(node, info.unready)
     node.state = NodeState.UNREADY if info.unready else NodeState.READY
+    _note_contest(node, contested=report.contested)
     for field in DESCRIBED:
         setattr(node, field, getattr(info, field))
     known = {gpu.uuid: gpu for gpu in node.gpus}
@@ -127,3 +129,11 @@ def _message(node: Node, unready: str) -> str:
         return f"{unready}; {clock}" if clock else unready
     is_kept = node.state is NodeState.READY and node.message and not node.message.startswith(WRONG_CLOCK)
     return node.message if is_kept else clock
+
+
+def _note_contest(node: Node, *, contested: bool) -> None:
+    """Say on a node that another agent reports as it, or that none does any more; what else is wrong comes first."""
+    if contested and not node.message:
+        node.message = f"{CONTESTED}{node.name}: one of them is not this machine's, or was started twice; stop it"
+    elif not contested and node.message.startswith(CONTESTED):
+        node.message = ""

@@ -45,10 +45,13 @@ class Taken:
         return near or _first(path) in self.paths
 
 
-def addresses(project: str, name: str, ports: Sequence[int], args: Sequence[str], taken: Taken) -> list[Address]:
+def addresses(
+    project: str, name: str, ports: Sequence[int], args: Sequence[str], taken: Taken, *, apart: bool = False
+) -> list[Address]:
     """Return the addresses of a session's ports; raises ConflictError where others have its base path.
 
     The path is `NAME-PORT`, `PROJECT-NAME-PORT` where another session has that, or else one that nobody could foresee.
+    A project that is kept `apart` from others has never the first: what it gets does not tell what others have.
     The base path that a notebook is told by its arguments goes with its first port. Nobody can keep a session from its
     address: no base path is of the form of a path, and those below the name of a project are that project's own.
     """
@@ -62,7 +65,7 @@ def addresses(project: str, name: str, ports: Sequence[int], args: Sequence[str]
     found: list[Address] = []
     for port in ports:
         choices = (f"{name}-{port}", f"{project}-{name}-{port}", f"{name}-{uuid4().hex[:12]}-{port}")
-        path = next(choice for choice in choices if not taken.has_path(choice))
+        path = next(choice for choice in choices[apart:] if not taken.has_path(choice))
         found.append(Address(port, path, base if not found and base != path else None))
     return found
 

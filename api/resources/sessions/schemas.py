@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from api.resources.presets.schemas import MAX_MEMORY_MIB, CpuMilli, MemoryMib, ShmMib
-from api.resources.schemas import Moment, Name, Request, Text
+from api.resources.schemas import Moment, Name, Request, Text, hinted
 from api.tables.projects import Access
 from api.tables.sessions import MAX_CONTAINERS, Kind
 from common.gpu.kinds import Enforcement
@@ -18,12 +18,29 @@ MAX_BATCH = 100
 """Most sessions of one request."""
 MAX_VARIABLES = 256
 MAX_SECONDS = 366 * 24 * 3600
+OUR_VARIABLES = "PENSTOCK_"
+
+
+def _not_ours(name: str) -> str:
+    if name.startswith(OUR_VARIABLES):
+        raise ValueError(f"variables that begin with {OUR_VARIABLES} belong to Penstock")
+    return name
+
 
 Word = Annotated[Text, Field(max_length=32_768)]
-VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
-Folder = Annotated[str, Field(max_length=255, pattern=r"^(/[A-Za-z0-9._-]+)+$")]
+Folder = Annotated[
+    str,
+    Field(max_length=255, pattern=r"^(/[A-Za-z0-9._-]+)+$"),
+    hinted("write a path such as /data", {"string_pattern_mismatch": "is not a folder"}),
+]
 DiskMib = Annotated[int, Field(ge=1, le=MAX_MEMORY_MIB)]
 """MiB that a container may write beside its mounts."""
+VariableName = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$"),
+    AfterValidator(_not_ours),
+    hinted("write letters, digits and _, such as EPOCHS"),
+]
 Port = Annotated[int, Field(ge=1, le=65535)]
 GpuModel = Annotated[Text, Field(min_length=1, max_length=128)]
 Priority = Annotated[int, Field(ge=0, le=100)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated
 from uuid import UUID
@@ -262,7 +262,15 @@ def _check_fits(request: SessionRequest, amounts: Amounts, allowed: Groups, flee
     never = fleet.never_fits(workload)
     if never:
         reason, _, hint = never.partition("; ")
-        raise InputError(reason, where="gpu_milli" if amounts.gpu_milli else "cpu_milli", hint=hint or "ask for less")
+        raise InputError(reason, where=_too_large(workload, fleet), hint=hint or "ask for less")
+
+
+def _too_large(workload: Workload, fleet: Fleet) -> str:
+    """Return the field without which a workload that no node could hold would have a place."""
+    for fields in (("memory_mib",), ("cpu_milli",), ("cpu_milli", "memory_mib")):
+        if not fleet.never_fits(replace(workload, **dict.fromkeys(fields, 0))):
+            return fields[0]
+    return "gpu_milli" if workload.gpu_milli else "cpu_milli"
 
 
 async def _image(db: AsyncSession, request: SessionRequest, project: Project) -> tuple[str, str]:
@@ -326,7 +334,8 @@ async def _give_addresses(db: AsyncSession, made: Sequence[Session], request: Se
     paths, base_paths = set(taken.paths), set(taken.base_paths)
     for session in made:
         so_far = Taken(paths, base_paths, taken.projects)
-        for address in addresses(session.project.name, session.name, request.ports, request.args, so_far):
+        project, apart = session.project.name, session.project.domain is not None
+        for address in addresses(project, session.name, request.ports, request.args, so_far, apart=apart):
             session.services.append(Service(port=address.port, path=address.path, base_path=address.base_path))
             paths.add(address.path)
             base_paths |= {address.base_path} if address.base_path else set()

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.auth.identity import Reach
 from api.database import among
 from api.tables.accounting import Span
-from api.tables.projects import Project
+from api.tables.projects import Access, Project
 from api.tables.sessions import ENDED, Session
 from api.tables.volumes import SessionVolume, Volume, VolumeState
 
@@ -74,12 +74,20 @@ async def deleting(db: AsyncSession, storage: str) -> Sequence[Volume]:
     return (await db.scalars(query.order_by(Volume.id))).all()
 
 
-async def live_sessions(db: AsyncSession, ids: Collection[UUID]) -> dict[UUID, int]:
-    """Return how many sessions that have not ended mount each of some volumes."""
+async def live_sessions(db: AsyncSession, ids: Collection[UUID], user_id: UUID, private: Reach) -> dict[UUID, int]:
+    """Return how many sessions that have not ended mount each of some volumes.
+
+    Private ones count where they are a user's own, or within `private`.
+    """
+    domain = Project.domain == private.domain if private.domain else false()
+    seen = (Session.access != Access.PRIVATE, Session.user_id == user_id, Session.project_id.in_(private.projects))
     query = select(SessionVolume.volume_id, func.count().label("live")).join(
         Session, Session.id == SessionVolume.session_id
     )
+    query = query.join(Project, Project.id == Session.project_id)
     query = query.where(among(SessionVolume.volume_id, ids), Session.state.not_in(ENDED))
+    if not private.everything:
+        query = query.where(or_(*seen, domain))
     return {row.volume_id: row.live for row in await db.execute(query.group_by(SessionVolume.volume_id))}
 
 

@@ -31,7 +31,7 @@ from appliance.agent.tls import server_context
 from appliance.agent.volume_folders import VolumeFolders
 from appliance.gpu import accelerators
 from common import egress
-from common.protocol import NodeInfo
+from common.protocol import MAX_REASON, NodeInfo
 
 log = structlog.get_logger()
 
@@ -82,7 +82,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
     listener = SeccompListener(settings.sandbox_socket, FdStore(settings.notify_socket, kept))
 
     def node_info_now() -> NodeInfo:
-        return maintenance.shares.describe(has).model_copy(update={"unready": egress_policy.reason})
+        return maintenance.shares.describe(has).model_copy(update={"unready": egress_policy.reason[:MAX_REASON]})
 
     def begin() -> None:
         egress_policy.keep()

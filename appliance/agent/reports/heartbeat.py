@@ -62,7 +62,8 @@ class HeartbeatReporter:
     async def report(self, client: httpx.AsyncClient) -> float:
         """Report once; return in how many seconds to do so again. Raises HTTPError, and ValidationError of a reply."""
         if not self._answered:
-            # a reply that was lost is told anew to a boot that the API does not know; to this one all is as before
+            # a reply that was lost is told anew to a boot that the API does not know; to this one all is as before,
+            # or over, if another agent has reported since
             self._boot = uuid.uuid4().hex
         self._sequence += 1
         heartbeat = Heartbeat(
@@ -79,6 +80,10 @@ class HeartbeatReporter:
             content=_written(heartbeat),
             headers={"Content-Type": "application/json", TIME_HEADER: f"{time.time():.3f}"},
         )
+        if answer.status_code == httpx.codes.CONFLICT:
+            log.warning("another agent reports as this node", node=self._settings.name)
+            self._answered = False
+            return delay_after(1)
         answer.raise_for_status()
         if answer.status_code == httpx.codes.NO_CONTENT:
             return self._interval_s

@@ -24,7 +24,7 @@ from appliance.gpu.mps import Mps
 from common.errors import ConflictError, InputError
 from common.gpu.kinds import Enforcement
 from common.gpu.share import MILLI, GpuShare, format_gpus
-from common.protocol import ContainerState, ContainerStatus, GpuDevice, NodeInfo
+from common.protocol import MAX_REASON, ContainerState, ContainerStatus, GpuDevice, NodeInfo
 
 log = structlog.get_logger()
 
@@ -263,7 +263,7 @@ class ShareManager:
             if active is not self._active[name]:
                 log.info("enforcement switches", accelerator=name, kind=active or "no sharing")
                 self._active[name] = active
-        self._pending = "; ".join(waits)
+        self._pending = "; ".join(waits)[:MAX_REASON]
         self._describe_devices()
         return before != (self._active, self._pending)
 

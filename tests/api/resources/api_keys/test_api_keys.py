@@ -93,6 +93,31 @@ async def test_no_key_outlives_the_key_that_made_it(cluster: Cluster) -> None:
             assert end[:10] in error["reason"]
 
 
+async def test_no_key_is_left_of_those_that_a_revoked_key_made(cluster: Cluster) -> None:
+    async with await key_of(cluster) as parent:
+        made = await ok(parent.post(f"{V1}/api-keys", json={"name": "child"}))
+        async with cluster.client(made["key"]) as child:
+            assert (await ok(child.post(f"{V1}/api-keys", json={"name": "grandchild"})))["made_by"] == made["id"]
+            other = await key_of(cluster)
+            listed = {key["name"]: key for key in await ok(cluster.admin.get(f"{V1}/api-keys"))}
+            assert (await ok(cluster.admin.delete(f"{V1}/api-keys/{made['made_by']}")))["with_it"] == 2
+            await refused(child.get(f"{V1}/auth/me"), 401)
+            await ok(other.get(f"{V1}/auth/me"))
+            await other.aclose()
+    left = {key["name"] for key in await ok(cluster.admin.get(f"{V1}/api-keys"))}
+    assert set(listed) - left == {"child", "grandchild"}
+
+
+async def test_keys_of_a_login_stay_when_it_ends(cluster: Cluster) -> None:
+    async with cluster.client() as page:
+        await sign_in(page, "admin")
+        made = await ok(page.post(f"{V1}/api-keys", json={"name": "for ever"}))
+        await ok(page.post(f"{V1}/auth/logout"))
+    assert made["made_by"] is None
+    async with cluster.client(made["key"]) as client:
+        await ok(client.get(f"{V1}/auth/me"))
+
+
 async def test_who_has_signed_in_makes_keys_for_as_long_as_wanted(cluster: Cluster) -> None:
     async with cluster.client() as page:
         await sign_in(page, "admin")

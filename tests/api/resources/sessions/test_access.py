@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from api.resources.sessions import repository
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.api.steps import body
 
@@ -135,3 +136,24 @@ async def test_a_change_of_access_is_audited(ready: Cluster, capsys: pytest.Capt
     await ok(change_access(ready.admin, "demo", "private"))
     [line] = [line for line in capsys.readouterr().out.splitlines() if "session access" in line]
     assert all(word in line for word in ("event=audit", "session=demo", "access=private", "by=admin"))
+
+
+async def test_a_volume_does_not_count_sessions_that_the_reader_does_not_see(ready: Cluster) -> None:
+    mary, alice, bob = await people(ready, "mary", "alice", "bob")
+    await submit(alice, "hidden", access="private", pvcs=[{"name": "data", "target": "/data"}])
+    counts = [(await ok(client.get(f"{V1}/volumes")))[0]["sessions"] for client in (mary, alice, bob, ready.admin)]
+    assert counts == [1, 1, 0, 1]
+    query = {"project": "team-a"}
+    await refused(mary.delete(f"{V1}/volumes/data", params=query), 409)
+
+
+async def test_an_address_in_a_domain_tells_nothing_of_other_tenants(ready: Cluster) -> None:
+    await ok(ready.admin.post(f"{V1}/domains", json={"name": "acme", "quota_milli": 1000}))
+    project = {"name": "team-d", "domain": "acme", "quota_milli": 500, "period": {"ends_at": None}}
+    await ok(ready.admin.post(f"{V1}/projects", json=project))
+    await submit(ready.admin, "lab", ports=[8888])
+    for name in ("lab", "free"):
+        await ok(ready.admin.post(f"{V1}/sessions", json=body(name, "team-d", gpu_milli=50, ports=[8888])))
+    async with ready.database.reading() as db:
+        paths = (await repository.taken_paths(db)).paths
+    assert paths == {"lab-8888", "team-d-lab-8888", "team-d-free-8888"}

@@ -91,7 +91,7 @@ async def test_containers_on_several_nodes_know_the_other_nodes(pair: Cluster) -
 
 
 async def test_programs_find_each_other_by_their_environment(ready: Cluster) -> None:
-    session = await run(ready, "gang", replicas=2, environment={"MASTER_PORT": "12345", "PENSTOCK_RANK": "7"})
+    session = await run(ready, "gang", replicas=2, environment={"MASTER_PORT": "12345"})
     _, second = specs(ready, session)
     expected = {
         "PENSTOCK_RANK": "1",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.api.cluster import V1, Cluster, ok, refused, running_cluster
-from tests.api.steps import delete, run
+from tests.api.steps import body, delete, run
 
 pytestmark = pytest.mark.anyio
 
@@ -69,7 +69,9 @@ async def test_what_the_agent_is_asked_for(ready: Cluster) -> None:
         ({"environment": {f"A{n}": "" for n in range(257)}}, "environment", "257 variables"),
         ({"environment": {"1A": "x"}}, "environment.1A", "pattern"),
         ({"environment": {"A": 1}}, "environment.A", "string"),
-        ({"pvcs": [{"name": "data", "target": "data"}]}, "pvcs[0].target", "pattern"),
+        ({"pvcs": [{"name": "data", "target": "data"}]}, "pvcs[0].target", "is not a folder"),
+        ({"pvcs": [{"name": "data", "target": "/"}]}, "pvcs[0].target", "is not a folder"),
+        ({"environment": {"PENSTOCK_RANK": "3"}}, "environment.PENSTOCK_RANK", "belong to Penstock"),
         ({"pvcs": [{"name": "..", "target": "/data"}]}, "pvcs[0].name", "lower-case"),
         ({"pvcs": [{"name": "data", "target": "/a/../b"}]}, "pvcs[0].target", "folders"),
         ({"pvcs": [{"name": "a", "target": "/x"}, {"name": "b", "target": "/x"}]}, "pvcs", "one target"),
@@ -86,7 +88,9 @@ async def test_what_the_agent_is_asked_for(ready: Cluster) -> None:
         ({"replicas": 21}, "replicas", "less than or equal to 20"),
         ({"replicas": 0}, "replicas", "greater than or equal to 1"),
         ({"replicas": 20, "gpu_milli": 1000}, "gpu_milli", "20 containers are asked for"),
-        ({"cpu_milli": 9000}, "gpu_milli", "9 CPUs"),
+        ({"cpu_milli": 9000}, "cpu_milli", "9 CPUs"),
+        ({"memory_mib": 1 << 20}, "memory_mib", "MiB of memory"),
+        ({"cpu_milli": 9000, "memory_mib": 1 << 20}, "cpu_milli", "9 CPUs"),
         ({"cpu_milli": -1}, "cpu_milli", "greater than or equal to 0"),
         ({"memory_mib": 10**30}, "memory_mib", "less than or equal"),
         ({"shm_mib": 0}, "shm_mib", "greater than or equal to 1"),
@@ -156,3 +160,13 @@ async def test_names_are_unique_while_a_session_lives(ready: Cluster) -> None:
     await ready.settle()
     again = await ready.submit("demo")
     assert (await ready.session("demo"))["id"] == again["id"], "the live one is meant"
+
+
+async def test_what_a_name_and_a_folder_may_be_is_a_hint(ready: Cluster) -> None:
+    for change, hint in (
+        ({"name": "a" * 21}, "lower-case letters, digits and hyphens, 20 at most"),
+        ({"name": "Demo"}, "lower-case letters, digits and hyphens, 20 at most"),
+        ({"pvcs": [{"name": "data", "target": "relative"}]}, "write a path such as /data"),
+    ):
+        error = await refused(ready.admin.post(f"{V1}/sessions", json=body(**change)), 422)
+        assert hint in error["hint"]

@@ -115,3 +115,8 @@ def test_what_a_caller_may_list() -> None:
     assert MEMBER.reach(Action.PROJECT_MEMBERS).projects == frozenset()
     assert MEMBER.reach(Action.SESSION_END).own
     assert AUDITOR.reach(Action.NODE_READ).everything, "an auditor without a domain reads the whole site"
+
+
+def test_who_lacks_what_the_managers_of_a_project_may_is_sent_to_them() -> None:
+    assert "ask a manager of the project" in MEMBER.refusal(Action.VOLUME_DELETE).problems[0].hint
+    assert "manager" not in MEMBER.refusal(Action.VOLUME_HAND_OVER).problems[0].hint

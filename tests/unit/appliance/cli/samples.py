@@ -252,6 +252,7 @@ def api_key(**changes: Any) -> ApiKey:
         "name": "ci",
         "prefix": "pk_ab",
         "scope": "all",
+        "made_by": None,
         "created_at": AGO,
         "expires_at": None,
         "used_at": AGO,

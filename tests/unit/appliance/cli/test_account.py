@@ -64,16 +64,30 @@ def test_login_keeps_the_text_of_the_certificate(api: FakeApi, run: Run, tmp_pat
 
 def test_second_login_keeps_the_project_and_revokes_the_key_before(logged_in: FakeApi, run: Run) -> None:
     answer_login(logged_in, "key-2")
-    logged_in.on("DELETE", "/api-keys/key-1", {"done": True})
+    logged_in.on("GET", "/api-keys", [samples.api_key(id="key-1"), samples.api_key()])
+    logged_in.on("DELETE", "/api-keys/key-1", {"done": True, "with_it": 0})
     assert run("login", URL, "--user", "alice", "--password-stdin", stdin="x\n")[0] == 0
     assert config.load() == config.Config(URL, "pk_secret", "key-2", project="team-a")
     assert logged_in.last.path == "/api/v1/api-keys/key-1"
     assert logged_in.last.headers["Authorization"] == "Bearer pk_secret"
 
 
+def test_second_login_keeps_the_key_before_where_others_would_go_with_it(logged_in: FakeApi, run: Run) -> None:
+    answer_login(logged_in, "key-2")
+    logged_in.on("GET", "/api-keys", [samples.api_key(id="key-1"), samples.api_key(made_by="key-1")])
+    code, _, err = run("login", URL, "--user", "alice", "--password-stdin", stdin="x\n")
+    assert (code, config.load().key_id, logged_in.last.method) == (0, "key-2", "GET")
+    assert "`penstock apikey revoke key-1` ends them all" in err
+
+
+def test_logout_says_which_keys_went_too(logged_in: FakeApi, run: Run) -> None:
+    logged_in.on("DELETE", "/api-keys/key-1", {"done": True, "with_it": 2})
+    assert run("logout")[1] == f"Logged out of {URL}, and with it keys that it had made: 2.\n"
+
+
 def test_a_site_made_anew_at_the_same_address_does_not_spoil_the_login(logged_in: FakeApi, run: Run) -> None:
     answer_login(logged_in, "key-2")
-    logged_in.refuse("DELETE", "/api-keys/key-1", 503, "", "the database is away", "try again")
+    logged_in.refuse("GET", "/api-keys", 503, "", "the database is away", "try again")
     code, _, err = run("login", URL, "--user", "alice", "--password-stdin", stdin="x\n")
     assert code == 0
     assert err.startswith("warning: the key could not be revoked: ")
@@ -86,7 +100,8 @@ def test_the_key_before_is_revoked_under_the_authority_of_now(
     from tests.unit.appliance.cli.certificate import PEM
 
     answer_login(logged_in, "key-2")
-    logged_in.on("DELETE", "/api-keys/key-1", {"done": True})
+    logged_in.on("GET", "/api-keys", [samples.api_key(id="key-1"), samples.api_key()])
+    logged_in.on("DELETE", "/api-keys/key-1", {"done": True, "with_it": 0})
     (tmp_path / "ca.crt").write_text(PEM)
     authorities: list[str] = []
     call = Client.call
@@ -120,7 +135,8 @@ def test_no_password_is_an_error(api: FakeApi, run: Run, stdin: str) -> None:
 
 
 def test_logout_revokes_and_forgets(logged_in: FakeApi, run: Run) -> None:
-    logged_in.on("DELETE", "/api-keys/key-1", {"done": True})
+    logged_in.on("GET", "/api-keys", [samples.api_key(id="key-1"), samples.api_key()])
+    logged_in.on("DELETE", "/api-keys/key-1", {"done": True, "with_it": 0})
     assert run("logout") == (0, f"Logged out of {URL}.\n", "")
     assert config.find() is None
     assert run("logout")[0] == 9

@@ -129,11 +129,13 @@ def test_api_keys(logged_in: FakeApi, run: Run) -> None:
     run("apikey", "create", "ci", "--scope", "submit")
     assert logged_in.last.body == {"name": "ci", "scope": "submit"}
     assert run("apikey", "create", "ci", "--scope", "write")[0] == 2
-    logged_in.on("DELETE", "/api-keys/key-7", {"done": True})
+    logged_in.on("DELETE", "/api-keys/key-7", {"done": True, "with_it": 2})
+    assert run("apikey", "revoke", "key-7")[1] == "Revoked key-7, and with it keys that it had made: 2.\n"
+    logged_in.on("DELETE", "/api-keys/key-7", {"done": True, "with_it": 0})
     assert run("apikey", "revoke", "key-7")[1] == "Revoked key-7.\n"
     logged_in.on("GET", "/users/bob/api-keys", keys)
     assert run("apikey", "list", "--user", "bob")[0] == 0
-    logged_in.on("DELETE", "/users/bob/api-keys/key-7", {"done": True})
+    logged_in.on("DELETE", "/users/bob/api-keys/key-7", {"done": True, "with_it": 0})
     assert run("apikey", "revoke", "key-7", "--user", "bob")[0] == 0
 
 

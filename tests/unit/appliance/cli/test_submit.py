@@ -46,7 +46,6 @@ def test_what_was_asked_is_sent_and_the_state_is_shown(logged_in: FakeApi, run: 
         ("-g 1 --args --a=1 --args --b", {"args": ["--a=1", "--b"]}),
         ("-g 1 -e EPOCHS=10 --env EMPTY=", {"environment": {"EPOCHS": "10", "EMPTY": ""}}),
         ("-g 1 --service-type=ingress --port 8888 --port 6006", {"ports": [8888, 6006]}),
-        ("-g 1 --port 8888", {"ports": [8888]}),
         ("-g 1 --access private", {"access": "private"}),
         (
             "-g 1 --pvc test:/tmp/pvc1mount --pvc data:/data:ro",
@@ -135,6 +134,8 @@ def test_wait_returns_when_it_runs_or_has_ended(
         ("-g 1 --env =3", "--env", "'=3' is no variable"),
         ("-g 1 --memory much", "--memory", "'much' is no amount of memory"),
         ("-g 1 --cpu -1", "--cpu", "'-1' is no number of cores"),
+        ("-g 1 --port 8888", "--port", "a port is reached by an address"),
+        ("-g 1 --start-at 2020-01-31T22:00", "--start-at", "is past"),
         ("-g 1 --start-at tomorrow", "--start-at", "'tomorrow' is no date"),
     ],
 )

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
+import pytest
+
 from api.clock import now
-from api.resources.nodes.heartbeats import Heartbeats
+from api.resources.nodes.heartbeats import CONTESTED_FOR, Heartbeats
+from common.errors import ConflictError
 from common.protocol import ContainerStatus
 from tests.fakes.heartbeats import beat
 
@@ -20,8 +25,32 @@ def test_a_new_run_of_the_agent_counts_from_the_start_and_the_old_one_is_over() 
     heartbeats = Heartbeats()
     assert heartbeats.receive(beat(9, "boot-1"), now())
     assert heartbeats.receive(beat(1, "boot-2"), now())
-    assert not heartbeats.receive(beat(10, "boot-1"), now())
+    with pytest.raises(ConflictError, match="another agent reports as worker1"):
+        heartbeats.receive(beat(10, "boot-1"), now())
     assert heartbeats.receive(beat(2, "boot-2"), now())
+
+
+def test_who_reports_under_many_boots_fills_no_memory() -> None:
+    heartbeats = Heartbeats()
+    tracemalloc.start()
+    for number in range(200):
+        heartbeats.receive(beat(1).model_copy(update={"boot": f"{number}{'x' * 10_000}"}), now())
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 1_000_000
+
+
+def test_an_agent_that_another_one_displaced_says_so_for_a_while() -> None:
+    heartbeats, at = Heartbeats(), now()
+    heartbeats.receive(beat(1, "boot-1"), at)
+    heartbeats.receive(beat(1, "x"), at)
+    with pytest.raises(ConflictError):
+        heartbeats.receive(beat(2, "boot-1"), at)
+    heartbeats.receive(beat(3, "boot-2"), at)
+    heartbeats.receive(beat(4, "boot-2"), at)
+    assert [report.contested for report in heartbeats.take()] == [True]
+    heartbeats.repeat("worker1", 5, at + CONTESTED_FOR)
+    assert [(report.contested, report.news) for report in heartbeats.take()] == [(False, True)]
 
 
 def test_only_the_newest_is_handed_over_and_only_once() -> None:

@@ -23,6 +23,12 @@ def test_where_it_is_taken_the_project_stands_before_it() -> None:
     assert address.path == "team-b-lab-8888"
 
 
+@pytest.mark.parametrize("paths", [set(), {"lab-8888"}])
+def test_what_a_project_of_a_domain_gets_tells_nothing_of_others(paths: set[str]) -> None:
+    (address,) = addresses("team-b", "lab", [8888], [], Taken(paths=paths), apart=True)
+    assert address.path == "team-b-lab-8888"
+
+
 def test_where_that_is_taken_too_it_is_one_that_nobody_could_foresee() -> None:
     taken = Taken(paths={"lab-8888", "team-b-lab-8888"})
     found = {addresses("team-b", "lab", [8888], [], taken)[0].path for _ in range(20)}

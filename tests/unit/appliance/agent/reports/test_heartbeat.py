@@ -44,6 +44,7 @@ class Api:
         self.lost = lost
         self.boots: list[str] = []
         self.containers: list[Any] = []
+        self.displaced = False
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         heartbeat = json.loads(request.content)
@@ -53,6 +54,8 @@ class Api:
         if self.lost:
             self.lost -= 1
             raise httpx.ReadTimeout("the reply is lost")
+        if self.displaced:
+            return httpx.Response(409)
         if repeats:
             return httpx.Response(204)
         return httpx.Response(200, content=HeartbeatReply(interval_s=2).model_dump_json())
@@ -87,6 +90,17 @@ async def test_what_a_lost_reply_said_is_learned_from_a_later_one(reporter: Hear
         assert await reporter.report(client) == 2
         assert await reporter.report(client) == 2
     assert api.boots[-1] == api.boots[-2], "one run of the agent is one boot, once it is known"
+
+
+async def test_an_agent_that_another_one_displaced_begins_anew(reporter: HeartbeatReporter) -> None:
+    api = Api(0)
+    async with httpx.AsyncClient(transport=httpx.MockTransport(api), base_url="https://api") as client:
+        await reporter.report(client)
+        api.displaced = True
+        assert await reporter.report(client) < 1
+        api.displaced = False
+        assert await reporter.report(client) == 2
+    assert api.boots[0] == api.boots[1] != api.boots[2]
 
 
 @pytest.mark.parametrize(("failures", "delay_s"), [(1, 0.5), (2, 1.0), (3, 2.0), (7, MAX_DELAY_S), (5000, MAX_DELAY_S)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any
 
+import psycopg
 import structlog
 from fastapi import FastAPI, Request
 from pydantic import BaseModel, Field
@@ -98,6 +99,8 @@ async def _constraint(_request: Request, error: Exception) -> JSONResponse:
     return refuse(409, "another request has just changed this", "look at the present state and try again")
 
 
-async def _database(_request: Request, error: Exception) -> JSONResponse:
+async def _database(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, OperationalError) and isinstance(error.orig, psycopg.errors.DeadlockDetected):
+        return await _constraint(request, error)
     log.error("database", error=str(error))
     return refuse(503, "the database does not answer", "try again; if it stays so, tell the administrator")

@@ -73,6 +73,8 @@ async def delete_project(
     project, to be handed over later, `delete` removes them with their files, `hand-over` gives them to another project,
     `to`.
     """
+    if volumes_ is AfterProject.HAND_OVER:
+        await volumes.hold(db)
     project = await service.get(db, name, caller, "name", lock=True)
     caller.check(Action.PROJECT_DELETE, project=project)
     await sessions.refuse_while_live(db, project=name)

@@ -65,6 +65,7 @@ async def hand_over_volume(
     project: NameQuery | None = None,
 ) -> VolumeView:
     """Give a volume that no session mounts to another project, one whose project is gone too."""
+    await service.hold(db)
     volume = await service.get(db, name, project, caller, settings.pvc_storage, lock=True)
     service.check(caller, Action.VOLUME_HAND_OVER, volume)
     await sessions.refuse_while_mounted(db, volume.id, volume.name, caller)

@@ -3,7 +3,8 @@
 Failures count for a name, for an address, and for a name at an address. Where a user has signed in from an address not
 long ago, only that last count matters there: whoever guesses at an administrator's password from elsewhere makes
 strangers wait, not the administrator. A try counts as a failure before its password is looked at, so that many at once
-gain nothing; a try that is refused does not count, so that nobody is kept out for longer than `LONGEST_S`.
+gain nothing; a try that is refused does not count, so that nobody is kept out for longer than `LONGEST_S`. A try that
+lies ahead, because the clock was put back since, counts as of now.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def wait_s(attempt: Try, known: Mapping[str, LoginTries], at: datetime) -> int:
     if not _is_trusted(known.get(attempt.of_both), at):
         frees |= {attempt.of_name: FREE, attempt.of_address: FREE_OF_ADDRESS}
     ends = [
-        known[subject].tried_at + timedelta(seconds=delay_s(known[subject].failures, free))
+        min(known[subject].tried_at, at) + timedelta(seconds=delay_s(known[subject].failures, free))
         for subject, free in frees.items()
         if subject in known
     ]

@@ -111,6 +111,14 @@ async def mount(db: AsyncSession, project: Project, volumes: Collection[Volume],
     await db.flush()
 
 
+async def hold(db: AsyncSession) -> None:
+    """Let nobody else give volumes names until the transaction ends.
+
+    Whoever hands volumes over begins with it: those who make one have it before the project, too.
+    """
+    await exclusively(db, VOLUMES_LOCK)
+
+
 async def delete(db: AsyncSession, volume: Volume, caller: Identity) -> None:
     """Let a locked volume that no session mounts go away with its files, which an agent deletes."""
     _set_deleting(volume)
@@ -119,7 +127,10 @@ async def delete(db: AsyncSession, volume: Volume, caller: Identity) -> None:
 
 
 async def hand_over(db: AsyncSession, volume: Volume, request: HandOver, caller: Identity) -> None:
-    """Give a locked volume that no session mounts to another project; raises ConflictError for a name in use there."""
+    """Give a locked volume that no session mounts to another project, after `hold`.
+
+    Raises ConflictError for a name in use there.
+    """
     if volume.state is VolumeState.DELETING:
         raise ConflictError(f"volume {volume.name} is being deleted", where="name", hint="its files are going")
     target = await projects.get(db, request.project, caller)
@@ -132,7 +143,7 @@ async def settle(
 ) -> None:
     """Do with the volumes of a project that is deleted, and has no live session, what the administrator wishes.
 
-    Raises ConflictError that names them where there is no wish.
+    They are handed over after `hold`. Raises ConflictError that names them where there is no wish.
     """
     if (to is not None) != (wish is AfterProject.HAND_OVER):
         raise InputError(
@@ -191,7 +202,6 @@ async def _make(db: AsyncSession, project: Project, name: str, storage: str, use
 async def _hand_over(
     db: AsyncSession, wanted: Sequence[tuple[Volume, str]], target: Project, caller: Identity, where: str = "name"
 ) -> None:
-    await exclusively(db, VOLUMES_LOCK)
     there = {(volume.storage, volume.name) for volume in await repository.of_project(db, target.id)}
     taken = sorted(name for volume, name in wanted if (volume.storage, name) in there)
     if taken:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -34,6 +35,18 @@ async def test_a_database_that_does_not_answer_is_not_our_failure(
     async with cluster.client() as guest:
         problem = await refused(guest.post(f"{V1}/auth/login", json=body), 503)
     assert problem["reason"] == "the database does not answer"
+
+
+async def test_a_request_that_gives_way_to_another_one_finds_no_outage(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise OperationalError("SELECT", {}, psycopg.errors.DeadlockDetected("deadlock detected"))
+
+    monkeypatch.setattr(cluster.database, "reading", fail)
+    async with cluster.client() as guest:
+        problem = await refused(guest.post(f"{V1}/auth/login", json={"name": "admin", "password": "x"}), 409)
+    assert problem["reason"] == "another request has just changed this"
 
 
 @pytest.mark.parametrize(

@@ -273,6 +273,27 @@ async def test_an_account_of_ones_own_buys_no_tries_at_others(cluster: Cluster, 
         await fail_from(cluster, clock, address, "one-more")
 
 
+async def test_a_clock_that_was_ahead_keeps_nobody_out(cluster: Cluster, clock: Clock) -> None:
+    await cluster.user("alice")
+    async with cluster.client() as guest:
+        clock.forward(hours=30)
+        assert (await attempt(guest, name="nobody")).status_code == 401
+        assert (await attempt(guest, PASSWORD, "alice")).status_code == 200
+        clock.forward(hours=-30)
+        assert (await attempt(guest, PASSWORD, "alice")).status_code == 200
+        assert (await attempt(guest, PASSWORD, "admin")).status_code == 200
+
+
+async def test_who_failed_often_ahead_of_the_time_waits_as_long_as_others(cluster: Cluster, clock: Clock) -> None:
+    clock.forward(hours=30)
+    for _ in range(throttle.FREE):
+        await fail_from(cluster, clock, "198.51.100.1")
+    clock.forward(hours=-30)
+    with pytest.raises(ThrottledError) as raised:
+        await fail_from(cluster, clock, "198.51.100.1")
+    assert raised.value.retry_after_s == 1
+
+
 async def test_old_tries_are_forgotten(cluster: Cluster, clock: Clock) -> None:
     await fail_from(cluster, clock, "198.51.100.1", "nobody")
     clock.forward(days=2)

@@ -1,0 +1,52 @@
+"""Requests about volumes that come at the same moment: none fails unexpectedly, and nothing is said of nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from api.database import exclusively
+from api.resources.volumes import service
+from tests.api.cluster import V1, Cluster, ok
+from tests.api.steps import body
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def slow_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let others come between what was locked before the volumes' lock, and what is locked with it."""
+
+    async def lock(db: Any, key: int) -> None:
+        await asyncio.sleep(0.05)
+        await exclusively(db, key)
+        await asyncio.sleep(0.05)
+
+    monkeypatch.setattr(service, "exclusively", lock)
+
+
+@pytest.mark.usefixtures("slow_lock")
+async def test_a_project_hands_its_volumes_over_while_it_gets_another_one(ready: Cluster) -> None:
+    await ready.add_project("team-b")
+
+    def create(project: str) -> Awaitable[Any]:
+        return ready.admin.post(f"{V1}/volumes", json={"name": "third", "project": project})
+
+    def submit(project: str) -> Awaitable[Any]:
+        pvcs = [{"name": "more", "target": "/more"}]
+        return ready.admin.post(f"{V1}/sessions", json=body("s", project, pvcs=pvcs))
+
+    calls: tuple[Callable[[str], Awaitable[Any]], ...] = (create, submit)
+    for number, call in enumerate(calls * 2):
+        project = f"race-{number}"
+        await ready.add_project(project)
+        await ok(ready.admin.post(f"{V1}/volumes", json={"name": f"data-{number}", "project": project}))
+        params = {"volumes": "hand-over", "to": "team-b"}
+        made, deleted = await asyncio.gather(
+            call(project), ready.admin.delete(f"{V1}/projects/{project}", params=params)
+        )
+        assert made.status_code in (201, 404, 409), made.text
+        assert deleted.status_code in (200, 409), deleted.text

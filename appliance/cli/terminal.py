@@ -70,7 +70,11 @@ async def _show_output(connection: ClientConnection) -> int:
             control = json.loads(frame)
             if control["type"] == "exit":
                 return int(control["code"])
-            raise kind_of(control["status"])(control["reason"]) if control.get("status") else PenstockError(control["reason"])
+            raise (
+                kind_of(control["status"])(control["reason"])
+                if control.get("status")
+                else PenstockError(control["reason"])
+            )
     except ConnectionClosed:
         pass
     raise UnavailableError(

@@ -17,8 +17,10 @@ from appliance.agent.docker.gang_network import BRIDGE_PREFIX, VXLAN_PORT
 from common.egress import Destination
 
 TABLE = "penstock"
-LOOK = ("nft", "--stateless", "list", "table", "inet", TABLE)
-"""Shows the table as the kernel has it."""
+LOOK = ("nft", "--stateless", "--terse", "list", "table", "inet", TABLE)
+"""Shows the table as the kernel has it, without what it counts by the way."""
+MOST_CONNECTIONS = 128
+"""How many TCP connections one container may have begun and open at a time."""
 INSTALL = ("nft", "--file", "-")
 """Takes the rules of `table`; all of them at once, or none."""
 LINK_LOCAL = "169.254.0.0/16"
@@ -39,9 +41,16 @@ table inet {TABLE} {{
         type filter hook prerouting priority mangle; policy accept;
         iifname "{bridge}" jump sessions
     }}
+    set connections {{
+        type ipv4_addr
+        size {1 << 16}
+        flags dynamic
+    }}
     chain sessions {{
         ct state established ct direction reply accept
         ct state related meta l4proto icmp accept
+        # beyond this node all its sessions have one address: what is limited by that must not fall to one of them
+        meta l4proto tcp ct state new add @connections {{ ip saddr ct count over {MOST_CONNECTIONS} }} jump refuse
         # a VXLAN believes whoever sends to it
         udp dport {VXLAN_PORT} counter drop
 {_accepts(single)}

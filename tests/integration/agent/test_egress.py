@@ -13,6 +13,7 @@ import docker
 import pytest
 
 from appliance.agent.docker import egress_rules, gang_network
+from appliance.agent.docker.egress_policy import INTERVAL_S
 from common.protocol import ContainerSpec, ContainerStatus
 from tests.integration.agent.calls import launch, put
 from tests.integration.agent.conftest import Agent, FakeApi
@@ -28,7 +29,7 @@ OUTSIDE = "203.0.113.7"
 
 SERVE_ALL = """
 import socket, sys, threading
-options = {"family": socket.AF_INET6, "dualstack_ipv6": True}
+options = {"family": socket.AF_INET6, "dualstack_ipv6": True, "backlog": 1024}
 servers = [socket.create_server(("::", int(port)), **options) for port in sys.argv[1:]]
 udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
 udp.bind(("::", 5353))
@@ -59,6 +60,22 @@ print(json.dumps(found))
 """
 """Prints what comes of connections, by their targets; nothing where they succeed."""
 
+HOLD = """
+import socket, struct, sys
+host, port, most = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+held = []
+try:
+    while len(held) < most:
+        held.append(socket.create_connection((host, port), 3))
+        # nobody there reads, so that an ordered end would wait for ever
+        held[-1].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+except OSError:
+    pass
+print(len(held), flush=True)
+sys.stdin.read()
+"""
+"""Makes silent connections until one is refused, prints how many it has, and holds them until its input ends."""
+
 
 def pid_of(engine: docker.DockerClient, spec: ContainerSpec) -> int:
     return int(engine.containers.get(f"penstock-{spec.id}").attrs["State"]["Pid"])
@@ -70,10 +87,15 @@ def on_bridge(engine: docker.DockerClient, spec: ContainerSpec) -> tuple[str, st
     return there["Gateway"], there["IPAddress"]
 
 
-def inside(engine: docker.DockerClient, spec: ContainerSpec, *command: str) -> str:
-    """Return what a program of this machine prints on the network of a container, with no more rights than that has."""
+def on_network(engine: docker.DockerClient, spec: ContainerSpec, *command: str) -> tuple[str, ...]:
+    """Return a command of this machine as one on the network of a container, with no more rights than that has."""
     there = ("nsenter", f"--net=/proc/{pid_of(engine, spec)}/ns/net", "setpriv", "--bounding-set=-all", "--reuid=65534")
-    return run(*there, "--regid=65534", "--clear-groups", "--inh-caps=-all", *command)
+    return (*there, "--regid=65534", "--clear-groups", "--inh-caps=-all", *command)
+
+
+def inside(engine: docker.DockerClient, spec: ContainerSpec, *command: str) -> str:
+    """Return what a program of this machine prints on the network of a container."""
+    return run(*on_network(engine, spec, *command))
 
 
 def reached(engine: docker.DockerClient, spec: ContainerSpec, *targets: str) -> set[str]:
@@ -198,6 +220,28 @@ def test_ports_of_sessions_lead_in_and_the_agent_is_none_of_their_business(
     assert not reached(engine, other, *agent)
     soon(lambda: unheld(engine, other, *agent), agent)
     assert get(held, state).startswith("hello from"), "connections of before the rules came back do not matter"
+
+
+def test_a_session_holds_some_connections_and_leaves_those_of_its_node_to_the_others(
+    held: Agent, other_node: OtherNode, engine: docker.DockerClient, spec: Make, listening: Callable[..., None]
+) -> None:
+    greedy, neighbour = spec(), spec()
+    with held.client() as client:
+        for each in (greedy, neighbour):
+            launch(client, each)
+    listening(other_node.name, EDGE)
+    command = on_network(engine, greedy, sys.executable, "-c", HOLD, OtherNode.there, str(EDGE), "300")
+    way = {f"tcp,{OtherNode.there},{EDGE}"}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holding:
+        assert holding.stdout is not None
+        assert int(holding.stdout.readline()) == egress_rules.MOST_CONNECTIONS
+        assert not reached(engine, greedy, *way)
+        assert reached(engine, neighbour, *way) == way
+        # that the kernel counts them is no change of the rules
+        time.sleep(INTERVAL_S + 1)
+        assert "put back" not in held.log.read_text()
+        holding.communicate()
+    soon(lambda: reached(engine, greedy, *way), way)
 
 
 def test_the_way_between_containers_of_a_gang_stays_and_its_bridge_leads_nowhere_else(

@@ -13,13 +13,14 @@ NODES = [IPv4Address("10.0.0.2"), IPv4Address("10.0.0.1")]
 def sessions(*opened: str) -> list[str]:
     """Return the rules of what a session begins, in their order."""
     text = egress_rules.table("docker0", map(parse, opened), NODES)
-    chain = text.partition("chain sessions {")[2].partition("}\n    chain refuse")[0]
+    chain = text.partition("chain sessions {")[2].partition("    }\n    chain refuse")[0]
     return [line.strip() for line in chain.splitlines() if line.strip() and not line.strip().startswith("#")]
 
 
 def test_addresses_come_before_what_is_closed_and_ranges_behind() -> None:
     rules = sessions("0.0.0.0/0", "10.0.0.1:443", "10.9.0.0/16:8000-8100", "10.0.0.9:53/udp")
     assert rules[2:] == [
+        "meta l4proto tcp ct state new add @connections { ip saddr ct count over 128 } jump refuse",
         "udp dport 4789 counter drop",
         "ip daddr 10.0.0.1/32 tcp dport 443 accept",
         "ip daddr 10.0.0.9/32 udp dport 53 accept",

@@ -267,9 +267,11 @@ def _check_fits(request: SessionRequest, amounts: Amounts, allowed: Groups, flee
 
 def _too_large(workload: Workload, fleet: Fleet) -> str:
     """Return the field without which a workload that no node could hold would have a place."""
-    for fields in (("memory_mib",), ("cpu_milli",), ("cpu_milli", "memory_mib")):
-        if not fleet.never_fits(replace(workload, **dict.fromkeys(fields, 0))):
-            return fields[0]
+    without_memory, without_cores = replace(workload, memory_mib=0), replace(workload, cpu_milli=0)
+    if not fleet.never_fits(without_memory):
+        return "memory_mib"
+    if not fleet.never_fits(without_cores) or not fleet.never_fits(replace(without_memory, cpu_milli=0)):
+        return "cpu_milli"
     return "gpu_milli" if workload.gpu_milli else "cpu_milli"
 
 

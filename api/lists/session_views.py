@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from pydantic_core import to_json
-from sqlalchemy import Row, and_, select
+from sqlalchemy import Row, and_, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
@@ -110,7 +110,9 @@ def _share(row: Row[Any]) -> Shown:
 
 async def _services(db: AsyncSession, ids: Collection[UUID], apps_url: str) -> defaultdict[UUID, list[Shown]]:
     found: defaultdict[UUID, list[Shown]] = defaultdict(list)
-    query = select(Service.session_id, Service.port, Service.path).where(among(Service.session_id, ids))
+    # an app that was told its own path knows no other
+    shown = func.coalesce(Service.base_path, Service.path)
+    query = select(Service.session_id, Service.port, shown).where(among(Service.session_id, ids))
     for id_, port, path in await db.execute(query.order_by(Service.session_id, Service.port)):
         found[id_].append({"port": port, "url": f"{apps_url}/{path}/" if apps_url else None})
     return found

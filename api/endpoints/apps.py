@@ -23,6 +23,8 @@ from common.errors import ForbiddenError, NotFoundError, UnauthenticatedError, U
 from common.protocol import APP_CALLERS_PATH, AppCallersReply, AppCallersReport
 
 ORIGINAL_URI = "X-Original-URI"
+MAX_REASON = 500
+"""Characters of a reason, which may quote what a client sent."""
 
 
 class EdgeRoute(Route):
@@ -42,8 +44,10 @@ class EdgeRoute(Route):
                 return _no(404)
             except UnavailableError:
                 return _no(503)
-            except ForbiddenError:
-                return _no(403)
+            except ForbiddenError as error:
+                (problem,) = error.problems
+                # who may open no app at all learns as little as who may not open this one
+                return _no(403, reason=f"{problem.reason}: {problem.hint}") if problem.where else _no(404)
 
         return answer
 
@@ -107,5 +111,6 @@ async def review_app_callers(
     return AppCallersReply(leave=leave, interval_s=settings.heartbeat_interval_s)
 
 
-def _no(meant: int, location: str = "") -> Response:
-    return Response(status_code=403, headers={"X-Status": str(meant), "X-Location": location})
+def _no(meant: int, location: str = "", reason: str = "") -> Response:
+    told = reason[:MAX_REASON].encode("ascii", "replace").decode()
+    return Response(status_code=403, headers={"X-Status": str(meant), "X-Location": location, "X-Reason": told})

@@ -21,7 +21,8 @@ from common.gpu.share import memory_limit
 
 _MADE = {"project", "user", "node", "gpus", "containers", "services", "url", "urls"}
 _OF_CONTAINER = [name for name in ContainerView.model_fields if name != "gpus"]
-_PORT = func.json_build_array(Service.port, Service.path)
+# an app that was told its own path knows no other
+_PORT = func.json_build_array(Service.port, func.coalesce(Service.base_path, Service.path))
 _PORTS = (
     select(func.coalesce(func.json_agg(aggregate_order_by(_PORT, Service.port)), text("'[]'")))
     .where(Service.session_id == Session.id)

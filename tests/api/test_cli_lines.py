@@ -114,7 +114,7 @@ def test_the_lines_ask_for_what_they_say(cluster: Cluster, run: Run) -> None:  #
             "kind": "interactive",
             "command": ["start-notebook.sh"],
             "args": ["--NotebookApp.base_url=test-ingress"],
-            "urls": ["https://10.255.174.13:9443/test-ingress-8888/"],
+            "urls": ["https://10.255.174.13:9443/test-ingress/"],
         },
         "netapp1": {
             "local_image": True,

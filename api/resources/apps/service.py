@@ -89,7 +89,7 @@ def check_origin(origin: str | None, host: str) -> None:
     Browsers name the origin with everything but plain navigation, for which any page may have a link.
     """
     if origin is not None and origin != f"https://{host}":
-        raise ForbiddenError(f"a page of {origin} may not use this app", hint="open the app itself")
+        raise ForbiddenError(f"a page of {origin} may not use this app", where="Origin", hint="open the app itself")
 
 
 def inner_uri(app: App, uri: str) -> str:

@@ -155,9 +155,9 @@ async def _set_lists(db: AsyncSession, group: ResourceGroup, request: GroupReque
     if request.nodes is not None:
         group.nodes = await _nodes(db, request.nodes)
     if request.users is not None:
-        group.users = await users.members(db, request.users, "users")
+        group.users = await users.members(db, request.users, "users", domain=group.domain)
     if request.projects is not None:
-        group.projects = await projects.named(db, request.projects, "projects")
+        group.projects = await projects.named(db, request.projects, "projects", domain=group.domain)
     strangers = [
         Problem(field, f"{item.name} is not of the domain {group.domain}", "leave it out")
         for field, items in (("users", group.users), ("projects", group.projects))

@@ -10,13 +10,24 @@ from uuid import UUID
 from fastapi import Path
 from pydantic import Field
 
-from api.resources.schemas import Name, Request, Text, View
+from api.resources.schemas import Name, Request, Text, View, hinted
 from api.tables.images import Image, Status, Visibility
 
 NAME = r"^[a-z0-9]+([._-][a-z0-9]+)*$"
 TAG = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$"
-REFERENCE = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,511}$"
+_PART = r"[a-z0-9]+(([.]|_{1,2}|-+)[a-z0-9]+)*"
+REFERENCE = (
+    r"^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?/)?"
+    rf"{_PART}(/{_PART})*"
+    r"(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@[a-z0-9]+:[0-9a-f]{1,128})?$"
+)
+"""The grammar of references: a registry, the parts of a repository, a tag, a digest."""
 
+Reference = Annotated[
+    str,
+    Field(max_length=512, pattern=REFERENCE),
+    hinted("write it like reservoir:5000/team/python:3.11", {"string_pattern_mismatch": "is no reference of an image"}),
+]
 ImageName = Annotated[str, Path(max_length=128, pattern=NAME)]
 ImageTag = Annotated[str, Path(max_length=128, pattern=TAG)]
 
@@ -29,7 +40,7 @@ class ImageRequest(Request):
 
     name: str = Field(max_length=128, pattern=NAME)
     tag: str = Field(pattern=TAG)
-    reference: str = Field(pattern=REFERENCE)
+    reference: Reference
     description: Annotated[Text, Field(max_length=2000)] = ""
     projects: list[Name] = Field(default_factory=list, max_length=1000)
 

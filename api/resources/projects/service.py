@@ -16,7 +16,6 @@ from api.resources.projects.capacity import QuotaPeriod
 from api.resources.projects.schemas import Period, ProjectChange, ProjectRequest
 from api.resources.users import service as users
 from api.tables.projects import Membership, Project, ProjectRole
-from api.tables.users import User
 from common.errors import ConflictError, ForbiddenError, InputError, NotFoundError, Problem
 from common.gpu.share import MILLI, format_gpus
 
@@ -51,12 +50,19 @@ async def get(
     return project
 
 
-async def named(db: AsyncSession, names: Iterable[str], field: str) -> list[Project]:
-    """Return projects by their names; raises one InputError that lists every name that none has."""
+async def named(db: AsyncSession, names: Iterable[str], field: str, *, domain: str | None = None) -> list[Project]:
+    """Return projects by their names, those of a domain alone where one is given.
+
+    Raises one InputError that lists every name that none has.
+    """
     wanted = sorted(set(names))
-    found = {project.name: project for project in await repository.by_names(db, wanted)}
+    known = await repository.by_names(db, wanted)
+    found = {project.name: project for project in known if domain in (None, project.domain)}
+    place = f" of the domain {domain}" if domain else ""
     missing = [
-        Problem(field, f"there is no project {name}", "list the projects") for name in wanted if name not in found
+        Problem(field, f"there is no project {name}{place}", "list the projects")
+        for name in wanted
+        if name not in found
     ]
     if missing:
         raise InputError.of(missing)
@@ -103,7 +109,7 @@ async def create(db: AsyncSession, request: ProjectRequest, caller: Identity) ->
     fields = request.model_dump(exclude={"period", "managers", "members", "domain"})
     project = Project(**fields, domain=domain, memberships=[])
     _set_period(project, request.period)
-    await _set_people(db, project, request.managers, request.members)
+    await _set_people(db, project, request.managers, request.members, caller)
     await _check_groups(db, project, caller)
     _check_weight(project, 0, caller)
     await _check_domain(db, project, None, "quota_milli")
@@ -128,7 +134,7 @@ async def change(db: AsyncSession, name: str, request: ProjectChange, caller: Id
     if request.period:
         _set_period(project, request.period)
     if given & {"managers", "members"}:
-        await _set_people(db, project, request.managers, request.members)
+        await _set_people(db, project, request.managers, request.members, caller)
     field = "period" if "period" in given else "quota_milli"
     await _check_domain(db, project, before, field)
     await _check_room(db, project, hard_before, field)
@@ -171,30 +177,28 @@ def _set_period(project: Project, period: Period) -> None:
 
 
 async def _set_people(
-    db: AsyncSession, project: Project, managers: Sequence[str] | None, members: Sequence[str] | None
+    db: AsyncSession,
+    project: Project,
+    managers: Sequence[str] | None,
+    members: Sequence[str] | None,
+    caller: Identity,
 ) -> None:
-    """Set the people; None keeps a list as it is. Who is in both is a manager."""
+    """Set the people; None keeps a list as it is. Who is in both is a manager.
+
+    Into a domain's projects come its own people, and people of a domain into one that has none only by administrators
+    of the site.
+    """
+    any_domain = caller.reach(Action.PROJECT_CHANGE).everything
     wanted = dict.fromkeys(project.names(ProjectRole.MEMBER) if members is None else members, ProjectRole.MEMBER)
     wanted |= dict.fromkeys(project.names(ProjectRole.MANAGER) if managers is None else managers, ProjectRole.MANAGER)
     people = {membership.user.name: membership for membership in project.memberships}
     for field, role in (("managers", ProjectRole.MANAGER), ("members", ProjectRole.MEMBER)):
-        new = await users.members(db, [name for name in wanted if wanted[name] is role and name not in people], field)
-        _refuse_strangers(project, new, field)
-        people |= {user.name: Membership(user=user) for user in new}
+        new = [name for name in wanted if wanted[name] is role and name not in people]
+        found = await users.members(db, new, field, domain=project.domain, any_domain=any_domain)
+        people |= {user.name: Membership(user=user) for user in found}
     for name, role in wanted.items():
         people[name].role = role
     project.memberships = [people[name] for name in sorted(wanted)]
-
-
-def _refuse_strangers(project: Project, new: Sequence[User], field: str) -> None:
-    """Keep those of other domains out of a domain's projects."""
-    strangers = [
-        Problem(field, f"{user.name} is not of the domain {project.domain}", "leave the name out")
-        for user in new
-        if project.domain and user.domain != project.domain
-    ]
-    if strangers:
-        raise InputError.of(strangers)
 
 
 def _groups_of(project: Project) -> dict[str, str]:

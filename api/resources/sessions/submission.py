@@ -267,10 +267,9 @@ def _check_fits(request: SessionRequest, amounts: Amounts, allowed: Groups, flee
 
 def _too_large(workload: Workload, fleet: Fleet) -> str:
     """Return the field without which a workload that no node could hold would have a place."""
-    without_memory, without_cores = replace(workload, memory_mib=0), replace(workload, cpu_milli=0)
-    if not fleet.never_fits(without_memory):
+    if not fleet.never_fits(replace(workload, memory_mib=0)):
         return "memory_mib"
-    if not fleet.never_fits(without_cores) or not fleet.never_fits(replace(without_memory, cpu_milli=0)):
+    if not fleet.never_fits(replace(workload, cpu_milli=0, memory_mib=0)):
         return "cpu_milli"
     return "gpu_milli" if workload.gpu_milli else "cpu_milli"
 

@@ -58,13 +58,26 @@ async def find(db: AsyncSession, name: str) -> User | None:
     return await repository.by_name(db, name)
 
 
-async def members(db: AsyncSession, names: Iterable[str], field: str = "members") -> list[User]:
-    """Return users by the names in a field; raises one InputError that lists every name that nobody has."""
+async def members(
+    db: AsyncSession,
+    names: Iterable[str],
+    field: str = "members",
+    *,
+    domain: str | None = None,
+    any_domain: bool = True,
+) -> list[User]:
+    """Return users by the names in a field; raises one InputError that lists every name that nobody has.
+
+    With a `domain` only its users are, and without `any_domain` only those that have none: nobody learns by the answer
+    who there is elsewhere.
+    """
     wanted = sorted(set(names))
-    found = {user.name: user for user in await repository.by_names(db, wanted)}
-    problems = [
-        Problem(field, f"there is no user {name}", "create the user first") for name in wanted if name not in found
-    ]
+    every = domain is None and any_domain
+    found = {user.name: user for user in await repository.by_names(db, wanted) if every or user.domain == domain}
+    place, hint = (f" of the domain {domain}" if domain else ""), "create the user first"
+    if not (domain or any_domain):
+        place, hint = " that you may add", "ask an administrator of the site"
+    problems = [Problem(field, f"there is no user {name}{place}", hint) for name in wanted if name not in found]
     if problems:
         raise InputError.of(problems)
     return [found[name] for name in wanted]

@@ -37,8 +37,8 @@ class VolumeView(View):
 
     `folder` is where it is below the root of its `storage`. `used_mib` is how much is in it and `limit_mib` how much
     may be, as the storage told at `measured_at`; null where it cannot. `sessions` that have not ended and that the
-    caller sees mount it. One
-    that is `deleting` goes away with its files; `reason` says why that has not come to its end.
+    caller sees mount it. One that is `deleting` goes away with its files; `reason` says why that has not come to its
+    end.
     """
 
     id: UUID

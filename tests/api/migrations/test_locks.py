@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 def back(connection: Connection) -> None:
-    command.downgrade(schema.config(connection), "-1")
+    command.downgrade(schema.config(connection), "0016")
 
 
 async def test_a_table_that_is_in_use_is_not_waited_for(

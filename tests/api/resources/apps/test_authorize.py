@@ -177,3 +177,21 @@ async def test_what_was_found_is_believed_for_a_moment(
         assert meant(await ask(bob, "/web-8888/")) == 404, "who may pass is asked each time"
     monkeypatch.setattr(service, "KEEP_S", -1.0)
     assert meant(await ask(owner, "/web-8888/")) == 503
+
+
+async def test_a_refusal_says_which_it_is(owner: httpx.AsyncClient, cluster: Cluster) -> None:
+    made = await ok(owner.post(f"{V1}/api-keys", json={"name": "looks", "scope": "read"}))
+    async with cluster.client(made["key"]) as reader:
+        answer = await ask(reader, "/web-8888/")
+    assert meant(answer) == 403
+    assert answer.headers["X-Reason"].startswith("a key with the scope read may not ")
+    answer = await ask(owner, "/web-8888/", Origin="https://evil.example")
+    assert "https://evil.example" in answer.headers["X-Reason"]
+
+
+async def test_who_may_open_no_app_at_all_is_told_that_it_is_not_theirs(
+    owner: httpx.AsyncClient, cluster: Cluster
+) -> None:
+    assert (await ask(owner, "/web-8888/")).status_code == 200
+    async with await cluster.user("audrey", UserRole.AUDITOR) as auditor:
+        assert meant(await ask(auditor, "/web-8888/")) == 404

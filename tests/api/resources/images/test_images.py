@@ -234,6 +234,12 @@ async def test_only_registries_of_the_site_are_registered_with(site: Site) -> No
     await ok(site.alice.post(IMAGES, json=image(projects=["team-a"]) | {"reference": "on-the-nodes:1"}))
 
 
+@pytest.mark.parametrize("path", ["../v2/x:1", "a//b", "a/./b", "a:1:2", "a/", "a@b", "-a"])
+async def test_what_no_engine_reads_is_no_reference(site: Site, path: str) -> None:
+    asked = image("mine", projects=["team-a"]) | {"reference": f"reservoir:5000/{path}"}
+    assert (await refused(site.alice.post(IMAGES, json=asked), 422))["where"] == "reference"
+
+
 async def test_what_is_global_may_be_registered_by_everybody(site: Site) -> None:
     await ok(site.bob.post(IMAGES, json=image(projects=["team-b"])))
     await ok(site.cluster.admin.post(IMAGES, json=image()))

@@ -65,7 +65,36 @@ async def test_only_its_users_come_to_its_projects(cluster: Cluster, dora: httpx
     await ok(dora.post(PROJECTS, json=project("ours", members=["alice"])))
     for field, name in (("members", "bob"), ("managers", "carol")):
         problem = await refused(dora.patch(f"{PROJECTS}/ours", json={field: [name]}), 422)
-        assert (problem["where"], problem["reason"]) == (field, f"{name} is not of the domain acme")
+        assert (problem["where"], problem["reason"]) == (field, f"there is no user {name} of the domain acme")
+
+
+async def test_who_there_is_elsewhere_cannot_be_tried_out(cluster: Cluster, dora: httpx.AsyncClient) -> None:
+    await person(cluster, "bob", "other")
+    await ok(cluster.admin.post(PROJECTS, json=project("theirs", domain="other")))
+    await ok(cluster.admin.post(GROUPS, json={"name": "ours", "domain": "acme"}))
+    await ok(dora.post(PROJECTS, json=project("our-project")))
+    for path, field, there, nowhere in (
+        (f"{PROJECTS}/our-project", "members", "bob", "nobody"),
+        (f"{GROUPS}/ours", "users", "bob", "nobody"),
+        (f"{GROUPS}/ours", "projects", "theirs", "nothing"),
+    ):
+        told = [await refused(dora.patch(path, json={field: [name]}), 422) for name in (there, nowhere)]
+        assert told[0]["reason"].replace(there, nowhere) == told[1]["reason"]
+        assert told[0]["hint"] == told[1]["hint"]
+
+
+async def test_only_the_site_adds_people_of_a_domain_to_projects_of_none(cluster: Cluster) -> None:
+    await ok(cluster.admin.post(f"{V1}/domains", json={"name": "acme"}))
+    await person(cluster, "alice", "acme")
+    await person(cluster, "carol", None)
+    mary = await person(cluster, "mary", None)
+    await ok(cluster.admin.post(PROJECTS, json=project("common", managers=["mary"])))
+    told = [
+        await refused(mary.patch(f"{PROJECTS}/common", json={"members": [name]}), 422) for name in ("alice", "nobody")
+    ]
+    assert told[0]["reason"].replace("alice", "nobody") == told[1]["reason"]
+    await ok(cluster.admin.patch(f"{PROJECTS}/common", json={"members": ["alice"]}))
+    await ok(mary.patch(f"{PROJECTS}/common", json={"members": ["alice", "carol"]}))
 
 
 async def test_they_say_who_uses_their_groups_but_not_what_is_in_them(
@@ -80,7 +109,7 @@ async def test_they_say_who_uses_their_groups_but_not_what_is_in_them(
     changed = await ok(dora.patch(f"{GROUPS}/ours", json={"open": False, "users": ["alice"]}))
     assert (changed["open"], changed["users"]) == (False, ["alice"])
     problem = await refused(dora.patch(f"{GROUPS}/ours", json={"users": ["bob"]}), 422)
-    assert problem["reason"] == "bob is not of the domain acme"
+    assert problem["reason"] == "there is no user bob of the domain acme"
     await refused(dora.patch(f"{GROUPS}/ours", json={"gpu_model": "a100"}), 403)
     await refused(dora.patch(f"{GROUPS}/theirs", json={"open": True}), 404)
     await refused(dora.post(GROUPS, json={"name": "more"}), 403)

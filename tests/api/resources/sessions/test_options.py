@@ -105,7 +105,7 @@ async def test_members_lower_a_priority_and_managers_raise_it(ready: Cluster) ->
 async def test_ports_get_addresses_until_the_session_ends(edged: Cluster) -> None:
     args = ["--NotebookApp.base_url=test-ingress"]
     session = await run(edged, "test-ingress", interactive=True, ports=[8888], args=args)
-    assert session["url"] == "https://edge:9443/test-ingress-8888/"
+    assert session["url"] == "https://edge:9443/test-ingress/", "where an app that is told its address answers"
     assert session["urls"] == [session["url"]]
     assert edged.engine.specs[edged.container(session)[1]].ports == [8888]
     other = await edged.submit("test-ingress", project="team-b", ports=[8888])
@@ -116,7 +116,7 @@ async def test_ports_get_addresses_until_the_session_ends(edged: Cluster) -> Non
     await edged.settle()
     assert (await edged.session("test-ingress"))["urls"] == []
     again = await edged.submit("test-ingress", ports=[8888], args=args)
-    assert again["url"] == "https://edge:9443/test-ingress-8888/"
+    assert again["url"] == "https://edge:9443/test-ingress/"
 
 
 async def test_folders_that_the_nodes_open(edged: Cluster) -> None:

@@ -99,6 +99,18 @@ class RandomWorld(World):
                     del self.running[id_]
                     if id_ not in self.terminating:
                         self.queue[id_] = replace(running.workload, requeued_at=self.now * SECOND)
+            self._forget_what_was_kept_on(each.name)
+
+    def _forget_what_was_kept_on(self, node: str) -> None:
+        """Hold nobody to a promise of places on a node that is lost: nobody could have known of it."""
+        kept = self.decisions[-1].reservations if self.decisions else {}
+        for id_, places in kept.items():
+            if any(place.node == node for place in places):
+                self._forget(id_)
+
+    def _forget(self, beneficiary: str) -> None:
+        self.beneficiaries.pop(beneficiary, None)
+        self.evicted = Counter({pair: times for pair, times in self.evicted.items() if pair[1] != beneficiary})
 
     def _set_open(self, which: NodeSnapshot, *, is_open: bool) -> None:
         self.nodes = tuple(replace(each, open=is_open) if each is which else each for each in self.nodes)
@@ -117,8 +129,7 @@ class RandomWorld(World):
         self.now += 9
         self.cycle += 1
         for id_ in decision.placements:
-            self.beneficiaries.pop(id_, None)
-            self.evicted = Counter({pair: times for pair, times in self.evicted.items() if pair[1] != id_})
+            self._forget(id_)
         for each in decision.reclaims:
             pair = each.victim, each.beneficiary
             self.evicted[pair] += 1
@@ -143,9 +154,9 @@ class RandomWorld(World):
         """Nothing comes and nothing ends: nothing changes any more."""
         still = 0
         for _ in range(QUIET):
-            terminating = any(each.terminating for each in self.running.values())
+            before = self.running.copy(), self.queue.copy()
             decision = self.step()
-            still = 0 if decision.placements or decision.reclaims or terminating else still + 1
+            still = still + 1 if (self.running, self.queue) == before else 0
             if still > 8:
                 return decision
         raise AssertionError(f"no rest after {QUIET} cycles: {decision.log}")

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from api.scheduler.cluster import ClusterState
-from api.scheduler.cycle import Cycle, PlannerState
+from api.scheduler.cycle import Cycle
+from api.scheduler.draft import PlannerState
 from api.scheduler.feasibility import Feasibility
 from api.scheduler.ledger import Holdings
 from api.scheduler.residents import Residents

@@ -79,6 +79,8 @@ class Claims:
 
     def milli(self, project: str, standing: Standing, but: Workload | None = None, *, fixed: bool = False) -> int:
         """Return what a project's claims come to, or its `fixed` ones, without that of one workload."""
+        if not self._of:
+            return 0
         total = (self._fixed if fixed else self._milli)[project, standing]
         own = self._of.get(but.id) if but else None
         if own is None or own.standing is not standing or (fixed and own.workload.preemptible):

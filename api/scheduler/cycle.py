@@ -172,23 +172,25 @@ class Cycle:
         self.draft.wait(PendingWorkload(workload, refused=self._refused(workload)))
 
     def _statement(self, workload: Workload, claim: Claim | None) -> Statement | None:
-        """Return what is proposed for a workload: places that are free, being freed, or reclaimed from others.
+        """Return what is proposed for a workload; what it gives back itself may be room, whatever was full before."""
+        if claim is None or not claim.places:
+            return self._proposed(workload, self._vain, self._vain_past_soft)
+        with self.draft.without([claim]):
+            return self._proposed(workload, Vain(), Vain())
 
-        What is guaranteed passes over soft claims before anybody is stopped for it. What it gives back itself may be
-        room again, whatever was full before.
+    def _proposed(self, workload: Workload, vain: Vain, past_soft: Vain) -> Statement | None:
+        """Return places that are free, being freed, or reclaimed from others.
+
+        What is guaranteed passes over soft claims before anybody is stopped for it.
         """
-        places = claim is not None and claim.places
-        with self.draft.without([claim] if claim and places else []):
-            vain = Vain() if places else self._vain
-            found = allocate.now(self.draft, workload, vain)
-            soft = [each for each in self.claims.soft() if each is not claim]
-            if found or not soft or not self.ledger.in_quota(workload):
-                return found or self._later(workload, vain)
-            vain = Vain() if places else self._vain_past_soft
-            if self._is_vain(workload, vain):
-                return None
-            with self.draft.without(soft):
-                return allocate.now(self.draft, workload, vain) or self._later(workload, vain)
+        found = allocate.now(self.draft, workload, vain)
+        soft = self.claims.soft()
+        if found or not soft or not self.ledger.in_quota(workload):
+            return found or self._later(workload, vain)
+        if self._is_vain(workload, past_soft):
+            return None
+        with self.draft.without(soft):
+            return allocate.now(self.draft, workload, past_soft) or self._later(workload, past_soft)
 
     def _later(self, workload: Workload, vain: Vain) -> Statement | None:
         return allocate.later(self.draft, workload, vain) or reclaim(self.draft, workload, vain)

@@ -10,8 +10,6 @@ from tests.unit.api.scheduler.random_worlds import RandomWorld
 PARTS = 8
 """Tests that run beside each other, each with a part of the worlds."""
 MANY, FEW = 1000, 50
-FOUND = (1022, 1069, 1085, 89885)
-"""Worlds beyond the first in which a promise was broken once, or judged to be."""
 
 
 def live(number: int) -> None:
@@ -31,8 +29,3 @@ def test_worlds(part: int) -> None:
     worlds = MANY if settings().max_examples > FEW else FEW
     for number in range(part, worlds, PARTS):
         live(number)
-
-
-@pytest.mark.parametrize("number", FOUND)
-def test_worlds_that_were_found(number: int) -> None:
-    live(number)

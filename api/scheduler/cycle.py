@@ -10,6 +10,7 @@ from math import gcd
 
 from api.scheduler import allocate
 from api.scheduler.claims import Claim, Standing
+from api.scheduler.consolidate import consolidate
 from api.scheduler.draft import Draft, Places, PlannerState, Statement, Vain
 from api.scheduler.fairness import ProjectDemand, fair_shares, in_whole_workloads
 from api.scheduler.ledger import NO_SHARE
@@ -50,6 +51,8 @@ class Cycle:
         self._for_guarantees = Reserve(self.draft, Standing.DEFERRED)
         self._for_fair_shares = Reserve(self.draft, Standing.SOFT)
         self._vain, self._vain_past_soft = Vain(), Vain()
+        if settings.consolidation:
+            self.draft.note_moves([*queue, *(each.workload for each in state.terminating.values())])
 
     def run(self) -> Decision:
         """Serve the queue and return the decision."""
@@ -75,15 +78,23 @@ class Cycle:
         return demands
 
     def _nominate_again(self) -> list[Workload]:
-        """Keep places that are free now, or about to be, for whom they were kept: nobody is stopped in vain."""
+        """Keep places that are free now, or about to be, for whom they were kept: nobody is stopped in vain.
+
+        Guarantees go first: they may have passed over the places of others. Those of one that is moved stay its own
+        until it is in the queue.
+        """
         waiting = {workload.id: workload for queue in self.queues.values() for workload in queue}
+        leaving = {id_: running.workload for id_, running in self.draft.terminating.items()}
         nominated: list[Workload] = []
-        for id_ in sorted(self.before.keys() & waiting.keys()):
+        for id_ in sorted(self.before.keys() & waiting.keys(), key=lambda id_: (self._goes_beyond(waiting[id_]), id_)):
             workload, places = waiting[id_], self.before[id_]
             if self.ledger.may_retain(workload) and self.draft.later.has_free(places, workload):
                 self.queues[workload.project].remove(workload)
                 self.draft.keep(Claim(workload, Standing.NOMINATED, places))
                 nominated.append(workload)
+        for id_ in sorted(self.before.keys() & leaving.keys()):
+            if self.draft.later.has_free(self.before[id_], leaving[id_]):
+                self.draft.keep(Claim(leaving[id_], Standing.NOMINATED, self.before[id_]))
         return nominated
 
     def _reserve_fair_shares(self) -> None:
@@ -193,7 +204,11 @@ class Cycle:
             return allocate.now(self.draft, workload, past_soft) or self._later(workload, past_soft)
 
     def _later(self, workload: Workload, vain: Vain) -> Statement | None:
-        return allocate.later(self.draft, workload, vain) or reclaim(self.draft, workload, vain)
+        return (
+            allocate.later(self.draft, workload, vain)
+            or consolidate(self.draft, workload, vain)
+            or reclaim(self.draft, workload, vain)
+        )
 
     def _is_vain(self, workload: Workload, vain: Vain) -> bool:
         """Return whether there is nothing that was not tried in vain for the like of it."""
@@ -202,16 +217,11 @@ class Cycle:
         return not has_a_turn(self.draft) or next(pools(self.draft, workload, vain), None) is None
 
     def _commit(self, statement: Statement) -> None:
-        """Make it part of the decision; soft claims that it passed over keep what they still can."""
+        """Make it part of the decision."""
         self.draft.commit(statement)
         if statement.victims:
             for vain in (self._vain, self._vain_past_soft):
                 vain.later.clear()
-        taken = {place.node for place in statement.places}
-        for claim in self.claims.soft():
-            if taken & {place.node for place in claim.places}:
-                self.draft.release(claim)
-                self._keep(None, self._for_fair_shares.places(claim.workload, claim.places))
 
     def _keep(self, old: Claim | None, new: Claim | None) -> None:
         """Let one claim take the place of another."""

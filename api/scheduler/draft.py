@@ -35,6 +35,7 @@ from api.scheduler.snapshot import (
 )
 
 SECOND = 1_000_000
+HOUR = 3600 * SECOND
 
 Places = tuple[Placement, ...]
 May = Callable[[Workload], bool]
@@ -68,13 +69,15 @@ class PlannerState:
 class Statement:
     """What is proposed for a workload: its places, and who has to leave them.
 
-    Without `terminating` it starts now. Else it is nominated, and that names those who still hold the places.
+    Without `terminating` it starts now. Else it is nominated, and that names those who still hold the places. `moved`
+    says where the victims go instead.
     """
 
     workload: Workload
     places: Places
     victims: tuple[Running, ...] = ()
     terminating: str = ""
+    moved: Mapping[str, Places] = field(default_factory=dict)
 
 
 class Draft:
@@ -89,15 +92,26 @@ class Draft:
         self.terminating = dict(state.terminating)
         self.too_much: dict[str, Workload] = {}
         self.waiting: list[PendingWorkload] = []
+        self.moved_lately = 0
         self._passed_over: list[Claim] = []
         self._placed: dict[str, Places] = {}
         self._reclaims: list[Reclaim] = []
         self._log: list[str | PendingWorkload] = []
 
     @property
+    def moves(self) -> int:
+        """How many are moved by this decision."""
+        return sum(reclaim.moved for reclaim in self._reclaims)
+
+    @property
     def beneficiaries(self) -> int:
         """For how many workloads others are reclaimed."""
         return len({reclaim.beneficiary for reclaim in self._reclaims})
+
+    def note_moves(self, others: Iterable[Workload]) -> None:
+        """Count who was moved within an hour: those that stay, and `others` that wait or are being stopped."""
+        since = self.now - HOUR
+        self.moved_lately = self.residents.moved_since(since) + sum(each.moved_at > since for each in others)
 
     def waited_long(self, workload: Workload) -> bool:
         """Return whether places may be reserved for it."""
@@ -139,12 +153,15 @@ class Draft:
         if claim:
             self.release(claim)
         for running in statement.victims:
-            self._reclaim(running, workload)
+            self._reclaim(running, workload, statement.moved.get(running.workload.id, ()))
         self.ledger.reclaim(statement.victims)
         if not statement.terminating:
             self._place(workload, places)
             return
         self.keep(Claim(workload, Standing.NOMINATED, places))
+        for running in statement.victims:
+            if running.workload.id in statement.moved:
+                self.keep(Claim(running.workload, Standing.NOMINATED, statement.moved[running.workload.id]))
         self.wait(PendingWorkload(workload, terminating=statement.terminating))
 
     def wait(self, waiting: PendingWorkload) -> None:
@@ -181,12 +198,15 @@ class Draft:
         what = f"{pending_reasons.full_title(workload)} on {pending_reasons.nodes(places)}"
         self._log.append(f"placed: {what}: {pending_reasons.holds(self.ledger, workload.project)}")
 
-    def _reclaim(self, running: Running, beneficiary: Workload) -> None:
+    def _reclaim(self, running: Running, beneficiary: Workload, elsewhere: Places) -> None:
         victim = running.workload
-        reason = pending_reasons.reclaimed(self.ledger, victim, beneficiary)
-        self._reclaims.append(Reclaim(victim.id, beneficiary.id, reason))
+        if elsewhere:
+            reason = pending_reasons.moved(victim, beneficiary, elsewhere)
+        else:
+            reason = pending_reasons.reclaimed(self.ledger, victim, beneficiary)
+        self._reclaims.append(Reclaim(victim.id, beneficiary.id, reason, moved=bool(elsewhere)))
         whom = f"{pending_reasons.full_title(victim)} for {pending_reasons.full_title(beneficiary)}"
-        self._log.append(f"reclaimed: {whom}: {reason}")
+        self._log.append(f"{'moved' if elsewhere else 'reclaimed'}: {whom}: {reason}")
         self.terminating[victim.id] = running
         self.later.release(running.placements, victim)
 

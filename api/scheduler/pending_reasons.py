@@ -196,6 +196,11 @@ def reclaimed(ledger: Ledger, victim: Workload, beneficiary: Workload) -> str:
     return f"{holds(ledger, victim.project)}, its fair share is {fair}; {whom} is within its own"
 
 
+def moved(victim: Workload, beneficiary: Workload, places: Places) -> str:
+    """Return why a workload is moved, and where it goes on."""
+    return f"{title(beneficiary, victim.project)} fits once it is elsewhere; {nodes(places)} is kept for it"
+
+
 def blockers(terminating: Iterable[Running], places: Places, project: str) -> str:
     """Return who is terminating on the nodes of the places, as the beginning of a sentence for people of a project."""
     wanted = {placement.node for placement in places}

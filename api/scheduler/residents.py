@@ -40,12 +40,13 @@ class Residents:
     def __init__(self) -> None:
         self._on: defaultdict[str, dict[str, Running]] = defaultdict(dict)
         self._priorities: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        self._moved: dict[str, int] = {}
         self._entries: dict[str, list[int]] = {}
         self._running: list[Running | None] = []
         self._vacant: list[int] = []
         self._nodes: dict[str, int] = {}
         self._projects: dict[str, int] = {}
-        self._columns = np.zeros((7, FEWEST), dtype=np.int64)
+        self._columns = np.zeros((8, FEWEST), dtype=np.int64)
         self._rows: tuple[Layout, int, Ints] | None = None
 
     def add(self, running: Running) -> None:
@@ -58,15 +59,18 @@ class Residents:
             node = self._nodes.setdefault(name, len(self._nodes))
             entry = self._vacant.pop() if self._vacant else self._append()
             self._running[entry] = running
-            milli, priority, since = workload.total_milli, workload.priority, running.since
-            self._columns[:, entry] = node, project, milli, priority, since, workload.preemptible, running.ends_at
+            asks = project, workload.total_milli, workload.priority, running.since, workload.preemptible
+            self._columns[:, entry] = node, *asks, running.ends_at, workload.moves
             entries.append(entry)
         if workload.preemptible:
             self._priorities[workload.project][workload.priority] += 1
+        if workload.moved_at:
+            self._moved[workload.id] = workload.moved_at
 
     def remove(self, running: Running) -> None:
         """Forget it; the exact inverse of `add`."""
         workload = running.workload
+        self._moved.pop(workload.id, None)
         for name in {placement.node for placement in running.placements}:
             del self._on[name][workload.id]
         for entry in self._entries.pop(workload.id):
@@ -87,6 +91,10 @@ class Residents:
         """Return whether a preemptible workload of the project has a lower priority."""
         return project in self._priorities and any(each < priority for each in self._priorities[project])
 
+    def moved_since(self, moment: int) -> int:
+        """Return how many were moved since then."""
+        return sum(moved_at > moment for moved_at in self._moved.values())
+
     def candidates(self, pool: VictimPool, layout: Layout) -> Candidates:
         """Return those who are in the pool."""
         has, rows = self._in_pool(pool), self._rows_of(layout)
@@ -103,7 +111,7 @@ class Residents:
         return Candidates(held[rows], there[rows], tuple(everywhere.values()), on)
 
     def _in_pool(self, pool: VictimPool) -> Flags:
-        _, project, milli, priority, since, preemptible, ends_at = self._columns[:, : len(self._running)]
+        _, project, milli, priority, since, preemptible, ends_at, moves = self._columns[:, : len(self._running)]
         has: Flags = project != NOBODY
         if not pool.everyone:
             limits = np.full(len(self._projects) + 1, -1, dtype=np.int64)
@@ -115,6 +123,8 @@ class Residents:
                 own = project == self._projects[pool.own]
                 concerned = np.where(own, (priority < pool.below) & (milli > pool.spared), concerned)
             has &= (preemptible > 0) & concerned & (since <= pool.until)
+        elif pool.movable is not None:
+            has &= (preemptible > 0) & (since <= pool.until) & (moves < pool.movable)
         elif pool.soon_only:
             has &= (preemptible > 0) | (ends_at > 0)
         for id_ in pool.taken:

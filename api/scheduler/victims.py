@@ -32,7 +32,8 @@ class VictimPool:
     that line; without, none may. Of `own`, workloads of a priority below `below` may be taken whatever it holds, unless
     they need no more than `spared`, and `due` milli-GPU of them have to be. `until` is the latest start of one that ran
     long enough; `taken` terminate already. With `everyone`, whoever runs counts, to tell which places become free
-    soonest; with `soon_only` only who can be reclaimed or whose end is known.
+    soonest; with `soon_only` only who can be reclaimed or whose end is known, with `movable` only who can be reclaimed,
+    ran long enough, and was moved less often than that.
     """
 
     surplus: Mapping[str, int] = field(default_factory=dict)
@@ -45,6 +46,7 @@ class VictimPool:
     taken: Collection[str] = frozenset()
     everyone: bool = False
     soon_only: bool = True
+    movable: int | None = None
 
     @property
     def projects(self) -> Sequence[str] | None:

@@ -41,7 +41,7 @@ class RandomWorld(World):
         draw = random.Random(seed)
         nodes = tuple(self._node(draw, at) for at in range(draw.choice((1, 2, 2, 3, 4))))
         self.total = sum(len(each.gpus) for each in nodes)
-        settings = SchedulerSettings(draw.choice((0, 0, 0, 30)), draw.choice((0, 5, 60, 60)))
+        settings = SchedulerSettings(draw.choice((0, 0, 0, 30)), draw.choice((0, 5, 60, 60)), draw.random() < 0.4)
         super().__init__(nodes, self._projects(draw), settings, now=3 * DAY)
         self.planner = Planner()
         self.random = draw
@@ -141,6 +141,8 @@ class RandomWorld(World):
             pair = each.victim, each.beneficiary
             self.evicted[pair] += 1
             self.beneficiaries[each.beneficiary] = self.cycle
+            if each.moved:
+                self.beneficiaries[each.victim] = self.cycle
             assert self.evicted[pair] == 1, f"evicted twice for the same: {pair}"
         return decision
 
@@ -178,7 +180,7 @@ class RandomWorld(World):
         for each in self.running.values():
             free.allocate(each.placements, each.workload)
         for id_, places in decision.reservations.items():
-            free.allocate(places, self.queue[id_])
+            free.allocate(places, self.queue[id_] if id_ in self.queue else self.running[id_].workload)
         for id_, wait in waits.items():
             if wait.cause not in (Cause.QUOTA, Cause.NEVER_FITS):
                 assert free.find(self.queue[id_]) is None, f"{id_} fits and waits: {wait.reason}"

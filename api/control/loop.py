@@ -7,7 +7,8 @@ What does not change is not read again either: the nodes, and the sessions that 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
@@ -26,6 +27,7 @@ from api.resources.sessions import networks, scheduling
 from api.resources.sessions import service as sessions
 from api.resources.sessions.scheduling import Asked, PendingReasonUpdate, Placed
 from api.scheduler.decide import decide, failing
+from api.scheduler.draft import HOUR
 from api.scheduler.pending_reasons import OF_OTHERS
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import Decision, Placement, ProjectState, Running, SchedulerSettings, Snapshot, Workload
@@ -81,11 +83,17 @@ class Loop:
         self._database = database
         self._gang_networks = settings.gang_networks
         self._scheduler_settings = SchedulerSettings(
-            min_runtime_s=settings.min_runtime_s, reserve_after_s=settings.reserve_after_s
+            min_runtime_s=settings.min_runtime_s,
+            reserve_after_s=settings.reserve_after_s,
+            consolidation=settings.consolidation,
+            moves_per_hour=settings.moves_per_hour,
+            moves_per_session=settings.moves_per_session,
         )
         self._fleet = Fleet()
         self._planner = Planner()
         self._running: dict[UUID, tuple[int, Running]] = {}
+        self._moves: Counter[UUID] = Counter()
+        self._moved_at: dict[UUID, int] = {}
         self._limits: dict[UUID, tuple[object, ...]] = {}
         self._token: object = None
         self._due = 0
@@ -155,6 +163,7 @@ class Loop:
         pending = [row for row in waiting if row.project_id in known]
         active = [row for row in pending if projects.is_active(known[row.project_id], moment)]
         outside = list(_outside(pending, known, moment))
+        self._forget_moves({*holding, *(row.id for row in waiting)})
         if not await self._read_running(db, holding, known, permissions):
             return None
         queue = self._workloads(active, known, permissions)
@@ -198,6 +207,11 @@ class Loop:
         self._running = dict(sorted(kept.items()))
         return True
 
+    def _forget_moves(self, live: Collection[UUID]) -> None:
+        """Forget how often sessions were moved that are no more."""
+        for id_ in self._moves.keys() - live:
+            del self._moves[id_], self._moved_at[id_]
+
     def _workloads(
         self, rows: Sequence[Asked], known: Mapping[UUID, Project], permissions: Permissions
     ) -> dict[UUID, Workload]:
@@ -237,6 +251,8 @@ class Loop:
             requeued_at=micros(row.since) if row.attempt and row.state is State.PENDING else 0,
             private=row.access is Access.PRIVATE,
             limit_s=project.interactive_limit_s if row.kind is Kind.INTERACTIVE else 0,
+            moves=self._moves[row.id],
+            moved_at=self._moved_at.get(row.id, 0),
         )
 
     async def _end_unreadable(self, begin: Begin) -> None:
@@ -324,7 +340,10 @@ class Loop:
             revision, running = self._running[victim]
             row = beneficiaries[reclaim.beneficiary]
             whom = _told(row, read.names[row.project_id], running.workload.project)
-            await sessions.reclaim(db, victim, revision, f"reclaimed for {whom}: {reclaim.reason}")
+            what = "moved" if reclaim.moved else "reclaimed"
+            if await sessions.reclaim(db, victim, revision, f"{what} for {whom}: {reclaim.reason}") and reclaim.moved:
+                self._moves[victim] += 1
+                self._moved_at[victim] = read.snapshot.now
 
     def _pending_reasons(self, queue: Sequence[Asked], decision: Decision) -> Iterable[PendingReasonUpdate]:
         """Yield the new pending reasons."""
@@ -346,7 +365,10 @@ class Loop:
             item.since + snapshot.settings.min_runtime_s * SECOND for item in snapshot.running if not item.terminating
         ]
         waited = [item.waiting_since + snapshot.settings.reserve_after_s * SECOND for item in snapshot.queue]
-        return min((moment for moment in (*ran, *waited) if moment > snapshot.now), default=snapshot.now + 2**60)
+        allowed = [moved_at + HOUR for moved_at in self._moved_at.values()]
+        return min(
+            (moment for moment in (*ran, *waited, *allowed) if moment > snapshot.now), default=snapshot.now + 2**60
+        )
 
 
 def _only(decision: Decision, name: str) -> Decision:

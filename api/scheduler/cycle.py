@@ -51,6 +51,7 @@ class Cycle:
         self._for_guarantees = Reserve(self.draft, Standing.DEFERRED)
         self._for_fair_shares = Reserve(self.draft, Standing.SOFT)
         self._vain, self._vain_past_soft = Vain(), Vain()
+        self._given_up = False
         if settings.consolidation:
             self.draft.note_moves([*queue, *(each.workload for each in state.terminating.values())])
 
@@ -61,6 +62,7 @@ class Cycle:
             self._reserve_fair_shares()
             for workload in self._in_order(nominated):
                 self._serve(workload)
+            self._serve_again()
             return self.draft.decision()
 
     def _demands(self) -> list[ProjectDemand]:
@@ -218,10 +220,27 @@ class Cycle:
 
     def _commit(self, statement: Statement) -> None:
         """Make it part of the decision."""
+        claim = self.claims.of(statement.workload)
+        self._given_up |= claim is not None and claim.places not in ((), statement.places)
         self.draft.commit(statement)
         if statement.victims:
             for vain in (self._vain, self._vain_past_soft):
                 vain.later.clear()
+
+    def _serve_again(self) -> None:
+        """Start those for whom there is room by now: somebody who was served after them gave up places."""
+        if not self._given_up:
+            return
+        vain = Vain()
+        for waiting in [item for item in self.draft.waiting if not item.never]:
+            claim = self.claims.of(waiting.workload)
+            if claim and claim.standing is Standing.NOMINATED:
+                continue
+            with self.draft.without([claim] if claim else []):
+                statement = allocate.now(self.draft, waiting.workload, Vain() if claim else vain)
+            if statement:
+                self.draft.wait_no_more(waiting)
+                self.draft.commit(statement)
 
     def _keep(self, old: Claim | None, new: Claim | None) -> None:
         """Let one claim take the place of another."""

@@ -169,6 +169,11 @@ class Draft:
         self.waiting.append(waiting)
         self._log.append(waiting)
 
+    def wait_no_more(self, waiting: PendingWorkload) -> None:
+        """Let one that waits be served again."""
+        self.waiting.remove(waiting)
+        self._log.remove(waiting)
+
     def find(self, cluster: ClusterState, workload: Workload, full: Frontier, may: May) -> Places | None:
         """Find places that the project may have; where a slice, which counts whole, is too much, look at GPUs alone."""
         places = _find(cluster, workload, full)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ NOW = 10_000
 MOVING = SchedulerSettings(consolidation=True)
 
 
-def two_halves(settings: SchedulerSettings = MOVING, **more: object) -> World:
+def two_halves(settings: SchedulerSettings = MOVING, **more: Any) -> World:
     """One session on each of two nodes, within the quota of its project; an owner of two GPUs asks for a node."""
     world = World((node("m", 2), node("n", 2)), (project("a", 2), project("b", 2)), settings, NOW)
     world.running["b-m"] = runs(work("b-m", "b", 1, **more), on("m", 1), since=1)

@@ -99,6 +99,7 @@ class Loop:
         self._due = 0
         self._again = False
         self._unreadable: set[UUID] = set()
+        self._nominated: tuple[str, ...] = ()
         self._said: frozenset[str] = frozenset()
         self.last: DecidedCycle | None = None
         self.reservations: Mapping[UUID, Sequence[Placement]] | None = None
@@ -126,6 +127,7 @@ class Loop:
         placed = await self._apply(read, decision, begin)
         self._say(decision)
         self.reservations = {UUID(id_): places for id_, places in decision.reservations.items()}
+        self._nominated = decision.nominated
         self._token, self._due = None if self._again else token, self._next(read.snapshot)
         self.last = DecidedCycle(read.snapshot, decision)
         return placed
@@ -175,6 +177,7 @@ class Loop:
             queue=tuple(queue.values()),
             settings=self._scheduler_settings,
             reservations={str(id_): tuple(places) for id_, places in (self.reservations or {}).items()},
+            nominated=self._nominated,
         )
         names = {id_: project.name for id_, project in known.items()}
         return _Read(snapshot, [row for row in active if row.id in queue], outside, names)
@@ -279,7 +282,9 @@ class Loop:
 
     def _decide(self, snapshot: Snapshot) -> Decision:
         self._planner.sync(snapshot)
-        return self._planner.decide(snapshot.queue, snapshot.now, snapshot.settings, snapshot.reservations)
+        return self._planner.decide(
+            snapshot.queue, snapshot.now, snapshot.settings, snapshot.reservations, snapshot.nominated
+        )
 
     async def _apply(self, read: _Read, decision: Decision, begin: Begin) -> int:
         """Write what was decided, and where that fails one by one: a session at which it fails too often is ended."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.scheduler import pending_reasons
-from api.scheduler.claims import NEVER
+from api.scheduler.claims import NEVER, Claim, Standing
 from api.scheduler.draft import SECOND, Draft, Places, Statement, Vain
 from api.scheduler.signature import Frontier
 from api.scheduler.snapshot import Workload
@@ -24,6 +24,22 @@ def later(draft: Draft, workload: Workload, vain: Vain) -> Statement | None:
     places = draft.find(draft.later, workload, vain.later, draft.ledger.may_retain)
     if places is None:
         return None
+    terminating = pending_reasons.blockers(draft.terminating.values(), places, workload.project)
+    return Statement(workload, places, terminating=terminating)
+
+
+def kept(draft: Draft, claim: Claim) -> Statement | None:
+    """Propose to start a workload on the places that it is nominated for, or to go on keeping them.
+
+    Places that are reserved for others may lie over them, on the same running work: they were promised to it first.
+    """
+    workload, places = claim.workload, claim.places
+    others = [other for other in draft.claims.with_places() if other.standing is not Standing.NOMINATED]
+    with draft.without([claim, *others]):
+        if draft.ledger.may_hold(workload) and draft.cluster.has_free(places, workload):
+            return Statement(workload, places)
+        if not draft.ledger.may_retain(workload) or not draft.later.has_free(places, workload):
+            return None
     terminating = pending_reasons.blockers(draft.terminating.values(), places, workload.project)
     return Statement(workload, places, terminating=terminating)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from math import gcd
 
@@ -24,6 +24,14 @@ SCALE = 1 << 32
 Key = tuple[int, int, int, str]
 
 
+@dataclass(frozen=True)
+class Before:
+    """What the decision before kept: places by workload, and which of these were free or being freed."""
+
+    reservations: Mapping[str, Places]
+    nominated: frozenset[str]
+
+
 class Cycle:
     """Serves a queue once."""
 
@@ -33,12 +41,13 @@ class Cycle:
         queue: Sequence[Workload],
         now: int,
         settings: SchedulerSettings,
-        before: Mapping[str, Places],
+        before: Before,
     ) -> None:
-        """Begin; `before` are the reservations of the decision before."""
+        """Begin; `before` is what the decision before kept."""
         self.draft = Draft(state, now, settings)
         self.ledger, self.claims = self.draft.ledger, self.draft.claims
-        self.before, self.feasibility = before, state.feasibility
+        self.before, self.was_nominated = before.reservations, before.nominated
+        self.feasibility = state.feasibility
         self.queues: dict[str, list[Workload]] = defaultdict(list)
         self.infeasible: list[Workload] = []
         for workload in sorted(queue, key=lambda item: (-item.priority, item.submitted_at, item.id)):
@@ -82,21 +91,24 @@ class Cycle:
     def _nominate_again(self) -> list[Workload]:
         """Keep places that are free now, or about to be, for whom they were kept: nobody is stopped in vain.
 
-        Guarantees go first: they may have passed over the places of others. Those of one that is moved stay its own
-        until it is in the queue.
+        Those that were nominated go first, for whom others were stopped; then guarantees, which may have passed over
+        the places of others. Those of one that is moved stay its own until it is in the queue.
         """
         waiting = {workload.id: workload for queue in self.queues.values() for workload in queue}
         leaving = {id_: running.workload for id_, running in self.draft.terminating.items()}
         nominated: list[Workload] = []
-        for id_ in sorted(self.before.keys() & waiting.keys(), key=lambda id_: (self._goes_beyond(waiting[id_]), id_)):
-            workload, places = waiting[id_], self.before[id_]
+        for id_ in sorted(self.before.keys() & leaving.keys()):
+            if self.draft.later.has_free(self.before[id_], leaving[id_]):
+                self.draft.keep(Claim(leaving[id_], Standing.NOMINATED, self.before[id_]))
+        kept = [workload for id_, workload in waiting.items() if id_ in self.before]
+        for workload in sorted(
+            kept, key=lambda item: (item.id not in self.was_nominated, self._goes_beyond(item), item.id)
+        ):
+            places = self.before[workload.id]
             if self.ledger.may_retain(workload) and self.draft.later.has_free(places, workload):
                 self.queues[workload.project].remove(workload)
                 self.draft.keep(Claim(workload, Standing.NOMINATED, places))
                 nominated.append(workload)
-        for id_ in sorted(self.before.keys() & leaving.keys()):
-            if self.draft.later.has_free(self.before[id_], leaving[id_]):
-                self.draft.keep(Claim(leaving[id_], Standing.NOMINATED, self.before[id_]))
         return nominated
 
     def _reserve_fair_shares(self) -> None:
@@ -189,6 +201,10 @@ class Cycle:
         if claim is None or not claim.places:
             return self._proposed(workload, self._vain, self._vain_past_soft)
         with self.draft.without([claim]):
+            if claim.standing is Standing.NOMINATED:
+                found = allocate.now(self.draft, workload, Vain()) or allocate.kept(self.draft, claim)
+                if found:
+                    return found
             return self._proposed(workload, Vain(), Vain())
 
     def _proposed(self, workload: Workload, vain: Vain, past_soft: Vain) -> Statement | None:

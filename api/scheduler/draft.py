@@ -194,7 +194,8 @@ class Draft:
         explained = pending_reasons.explain(self.cluster, self.ledger, self.waiting, kept)
         lines = (item if isinstance(item, str) else pending_reasons.line(item, explained) for item in self._log)
         reserved = {claim.workload.id: claim.places for claim in kept}
-        return Decision(self._placed, tuple(self._reclaims), explained, tuple(lines), reserved)
+        nominated = tuple(claim.workload.id for claim in kept if claim.standing is Standing.NOMINATED)
+        return Decision(self._placed, tuple(self._reclaims), explained, tuple(lines), reserved, nominated)
 
     def _place(self, workload: Workload, places: Places) -> None:
         self._placed[workload.id] = places

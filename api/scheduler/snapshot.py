@@ -163,7 +163,10 @@ class SchedulerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The cluster at one moment. `reservations` are those of the decision before: what was kept stays kept."""
+    """The cluster at one moment.
+
+    `reservations` and who was `nominated` are those of the decision before: what was kept stays kept.
+    """
 
     now: int
     nodes: tuple[NodeSnapshot, ...]
@@ -172,6 +175,7 @@ class Snapshot:
     queue: tuple[Workload, ...] = ()
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     reservations: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
+    nominated: tuple[str, ...] = ()
 
 
 class Cause(StrEnum):
@@ -214,7 +218,7 @@ class Decision:
 
     `log` has one line for each decision, in the order in which they were taken, with its reason. `reservations` are
     the places that nobody else gets, as a workload that waits is nominated for them, or they are reserved for it, or
-    one that is moved goes there.
+    one that is moved goes there. Of these the `nominated` ones are free, or are being freed.
     """
 
     placements: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
@@ -222,3 +226,4 @@ class Decision:
     pending_reasons: Mapping[str, PendingReason] = field(default_factory=dict)
     log: tuple[str, ...] = ()
     reservations: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
+    nominated: tuple[str, ...] = ()

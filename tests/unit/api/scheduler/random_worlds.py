@@ -124,7 +124,9 @@ class RandomWorld(World):
     def decide(self, snapshot: Snapshot) -> Decision:
         """As the API's loop does, with a planner that lives as long as the world."""
         self.planner.sync(snapshot)
-        return self.planner.decide(snapshot.queue, snapshot.now, snapshot.settings, snapshot.reservations)
+        return self.planner.decide(
+            snapshot.queue, snapshot.now, snapshot.settings, snapshot.reservations, snapshot.nominated
+        )
 
     def step(self) -> Decision:
         """Decide once, ten seconds later, and see that what is said is so."""

@@ -10,6 +10,8 @@ from tests.unit.api.scheduler.random_worlds import RandomWorld
 PARTS = 8
 """Tests that run beside each other, each with a part of the worlds."""
 MANY, FEW = 1000, 50
+FOUND = (200, 675, 819)
+"""Worlds beyond the first few in which a promise was broken once."""
 
 
 def live(number: int) -> None:
@@ -29,3 +31,8 @@ def test_worlds(part: int) -> None:
     worlds = MANY if settings().max_examples > FEW else FEW
     for number in range(part, worlds, PARTS):
         live(number)
+
+
+@pytest.mark.parametrize("number", FOUND)
+def test_worlds_that_were_found(number: int) -> None:
+    live(number)

@@ -85,6 +85,19 @@ def test_a_reservation_stays_where_it_is() -> None:
     assert world.step().reservations["large"] == first
 
 
+def test_room_that_is_made_for_one_is_not_for_another_whose_places_are_kept_for_later() -> None:
+    """`a-waits` has the place of one that ends later; the place that is freed sooner is the other's."""
+    world = World((node("n", 1),), (project("a", 2),), SchedulerSettings(0, 0), NOW)
+    ends = work("ends", "a", 0.5, priority=90, preemptible=False)
+    world.running["ends"] = Running(ends, (on("n", 0.5),), 0, ends_at=(NOW + 100) * SECOND)
+    world.running["low"] = runs(work("low", "a", 0.5, priority=10), on("n", 0.5))
+    world.submit(work("a-waits", "a", 0.5, NOW - 1000, priority=10))
+    world.submit(work("high", "a", 0.1, NOW, priority=90))
+    assert {reclaim.beneficiary for reclaim in world.step().reclaims} == {"high"}
+    assert world.settle() == [], "nobody is stopped once more"
+    assert "high" in world.running
+
+
 def test_what_ends_before_takes_no_place_that_is_in_use() -> None:
     """The GPU is kept for a fair share when it is free; who passes over that does not give it back twice."""
     projects = (project("a", 0, weight=1), project("b", 1), project("c", 0))

@@ -75,6 +75,7 @@ class World:
             tuple(self.queue.values()),
             self.settings,
             self.decisions[-1].reservations if self.decisions else {},
+            self.decisions[-1].nominated if self.decisions else (),
         )
 
     def submit(self, *workloads: Workload) -> None:

@@ -31,7 +31,7 @@ def later(draft: Draft, workload: Workload, vain: Vain) -> Statement | None:
 def kept(draft: Draft, claim: Claim) -> Statement | None:
     """Propose to start a workload on the places that it is nominated for, or to go on keeping them.
 
-    Places that are reserved for others may lie over them, on the same running work: they were promised to it first.
+    Places that are reserved for others may lie over them, on the same running work: it was nominated first.
     """
     workload, places = claim.workload, claim.places
     others = [other for other in draft.claims.with_places() if other.standing is not Standing.NOMINATED]

@@ -85,7 +85,7 @@ def test_a_reservation_stays_where_it_is() -> None:
     assert world.step().reservations["large"] == first
 
 
-def test_room_that_is_made_for_one_is_not_for_another_whose_places_are_kept_for_later() -> None:
+def test_room_that_is_made_for_one_is_not_for_another_with_places_reserved() -> None:
     """`a-waits` has the place of one that ends later; the place that is freed sooner is the other's."""
     world = World((node("n", 1),), (project("a", 2),), SchedulerSettings(0, 0), NOW)
     ends = work("ends", "a", 0.5, priority=90, preemptible=False)

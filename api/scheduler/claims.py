@@ -49,6 +49,7 @@ class Claims:
 
     def __init__(self) -> None:
         self._of: dict[str, Claim] = {}
+        self._soft: dict[str, Claim] = {}
         self._milli: Counter[tuple[str, Standing]] = Counter()
         self._fixed: Counter[tuple[str, Standing]] = Counter()
 
@@ -65,16 +66,19 @@ class Claims:
 
     def soft(self) -> list[Claim]:
         """Return those that guaranteed work may pass over."""
-        return [claim for claim in self if claim.standing is Standing.SOFT]
+        return list(self._soft.values())
 
     def add(self, claim: Claim) -> None:
         """Note a claim."""
         self._of[claim.workload.id] = claim
+        if claim.standing is Standing.SOFT:
+            self._soft[claim.workload.id] = claim
         self._count(claim, 1)
 
     def remove(self, claim: Claim) -> None:
         """Forget it."""
         del self._of[claim.workload.id]
+        self._soft.pop(claim.workload.id, None)
         self._count(claim, -1)
 
     def milli(self, project: str, standing: Standing, but: Workload | None = None, *, fixed: bool = False) -> int:

@@ -96,6 +96,7 @@ class Draft:
         self._passed_over: list[Claim] = []
         self._placed: dict[str, Places] = {}
         self._reclaims: list[Reclaim] = []
+        self._beneficiaries: set[str] = set()
         self._log: list[str | PendingWorkload] = []
 
     @property
@@ -106,7 +107,7 @@ class Draft:
     @property
     def beneficiaries(self) -> int:
         """For how many workloads others are reclaimed."""
-        return len({reclaim.beneficiary for reclaim in self._reclaims})
+        return len(self._beneficiaries)
 
     def note_moves(self, others: Iterable[Workload]) -> None:
         """Count who was moved within an hour: those that stay, and `others` that wait or are being stopped."""
@@ -210,6 +211,7 @@ class Draft:
             reason = pending_reasons.moved(victim, beneficiary, elsewhere)
         else:
             reason = pending_reasons.reclaimed(self.ledger, victim, beneficiary)
+        self._beneficiaries.add(beneficiary.id)
         self._reclaims.append(Reclaim(victim.id, beneficiary.id, reason, moved=bool(elsewhere)))
         whom = f"{pending_reasons.full_title(victim)} for {pending_reasons.full_title(beneficiary)}"
         self._log.append(f"{'moved' if elsewhere else 'reclaimed'}: {whom}: {reason}")

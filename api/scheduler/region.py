@@ -161,8 +161,8 @@ class Region:
         few = len(self._units) <= FEW
         if not few or self._would_do(0):
             self._dive()
-        if few:
-            self._branch(0)
+            if few:
+                self._branch(0)
         return self._best[1] if self._best and self._best[1] else None
 
     def _dive(self) -> None:
@@ -193,15 +193,23 @@ class Region:
         if self._suffices():
             self._note()
             return
-        if at == len(self._units) or not self._would_do(at):
+        least = self._count.milli + self._least(), len(self._taken) + 1
+        if at == len(self._units) or (self._best is not None and least > self._best[0][:2]):
             return
         unit = self._units[at]
-        cost = self._count.milli + unit.workload.total_milli, len(self._taken) + 1
-        if self._count.allows(unit.workload) and (self._best is None or cost <= self._best[0][:2]):
+        if self._count.allows(unit.workload):
             self._take(unit)
             self._branch(at + 1)
             self._give_back(unit)
-        self._branch(at + 1)
+        if self._would_do(at + 1):
+            self._branch(at + 1)
+
+    def _least(self) -> int:
+        """Return how many milli-GPU still have to go at least."""
+        has_room = self._fitting_together >= self._workload.replicas
+        if has_room or len(self._nodes) != 1 or self._workload.replicas > 1:
+            return self._count.owed()
+        return max(self._count.owed(), self._nodes[0].lacking(self._workload, self._stays[0]))
 
     def _suffices(self) -> bool:
         return self._fitting_together >= self._workload.replicas and not self._count.owed()

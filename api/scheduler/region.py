@@ -18,6 +18,8 @@ from common.topology import TopologyLevel
 
 FEW = 12
 """Of up to so many candidates the cheapest set is found; of more, one that spares whom it can."""
+FEWER = 8
+"""Of up to so many, sets that cost the same are told apart by whom they take as well."""
 NOWHERE = 1 << 60
 
 Turn = tuple[int, int, int, tuple[int, int, str]]
@@ -189,12 +191,11 @@ class Region:
             self._give_back(unit)
 
     def _branch(self, at: int) -> None:
-        """Look at all sets that are no dearer than the best, those with the next candidate before those without."""
+        """Look at all sets that could be better than the best, those with the next candidate before those without."""
         if self._suffices():
             self._note()
             return
-        least = self._count.milli + self._least(), len(self._taken) + 1
-        if at == len(self._units) or (self._best is not None and least > self._best[0][:2]):
+        if at == len(self._units) or not self._may_be_better():
             return
         unit = self._units[at]
         if self._count.allows(unit.workload):
@@ -203,6 +204,13 @@ class Region:
             self._give_back(unit)
         if self._would_do(at + 1):
             self._branch(at + 1)
+
+    def _may_be_better(self) -> bool:
+        """Return whether one more could still make a better set than the best."""
+        if self._best is None:
+            return True
+        least, best = (self._count.milli + self._least(), len(self._taken) + 1), self._best[0][:2]
+        return least <= best if len(self._units) <= FEWER else least < best
 
     def _least(self) -> int:
         """Return how many milli-GPU still have to go at least."""

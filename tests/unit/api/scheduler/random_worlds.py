@@ -27,8 +27,8 @@ from tests.unit.api.scheduler.truth import check_reasons
 from tests.unit.api.scheduler.world import SECOND, World, node
 
 DAY = 86_400
-LIVELY, QUIET = 56, 60
-"""Cycles with arrivals, ends and losses, and at most so many until nothing changes any more."""
+LONG, SHORT, QUIET = 56, 16, 60
+"""Cycles with arrivals, ends and losses, in every fifth world and in the others, and until nothing changes at most."""
 READ = 4
 """The reasons of every fourth decision are held against the cluster."""
 SIZES = (0.1, 0.25, 0.5, 0.5, 0.6, 0.7, 1, 1, 1, 1, 1.3, 2, 2, 4)
@@ -39,6 +39,7 @@ class RandomWorld(World):
 
     def __init__(self, seed: int) -> None:
         draw = random.Random(seed)
+        self.number = seed
         nodes = tuple(self._node(draw, at) for at in range(draw.choice((1, 2, 2, 3, 4))))
         self.total = sum(len(each.gpus) for each in nodes)
         settings = SchedulerSettings(draw.choice((0, 0, 0, 30)), draw.choice((0, 5, 60, 60)), draw.random() < 0.4)
@@ -150,7 +151,7 @@ class RandomWorld(World):
 
     def live(self) -> None:
         """Arrivals, ends and losses."""
-        for _ in range(LIVELY):
+        for _ in range(SHORT if self.number % 5 else LONG):
             for _ in range(self.random.choice((0, 0, 0, 0, 1, 1, 2))):
                 self.arrive()
             if self.random.random() < 0.04:

@@ -1,4 +1,4 @@
-"""What holds in every world, whatever comes, ends and is lost: many of them, over eighty cycles in every fifth of them."""
+"""What holds in every world, whatever comes, ends and is lost; every fifth lives for eighty cycles or so."""
 
 from __future__ import annotations
 

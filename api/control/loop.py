@@ -7,7 +7,8 @@ What does not change is not read again either: the nodes, and the sessions that 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -28,6 +29,7 @@ from api.resources.sessions import networks, scheduling
 from api.resources.sessions import service as sessions
 from api.resources.sessions.scheduling import Asked, PendingReasonUpdate, Placed
 from api.scheduler.decide import decide, failing
+from api.scheduler.draft import HOUR
 from api.scheduler.pending_reasons import OF_OTHERS
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import Decision, Placement, ProjectState, Running, SchedulerSettings, Snapshot, Workload
@@ -83,15 +85,22 @@ class Loop:
         self._database = database
         self._gang_networks = settings.gang_networks
         self._scheduler_settings = SchedulerSettings(
-            min_runtime_s=settings.min_runtime_s, reserve_after_s=settings.reserve_after_s
+            min_runtime_s=settings.min_runtime_s,
+            reserve_after_s=settings.reserve_after_s,
+            consolidation=settings.consolidation,
+            moves_per_hour=settings.moves_per_hour,
+            moves_per_session=settings.moves_per_session,
         )
         self._fleet = Fleet()
         self._planner: Planner | None = None
         self._residents = Residents()
+        self._moves: Counter[UUID] = Counter()
+        self._moved_at: dict[UUID, int] = {}
         self._token: object = None
         self._due = 0
         self._again = False
         self._unreadable: set[UUID] = set()
+        self._nominated: tuple[str, ...] = ()
         self._said: frozenset[str] = frozenset()
         self.last: DecidedCycle | None = None
         self.reservations: Mapping[UUID, Sequence[Placement]] | None = None
@@ -124,6 +133,7 @@ class Loop:
         placed = await self._apply(read, decision, begin)
         self._say(decision)
         self.reservations = {UUID(id_): places for id_, places in decision.reservations.items()}
+        self._nominated = decision.nominated
         self._token, self._due = None if self._again else token, self._next(read.snapshot)
         self.last = DecidedCycle(read.snapshot, decision)
         return placed
@@ -159,6 +169,7 @@ class Loop:
         outside = list(_outside(pending, known, moment))
         if not await self._read_running(db, known, permissions):
             return None
+        self._forget_moves({*self._residents.ids, *(row.id for row in waiting)})
         queue = self._workloads(active, known, permissions)
         snapshot = Snapshot(
             now=micros(moment),
@@ -168,6 +179,7 @@ class Loop:
             queue=tuple(queue.values()),
             settings=self._scheduler_settings,
             reservations={str(id_): tuple(places) for id_, places in (self.reservations or {}).items()},
+            nominated=self._nominated,
         )
         names = {id_: project.name for id_, project in known.items()}
         return _Read(snapshot, [row for row in active if row.id in queue], outside, names)
@@ -193,6 +205,11 @@ class Loop:
             found[row.id] = row.revision, running
         self._residents.read(found)
         return True
+
+    def _forget_moves(self, live: Collection[UUID]) -> None:
+        """Forget how often sessions were moved that are no more."""
+        for id_ in self._moves.keys() - live:
+            del self._moves[id_], self._moved_at[id_]
 
     def _workloads(
         self, rows: Sequence[Asked], known: Mapping[UUID, Project], permissions: Permissions
@@ -233,6 +250,8 @@ class Loop:
             requeued_at=micros(row.since) if row.attempt and row.state is State.PENDING else 0,
             private=row.access is Access.PRIVATE,
             limit_s=project.interactive_limit_s if row.kind is Kind.INTERACTIVE else 0,
+            moves=self._moves[row.id],
+            moved_at=self._moved_at.get(row.id, 0),
         )
 
     async def _end_unreadable(self, begin: Begin) -> None:
@@ -263,7 +282,9 @@ class Loop:
             self._planner = Planner.of(snapshot)
         else:
             self._planner.follow(snapshot, changes)
-        return self._planner.decide(snapshot.queue, snapshot.now, snapshot.settings, snapshot.reservations)
+        return self._planner.decide(
+            snapshot.queue, snapshot.now, snapshot.settings, snapshot.reservations, snapshot.nominated
+        )
 
     async def _apply(self, read: _Read, decision: Decision, begin: Begin) -> int:
         """Write what was decided, and where that fails one by one: a session at which it fails too often is ended."""
@@ -324,7 +345,10 @@ class Loop:
             revision, running = self._residents[victim]
             row = beneficiaries[reclaim.beneficiary]
             whom = _told(row, read.names[row.project_id], running.workload.project)
-            await sessions.reclaim(db, victim, revision, f"reclaimed for {whom}: {reclaim.reason}")
+            what = "moved" if reclaim.moved else "reclaimed"
+            if await sessions.reclaim(db, victim, revision, f"{what} for {whom}: {reclaim.reason}") and reclaim.moved:
+                self._moves[victim] += 1
+                self._moved_at[victim] = read.snapshot.now
 
     def _pending_reasons(self, queue: Sequence[Asked], decision: Decision) -> Iterable[PendingReasonUpdate]:
         """Yield the new pending reasons."""
@@ -345,7 +369,10 @@ class Loop:
         least = snapshot.settings.min_runtime_s * SECOND
         ran = [item.since + least for item in snapshot.running if not item.terminating] if least else []
         waited = [item.waiting_since + snapshot.settings.reserve_after_s * SECOND for item in snapshot.queue]
-        return min((moment for moment in (*ran, *waited) if moment > snapshot.now), default=snapshot.now + 2**60)
+        allowed = [moved_at + HOUR for moved_at in self._moved_at.values()]
+        return min(
+            (moment for moment in (*ran, *waited, *allowed) if moment > snapshot.now), default=snapshot.now + 2**60
+        )
 
 
 def _only(decision: Decision, name: str) -> Decision:

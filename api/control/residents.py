@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -39,6 +39,11 @@ class Residents:
     def running(self) -> tuple[Running, ...]:
         """All of them."""
         return tuple(running for _, running in self._kept.values())
+
+    @property
+    def ids(self) -> Collection[UUID]:
+        """The ids of all of them."""
+        return self._kept.keys()
 
     @property
     def unread(self) -> set[UUID]:

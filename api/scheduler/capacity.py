@@ -71,6 +71,8 @@ class Layout:
         self.most_cpu = int(limited.max(initial=1))
         self.most_gpus = max(width, 1)
         self.all_fractions = bool(self.fractions.all())
+        self.allowed: dict[tuple[tuple[str, ...] | None, bool], Flags] = {}
+        """What `topology.allowed` found."""
         self._usable: dict[frozenset[int], Flags] = {}
         self._usable_for: dict[tuple[object, ...], Flags] = {}
 

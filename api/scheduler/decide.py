@@ -14,7 +14,9 @@ T = TypeVar("T")
 
 def decide(snapshot: Snapshot) -> Decision:
     """Return where each workload of the queue shall run, who is reclaimed for it, or why it waits."""
-    return Planner.of(snapshot).decide(snapshot.queue, snapshot.now, snapshot.settings, snapshot.reservations)
+    return Planner.of(snapshot).decide(
+        snapshot.queue, snapshot.now, snapshot.settings, snapshot.reservations, snapshot.nominated
+    )
 
 
 def failing(snapshot: Snapshot) -> str | None:

@@ -1,16 +1,16 @@
 """Ledger of projects: what each holds, and what it may; milli-GPU.
 
 What a project has `held` counts until the last container is gone; what it will have `retained` counts neither those
-that are terminating nor those reclaimed, and both count what is nominated. What is deferred, or has a reservation,
-counts for the quota alone: where the order of projects and their fair shares are told, nobody has it yet.
+that are terminating nor those reclaimed. What is kept for a workload never counts against itself.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from api.scheduler.claims import Claims, Standing
 from api.scheduler.snapshot import ProjectState, Running, Workload
 
 NO_SHARE = 1 << 62
@@ -18,18 +18,12 @@ NO_SHARE = 1 << 62
 
 @dataclass(slots=True)
 class Holdings:
-    """What a project has; `fixed` is the part that cannot be reclaimed, `nominated` the part that does not run yet.
-
-    `deferred` is what its quota is kept for beside that, and `sizes` how many of its workloads take so much.
-    """
+    """What runs of a project; `fixed` is the part that cannot be reclaimed, `sizes` how many take so much."""
 
     held: int = 0
     retained: int = 0
-    nominated: int = 0
-    deferred: int = 0
     fixed_held: int = 0
     fixed_retained: int = 0
-    fixed_deferred: int = 0
     sizes: Counter[int] = field(default_factory=Counter)
 
     def add(self, workload: Workload, sign: int = 1, *, terminating: bool = False) -> None:
@@ -45,16 +39,6 @@ class Holdings:
             self.retained += milli
             self.fixed_retained += fixed
 
-    def nominate(self, workload: Workload, sign: int = 1) -> None:
-        """Count a workload for which room is being freed, or with -1 count it no more."""
-        self.add(workload, sign)
-        self.nominated += sign * workload.total_milli
-
-    def defer(self, workload: Workload, sign: int = 1) -> None:
-        """Count a workload that the quota is kept for, or with -1 count it no more."""
-        self.deferred += sign * workload.total_milli
-        self.fixed_deferred += 0 if workload.preemptible else sign * workload.total_milli
-
     def terminate(self, workload: Workload) -> None:
         """Note that a workload is being stopped."""
         self.retained -= workload.total_milli
@@ -63,45 +47,63 @@ class Holdings:
 
 @dataclass
 class Ledger:
-    """The projects during one decision, with the fair share of each.
+    """The projects during one decision, with the fair share of each, and the claims of those that wait.
 
     `fair` is what its workloads can take of the `exact` one; that says who is furthest below.
     """
 
     projects: Mapping[str, ProjectState]
     holdings: dict[str, Holdings]
-    exact: Mapping[str, int]
-    fair: Mapping[str, int]
+    exact: Mapping[str, int] = field(default_factory=dict)
+    fair: Mapping[str, int] = field(default_factory=dict)
+    claims: Claims = field(default_factory=Claims)
 
     @classmethod
     def of(cls, projects: Mapping[str, ProjectState], holdings: Mapping[str, Holdings]) -> Ledger:
         """Return a ledger of its own, which changes neither."""
-        return cls(projects, {name: replace(own, sizes=own.sizes.copy()) for name, own in holdings.items()}, {}, {})
+        return cls(projects, {name: replace(own, sizes=own.sizes.copy()) for name, own in holdings.items()})
 
     def project(self, name: str) -> ProjectState:
         """Return the project; one that is no more has no quota and may not go beyond."""
         return self.projects.get(name) or ProjectState(name, 0, over_quota=False)
 
     def holdings_of(self, name: str) -> Holdings:
-        """Return what the project has."""
-        return self.holdings.setdefault(name, Holdings())
+        """Return what runs of the project."""
+        found = self.holdings.get(name)
+        if found is None:
+            found = self.holdings[name] = Holdings()
+        return found
+
+    def nominated(self, name: str, but: Workload | None = None) -> int:
+        """Return what a project is about to have."""
+        return self.claims.milli(name, Standing.NOMINATED, but)
+
+    def retained(self, name: str, but: Workload | None = None) -> int:
+        """Return what a project will have once those that are terminating are gone and those nominated run."""
+        return self.holdings_of(name).retained + self.nominated(name, but)
+
+    def deferred(self, name: str, but: Workload | None = None) -> int:
+        """Return what a project's quota is kept for beside that."""
+        return self.claims.milli(name, Standing.DEFERRED, but)
+
+    def fixed_kept(self, workload: Workload) -> int:
+        """Return what is kept for others of the project's work that cannot be reclaimed."""
+        kept = (Standing.NOMINATED, Standing.DEFERRED)
+        return sum(self.claims.milli(workload.project, each, workload, fixed=True) for each in kept)
 
     def may_hold(self, workload: Workload) -> bool:
         """Return whether the project may have the workload now beside all that it holds."""
         own = self.holdings_of(workload.project)
-        return self._may(workload, own.held + own.deferred, own.fixed_held + own.fixed_deferred)
+        return self._may(workload, own.held, own.fixed_held)
 
     def may_retain(self, workload: Workload) -> bool:
         """Return whether the project may have the workload once those that are terminating are gone."""
         own = self.holdings_of(workload.project)
-        return self._may(workload, own.retained + own.deferred, own.fixed_retained + own.fixed_deferred)
+        return self._may(workload, own.retained, own.fixed_retained)
 
     def may_be_fixed(self, workload: Workload) -> bool:
         """Return whether the workload keeps the project's work that cannot be reclaimed within its quota."""
-        if workload.preemptible or not workload.total_milli:
-            return True
-        project, own = self.project(workload.project), self.holdings_of(workload.project)
-        return own.fixed_retained + own.fixed_deferred + workload.total_milli <= project.quota_milli
+        return self._may_be_fixed(workload, self.holdings_of(workload.project).fixed_retained)
 
     def in_quota(self, workload: Workload) -> bool:
         """Return whether the project stays within its guaranteed quota with the workload."""
@@ -109,13 +111,13 @@ class Ledger:
 
     def within_fair_share(self, workload: Workload) -> bool:
         """Return whether the project stays within its fair share with the workload."""
-        after = self.holdings_of(workload.project).retained + workload.total_milli
+        after = self.retained(workload.project, workload) + workload.total_milli
         return not workload.total_milli or after <= self.fair.get(workload.project, 0)
 
     def after(self, workload: Workload) -> int:
         """Return what the project takes of its quota with the workload."""
-        own = self.holdings_of(workload.project)
-        return own.retained + own.deferred + workload.total_milli
+        name = workload.project
+        return self.retained(name, workload) + self.deferred(name, workload) + workload.total_milli
 
     def due(self, workload: Workload) -> int:
         """Return how much the project must give up of its own for the workload, where its quota is a hard cap."""
@@ -130,21 +132,27 @@ class Ledger:
         """Return what the projects have beyond their fair share, without the one named."""
         return self._beyond(but, self.fair)
 
-    def reclaim(self, victims: Iterator[Running]) -> None:
+    def reclaim(self, victims: Iterable[Running]) -> None:
         """Note that these are being stopped."""
         for running in victims:
             self.holdings_of(running.workload.project).terminate(running.workload)
 
     def _beyond(self, but: str, lines: Mapping[str, int]) -> dict[str, int]:
-        others = ((name, own) for name, own in self.holdings.items() if name != but)
-        beyond = {name: own.retained - own.nominated - lines.get(name, 0) for name, own in others}
+        beyond = {name: own.retained - lines.get(name, 0) for name, own in self.holdings.items() if name != but}
         return {name: milli for name, milli in beyond.items() if milli > 0}
 
     def _may(self, workload: Workload, total: int, fixed: int) -> bool:
-        milli = workload.total_milli
-        project = self.project(workload.project)
-        if not milli:
+        project, name = self.project(workload.project), workload.project
+        if not workload.total_milli:
             return True
-        if not project.over_quota and total + milli > project.quota_milli:
-            return False
-        return workload.preemptible or fixed + milli <= project.quota_milli
+        if not project.over_quota:
+            total += self.nominated(name, workload) + self.deferred(name, workload)
+            if total + workload.total_milli > project.quota_milli:
+                return False
+        return self._may_be_fixed(workload, fixed)
+
+    def _may_be_fixed(self, workload: Workload, fixed: int) -> bool:
+        if workload.preemptible or not workload.total_milli:
+            return True
+        after = fixed + self.fixed_kept(workload) + workload.total_milli
+        return after <= self.project(workload.project).quota_milli

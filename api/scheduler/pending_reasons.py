@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from api.scheduler.claims import Claim, Standing
 from api.scheduler.cluster import ClusterState
 from api.scheduler.explanations import gpus, held_by
-from api.scheduler.ledger import Holdings, Ledger
-from api.scheduler.reservations import Reservation
+from api.scheduler.ledger import Ledger
 from api.scheduler.signature import Frontier, Signature, signature_of
 from api.scheduler.snapshot import Cause, PendingReason, Placement, Running, Workload
 from api.scheduler.topology import allowed
@@ -26,21 +26,17 @@ class PendingWorkload:
     """A workload that was served and waits, with what was known then.
 
     `never` is why it can never run. `refused` is what its project may not have: the workload as it is where it takes
-    more than it asks for. `deferred` says that its project's quota is kept for it. `reserved` or `nominated` are the
-    places that nobody else gets; `terminating` names those who still hold the latter.
+    more than it asks for. Where it is nominated, `terminating` names those who still hold its places.
     """
 
     workload: Workload
     never: str = ""
     refused: Workload | None = None
-    deferred: bool = False
-    reserved: Places = ()
-    nominated: Places = ()
     terminating: str = ""
 
 
 def explain(
-    cluster: ClusterState, ledger: Ledger, waiting: Sequence[PendingWorkload], reservations: Collection[Reservation]
+    cluster: ClusterState, ledger: Ledger, waiting: Sequence[PendingWorkload], reservations: Sequence[Claim]
 ) -> dict[str, PendingReason]:
     """Return why each of them waits, in the order in which they were served, as things stand when all are."""
     free = _FreePlaces(cluster, reservations)
@@ -61,25 +57,19 @@ def _cause(item: PendingWorkload, free: _FreePlaces, ledger: Ledger) -> tuple[Ca
     workload = item.workload
     if item.never:
         return Cause.NEVER_FITS, item.never
-    if item.nominated:
-        return Cause.RECLAIMING, f"{item.terminating} still being stopped; {nodes(item.nominated)} is kept for it"
-    if item.refused and (reason := _refusal(item, item.refused, ledger)):
+    claim = ledger.claims.of(workload)
+    if claim and claim.standing is Standing.NOMINATED:
+        return Cause.RECLAIMING, f"{item.terminating} still being stopped; {nodes(claim.places)} is kept for it"
+    if item.refused and (reason := refusal(ledger, item.refused)):
         return Cause.QUOTA, reason
     return _no_room(item, free, ledger) if free.has_node(workload) else (Cause.NO_NODE, free.no_node(workload))
 
 
-def _refusal(item: PendingWorkload, refused: Workload, ledger: Ledger) -> str:
-    own = ledger.holdings_of(refused.project)
-    own.defer(item.workload, -item.deferred)
-    reason = refusal(ledger, refused)
-    own.defer(item.workload, item.deferred)
-    return reason
-
-
 def _no_room(item: PendingWorkload, free: _FreePlaces, ledger: Ledger) -> tuple[Cause, str]:
     missing = free.missing(item.workload)
-    if item.reserved:
-        return Cause.NO_ROOM, f"{missing}; {nodes(item.reserved)} is kept for it until it is free"
+    claim = ledger.claims.of(item.workload)
+    if claim and claim.places:
+        return Cause.NO_ROOM, f"{missing}; {nodes(claim.places)} is kept for it until it is free"
     holder = free.holder(item.workload)
     if holder:
         return Cause.RESERVED, f"the room that is free is kept for {holder}, which is served first"
@@ -90,7 +80,7 @@ def _no_room(item: PendingWorkload, free: _FreePlaces, ledger: Ledger) -> tuple[
 class _FreePlaces:
     """What is free at the end of a decision; asked once for all workloads of one signature."""
 
-    def __init__(self, cluster: ClusterState, reservations: Collection[Reservation]) -> None:
+    def __init__(self, cluster: ClusterState, reservations: Sequence[Claim]) -> None:
         self._cluster, self._reservations = cluster, reservations
         self._pieces: dict[Signature, str] = {}
         self._holders: dict[tuple[str, Signature], str] = {}
@@ -131,11 +121,11 @@ class _FreePlaces:
         if not self._fits_without(workload, self._reservations):
             self._full.add(workload)
             return ""
-        first = list(self._reservations)[:NAMED]
+        first = self._reservations[:NAMED]
         alone = next((each.workload for each in first if self._fits_without(workload, [each])), None)
         return title(alone, workload.project) if alone else "others"
 
-    def _fits_without(self, workload: Workload, reservations: Iterable[Reservation]) -> bool:
+    def _fits_without(self, workload: Workload, reservations: Iterable[Claim]) -> bool:
         with self._cluster.trial():
             for each in reservations:
                 self._cluster.release(each.places, each.workload)
@@ -154,12 +144,13 @@ def refusal(ledger: Ledger, workload: Workload) -> str:
         kind = "" if not project.over_quota else " by work that cannot be reclaimed"
         return f"{project.name} may hold {quota}{kind}, and {asked} are asked for; ask for fewer or for a larger quota"
     if not ledger.may_be_fixed(workload):
-        held = (
-            f"{project.name} holds {gpus(own.fixed_retained)} of its quota of {quota} by work that cannot be reclaimed"
-        )
-        held += _deferred(own.fixed_deferred)
+        kept = ledger.claims.milli(project.name, Standing.DEFERRED, workload, fixed=True)
+        fixed = own.fixed_retained + ledger.fixed_kept(workload) - kept
+        held = f"{project.name} holds {gpus(fixed)} of its quota of {quota} by work that cannot be reclaimed"
+        held += _deferred(kept)
         return f"{held}, and {asked} more are asked for; stop one of those, or submit it as preemptible"
-    held = f"{_held(own)} of its quota of {quota}{_deferred(own.deferred)} and may not go beyond"
+    deferred = _deferred(ledger.deferred(project.name, workload))
+    held = f"{_held(ledger, project.name)} of its quota of {quota}{deferred} and may not go beyond"
     return f"{project.name} {held}; stop one of its sessions, or ask for a larger quota"
 
 
@@ -170,24 +161,24 @@ def beyond(ledger: Ledger, workload: Workload) -> str:
     name = workload.project
     fair, quota = gpus(ledger.fair.get(name, 0)), gpus(ledger.project(name).quota_milli)
     return (
-        f"{name} {_held(ledger.holdings_of(name))}, its fair share is {fair} (quota {quota}),"
+        f"{name} {_held(ledger, name)}, its fair share is {fair} (quota {quota}),"
         " more only while others leave GPUs idle"
     )
 
 
 def holds(ledger: Ledger, name: str) -> str:
     """Return what a project holds of its quota."""
-    own, quota = ledger.holdings_of(name), ledger.project(name).quota_milli
-    running = own.retained - own.nominated
+    running, quota = ledger.holdings_of(name).retained, ledger.project(name).quota_milli
     if running <= quota:
-        return f"{name} {_held(own)} of its quota of {gpus(quota)}"
-    return f"{name} {_held(own)}, {gpus(running - quota)} of them beyond its quota"
+        return f"{name} {_held(ledger, name)} of its quota of {gpus(quota)}"
+    return f"{name} {_held(ledger, name)}, {gpus(running - quota)} of them beyond its quota"
 
 
-def _held(own: Holdings) -> str:
+def _held(ledger: Ledger, name: str) -> str:
     """Return what runs of a project, and what is about to."""
-    more = f" and gets {gpus(own.nominated)} more" if own.nominated else ""
-    return f"holds {gpus(own.retained - own.nominated)}{more}"
+    nominated = ledger.nominated(name)
+    more = f" and gets {gpus(nominated)} more" if nominated else ""
+    return f"holds {gpus(ledger.holdings_of(name).retained)}{more}"
 
 
 def _deferred(milli: int) -> str:
@@ -203,6 +194,11 @@ def reclaimed(ledger: Ledger, victim: Workload, beneficiary: Workload) -> str:
         return f"{holds(ledger, victim.project)}; {whom} is within its quota"
     fair = gpus(ledger.fair.get(victim.project, 0))
     return f"{holds(ledger, victim.project)}, its fair share is {fair}; {whom} is within its own"
+
+
+def moved(victim: Workload, beneficiary: Workload, places: Places) -> str:
+    """Return why a workload is moved, and where it goes on."""
+    return f"{title(beneficiary, victim.project)} fits once it is elsewhere; {nodes(places)} is kept for it"
 
 
 def blockers(terminating: Iterable[Running], places: Places, project: str) -> str:

@@ -6,12 +6,13 @@ itself) and asks it to decide; both ways give the same decision.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from api.scheduler.cluster import ClusterState
-from api.scheduler.cycle import Cycle, PlannerState
+from api.scheduler.cycle import Before, Cycle
+from api.scheduler.draft import PlannerState
 from api.scheduler.feasibility import Feasibility
 from api.scheduler.ledger import Holdings
 from api.scheduler.residents import Residents
@@ -116,10 +117,11 @@ class Planner:
         now: int,
         settings: SchedulerSettings | None = None,
         reservations: Mapping[str, tuple[Placement, ...]] | None = None,
+        nominated: Collection[str] = (),
     ) -> Decision:
         """Return where each workload of the queue shall run, who is reclaimed for it, or why it waits.
 
-        `reservations` are those of the decision before.
+        `reservations` are those of the decision before, and `nominated` who was nominated then.
         """
         state = PlannerState(
             self._now,
@@ -131,7 +133,9 @@ class Planner:
             self.capacity(),
             self._feasibility,
         )
-        return Cycle(state, queue, now, settings or SchedulerSettings(), reservations or {}).run()
+        return Cycle(
+            state, queue, now, settings or SchedulerSettings(), Before(reservations or {}, frozenset(nominated))
+        ).run()
 
     def capacity(self) -> int:
         """Return the milli-GPU that can be shared out: all of open nodes, and those still in use on the others."""

@@ -1,143 +1,81 @@
-"""Reclaim: the smallest set of running workloads that has to go so that a waiting one fits.
-
-Fewest milli-GPU first, then fewest workloads, then the lowest priority and the youngest. Exact where a search stays
-within its limits (`region.STEPS`, and `LOOKS` nodes after the first on which there is a set), as small clusters do.
-"""
+"""Reclaim: who has to leave so that a workload gets what its project is owed, in the order in which they are asked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 
-import numpy as np
+from api.scheduler import pending_reasons
+from api.scheduler.draft import SECOND, Draft, Pool, Statement, Vain
+from api.scheduler.ledger import NO_SHARE
+from api.scheduler.signature import signature_of
+from api.scheduler.snapshot import Workload
+from api.scheduler.victim_search import cheapest
+from api.scheduler.victims import VictimPool
 
-from api.scheduler.capacity import Flags, Ints
-from api.scheduler.cluster import ClusterState
-from api.scheduler.region import NEVER, Region
-from api.scheduler.residents import Residents
-from api.scheduler.snapshot import Running, Workload
-from api.scheduler.topology import allowed, node_sets
-from api.scheduler.victims import Rank, VictimPool, rank
-from common.gpu.share import MILLI
-from common.topology import TopologyLevel
-
-LOOKS = 32
-"""So many more nodes are looked at, the most promising first, once there is a set."""
-WINDOWS = (8, 32, 128, 512)
-"""Nodes on which victims for a gang are looked for together: more only where fewer do not suffice."""
-
-
-def cheapest(
-    cluster: ClusterState, residents: Residents, workload: Workload, pool: VictimPool
-) -> tuple[Running, ...] | None:
-    """Return who has to go, or None where no set that the pool allows makes room."""
-    if cluster.find(workload) is not None:
-        region = Region.of(cluster, workload, (), _everywhere(residents, pool), pool)
-        region.fits = True
-        return region.search() if pool.due > 0 else None
-    narrow = workload.within in (TopologyLevel.NODE, TopologyLevel.ISLAND)
-    on_one = workload.replicas == 1 or (workload.within_required and narrow)
-    return (_on_one if on_one else _on_several)(cluster, residents, workload, pool)
+NOMINATIONS_CHECKED = 20
+"""So many workloads that wait already, each with its own scheduling signature, are asked whether they would take the
+room that is freed for another."""
+RECLAIMED_FOR = 32
+"""For so many workloads others are reclaimed in one decision, each after a search for the fewest. Those that come
+after them in the order have their turn in the next decision, which the end of those that terminate brings about."""
 
 
-def _on_one(
-    cluster: ClusterState, residents: Residents, workload: Workload, pool: VictimPool
-) -> tuple[Running, ...] | None:
-    """Look at one node after the other, the most promising first, until no other can be better."""
-    rows = _rows(cluster, residents, pool, cluster.layout.open & allowed(cluster.layout, workload))
-    bounds = least(cluster, workload, rows)
-    held, any_there = residents.held(pool, cluster.layout)
-    may_do = (bounds < NEVER) & any_there[rows] & (held[rows] >= bounds)
-    best: tuple[Rank, tuple[Running, ...]] | None = None
-    looks = 0
-    elsewhere = list(_everywhere(residents, pool)) if pool.due > 0 else []
-    for bound, row in sorted(zip(bounds[may_do].tolist(), rows[may_do].tolist(), strict=True)):
-        if best and (bound > best[0][0] or looks >= LOOKS):
-            break
-        running = [each for each in residents.on(cluster.layout.nodes[row].name) if pool.has(each)]
-        looks += 1 if best else 0
-        found = Region.of(cluster, workload, (row,), [*running, *elsewhere], pool).search(best[0] if best else None)
-        if found:
-            best = rank(found), found
-    return best[1] if best else None
+def has_a_turn(draft: Draft) -> bool:
+    """Return whether others may be reclaimed for one more workload in this decision."""
+    return draft.beneficiaries < RECLAIMED_FOR
 
 
-def _on_several(
-    cluster: ClusterState, residents: Residents, workload: Workload, pool: VictimPool
-) -> tuple[Running, ...] | None:
-    """Look at each set of nodes on which the gang may lie together."""
-    best: tuple[Rank, tuple[Running, ...]] | None = None
-    fitting = cluster.fitting(workload)
-    elsewhere = list(_everywhere(residents, pool)) if pool.due > 0 else []
-    held, any_there = residents.held(pool, cluster.layout)
-    free = np.where(cluster.layout.usable_for(workload), np.maximum(cluster.state.milli, 0), 0).sum(axis=1)
-    for domain in _domains(cluster, workload):
-        if not any_there[domain].any():
+def reclaim(draft: Draft, workload: Workload, vain: Vain) -> Statement | None:
+    """Propose to reclaim from the smallest set of victims that makes room, and to nominate the workload for it."""
+    if not has_a_turn(draft):
+        return None
+    for kind, pool in pools(draft, workload, vain):
+        victims = cheapest(draft.later, draft.residents, workload, pool)
+        if not victims:
+            vain.pools[kind].add(workload)
             continue
-        rows = _rows(cluster, residents, pool, domain)
-        bounds = dict(zip(rows.tolist(), least(cluster, workload, rows, count=1).tolist(), strict=True))
-        where_it_fits = np.flatnonzero(domain & (fitting > 0)).tolist()
-        ordered = sorted({*bounds, *where_it_fits}, key=lambda row: (-int(fitting[row]), bounds.get(row, 0), row))
-        for width in WINDOWS:
-            window = ordered[:width]
-            few = int((free[window] + held[window]).sum()) < workload.total_milli
-            if few and width < len(ordered) and not cluster.layout.sliced:
-                continue
-            running = [each for row in window for each in residents.on(cluster.layout.nodes[row].name)]
-            region = Region.of(cluster, workload, window, [*running, *elsewhere], pool)
-            found = region.search(best[0] if best else None)
-            if found:
-                best = rank(found), found
-            if found or width >= len(ordered):
-                break
-    return best[1] if best else None
+        with draft.once_gone(victims):
+            places = None if pool.own and _is_for_another(draft) else draft.later.find(workload)
+        if places and draft.may_take(workload, places, draft.ledger.may_retain):
+            return Statement(workload, places, victims, pending_reasons.names(victims, workload.project))
+    return None
 
 
-def least(cluster: ClusterState, workload: Workload, rows: Ints, count: int | None = None) -> Ints:
-    """Return for each row how many milli-GPU have to go there at least; never too many."""
-    count = workload.replicas if count is None else count
-    whole, fraction = divmod(workload.gpu_milli, MILLI)
-    if not workload.gpu_milli:
-        return np.zeros(len(rows), dtype=np.int64)
-    usable = cluster.layout.usable_for(workload)[rows]
-    free = cluster.state.milli[rows]
-    needed = whole * count
-    if needed + bool(fraction) > free.shape[1]:
-        return np.full(len(rows), NEVER, dtype=np.int64)
-    used = np.sort(np.where(usable, MILLI - free, NEVER), axis=1)
-    clear = used[:, :needed].max(axis=1, initial=0) >= NEVER
-    bound = np.where(clear, NEVER, used[:, :needed].sum(axis=1))
-    total = count * workload.gpu_milli - np.where(usable, np.maximum(free, 0), 0).sum(axis=1)
-    np.maximum(bound, total, out=bound)
-    if fraction:
-        np.maximum(bound, fraction - np.where(usable, free, 0).max(axis=1), out=bound)
-        bound[~usable.any(axis=1)] = NEVER
-    return np.minimum(bound, NEVER)
+def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, VictimPool]]:
+    """Yield those who may have to make room, in the order in which they are asked, but none asked in vain.
+
+    Beyond their lines are the same projects for all that are within theirs; of its own each has others.
+    """
+    ledger, project = draft.ledger, workload.project
+    if not ledger.may_be_fixed(workload):
+        return
+    until = draft.now - draft.settings.min_runtime_s * SECOND if draft.settings.min_runtime_s else NO_SHARE
+    pool = partial(VictimPool, until=until, taken=draft.terminating)
+    due, quota, in_quota = ledger.due(workload), ledger.project(project).quota_milli, ledger.in_quota(workload)
+    if workload.total_milli and not due and (in_quota or ledger.within_fair_share(workload)):
+        for last_may_pass in (False, True):
+            kind: Pool = ("quota" if in_quota else "fair", last_may_pass)
+            beyond = ledger.over_quota if in_quota else ledger.over_fair_share
+            if workload not in vain.pools[kind] and (surplus := beyond(project)):
+                yield kind, pool(surplus, last_may_pass=last_may_pass)
+    if not draft.residents.has_below(project, workload.priority):
+        return
+    own = partial(pool, own=project, below=workload.priority)
+    # What could be guaranteed goes before what never can: reclaimed for that, it would be the first to return.
+    spared = quota if workload.total_milli > quota else -1
+    alone: Pool = ("own", project, workload.priority)
+    if workload not in vain.pools[alone]:
+        yield alone, own(spared=spared, due=due)
+    both: Pool = ("both", project, workload.priority)
+    if 0 < workload.total_milli <= quota and workload not in vain.pools[both]:
+        surplus = ledger.over_quota(project)
+        if surplus:
+            yield both, own(surplus, last_may_pass=True, due=max(0, ledger.after(workload) - quota))
 
 
-def _rows(cluster: ClusterState, residents: Residents, pool: VictimPool, within: Flags) -> Ints:
-    known = cluster.layout.rows
-    rows = [known[name] for name in residents.nodes_of(pool.projects) if name in known]
-    chosen = np.array(sorted(rows), dtype=np.int64)
-    return chosen[within[chosen]]
-
-
-def _domains(cluster: ClusterState, workload: Workload) -> Iterator[Flags]:
-    layout = cluster.layout
-    for tier in node_sets(layout, workload):
-        for nodes in tier:
-            if workload.within_required and workload.within is TopologyLevel.SWITCH:
-                codes: Sequence[int] = np.unique(layout.switch[nodes & (layout.switch >= 0)]).tolist()
-                yield from (nodes & layout.open & (layout.switch == code) for code in codes)
-            else:
-                yield nodes & layout.open
-
-
-def _everywhere(residents: Residents, pool: VictimPool) -> Iterable[Running]:
-    """Return all candidates of the project itself, wherever they run."""
-    found = {
-        each.workload.id: each
-        for node in residents.nodes_of([pool.own])
-        for each in residents.on(node)
-        if each.workload.project == pool.own and pool.has(each)
-    }
-    return found.values()
+def _is_for_another(draft: Draft) -> bool:
+    """Return whether one that waits before this one would take the room."""
+    before = {signature_of(item.workload): item.workload for item in draft.waiting if not item.never}
+    asked = list(before.values())[:NOMINATIONS_CHECKED]
+    return any(draft.ledger.may_retain(other) and draft.later.find(other) is not None for other in asked)

@@ -27,6 +27,7 @@ class _Decision:
     pending_reasons: dict[str, PendingReason]
     log: tuple[str, ...]
     reservations: dict[str, tuple[Placement, ...]] = field(default_factory=dict)
+    nominated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ def save(snapshot: Snapshot, decision: Decision) -> str:
         dict(decision.pending_reasons),
         decision.log,
         dict(decision.reservations),
+        decision.nominated,
     )
     document: dict[str, Any] = _SAVED.dump_python(Saved(FORMAT, snapshot, plain), mode="json")
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
@@ -71,7 +73,7 @@ def load(text: str, where: str = "") -> tuple[Snapshot, Decision]:
     saved = _read(_SAVED, text, where)
     plain = saved.decision
     return saved.snapshot, Decision(
-        plain.placements, plain.reclaims, plain.pending_reasons, plain.log, plain.reservations
+        plain.placements, plain.reclaims, plain.pending_reasons, plain.log, plain.reservations, plain.nominated
     )
 
 

@@ -1,31 +1,28 @@
 """Regions: a few nodes in plain integers, from which running workloads are taken on trial until a waiting one fits.
 
-The search takes or spares one workload after the other, first those on the emptiest GPUs, and gives up a branch that
-cannot become cheaper than the best set found. It is exact unless it reaches its limit of steps. Of each step only what
-it changes is counted again: a gang may lie on hundreds of nodes with thousands of workloads.
+The search dives: it takes one candidate after the other, on the node and the GPU that lack the least, until there is
+room, and gives back whom it did not need. Of a few candidates all sets are looked at that could be cheaper.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 
 from api.scheduler.cluster import ClusterState
-from api.scheduler.limits import Limits
 from api.scheduler.snapshot import Running, Workload
-from api.scheduler.victims import Rank, VictimPool, order, rank
+from api.scheduler.victims import Rank, Taken, VictimPool, order, rank
 from common.gpu.share import MILLI
 from common.topology import TopologyLevel
 
-STEPS = 4000
-"""Steps after which a search is content with the best set found so far."""
 FEW = 12
-"""Up to so many candidates, sets that cost the same are told apart by whom they take as well."""
-NEVER = 1 << 60
+"""Of up to so many candidates the cheapest set is found; of more, one that spares whom it can."""
+FEWER = 8
+"""Of up to so many, sets that cost the same are told apart by whom they take as well."""
+NOWHERE = 1 << 60
 
-Turn = tuple[int, int, tuple[int, int, str], int]
-"""When a unit is decided on, the least first; the last number is its place among the units."""
+Turn = tuple[int, int, int, tuple[int, int, str]]
 
 
 @dataclass(slots=True)
@@ -52,24 +49,16 @@ class Node:
             fitting = min(fitting, max(fits, default=0))
         return max(0, fitting)
 
-    def count(self, index: int, unit: Unit, sign: int) -> None:
-        """Count what a unit holds here, on the node of this index, as free (1), or as held again (-1)."""
-        workload = unit.running.workload
-        for at, column, milli in unit.parts:
-            if at == index:
-                self.free[column] += sign * milli
-        for at, count in unit.containers:
-            if at == index:
-                self.cpu += sign * count * workload.cpu_milli
-                self.memory += sign * count * workload.memory_mib
-                self.containers += sign * count
-
-    def without(self, index: int, units: Iterable[Unit]) -> Node:
-        """Return the node of this index as it would be without these units."""
-        node = Node(self.free.copy(), self.columns, self.cpu, self.memory, self.containers, self.slices)
-        for unit in units:
-            node.count(index, unit, 1)
-        return node
+    def lacking(self, workload: Workload, stays: Sequence[int]) -> int:
+        """Return how many milli-GPU have to go at least for one container more, beside what `stays` on each GPU."""
+        whole, fraction = divmod(workload.gpu_milli, MILLI)
+        count = (self.fitting(workload) + 1) * whole
+        found = NOWHERE
+        for columns in self.columns:
+            lacks = sorted(MILLI - self.free[column] + (NOWHERE if stays[column] else 0) for column in columns)
+            if len(lacks) >= count + bool(fraction):
+                found = min(found, sum(lacks[:count]) + (max(0, lacks[count] + fraction - MILLI) if fraction else 0))
+        return found
 
     def _gpu_fitting(self, columns: Sequence[int], milli: int) -> int:
         whole, fraction = divmod(milli, MILLI)
@@ -92,47 +81,39 @@ class Node:
 
 @dataclass(slots=True, eq=False)
 class Unit:
-    """A workload that may be taken, and what it holds in the region: node, column and milli-GPU."""
+    """A workload that may be taken, and what it holds in the region: node, column and milli-GPU; containers by node."""
 
     running: Running
     parts: tuple[tuple[int, int, int], ...]
     containers: tuple[tuple[int, int], ...]
-    milli: int
-    rank: tuple[int, int, str]
+
+    @property
+    def workload(self) -> Workload:
+        """The workload."""
+        return self.running.workload
 
 
-@dataclass
 class Region:
     """Nodes that can hold the workload together, and the search for those who have to leave them."""
 
-    workload: Workload
-    pool: VictimPool
-    nodes: list[Node]
-    units: list[Unit]
-    fits: bool = False
-    best: tuple[Rank, tuple[Running, ...]] | None = None
-    steps: int = 0
-    _taken: list[Unit] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Count what the nodes have; each usable GPU once."""
-        self._limits = Limits(self.pool, [unit.running for unit in self.units])
-        self._on: list[list[int]] = [[] for _ in self.nodes]
-        for place, unit in enumerate(self.units):
+    def __init__(self, workload: Workload, pool: VictimPool, nodes: list[Node], units: list[Unit]) -> None:
+        self._workload, self._nodes = workload, nodes
+        self._taken: dict[str, Unit] = {}
+        self._count = Taken(pool)
+        self._fitting = [node.fitting(workload) for node in nodes]
+        self._fitting_together = sum(self._fitting)
+        part = workload.gpu_milli % MILLI or MILLI
+        stays = [[MILLI - free for free in node.free] for node in nodes]
+        for index, column, milli in (held for unit in units for held in unit.parts):
+            stays[index][column] -= milli
+        self._stays = [[max(0, held + part - MILLI) for held in of_node] for of_node in stays]
+        self._lacking = [node.lacking(workload, of_node) for node, of_node in zip(nodes, self._stays, strict=True)]
+        self._units = sorted(units, key=self._turn)
+        self._on: list[list[int]] = [[] for _ in nodes]
+        for place, unit in enumerate(self._units):
             for index, _ in unit.containers:
                 self._on[index].append(place)
-        self._fitting = [node.fitting(self.workload) for node in self.nodes]
-        self._fitting_together = sum(self._fitting)
-        self._at_most, self._most_together = self._fitting.copy(), self._fitting_together
-        self._changed = {index for index, there in enumerate(self._on) if there}
-        self._usable = [frozenset(column for columns in node.columns for column in columns) for node in self.nodes]
-        self._free = sorted(
-            node.free[column] for node, usable in zip(self.nodes, self._usable, strict=True) for column in usable
-        )
-        self._held = [self._usable_parts(unit) for unit in self.units]
-        self._sum, self._held_twice = sum(self._free), sum(part for part in self._free if part < 0)
-        self._turns: list[Turn | None] = [self._turn(place) for place in range(len(self.units))]
-        self._order = sorted(turn for turn in self._turns if turn)
+        self._best: tuple[Rank, tuple[Running, ...]] | None = None
 
     @classmethod
     def of(
@@ -140,10 +121,10 @@ class Region:
         cluster: ClusterState,
         workload: Workload,
         rows: Sequence[int],
-        running: Iterable[Running],
+        candidates: Iterable[Running],
         pool: VictimPool,
     ) -> Region:
-        """Return the region of these rows of the cluster; of those running there only candidates count."""
+        """Return the region of these rows of the cluster."""
         usable = cluster.layout.usable_for(workload)
         one_island = workload.within_required and workload.within is TopologyLevel.ISLAND
         nodes: list[Node] = []
@@ -168,189 +149,139 @@ class Region:
                 )
             )
         place = {cluster.layout.nodes[row].name: index for index, row in enumerate(rows)}
-        candidates = {each.workload.id: each for each in running if pool.has(each)}
-        units = [_unit(cluster, each, place, rows) for each in candidates.values()]
-        return cls(workload, pool, nodes, sorted(units, key=lambda unit: unit.rank))
+        unique = {each.workload.id: each for each in candidates}
+        return cls(workload, pool, nodes, [_unit(cluster, each, place, rows) for each in unique.values()])
 
-    def search(self, best: Rank | None = None) -> tuple[Running, ...] | None:
-        """Return the cheapest set that makes room, or None where there is none cheaper than `best`."""
-        self.best = (best, ()) if best else None
-        if self._would_do(self._missing()):
-            self._try()
-        return self.best[1] if self.best and self.best[1] else None
+    def search(self, best: Rank | None = None, *, fits: bool = False) -> tuple[Running, ...] | None:
+        """Return a set that makes room, or None where none is found that is cheaper than `best`.
 
-    def _try(self) -> None:
-        """Decide on one unit after the other, taken before spared, and go back where that leads to nothing better.
-
-        The way is kept in a list, as it may be thousands of units long.
+        `fits` says that there is room already, and only what is due is looked for.
         """
-        way: list[tuple[int, int, bool]] = []
-        onward = True
-        while self.steps <= STEPS and (onward or way):
-            if onward:
-                decided = self._decide()
-                onward = decided is not None
-                if decided:
-                    way.append(decided)
-                continue
-            place, missing, taken = way.pop()
-            if taken:
-                self._take(place, -1)
-                onward = self._would_do(missing)
-            if onward:
-                way.append((place, missing, False))
-            else:
-                self._reopen(place)
+        if fits:
+            self._fitting_together = self._workload.replicas
+        self._best = (best, ()) if best else None
+        few = len(self._units) <= FEW
+        if not few or self._would_do(0):
+            self._dive()
+            if few:
+                self._branch(0)
+        return self._best[1] if self._best and self._best[1] else None
 
-    def _decide(self) -> tuple[int, int, bool] | None:
-        """Take or spare the next unit: which it is, what was missing, whether it is taken; None where the way ends."""
-        self.steps += 1
-        missing = self._missing()
-        if missing == 0:
+    def _dive(self) -> None:
+        """Take one after the other until there is room; then nobody is taken any more."""
+        heap = [(self._turn(unit), place) for place, unit in enumerate(self._units)]
+        turns = [turn for turn, _ in heap]
+        heapify(heap)
+        while heap and not self._suffices():
+            turn, place = heappop(heap)
+            unit = self._units[place]
+            if turn != turns[place] or unit.workload.id in self._taken or not self._count.allows(unit.workload):
+                continue  # what is not allowed now never will be, and one whose turn has changed stands there again
+            self._take(unit)
+            for index, _ in unit.containers:
+                self._lacking[index] = self._nodes[index].lacking(self._workload, self._stays[index])
+            for other in {other for index, _ in unit.containers for other in self._on[index]}:
+                new = self._turn(self._units[other])
+                if new != turns[other]:
+                    turns[other] = new
+                    heappush(heap, (new, other))
+        if self._suffices():
             self._note()
-            return None
-        if self.steps > STEPS or not self._order or not self._may_become_best(missing):
-            return None
-        place = self._order[0][-1]
-        allowed = self._limits.allowed[place]
-        self._close(place)
-        if allowed:
-            self._take(place, 1)
-        elif not self._would_do(missing):
-            self._reopen(place)
-            return None
-        return place, missing, allowed
+        for unit in list(self._taken.values()):
+            self._give_back(unit)
 
-    def _all_fit(self) -> bool:
-        return self.fits or self._fitting_together >= self.workload.replicas
+    def _branch(self, at: int) -> None:
+        """Look at all sets that could be better than the best, those with the next candidate before those without."""
+        if self._suffices():
+            self._note()
+            return
+        if at == len(self._units) or not self._may_be_better():
+            return
+        unit = self._units[at]
+        if self._count.allows(unit.workload):
+            self._take(unit)
+            self._branch(at + 1)
+            self._give_back(unit)
+        if self._would_do(at + 1):
+            self._branch(at + 1)
 
-    def _missing(self) -> int:
-        """Return the fewest milli-GPU that still have to go, at least 1 until the goal is reached; 0 then."""
-        owed = self._limits.owed()
-        if self._all_fit():
-            return owed
-        whole, fraction = divmod(self.workload.gpu_milli, MILLI)
-        if not self.workload.gpu_milli:
-            return max(1, owed)
-        needed = whole * self.workload.replicas
-        if len(self._free) < needed:
-            return NEVER
-        clear = needed * MILLI - sum(self._free[len(self._free) - needed :])
-        total = self.workload.total_milli - (self._sum - self._held_twice)
-        share = fraction - (self._free[-1] if self._free else 0) if fraction else 0
-        return max(1, owed, clear, total, share)
-
-    def _may_become_best(self, missing: int) -> bool:
-        """Return whether one more victim could still make a better set than the best."""
-        if missing >= NEVER:
-            return False
-        if self.best is None:
+    def _may_be_better(self) -> bool:
+        """Return whether one more could still make a better set than the best."""
+        if self._best is None:
             return True
-        gpu_less = not self.workload.gpu_milli or (missing == 1)
-        least = (self._limits.taken + (0 if gpu_less else missing), len(self._taken) + 1)
-        return least <= self.best[0][:2] if len(self.units) <= FEW else least < self.best[0][:2]
+        least, best = (self._count.milli + self._least(), len(self._taken) + 1), self._best[0][:2]
+        return least <= best if len(self._units) <= FEWER else least < best
 
-    def _turn(self, place: int) -> Turn:
-        """Return when a unit is decided on: first the one on the emptiest GPU, so that GPUs become whole soon."""
-        unit = self.units[place]
-        held = min([MILLI - self.nodes[node].free[column] for node, column, _ in unit.parts], default=NEVER)
-        return held, unit.milli, unit.rank, place
+    def _least(self) -> int:
+        """Return how many milli-GPU still have to go at least."""
+        has_room = self._fitting_together >= self._workload.replicas
+        if has_room or len(self._nodes) != 1 or self._workload.replicas > 1:
+            return self._count.owed()
+        return max(self._count.owed(), self._nodes[0].lacking(self._workload, self._stays[0]))
 
-    def _would_do(self, missing: int) -> bool:
-        """Return whether the goal could be reached if all others were taken too, as far as each may be.
+    def _suffices(self) -> bool:
+        return self._fitting_together >= self._workload.replicas and not self._count.owed()
 
-        `missing` is what still has to go.
-        """
-        if missing > 1 and missing > self._limits.most:
-            return False
-        return not self._limits.would_be_owed() and self._would_fit()
+    def _would_do(self, at: int) -> bool:
+        """Return whether it would suffice to take all from this one on, whoever is allowed."""
+        rest = self._units[at:]
+        for unit in rest:
+            self._take(unit)
+        found = self._suffices()
+        for unit in rest:
+            self._give_back(unit)
+        return found
 
-    def _would_fit(self) -> bool:
-        """Return whether it would fit; only nodes where that has changed are looked at."""
-        if self._all_fit():
-            return True
-        allowed = self._limits.allowed
-        for index in self._changed:
-            units = [self.units[place] for place in self._on[index] if allowed[place]]
-            fitting = self.nodes[index].without(index, units).fitting(self.workload) if units else self._fitting[index]
-            self._most_together += fitting - self._at_most[index]
-            self._at_most[index] = fitting
-        self._changed.clear()
-        return self._most_together >= self.workload.replicas
+    def _turn(self, unit: Unit) -> Turn:
+        """Return when a unit is taken: first on the node that lacks the least, there on the emptiest GPU."""
+        lacking = min((self._lacking[index] for index, _ in unit.containers), default=NOWHERE)
+        held = min(
+            (
+                MILLI - self._nodes[node].free[column] + (NOWHERE if self._stays[node][column] else 0)
+                for node, column, _ in unit.parts
+            ),
+            default=NOWHERE,
+        )
+        return lacking, held, unit.workload.total_milli, order(unit.running)
 
-    def _close(self, place: int) -> None:
-        """Count a unit as decided on."""
-        turn = self._turns[place]
-        if turn:
-            del self._order[bisect_left(self._order, turn)]
-        self._turns[place] = None
-        self._limits.close(place)
-        self._changed.update(index for index, _ in self.units[place].containers)
+    def _take(self, unit: Unit) -> None:
+        self._taken[unit.workload.id] = unit
+        self._count.add(unit.workload)
+        self._move(unit, 1)
 
-    def _reopen(self, place: int) -> None:
-        turn = self._turns[place] = self._turn(place)
-        insort(self._order, turn)
-        self._limits.reopen(place)
-        self._changed.update(index for index, _ in self.units[place].containers)
-
-    def _take(self, place: int, sign: int) -> None:
-        """Take a unit that is decided on (1), or give it back (-1)."""
-        unit = self.units[place]
-        for (node, column), milli in self._held[place].items():
-            self._count_free(self.nodes[node].free[column], sign * milli)
-        self._move(unit, sign)
-        for other in self._limits.take(place) if sign > 0 else self._limits.give_back(place):
-            self._changed.update(index for index, _ in self.units[other].containers)
-        for index, _ in unit.containers:
-            self._changed.add(index)
-            for other in self._on[index]:
-                turn = self._turns[other]
-                if turn and turn != (new := self._turn(other)):
-                    del self._order[bisect_left(self._order, turn)]
-                    insort(self._order, new)
-                    self._turns[other] = new
-
-    def _usable_parts(self, unit: Unit) -> dict[tuple[int, int], int]:
-        """Return what a unit holds of each GPU that the workload may use."""
-        held: dict[tuple[int, int], int] = {}
-        for node, column, milli in unit.parts:
-            if column in self._usable[node]:
-                held[node, column] = held.get((node, column), 0) + milli
-        return held
-
-    def _count_free(self, before: int, more: int) -> None:
-        """Count another amount of what is free on a GPU."""
-        del self._free[bisect_left(self._free, before)]
-        insort(self._free, before + more)
-        self._sum += more
-        self._held_twice += min(0, before + more) - min(0, before)
+    def _give_back(self, unit: Unit) -> None:
+        del self._taken[unit.workload.id]
+        self._count.remove(unit.workload)
+        self._move(unit, -1)
 
     def _move(self, unit: Unit, sign: int) -> None:
-        """Take a unit, or give it back, and count what fits then."""
-        for index, _ in unit.containers:
-            self.nodes[index].count(index, unit, sign)
-            fitting = self.nodes[index].fitting(self.workload)
+        """Count what a unit holds as free, or as held again, and what fits then."""
+        for index, column, milli in unit.parts:
+            self._nodes[index].free[column] += sign * milli
+        for index, count in unit.containers:
+            node = self._nodes[index]
+            node.cpu += sign * count * unit.workload.cpu_milli
+            node.memory += sign * count * unit.workload.memory_mib
+            node.containers += sign * count
+            fitting = node.fitting(self._workload)
             self._fitting_together += fitting - self._fitting[index]
             self._fitting[index] = fitting
-        if sign > 0:
-            self._taken.append(unit)
-        else:
-            self._taken.remove(unit)
 
     def _note(self) -> None:
         """Keep the set as the best if it is, without those of it that turn out not to be needed."""
-        spared: list[Unit] = []
-        for unit in sorted(self._taken, key=lambda unit: (-unit.milli, -unit.rank[0], -unit.rank[1])):
-            self._move(unit, -1)
-            if self._all_fit() and not self.pool.owed([taken.running for taken in self._taken]):
-                spared.append(unit)
-            else:
-                self._move(unit, 1)
-        victims = tuple(sorted((unit.running for unit in self._taken), key=order))
-        for unit in spared:
-            self._move(unit, 1)
-        if self.best is None or rank(victims) < self.best[0]:
-            self.best = rank(victims), victims
+        taken = list(self._taken.values())
+        for unit in sorted(
+            taken, key=lambda unit: (-unit.workload.total_milli, *(-n for n in order(unit.running)[:2]))
+        ):
+            self._give_back(unit)
+            if not self._suffices():
+                self._take(unit)
+        victims = tuple(sorted((unit.running for unit in self._taken.values()), key=order))
+        for unit in taken:
+            if unit.workload.id not in self._taken:
+                self._take(unit)
+        if self._best is None or rank(victims) < self._best[0]:
+            self._best = rank(victims), victims
 
 
 def _unit(cluster: ClusterState, running: Running, place: dict[str, int], rows: Sequence[int]) -> Unit:
@@ -365,4 +296,4 @@ def _unit(cluster: ClusterState, running: Running, place: dict[str, int], rows: 
             column = cluster.layout.column(rows[index], share.uuid, share.index)
             if column is not None:
                 parts.append((index, column, cluster.layout.taken(rows[index], column, share.milli)))
-    return Unit(running, tuple(parts), tuple(counts.items()), running.workload.total_milli, order(running))
+    return Unit(running, tuple(parts), tuple(counts.items()))

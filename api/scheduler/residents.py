@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,99 +17,102 @@ NOBODY = -1
 NO_LIMIT = 1 << 62
 
 
+@dataclass(frozen=True)
+class Candidates:
+    """Those of a pool: `held` is, by row of the cluster, the milli-GPU of those there (of a gang all, on each node).
+
+    `there` says where there are any, `on` who they are; where an amount is due, `own` are the project's own anywhere.
+    """
+
+    held: Ints
+    there: Flags
+    own: Sequence[Running]
+    on: Callable[[int], list[Running]]
+
+
 class Residents:
-    """The workloads that run and are not being stopped."""
+    """The workloads that run and are not being stopped.
+
+    Beside those of each node they are kept as columns, one entry for each node of a workload: who is in a pool is then
+    told by a few operations on arrays.
+    """
 
     def __init__(self) -> None:
         self._on: defaultdict[str, dict[str, Running]] = defaultdict(dict)
-        self._nodes: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._priorities: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        self._table = _Table()
+        self._moved: dict[str, int] = {}
+        self._entries: dict[str, list[int]] = {}
+        self._running: list[Running | None] = []
+        self._vacant: list[int] = []
+        self._nodes: dict[str, int] = {}
+        self._projects: dict[str, int] = {}
+        self._columns = np.zeros((8, FEWEST), dtype=np.int64)
+        self._rows: tuple[Layout, int, Ints] | None = None
 
     def add(self, running: Running) -> None:
         """Note where it runs."""
-        for node in {placement.node for placement in running.placements}:
-            self._on[node][running.workload.id] = running
-            self._nodes[running.workload.project][node] += 1
-        if running.workload.preemptible:
-            self._priorities[running.workload.project][running.workload.priority] += 1
-        self._table.add(running)
+        workload = running.workload
+        project = self._projects.setdefault(workload.project, len(self._projects))
+        entries = self._entries[workload.id] = []
+        for name in {placement.node for placement in running.placements}:
+            self._on[name][workload.id] = running
+            node = self._nodes.setdefault(name, len(self._nodes))
+            entry = self._vacant.pop() if self._vacant else self._append()
+            self._running[entry] = running
+            asks = project, workload.total_milli, workload.priority, running.since, workload.preemptible
+            self._columns[:, entry] = node, *asks, running.ends_at, workload.moves
+            entries.append(entry)
+        if workload.preemptible:
+            self._priorities[workload.project][workload.priority] += 1
+        if workload.moved_at:
+            self._moved[workload.id] = workload.moved_at
 
     def remove(self, running: Running) -> None:
         """Forget it; the exact inverse of `add`."""
-        nodes = self._nodes[running.workload.project]
-        for node in {placement.node for placement in running.placements}:
-            del self._on[node][running.workload.id]
-            nodes[node] -= 1
-            if not nodes[node]:
-                del nodes[node]
-        if running.workload.preemptible:
-            priorities = self._priorities[running.workload.project]
-            priorities[running.workload.priority] -= 1
-            if not priorities[running.workload.priority]:
-                del priorities[running.workload.priority]
-        self._table.remove(running)
-
-    def held(self, pool: VictimPool, layout: Layout) -> tuple[Ints, Flags]:
-        """Return, by row, the milli-GPU of those there that the pool has (of a gang all, on each of its nodes).
-
-        The second array says whether there are any.
-        """
-        return self._table.held(pool, layout)
+        workload = running.workload
+        self._moved.pop(workload.id, None)
+        for name in {placement.node for placement in running.placements}:
+            del self._on[name][workload.id]
+        for entry in self._entries.pop(workload.id):
+            self._columns[1, entry] = NOBODY
+            self._running[entry] = None
+            self._vacant.append(entry)
+        if workload.preemptible:
+            priorities = self._priorities[workload.project]
+            priorities[workload.priority] -= 1
+            if not priorities[workload.priority]:
+                del priorities[workload.priority]
 
     def on(self, node: str) -> Iterable[Running]:
         """Return those that have a container on the node."""
         return self._on[node].values() if node in self._on else ()
 
-    def nodes_of(self, projects: Iterable[str] | None) -> set[str]:
-        """Return the nodes where any of the projects has a container; of every project where None is named."""
-        names = self._nodes if projects is None else [name for name in projects if name in self._nodes]
-        return set().union(*(self._nodes[name] for name in names))
-
     def has_below(self, project: str, priority: int) -> bool:
         """Return whether a preemptible workload of the project has a lower priority."""
         return project in self._priorities and any(each < priority for each in self._priorities[project])
 
+    def moved_since(self, moment: int) -> int:
+        """Return how many were moved since then."""
+        return sum(moved_at > moment for moved_at in self._moved.values())
 
-class _Table:
-    """The same as columns, one entry for each node of a workload: a pool is then a few operations on arrays."""
+    def candidates(self, pool: VictimPool, layout: Layout) -> Candidates:
+        """Return those who are in the pool."""
+        has, rows = self._in_pool(pool), self._rows_of(layout)
+        node, project, milli = self._columns[:3, : len(has)]
+        nodes = len(self._nodes) + 1
+        held = np.bincount(node[has], weights=milli[has], minlength=nodes).astype(np.int64)
+        there = np.bincount(node[has], minlength=nodes) > 0
+        own = np.flatnonzero(has & (project == self._projects.get(pool.own, len(self._projects)))) if pool.due else ()
+        everywhere = {each.workload.id: each for at in own if (each := self._running[at])}
 
-    def __init__(self) -> None:
-        self._entries: dict[str, list[int]] = {}
-        self._vacant: list[int] = []
-        self._used = 0
-        self._nodes: dict[str, int] = {}
-        self._projects: dict[str, int] = {}
-        self._columns = np.zeros((7, FEWEST), dtype=np.int64)
-        self._rows: tuple[Layout, int, Ints] | None = None
+        def on(row: int) -> list[Running]:
+            return [each for each in self.on(layout.nodes[row].name) if has[self._entries[each.workload.id][0]]]
 
-    def add(self, running: Running) -> None:
-        """Note a workload."""
-        workload = running.workload
-        project = self._projects.setdefault(workload.project, len(self._projects))
-        entries = self._entries[workload.id] = []
-        for name in {placement.node for placement in running.placements}:
-            node = self._nodes.setdefault(name, len(self._nodes))
-            entry = self._vacant.pop() if self._vacant else self._append()
-            milli, priority, since = workload.total_milli, workload.priority, running.since
-            values = node, project, milli, priority, since, workload.preemptible, running.ends_at
-            self._columns[:, entry] = values
-            entries.append(entry)
+        return Candidates(held[rows], there[rows], tuple(everywhere.values()), on)
 
-    def remove(self, running: Running) -> None:
-        """Forget it."""
-        for entry in self._entries.pop(running.workload.id):
-            self._columns[1, entry] = NOBODY
-            self._vacant.append(entry)
-
-    def held(self, pool: VictimPool, layout: Layout) -> tuple[Ints, Flags]:
-        """Return the sums of `Residents.held`; who is in the pool is what `VictimPool.has` says."""
-        node, project, milli, priority, since, preemptible, ends_at = self._columns[:, : self._used]
+    def _in_pool(self, pool: VictimPool) -> Flags:
+        _, project, milli, priority, since, preemptible, ends_at, moves = self._columns[:, : len(self._running)]
         has: Flags = project != NOBODY
-        if not pool.everyone:
-            has &= preemptible > 0
-        elif pool.soon_only:
-            has &= (preemptible > 0) | (ends_at > 0)
         if not pool.everyone:
             limits = np.full(len(self._projects) + 1, -1, dtype=np.int64)
             for name, surplus in pool.surplus.items():
@@ -118,19 +122,20 @@ class _Table:
             if pool.own in self._projects:
                 own = project == self._projects[pool.own]
                 concerned = np.where(own, (priority < pool.below) & (milli > pool.spared), concerned)
-            has &= concerned & (since <= pool.until)
+            has &= (preemptible > 0) & concerned & (since <= pool.until)
+        elif pool.movable is not None:
+            has &= (preemptible > 0) & (since <= pool.until) & (moves < pool.movable)
+        elif pool.soon_only:
+            has &= (preemptible > 0) | (ends_at > 0)
         for id_ in pool.taken:
             has[self._entries.get(id_, [])] = False
-        rows = self._rows_of(layout)
-        sums = np.bincount(node[has], weights=milli[has], minlength=len(self._nodes) + 1).astype(np.int64)
-        counts = np.bincount(node[has], minlength=len(self._nodes) + 1)
-        return sums[rows], counts[rows] > 0
+        return has
 
     def _append(self) -> int:
-        if self._used == self._columns.shape[1]:
+        if len(self._running) == self._columns.shape[1]:
             self._columns = np.concatenate([self._columns, np.zeros_like(self._columns)], axis=1)
-        self._used += 1
-        return self._used - 1
+        self._running.append(None)
+        return len(self._running) - 1
 
     def _rows_of(self, layout: Layout) -> Ints:
         """Return the number of each row's node; of one where nothing ran yet the number of none."""

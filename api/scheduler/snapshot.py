@@ -78,7 +78,7 @@ class Workload:
     `enforcement` or a stronger kind. A workload that is not `preemptible` lives within its project's quota and is never
     reclaimed. A higher `priority` goes first within a project. `held_milli` is what it takes with all containers where
     it has places: a slice counts whole. Without `on_slices` it gets none. A `private` one is not named to others.
-    `limit_s` is for how long it runs at most; 0 where nobody knows.
+    `limit_s` is for how long it runs at most; 0 where nobody knows. It was moved `moves` times, last at `moved_at`.
     """
 
     id: str
@@ -102,6 +102,8 @@ class Workload:
     private: bool = False
     requeued_at: int = 0
     limit_s: int = 0
+    moves: int = 0
+    moved_at: int = 0
 
     @property
     def waiting_since(self) -> int:
@@ -148,16 +150,23 @@ class SchedulerSettings:
 
     A preemptible workload is not reclaimed before it ran `min_runtime_s`. A workload that waits longer than
     `reserve_after_s` for room that its project is entitled to gets places reserved, and only what does not delay it is
-    placed before it.
+    placed before it. With `consolidation`, running work is moved where that lets somebody start who is entitled to room
+    and waits otherwise: no more than `moves_per_hour` in an hour, and each no more than `moves_per_session` times.
     """
 
     min_runtime_s: int = 0
     reserve_after_s: int = 60
+    consolidation: bool = False
+    moves_per_hour: int = 10
+    moves_per_session: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The cluster at one moment. `reservations` are those of the decision before: what was kept stays kept."""
+    """The cluster at one moment.
+
+    `reservations` and who was `nominated` are those of the decision before: what was kept stays kept.
+    """
 
     now: int
     nodes: tuple[NodeSnapshot, ...]
@@ -166,6 +175,7 @@ class Snapshot:
     queue: tuple[Workload, ...] = ()
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     reservations: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
+    nominated: tuple[str, ...] = ()
 
 
 class Cause(StrEnum):
@@ -191,11 +201,15 @@ class PendingReason:
 
 @dataclass(frozen=True, slots=True)
 class Reclaim:
-    """A running workload to be reclaimed, and the waiting one that it makes room for."""
+    """A running workload to be reclaimed, and the waiting one that it makes room for.
+
+    One that is `moved` has places of its own kept for it elsewhere.
+    """
 
     victim: str
     beneficiary: str
     reason: str
+    moved: bool = False
 
 
 @dataclass(frozen=True)
@@ -203,7 +217,8 @@ class Decision:
     """Every workload of the queue stands in one of both: placed (one placement a container), or waiting.
 
     `log` has one line for each decision, in the order in which they were taken, with its reason. `reservations` are
-    the places that nobody else gets, as a workload that waits is nominated for them, or they are reserved for it.
+    the places that nobody else gets, as a workload that waits is nominated for them, or they are reserved for it, or
+    one that is moved goes there. Of these the `nominated` ones are free, or are being freed.
     """
 
     placements: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
@@ -211,3 +226,4 @@ class Decision:
     pending_reasons: Mapping[str, PendingReason] = field(default_factory=dict)
     log: tuple[str, ...] = ()
     reservations: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
+    nominated: tuple[str, ...] = ()

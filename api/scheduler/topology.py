@@ -39,13 +39,18 @@ def node_sets(layout: Layout, workload: Workload) -> Iterator[tuple[Flags, ...]]
 
 def merged(tier: Sequence[Flags]) -> Flags:
     """Return the nodes of all sets together."""
-    return np.asarray(np.logical_or.reduce(tier))
+    return tier[0] if len(tier) == 1 else np.asarray(np.logical_or.reduce(tier))
 
 
 def allowed(layout: Layout, workload: Workload) -> Flags:
     """Return the nodes that the workload may use at all, open or not."""
-    nothing = np.zeros(len(layout.nodes), dtype=np.bool_)
-    return merged([nothing, *(merged(tier) for tier in _tiers(layout, workload))])
+    # by what there is of them, so that made-up names take no memory
+    groups = None if workload.groups is None else tuple(name for name in workload.groups if name in layout.groups)
+    asked = groups, workload.grouped_only
+    if asked not in layout.allowed:
+        nothing = np.zeros(len(layout.nodes), dtype=np.bool_)
+        layout.allowed[asked] = merged([nothing, *(merged(tier) for tier in _tiers(layout, workload))])
+    return layout.allowed[asked]
 
 
 def _tiers(layout: Layout, workload: Workload) -> Iterator[tuple[Flags, ...]]:

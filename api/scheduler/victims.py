@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import insort
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -24,13 +26,14 @@ def rank(victims: Collection[Running]) -> Rank:
 
 @dataclass(frozen=True)
 class VictimPool:
-    """Those who may be reclaimed.
+    """Those who may be reclaimed; `Residents.in_pool` tells who they are.
 
     `surplus` is what may be taken of each project. With `last_may_pass` the last victim of a project may take it below
     that line; without, none may. Of `own`, workloads of a priority below `below` may be taken whatever it holds, unless
     they need no more than `spared`, and `due` milli-GPU of them have to be. `until` is the latest start of one that ran
     long enough; `taken` terminate already. With `everyone`, whoever runs counts, to tell which places become free
-    soonest; with `soon_only` only who can be reclaimed or whose end is known.
+    soonest; with `soon_only` only who can be reclaimed or whose end is known, with `movable` only who can be reclaimed,
+    ran long enough, and was moved less often than that.
     """
 
     surplus: Mapping[str, int] = field(default_factory=dict)
@@ -43,30 +46,47 @@ class VictimPool:
     taken: Collection[str] = frozenset()
     everyone: bool = False
     soon_only: bool = True
+    movable: int | None = None
 
     @property
     def projects(self) -> Sequence[str] | None:
         """The projects that it concerns; None is every one."""
         return None if self.everyone else [*self.surplus, *([self.own] if self.own else [])]
 
-    def has(self, running: Running) -> bool:
-        """Return whether this one may be taken at all."""
-        workload = running.workload
-        if workload.id in self.taken:
-            return False
-        if self.everyone:
-            return workload.preemptible or running.ends_at > 0 or not self.soon_only
-        return workload.preemptible and running.since <= self.until and self._concerns(workload)
 
-    def _concerns(self, workload: Workload) -> bool:
-        if workload.project == self.own:
-            return workload.priority < self.below and workload.total_milli > self.spared
-        surplus = self.surplus.get(workload.project, 0)
-        return surplus > 0 and (self.last_may_pass or workload.total_milli <= surplus)
+class Taken:
+    """Those taken from a pool so far: how much of each project, and who may go beside them."""
 
-    def owed(self, victims: Collection[Running]) -> int:
-        """Return how much of its own the project still has to give up beside these."""
-        if self.due <= 0:
-            return 0
-        given = sum(running.workload.total_milli for running in victims if running.workload.project == self.own)
-        return max(0, self.due - given)
+    def __init__(self, pool: VictimPool) -> None:
+        self.milli = 0
+        self._pool = pool
+        self._of: Counter[str] = Counter()
+        self._sizes: defaultdict[str, list[int]] = defaultdict(list)
+
+    def allows(self, workload: Workload) -> bool:
+        """Return whether one more may be taken; never again once it may not, as long as more are taken."""
+        name, milli = workload.project, workload.total_milli
+        if self._pool.everyone or name == self._pool.own:
+            return True
+        total, surplus = self._of[name] + milli, self._pool.surplus.get(name, 0)
+        if not self._pool.last_may_pass:
+            return total <= surplus
+        return total - max([milli, *self._sizes[name][-1:]]) < surplus
+
+    def add(self, workload: Workload) -> None:
+        """Take one."""
+        self._count(workload, 1)
+        insort(self._sizes[workload.project], workload.total_milli)
+
+    def remove(self, workload: Workload) -> None:
+        """Give one back."""
+        self._count(workload, -1)
+        self._sizes[workload.project].remove(workload.total_milli)
+
+    def owed(self) -> int:
+        """Return how much of its own the project still has to give up."""
+        return max(0, self._pool.due - self._of[self._pool.own]) if self._pool.due else 0
+
+    def _count(self, workload: Workload, sign: int) -> None:
+        self.milli += sign * workload.total_milli
+        self._of[workload.project] += sign * workload.total_milli

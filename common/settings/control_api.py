@@ -69,6 +69,14 @@ class ControlApiSettings(StrictModel):
         le=YEAR,
         description="a session that waits longer, and is within its quota, gets room kept for it",
     )
+    consolidation: bool = Field(
+        default=False,
+        description="move preemptible sessions where that lets one start that is entitled to room and waits otherwise",
+    )
+    moves_per_hour: int = Field(
+        default=10, ge=0, le=1_000_000, description="so many sessions are moved in an hour at most"
+    )
+    moves_per_session: int = Field(default=1, ge=0, le=1000, description="no session is moved more often than that")
     gang_networks: IPv4Network = Field(
         default=gang_networks.DEFAULT,
         description="private range of which each session with several containers gets a /27 while it runs",

@@ -184,9 +184,9 @@ async def _check_rights(db: AsyncSession, session: Session, wanted: int) -> None
 
 
 async def _reserved_on(db: AsyncSession, reservations: Reservations) -> Counter[tuple[str, str]]:
-    """Return the milli-GPU that are reserved for those of the sessions that still wait, by node and GPU."""
+    """Return the milli-GPU that are reserved for those of the sessions that wait, or will, by node and GPU."""
     known = await repository.by_ids(db, reservations)
-    waiting = [id_ for id_, session in known.items() if session.state is State.PENDING]
+    waiting = [id_ for id_, session in known.items() if State.PENDING in (session.state, session.final_state)]
     milli: Counter[tuple[str, str]] = Counter()
     for place in (place for id_ in waiting for place in reservations[id_]):
         milli.update({(place.node, share.uuid): share.milli for share in place.shares})

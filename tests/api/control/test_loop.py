@@ -267,6 +267,42 @@ async def test_a_session_is_taken_back_and_starts_again(ready: Cluster) -> None:
     assert f"session-{again['id']}-1-0" in {key for _, key in ready.engine.containers}
 
 
+async def on_halves_of_two_gpus(cluster: Cluster) -> None:
+    """Two of four GPUs are half in use each, and one session asks for three."""
+    for name in ("h1", "h2", "h3", "h4"):
+        await run(cluster, name, gpu_milli=500, cpu_milli=500, memory_mib=512)
+    await run(cluster, "whole", gpu_milli=2000, cpu_milli=500, memory_mib=512, preemptible=False)
+    for name in ("h2", "h4"):
+        await delete(cluster, name)
+    await cluster.settle()
+    await cluster.submit("own", gpu_milli=1000, cpu_milli=500, memory_mib=512)
+
+
+async def test_a_session_moves_where_that_lets_another_start(ready: Cluster) -> None:
+    await on_halves_of_two_gpus(ready)
+    await ready.settle()
+    assert (await ready.session("own"))["state"] == "PENDING", "nobody is moved before the administrator wants it"
+    wanted = {"consolidation": True, "moves_per_hour": 1}
+    loop = ready.manager.loop = Loop(ready.database, ready.settings.model_copy(update=wanted))
+    await loop.run()
+    (moved,) = [each for each in (await ready.session("h1"), await ready.session("h3")) if each["state"] != "RUNNING"]
+    assert moved["state"] == "TERMINATING"
+    assert moved["reason"] == "moved for team-a/own: own of team-a fits once it is elsewhere; worker1 is kept for it"
+    await ready.settle()
+    found = [await ready.session(name) for name in ("h1", "h3", "own", "whole")]
+    assert [(each["state"], each["attempt"]) for each in found] == [
+        ("RUNNING", 1 if each["name"] == moved["name"] else 0) for each in found
+    ]
+    await delete(ready, "own")
+    await delete(ready, "h1" if moved["name"] == "h3" else "h3")
+    await ready.submit("next", gpu_milli=1000)
+    await ready.settle()
+    await loop.run()
+    assert loop.last is not None
+    (known,) = [each.workload for each in loop.last.snapshot.running if each.workload.name == moved["name"]]
+    assert (known.moves, known.moved_at > 0) == (1, True)
+
+
 async def test_a_session_that_has_just_begun_is_spared_for_its_time(
     ready: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

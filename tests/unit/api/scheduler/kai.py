@@ -32,14 +32,14 @@ def read(path: Path) -> dict[str, Scenario]:
 
 
 def world_of(scenario: Scenario) -> World:
-    """Return the cluster of a scenario; nobody reserves anything, as there."""
+    """Return the cluster of a scenario; nobody reserves anything, and running work is moved, as there."""
     world = World(
         tuple(_node(each) for each in scenario["nodes"]),
         tuple(
             ProjectState(each["name"], each["quota_milli"], each["over_quota"], each["weight"])
             for each in scenario["projects"]
         ),
-        SchedulerSettings(reserve_after_s=10 * NOW),
+        SchedulerSettings(reserve_after_s=10 * NOW, consolidation=True, moves_per_hour=100, moves_per_session=100),
         now=NOW,
     )
     for each in scenario["workloads"]:
@@ -93,6 +93,8 @@ def _round(world: World) -> None:
 
 
 def _status(name: str, decision: Decision, world: World) -> str:
+    if any(reclaim.victim == name and reclaim.moved for reclaim in decision.reclaims):
+        return "pipelined"
     if name in decision.placements or name in world.running:
         return "releasing" if name in world.running and world.running[name].terminating else "runs"
     return "pipelined" if name in decision.reservations else "waits"

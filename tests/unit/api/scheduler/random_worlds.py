@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from math import gcd
 
 from api.scheduler.cluster import ClusterState
+from api.scheduler.fairness import ProjectDemand, fair_shares, in_whole_workloads
 from api.scheduler.feasibility import Feasibility
 from api.scheduler.planner import Planner
 from api.scheduler.snapshot import (
     Cause,
     Decision,
     NodeSnapshot,
+    Placement,
     ProjectState,
     SchedulerSettings,
     Snapshot,
@@ -23,8 +27,10 @@ from tests.unit.api.scheduler.truth import check_reasons
 from tests.unit.api.scheduler.world import SECOND, World, node
 
 DAY = 86_400
-LIVELY, QUIET = 40, 60
-"""Cycles with arrivals, ends and losses, and at most so many until nothing changes any more."""
+LONG, SHORT, QUIET = 56, 16, 60
+"""Cycles with arrivals, ends and losses, in every fifth world and in the others, and until nothing changes at most."""
+READ = 4
+"""The reasons of every fourth decision are held against the cluster."""
 SIZES = (0.1, 0.25, 0.5, 0.5, 0.6, 0.7, 1, 1, 1, 1, 1.3, 2, 2, 4)
 
 
@@ -33,9 +39,10 @@ class RandomWorld(World):
 
     def __init__(self, seed: int) -> None:
         draw = random.Random(seed)
-        nodes = tuple(self._node(draw, at) for at in range(draw.choice((1, 2, 2, 3, 4, 6))))
+        self.number = seed
+        nodes = tuple(self._node(draw, at) for at in range(draw.choice((1, 2, 2, 3, 4))))
         self.total = sum(len(each.gpus) for each in nodes)
-        settings = SchedulerSettings(draw.choice((0, 0, 0, 30)), draw.choice((0, 5, 60, 60)))
+        settings = SchedulerSettings(draw.choice((0, 0, 0, 30)), draw.choice((0, 5, 60, 60)), draw.random() < 0.4)
         super().__init__(nodes, self._projects(draw), settings, now=3 * DAY)
         self.planner = Planner()
         self.random = draw
@@ -99,6 +106,18 @@ class RandomWorld(World):
                     del self.running[id_]
                     if id_ not in self.terminating:
                         self.queue[id_] = replace(running.workload, requeued_at=self.now * SECOND)
+            self._forget_what_was_kept_on(each.name)
+
+    def _forget_what_was_kept_on(self, node: str) -> None:
+        """Hold nobody to a promise of places on a node that is lost: nobody could have known of it."""
+        kept = self.decisions[-1].reservations if self.decisions else {}
+        for id_, places in kept.items():
+            if any(place.node == node for place in places):
+                self._forget(id_)
+
+    def _forget(self, beneficiary: str) -> None:
+        self.beneficiaries.pop(beneficiary, None)
+        self.evicted = Counter({pair: times for pair, times in self.evicted.items() if pair[1] != beneficiary})
 
     def _set_open(self, which: NodeSnapshot, *, is_open: bool) -> None:
         self.nodes = tuple(replace(each, open=is_open) if each is which else each for each in self.nodes)
@@ -106,30 +125,34 @@ class RandomWorld(World):
     def decide(self, snapshot: Snapshot) -> Decision:
         """As the API's loop does, with a planner that lives as long as the world."""
         self.planner.sync(snapshot)
-        return self.planner.decide(snapshot.queue, snapshot.now, snapshot.settings, snapshot.reservations)
+        return self.planner.decide(
+            snapshot.queue, snapshot.now, snapshot.settings, snapshot.reservations, snapshot.nominated
+        )
 
     def step(self) -> Decision:
         """Decide once, ten seconds later, and see that what is said is so."""
         self.delete(*(id_ for id_, each in self.running.items() if 0 < each.ends_at <= self.now * SECOND))
         before = self.snapshot()
         decision = super().step()
-        check_reasons(before, decision)
+        if self.cycle % READ == 0:
+            check_reasons(before, decision)
         self.now += 9
         self.cycle += 1
         for id_ in decision.placements:
-            self.beneficiaries.pop(id_, None)
-            self.evicted = Counter({pair: times for pair, times in self.evicted.items() if pair[1] != id_})
+            self._forget(id_)
         for each in decision.reclaims:
             pair = each.victim, each.beneficiary
             self.evicted[pair] += 1
             self.beneficiaries[each.beneficiary] = self.cycle
+            if each.moved:
+                self.beneficiaries[each.victim] = self.cycle
             assert self.evicted[pair] == 1, f"evicted twice for the same: {pair}"
         return decision
 
     def live(self) -> None:
         """Arrivals, ends and losses."""
-        for _ in range(LIVELY):
-            for _ in range(self.random.choice((0, 0, 1, 1, 2))):
+        for _ in range(SHORT if self.number % 5 else LONG):
+            for _ in range(self.random.choice((0, 0, 0, 0, 1, 1, 2))):
                 self.arrive()
             if self.random.random() < 0.04:
                 self.lose()
@@ -143,9 +166,9 @@ class RandomWorld(World):
         """Nothing comes and nothing ends: nothing changes any more."""
         still = 0
         for _ in range(QUIET):
-            terminating = any(each.terminating for each in self.running.values())
+            before = self.running.copy(), self.queue.copy()
             decision = self.step()
-            still = 0 if decision.placements or decision.reclaims or terminating else still + 1
+            still = still + 1 if (self.running, self.queue) == before else 0
             if still > 8:
                 return decision
         raise AssertionError(f"no rest after {QUIET} cycles: {decision.log}")
@@ -160,34 +183,66 @@ class RandomWorld(World):
         for each in self.running.values():
             free.allocate(each.placements, each.workload)
         for id_, places in decision.reservations.items():
-            free.allocate(places, self.queue[id_])
+            free.allocate(places, self.queue[id_] if id_ in self.queue else self.running[id_].workload)
         for id_, wait in waits.items():
             if wait.cause not in (Cause.QUOTA, Cause.NEVER_FITS):
                 assert free.find(self.queue[id_]) is None, f"{id_} fits and waits: {wait.reason}"
-        self._check_guarantees(decision)
+        self._check_claims(decision)
 
-    def _check_guarantees(self, decision: Decision) -> None:
-        """The first of each project that is within its quota has no single one in its way that is beyond its own."""
+    def _check_claims(self, decision: Decision) -> None:
+        """The first of each project has no single one in its way that is beyond what its project is entitled to.
+
+        Within its quota against those beyond theirs; within its fair share against those that go beyond theirs by no
+        less than what would be stopped: so shares are met within one session.
+        """
         held, quotas = self.held(), {each.name: each.quota_milli for each in self.projects}
+        fair = self._fair_shares()
+        kept = decision.reservations
         for project in self.projects:
             mine = [item for item in self.queue.values() if item.project == project.name and item.total_milli]
             mine = [item for item in mine if decision.pending_reasons[item.id].cause is not Cause.NEVER_FITS]
             first = min(mine, key=lambda item: (-item.priority, item.submitted_at, item.id), default=None)
-            if first is None or held[project.name] + first.total_milli > project.quota_milli:
+            if first is None:
                 continue
+            after = held[project.name] + first.total_milli
             for each in self.running.values():
-                owner = each.workload.project
-                guest = owner != project.name and held[owner] > quotas[owner] and each.workload.preemptible
-                assert not (guest and self.fits_without(each.workload.id, first)), (
-                    f"{first.id} is within its quota, {each.workload.id} is not: {decision.pending_reasons[first.id]}"
-                )
+                owner, milli = each.workload.project, each.workload.total_milli
+                if owner == project.name or not each.workload.preemptible or milli == 0:
+                    continue
+                owed = after <= quotas[project.name] and held[owner] > quotas[owner]
+                is_fair = first.preemptible and after <= fair[project.name] and held[owner] - milli >= fair[owner]
+                others = [(self.queue[id_], places) for id_, places in kept.items() if id_ != first.id]
+                if owed or is_fair:
+                    assert not self.fits_without(each.workload.id, first, () if owed else others), (
+                        f"{first.id} is within its {'quota' if owed else 'fair share'}, {each.workload.id} is not:"
+                        f" {decision.pending_reasons[first.id]}"
+                    )
 
-    def fits_without(self, gone: str, workload: Workload) -> bool:
-        """Whether a workload would fit if one did not run."""
+    def _fair_shares(self) -> Mapping[str, int]:
+        """What of the cluster is whose, in whole sessions."""
+        can_never, held, demands = Feasibility(ClusterState(self.nodes)), self.held(), []
+        for project in self.projects:
+            able = [item for item in self.queue.values() if item.project == project.name and item.total_milli]
+            able = [item for item in able if not can_never.never_fits(item)]
+            runs = [each.workload for each in self.running.values() if each.workload.project == project.name]
+            fixed = sum(item.total_milli for item in runs if not item.preemptible)
+            asked = sum(item.total_milli for item in able if not item.preemptible)
+            asked = min(asked, max(0, project.quota_milli - fixed))
+            asked += sum(item.total_milli for item in able if item.preemptible)
+            unit = gcd(*(item.total_milli for item in (*able, *runs))) or 1
+            demands.append(ProjectDemand(project, held[project.name] + asked, held[project.name], unit))
+        return in_whole_workloads(fair_shares(self.total * 1000, demands), demands)
+
+    def fits_without(
+        self, gone: str, workload: Workload, others: Iterable[tuple[Workload, tuple[Placement, ...]]] = ()
+    ) -> bool:
+        """Whether a workload would fit if one did not run, beside what is kept for others."""
         cluster = ClusterState(self.nodes)
         for id_, each in self.running.items():
             if id_ != gone:
                 cluster.allocate(each.placements, each.workload)
+        for other, places in others:
+            cluster.allocate(places, other)
         return cluster.find(workload) is not None
 
     def drain(self) -> None:

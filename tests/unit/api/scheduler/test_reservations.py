@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.scheduler.cycle import RESERVED_PART
+from api.scheduler.reserve import RESERVED_PART
 from api.scheduler.snapshot import Cause, Running, SchedulerSettings
 from tests.unit.api.scheduler.world import SECOND, World, node, on, project, runs, work
 
@@ -83,3 +83,38 @@ def test_a_reservation_stays_where_it_is() -> None:
     world.delete("n0")
     world.step()
     assert world.step().reservations["large"] == first
+
+
+def test_room_that_is_made_for_one_is_not_for_another_with_places_reserved() -> None:
+    """`a-waits` has the place of one that ends later; the place that is freed sooner is the other's."""
+    world = World((node("n", 1),), (project("a", 2),), SchedulerSettings(0, 0), NOW)
+    ends = work("ends", "a", 0.5, priority=90, preemptible=False)
+    world.running["ends"] = Running(ends, (on("n", 0.5),), 0, ends_at=(NOW + 100) * SECOND)
+    world.running["low"] = runs(work("low", "a", 0.5, priority=10), on("n", 0.5))
+    world.submit(work("a-waits", "a", 0.5, NOW - 1000, priority=10))
+    world.submit(work("high", "a", 0.1, NOW, priority=90))
+    assert {reclaim.beneficiary for reclaim in world.step().reclaims} == {"high"}
+    assert world.settle() == [], "nobody is stopped once more"
+    assert "high" in world.running
+
+
+def test_what_ends_before_takes_no_place_that_is_in_use() -> None:
+    """The GPU is kept for a fair share when it is free; who passes over that does not give it back twice."""
+    projects = (project("a", 0, weight=1), project("b", 1), project("c", 0))
+    world = World((node("m", 1), node("n", 1)), projects, now=NOW)
+    world.running["m"] = runs(work("m", "c", 1, preemptible=False), on("m", 1))
+    world.running["r"] = Running(work("r", "c", 1, preemptible=False), (on("n", 1),), 0, ends_at=(NOW + 100) * SECOND)
+    world.submit(work("waits", "a", 1, NOW - 1000), work("short", "b", 1, NOW, limit_s=50))
+    assert not world.step().placements
+
+
+def test_a_reservation_moves_away_from_room_that_is_made_for_another() -> None:
+    """Both wait for the one GPU; who is older reclaims it, and its place is no more anybody else's."""
+    world = World((node("n", 1), node("m", 1, open=False)), (project("a", 1), project("b", 2)), now=NOW)
+    world.running["low"] = runs(work("low", "b", 1, priority=10), on("n", 1))
+    world.submit(work("a-waits", "a", 1, NOW - 1000))
+    assert set(world.step().reservations) == {"a-waits"}
+    world.submit(work("high", "b", 1, NOW - 2000, priority=90))
+    assert set(world.step().reservations) == {"high"}
+    world.settle()
+    assert set(world.running) == {"high"}

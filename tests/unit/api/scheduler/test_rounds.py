@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from api.scheduler.cycle import RECLAIMED_FOR, RESERVED_FOR
+from api.scheduler.reclaim import RECLAIMED_FOR
+from api.scheduler.reserve import RESERVED_FOR
 from api.scheduler.snapshot import Cause
 from tests.unit.api.scheduler.world import World, node, on, project, runs, work
 

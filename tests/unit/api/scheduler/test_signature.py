@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from api.scheduler.cluster import ClusterState
 from api.scheduler.decide import decide
-from api.scheduler.reclaim import cheapest
 from api.scheduler.signature import Frontier, manner_of
 from api.scheduler.snapshot import NodeSnapshot, Snapshot, Workload
+from api.scheduler.victim_search import cheapest
 from tests.unit.api.scheduler.test_cluster_properties import ACTIONS, WORK, nodes_of, play
 from tests.unit.api.scheduler.world import SECOND, node, on, project, runs, work
 
@@ -79,7 +79,7 @@ def test_victims_are_looked_for_once_for_all_projects_that_are_within_their_quot
         searches.append(workload.id)
         return cheapest(cluster, residents, workload, *args)
 
-    monkeypatch.setattr("api.scheduler.cycle.cheapest", counting)
+    monkeypatch.setattr("api.scheduler.reclaim.cheapest", counting)
     nodes = tuple(node(f"n{at}", 2) for at in range(4))
     running = tuple(
         runs(work(f"{each.name}-{at}", "guest", preemptible=at > 0), on(each.name, *[0] * at, 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from api.scheduler.snapshot import Cause, SchedulerSettings
+from common.topology import TopologyLevel
 from tests.unit.api.scheduler.tables import NOW, Case, ab, four, judge
 from tests.unit.api.scheduler.world import node, on, project, runs, work
 
@@ -136,6 +137,14 @@ RECLAIM = {
         (runs(work("x", "b", 2), on("m", 1, 1), since=9), runs(work("y", "c", 2), on("n", 1, 1))),
         (work("1", "a", 2),),
         waits={"1": Cause.NO_ROOM},
+    ),
+    "a gang below one switch has room made on one node, whatever switch that has": Case(
+        (node("n", 2),),
+        (project("a", 2), project("b", 0)),
+        (runs(work("r", "b", 2), on("n", 1, 1)),),
+        (work("1", "a", 1, replicas=2, within=TopologyLevel.SWITCH, within_required=True),),
+        waits={"1": Cause.RECLAIMING},
+        victims={"r": "1"},
     ),
     "CPU that a victim holds counts too": Case(
         (node("n", 4, cpu_milli=8000),),

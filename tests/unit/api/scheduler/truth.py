@@ -49,7 +49,7 @@ class _Truth:
         reclaims, placements = list(self.decision.reclaims), iter(self.placed)
         taken: list[tuple[str, int]] = []
         for line in self.decision.log:
-            if line.startswith("reclaimed: "):
+            if line.startswith(("reclaimed: ", "moved: ")):
                 reclaim = reclaims.pop(0)
                 assert line.endswith(reclaim.reason)
                 victim = self.running[reclaim.victim].workload
@@ -97,7 +97,8 @@ class _Truth:
     def everything(self) -> Iterator[tuple[Workload, Sequence[Placement]]]:
         """Return who has places: what runs, what is placed, and whom places are kept for."""
         yield from ((each.workload, each.placements) for each in (*self.running.values(), *self.placed))
-        yield from ((self.queued[id_], places) for id_, places in self.decision.reservations.items())
+        moved = {id_: each.workload for id_, each in self.running.items()}
+        yield from (({**moved, **self.queued}[id_], places) for id_, places in self.decision.reservations.items())
 
     @cached_property
     def cluster(self) -> ClusterState:

@@ -75,6 +75,7 @@ class World:
             tuple(self.queue.values()),
             self.settings,
             self.decisions[-1].reservations if self.decisions else {},
+            self.decisions[-1].nominated if self.decisions else (),
         )
 
     def submit(self, *workloads: Workload) -> None:
@@ -101,7 +102,11 @@ class World:
             ends_at = (self.now + workload.limit_s) * SECOND if workload.limit_s else 0
             self.running[id_] = Running(workload, places, self.now * SECOND, ends_at=ends_at)
         for reclaim in decision.reclaims:
-            self.running[reclaim.victim] = replace(self.running[reclaim.victim], terminating=True)
+            victim = self.running[reclaim.victim]
+            workload = victim.workload
+            if reclaim.moved:
+                workload = replace(workload, moves=workload.moves + 1, moved_at=self.now * SECOND)
+            self.running[reclaim.victim] = replace(victim, workload=workload, terminating=True)
         for id_ in left:
             gone = self.running.pop(id_)
             if id_ not in self.terminating:
@@ -160,13 +165,17 @@ def check(snapshot: Snapshot, decision: Decision) -> None:
 
     retained = held([each for each in running.values() if not each.terminating], snapshot.projects)
     assert len({reclaim.victim for reclaim in decision.reclaims}) == len(decision.reclaims), "nobody is taken twice"
+    assert sum(reclaim.moved for reclaim in decision.reclaims) <= snapshot.settings.moves_per_hour
     for reclaim in decision.reclaims:
         victim, beneficiary = running[reclaim.victim].workload, queued[reclaim.beneficiary]
         assert not running[reclaim.victim].terminating, "who is terminating is not reclaimed again"
         assert victim.preemptible, "only what may be reclaimed is"
         assert snapshot.now - running[reclaim.victim].since >= snapshot.settings.min_runtime_s * SECOND
         assert reclaim.beneficiary in decision.pending_reasons, "who gets the room waits until it is free"
-        if victim.project == beneficiary.project:
+        if reclaim.moved:
+            assert reclaim.victim in decision.reservations, "who is moved has places elsewhere"
+            assert victim.moves < snapshot.settings.moves_per_session
+        elif victim.project == beneficiary.project:
             assert victim.priority < beneficiary.priority
         else:
             assert retained[victim.project] + _placed_of(placed, victim.project) > quota[victim.project].quota_milli, (

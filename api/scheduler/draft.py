@@ -1,0 +1,237 @@
+"""Draft of a decision: what is known of the cluster and its projects, and what has been decided so far.
+
+Actions (`allocate`, `reclaim`, `consolidate`) look and leave a draft as it was; what they propose is a `Statement`, and
+nothing of it is so before it is committed.
+
+Places that are kept for somebody are allocated beside those who are still there: more is then held than there is, and
+nobody else gets them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from api.scheduler import pending_reasons
+from api.scheduler.claims import Claim, Standing
+from api.scheduler.cluster import ClusterState
+from api.scheduler.feasibility import Feasibility
+from api.scheduler.ledger import Holdings, Ledger
+from api.scheduler.pending_reasons import PendingWorkload
+from api.scheduler.residents import Residents
+from api.scheduler.signature import Frontier
+from api.scheduler.snapshot import (
+    Decision,
+    Placement,
+    ProjectState,
+    Reclaim,
+    Running,
+    SchedulerSettings,
+    Workload,
+    taking,
+)
+
+SECOND = 1_000_000
+HOUR = 3600 * SECOND
+
+Places = tuple[Placement, ...]
+May = Callable[[Workload], bool]
+Pool = tuple[str, bool] | tuple[str, str, int]
+
+
+@dataclass(frozen=True)
+class Vain:
+    """What was tried in vain: places that are free now or later, and who could make room, by kind of pool."""
+
+    now: Frontier = field(default_factory=partial(Frontier, least=True))
+    later: Frontier = field(default_factory=partial(Frontier, least=True))
+    pools: defaultdict[Pool, Frontier] = field(default_factory=lambda: defaultdict(partial(Frontier, least=True)))
+
+
+@dataclass(frozen=True)
+class PlannerState:
+    """What a planner knows between decisions: the cluster `now`, and `later`, without those that are terminating."""
+
+    now: ClusterState
+    later: ClusterState
+    residents: Residents
+    projects: Mapping[str, ProjectState]
+    holdings: Mapping[str, Holdings]
+    terminating: Mapping[str, Running]
+    capacity: int
+    feasibility: Feasibility
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What is proposed for a workload: its places, and who has to leave them.
+
+    Without `terminating` it starts now. Else it is nominated, and that names those who still hold the places. `moved`
+    says where the victims go instead.
+    """
+
+    workload: Workload
+    places: Places
+    victims: tuple[Running, ...] = ()
+    terminating: str = ""
+    moved: Mapping[str, Places] = field(default_factory=dict)
+
+
+class Draft:
+    """A decision as it comes about."""
+
+    def __init__(self, state: PlannerState, now: int, settings: SchedulerSettings) -> None:
+        self.cluster, self.later, self.residents = state.now, state.later, state.residents
+        self.capacity = state.capacity
+        self.now, self.settings = now, settings
+        self.ledger = Ledger.of(state.projects, state.holdings)
+        self.claims = self.ledger.claims
+        self.terminating = dict(state.terminating)
+        self.too_much: dict[str, Workload] = {}
+        self.waiting: list[PendingWorkload] = []
+        self.moved_lately = 0
+        self._passed_over: list[Claim] = []
+        self._placed: dict[str, Places] = {}
+        self._reclaims: list[Reclaim] = []
+        self._beneficiaries: set[str] = set()
+        self._log: list[str | PendingWorkload] = []
+
+    @property
+    def moves(self) -> int:
+        """How many are moved by this decision."""
+        return sum(reclaim.moved for reclaim in self._reclaims)
+
+    @property
+    def beneficiaries(self) -> int:
+        """For how many workloads others are reclaimed."""
+        return len(self._beneficiaries)
+
+    def note_moves(self, others: Iterable[Workload]) -> None:
+        """Count who was moved within an hour: those that stay, and `others` that wait or are being stopped."""
+        since = self.now - HOUR
+        self.moved_lately = self.residents.moved_since(since) + sum(each.moved_at > since for each in others)
+
+    def waited_long(self, workload: Workload) -> bool:
+        """Return whether places may be reserved for it."""
+        return self.now - workload.waiting_since >= self.settings.reserve_after_s * SECOND
+
+    def keep(self, claim: Claim) -> None:
+        """Keep for a workload what a claim says."""
+        self.claims.add(claim)
+        self._allocate(claim.places, claim.workload)
+
+    def release(self, claim: Claim) -> None:
+        """Keep it no more."""
+        self.claims.remove(claim)
+        self._release(claim.places, claim.workload)
+
+    @contextmanager
+    def without(self, claims: Iterable[Claim]) -> Iterator[None]:
+        """Look at the cluster as if these places were not kept; that may lie in another such look."""
+        passed_over = [claim for claim in claims if claim not in self._passed_over]
+        self._passed_over += passed_over
+        with self.cluster.trial(), self.later.trial():
+            for claim in passed_over:
+                self._release(claim.places, claim.workload)
+            yield
+        del self._passed_over[len(self._passed_over) - len(passed_over) :]
+
+    @contextmanager
+    def once_gone(self, victims: Iterable[Running]) -> Iterator[None]:
+        """Look at what is free later as if these were gone."""
+        with self.later.trial():
+            for running in victims:
+                self.later.release(running.placements, running.workload)
+            yield
+
+    def commit(self, statement: Statement) -> None:
+        """Make a statement part of the decision."""
+        workload, places = statement.workload, statement.places
+        claim = self.claims.of(workload)
+        if claim:
+            self.release(claim)
+        for running in statement.victims:
+            self._reclaim(running, workload, statement.moved.get(running.workload.id, ()))
+        self.ledger.reclaim(statement.victims)
+        if not statement.terminating:
+            self._place(workload, places)
+            return
+        self.keep(Claim(workload, Standing.NOMINATED, places))
+        for running in statement.victims:
+            if running.workload.id in statement.moved:
+                self.keep(Claim(running.workload, Standing.NOMINATED, statement.moved[running.workload.id]))
+        self.wait(PendingWorkload(workload, terminating=statement.terminating))
+
+    def wait(self, waiting: PendingWorkload) -> None:
+        """Let a workload wait."""
+        self.waiting.append(waiting)
+        self._log.append(waiting)
+
+    def wait_no_more(self, waiting: PendingWorkload) -> None:
+        """Let one that waits be served again."""
+        self.waiting.remove(waiting)
+        self._log.remove(waiting)
+
+    def find(self, cluster: ClusterState, workload: Workload, full: Frontier, may: May) -> Places | None:
+        """Find places that the project may have; where a slice, which counts whole, is too much, look at GPUs alone."""
+        places = _find(cluster, workload, full)
+        if places is None or self.may_take(workload, places, may):
+            return places
+        return _find(cluster, replace(workload, on_slices=False), full)
+
+    def may_take(self, workload: Workload, places: Places, may: May) -> bool:
+        """Return whether the project may have what these places take; remembers what that is where it may not."""
+        if not self.cluster.layout.sliced or may(taking(workload, places)):
+            return True
+        self.too_much[workload.id] = taking(workload, places)
+        return False
+
+    def decision(self) -> Decision:
+        """Return what was decided."""
+        kept = self.claims.with_places()
+        explained = pending_reasons.explain(self.cluster, self.ledger, self.waiting, kept)
+        lines = (item if isinstance(item, str) else pending_reasons.line(item, explained) for item in self._log)
+        reserved = {claim.workload.id: claim.places for claim in kept}
+        nominated = tuple(claim.workload.id for claim in kept if claim.standing is Standing.NOMINATED)
+        return Decision(self._placed, tuple(self._reclaims), explained, tuple(lines), reserved, nominated)
+
+    def _place(self, workload: Workload, places: Places) -> None:
+        self._placed[workload.id] = places
+        self._allocate(places, workload)
+        self.ledger.holdings_of(workload.project).add(taking(workload, places))
+        what = f"{pending_reasons.full_title(workload)} on {pending_reasons.nodes(places)}"
+        self._log.append(f"placed: {what}: {pending_reasons.holds(self.ledger, workload.project)}")
+
+    def _reclaim(self, running: Running, beneficiary: Workload, elsewhere: Places) -> None:
+        victim = running.workload
+        if elsewhere:
+            reason = pending_reasons.moved(victim, beneficiary, elsewhere)
+        else:
+            reason = pending_reasons.reclaimed(self.ledger, victim, beneficiary)
+        self._beneficiaries.add(beneficiary.id)
+        self._reclaims.append(Reclaim(victim.id, beneficiary.id, reason, moved=bool(elsewhere)))
+        whom = f"{pending_reasons.full_title(victim)} for {pending_reasons.full_title(beneficiary)}"
+        self._log.append(f"{'moved' if elsewhere else 'reclaimed'}: {whom}: {reason}")
+        self.terminating[victim.id] = running
+        self.later.release(running.placements, victim)
+
+    def _allocate(self, places: Sequence[Placement], workload: Workload) -> None:
+        self.cluster.allocate(places, workload)
+        self.later.allocate(places, workload)
+
+    def _release(self, places: Sequence[Placement], workload: Workload) -> None:
+        self.cluster.release(places, workload)
+        self.later.release(places, workload)
+
+
+def _find(cluster: ClusterState, workload: Workload, full: Frontier) -> Places | None:
+    """Find places; what asks for no less than one that found none needs no second look until places are given back."""
+    if workload in full:
+        return None
+    places = cluster.find(workload)
+    if places is None:
+        full.add(workload)
+    return places

@@ -1,0 +1,91 @@
+"""Reservation: the places that a workload which waits long gets soonest, as far as that can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from api.scheduler.claims import NEVER, Claim, Standing
+from api.scheduler.draft import Draft, Places
+from api.scheduler.snapshot import Running, Workload
+from api.scheduler.victim_search import cheapest
+from api.scheduler.victims import VictimPool
+
+RESERVED_FOR = 16
+"""For so many projects, those whose first workload waits longest, places are looked for in one decision: others wait
+behind; and for as many again for their fair shares."""
+RESERVED_PART = 8
+"""No more than this part of the GPUs stands idle for guarantees that wait long, and as much for fair shares; one
+reservation of each kind is made in any case."""
+
+
+class Reserve:
+    """Reservations of one decision with one standing: one for each project, for few projects, little of the cluster."""
+
+    def __init__(self, draft: Draft, standing: Standing) -> None:
+        self._draft, self._standing = draft, standing
+        self._asked: set[str] = set()
+
+    def may_ask(self, workload: Workload) -> bool:
+        """Return whether it would be the first of its project."""
+        return workload.project not in self._asked
+
+    def places(self, workload: Workload, before: Places) -> Claim | None:
+        """Propose to keep places for the workload, unless too much of the cluster would stand idle.
+
+        `before` is where they were kept in the decision before.
+        """
+        draft = self._draft
+        idle = sum(claim.idle for claim in draft.claims if claim.standing is self._standing)
+        may_be_idle = draft.capacity // RESERVED_PART
+        is_one_more = workload.project not in self._asked and len(self._asked) >= RESERVED_FOR
+        if is_one_more or idle >= max(1, may_be_idle):
+            return None
+        self._asked.add(workload.project)
+        found = soonest(draft, workload, before)
+        if found is None:
+            return None
+        places, free_at = found
+        more = draft.cluster.free_of(places)
+        if idle and idle + more > may_be_idle:
+            return None
+        return Claim(workload, self._standing, places, free_at, more)
+
+
+def soonest(draft: Draft, workload: Workload, before: Places = ()) -> tuple[Places, int] | None:
+    """Return places with the fewest milli-GPU of others in the way, and when those end; None where there are none.
+
+    They stay where they were `before`. Those that cannot be reclaimed and whose end nobody knows may stay for long, so
+    places that they do not stand on go first.
+    """
+    if before:
+        in_the_way = _on(draft, before)
+        with draft.once_gone(in_the_way):
+            if draft.later.has_free(before, workload):
+                return before, _last_end(in_the_way)
+    free_now = draft.later.find(workload)
+    if free_now is not None:
+        return free_now, 0
+    for soon_only in (True, False):
+        pool = VictimPool(everyone=True, soon_only=soon_only, taken=draft.terminating)
+        in_the_way = cheapest(draft.later, draft.residents, workload, pool) or ()
+        with draft.once_gone(in_the_way):
+            places = draft.later.find(workload) if in_the_way else None
+        if places:
+            return places, _last_end(in_the_way)
+    return None
+
+
+def _on(draft: Draft, places: Places) -> tuple[Running, ...]:
+    """Return who runs on these places and is not being stopped."""
+    on = {each.workload.id: each for node in {place.node for place in places} for each in draft.residents.on(node)}
+    wanted = {(place.node, share.uuid) for place in places for share in place.shares}
+    return tuple(
+        each
+        for id_, each in on.items()
+        if id_ not in draft.terminating
+        and (not wanted or any((place.node, s.uuid) in wanted for place in each.placements for s in place.shares))
+    )
+
+
+def _last_end(running: Iterable[Running]) -> int:
+    return max((each.ends_at or NEVER for each in running), default=0)

@@ -16,7 +16,16 @@ import requests
 import structlog
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
-from appliance.agent.docker import api_version, containers, cores, deleted_files, disk, gang_network, inspections
+from appliance.agent.docker import (
+    api_version,
+    containers,
+    cores,
+    deleted_files,
+    disk,
+    gang_network,
+    inspections,
+    resolvers,
+)
 from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.cores import CoreGrant
 from appliance.agent.docker.inspections import Inspection
@@ -193,6 +202,7 @@ class DockerEngine:
                 confinement=confined,
                 shown=cores.draw(granted, self._shown),
                 hosts=self._hosts,
+                servers=resolvers.of_node(),
             )
             self._api.create_container(**arguments)
         except ImageNotFound as error:

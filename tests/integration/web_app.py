@@ -10,7 +10,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from websockets.sync.server import ServerConnection, serve
 
-
 OF_AN_ORIGIN = (
     "Accept-CH",
     "Alt-Svc",

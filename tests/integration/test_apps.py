@@ -330,6 +330,7 @@ def test_the_app_s_cookies_are_for_its_path_and_its_origin_is_not_the_console_s(
     answer = alice.get("/web-8888/")
     assert answer.headers["Set-Cookie"] == "app=1; Path=/web-8888/"
     assert answer.headers.get_list("Referrer-Policy") == ["same-origin"]
+    assert not {name.lower() for name in web_app.OF_AN_ORIGIN} & set(answer.headers), "apps do not speak for the origin"
     assert answer.headers["Cross-Origin-Opener-Policy"] == "same-origin"
     assert answer.headers["Content-Security-Policy"].startswith("frame-ancestors 'self' https://127.0.0.1")
 

@@ -10,6 +10,22 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from websockets.sync.server import ServerConnection, serve
 
+OF_AN_ORIGIN = (
+    "Accept-CH",
+    "Alt-Svc",
+    "Clear-Site-Data",
+    "Critical-CH",
+    "NEL",
+    "Origin-Agent-Cluster",
+    "Public-Key-Pins",
+    "Report-To",
+    "Reporting-Endpoints",
+    "Service-Worker-Allowed",
+    "Set-Login",
+    "Strict-Transport-Security",
+)
+"""Headers that browsers take for all of an origin."""
+
 
 class Handler(BaseHTTPRequestHandler):
     """Answers with the request; below /go it sends the browser elsewhere, and /drip has no end."""
@@ -34,6 +50,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Location", self.path.partition("=")[2])
         self.send_header("Set-Cookie", "app=1; Path=/")
         self.send_header("Referrer-Policy", "unsafe-url")
+        for name in OF_AN_ORIGIN:
+            self.send_header(name, "1")
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
         self.wfile.write(answer)

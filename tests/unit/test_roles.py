@@ -174,3 +174,15 @@ def test_playbooks_hold_roles_and_no_tasks(playbook: Path) -> None:
 def test_the_site_installs_every_service_role() -> None:
     installed = {role for playbook in PLAYBOOKS for play in load(playbook) if "roles" in play for role in play["roles"]}
     assert installed == {role.name for role in ROLES}
+
+
+def test_what_the_kernel_counts_for_a_whole_node_is_more_than_one_container_can_take() -> None:
+    text = (ROOT / "roles/container_engine/files/etc/sysctl.d/60-penstock.conf").read_text()
+    lines = [line.split(" = ") for line in text.splitlines() if line and not line.startswith("#")]
+    limits = {name: int(value) for name, value in lines}
+    assert all(name.startswith("-") for name in limits), "a node that is a container itself cannot set them"
+    addresses_of_a_bridge = 1 << 16
+    for version in ("ipv4", "ipv6"):
+        assert limits[f"-net.{version}.neigh.default.gc_thresh3"] > addresses_of_a_bridge
+    assert limits["-fs.inotify.max_user_instances"] >= 65536
+    assert not limits["-fs.pipe-user-pages-soft"], "without a limit by user"

@@ -87,12 +87,14 @@ def creation(
     confinement: Confinement | None = None,
     shown: Mapping[str, Path] | None = None,
     hosts: Mapping[str, IPv4Address] | None = None,
+    servers: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the arguments with which docker's `create_container` makes the container of `spec`.
 
     `sources` are the folders of its mounts without links in them, where they have been made already. `needs` is what
     its GPU shares need, which `kind` holds; `confinement` is what its sandbox's filter has to know,
     `shown` are files that it sees in place of the kernel's, and `hosts` names that it knows.
+    `servers` are the DNS servers of one that meets others.
     """
     members = spec.network.hosts if spec.network else {}
     host = HostConfig(
@@ -123,6 +125,7 @@ def creation(
         device_requests=[DeviceRequest(device_ids=list(needs.nvidia), capabilities=[["gpu"]])]
         if needs.nvidia
         else None,
+        dns=list(servers) if spec.network else None,
         # these come first in the file: its own name is its address on the session's network, too
         extra_hosts={name: str(address) for name, address in {**(hosts or {}), **members}.items()} or None,
     )

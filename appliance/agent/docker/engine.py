@@ -16,7 +16,16 @@ import requests
 import structlog
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
-from appliance.agent.docker import api_version, containers, cores, disk, gang_network, inspections
+from appliance.agent.docker import (
+    api_version,
+    containers,
+    cores,
+    deleted_files,
+    disk,
+    gang_network,
+    inspections,
+    resolvers,
+)
 from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.cores import CoreGrant
 from appliance.agent.docker.inspections import Inspection
@@ -158,7 +167,7 @@ class DockerEngine:
         """Return how many MiB a container has written beside its mounts; raises NotFoundError. It may take long."""
         inspection = self.inspect(identity)
         if places := inspections.written_places(inspection):
-            return disk.used_mib(places)
+            return disk.used_mib(places) + self._deleted_mib(inspection, places[0])
         listed = self._api.containers(all=True, size=True, filters={"id": inspection["Id"]})
         return sum(int(found.get("SizeRw", 0)) for found in listed) >> 20
 
@@ -193,6 +202,7 @@ class DockerEngine:
                 confinement=confined,
                 shown=cores.draw(granted, self._shown),
                 hosts=self._hosts,
+                servers=resolvers.of_node(),
             )
             self._api.create_container(**arguments)
         except ImageNotFound as error:
@@ -358,6 +368,12 @@ class DockerEngine:
     def close(self) -> None:
         """Close the connections to Docker."""
         self._api.close()
+
+    def _deleted_mib(self, inspection: Inspection, layer: Path) -> int:
+        """Return what deleted files hold that a container still has open; they are in no folder."""
+        engine_id, pid = inspections.process_of(inspection)
+        points = {"/", *(mount["Destination"] for mount in inspection.get("Mounts", ()) if mount["Type"] == "volume")}
+        return deleted_files.size_mib(engine_id, pid, points, layer) if pid else 0
 
     def _speaking(self, version: str) -> docker.APIClient:
         return docker.APIClient(base_url=f"unix://{self.socket}", version=version)

@@ -15,7 +15,7 @@ from typing import Any
 import docker
 import pytest
 
-from appliance.agent.docker import containers, egress_rules, gang_network
+from appliance.agent.docker import containers, egress_rules, gang_network, resolvers
 from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.gang_network import BRIDGE_PREFIX, LINK_PREFIX
@@ -116,6 +116,16 @@ def test_the_interface_is_the_one_that_programs_are_told(agent: Agent, engine: d
     assert "100.127.255.3/27" in inside(engine, one, "/bin/busybox", "ip", "-4", "addr", "show", "dev", "eth1")
     assert inside(engine, one, "hostname", "-i").split()[0] == "100.127.255.3"
     assert "dev eth0" in inside(engine, one, "/bin/busybox", "ip", "route", "show", "default")
+
+
+@pytest.mark.usefixtures("no_networks")
+def test_no_server_is_asked_from_the_node_in_its_place(agent: Agent, engine: docker.DockerClient, spec: Make) -> None:
+    one = spec(network=network(1))
+    launch(agent, one)
+    told = engine.containers.get(f"penstock-{one.id}").attrs["HostConfig"]["Dns"]
+    assert told
+    assert told == resolvers.of_node()
+    assert "host(" not in inside(engine, one, "cat", "/etc/resolv.conf")
 
 
 @pytest.mark.usefixtures("no_networks")

@@ -79,6 +79,14 @@ def test_a_session_that_fills_the_disk_ends_and_its_neighbour_lives(agent: Agent
         assert states(client)[neighbour.id].status is ContainerStatus.RUNNING
 
 
+def test_what_is_deleted_and_still_open_counts(agent: Agent, spec: Make) -> None:
+    hides = f"exec 3<>/x; {fills('/proc/self/fd/3', 100)}; busybox rm /x; sleep 600"
+    wanted = spec(disk_mib=50, command=["sh", "-c"], args=[hides])
+    with agent.client() as client:
+        launch(client, wanted)
+        assert OVER.fullmatch(final(client, wanted, ContainerStatus.FAILED).error)
+
+
 def test_the_limit_is_known_again_after_a_restart_of_the_agent(agent: Agent, spec: Make) -> None:
     wanted = spec(disk_mib=50, command=["sh", "-c"], args=[f"sleep 3; {fills('/x', 100)}; sleep 600"])
     with agent.client() as client:

@@ -43,7 +43,8 @@ async def domain_id(db: AsyncSession, name: str | None) -> UUID | None:
 async def close(db: AsyncSession, session_id: UUID, at: datetime) -> None:
     """End the open span of a session."""
     query = update(Span).where(Span.session_id == session_id, Span.ended_at.is_(None))
-    await db.execute(query.values(ended_at=at))
+    # a clock that was put back makes no time that is less than none
+    await db.execute(query.values(ended_at=func.greatest(Span.started_at, at)))
 
 
 @dataclass(frozen=True)

@@ -270,9 +270,13 @@ class StorageState(Message):
 
 
 class FolderRemoval(Message):
-    """Whether a folder that is to go is still there, and why removing it failed the last time."""
+    """Whether a folder that is to go is still there, and why removing it failed the last time.
+
+    That it is not says something only where the storage is `mounted`, or was, as this node has removed the folder.
+    """
 
     there: bool
+    mounted: bool = False
     error: str = ""
 
 

@@ -20,25 +20,30 @@ INSERT INTO sessions (
     id, name, project_id, user_id, user_name, image, reference, kind, preemptible, gpu_milli, args, environment, mounts,
     gpu_models, sandbox_rules, state, since, reason, revision, created_at, started_at, finished_at
 )
-SELECT gen_random_uuid(), 'train' || n % 5, p.id, u.id, u.name, 'python:3.11', 'r/python:3.11', 'training', true, 1000,
-    '[]', '{{}}', '[]', '[]', '[]', 'TERMINATED', at, '', 0, at, at, at + interval '1 hour'
+SELECT gen_random_uuid(), 'train' || n % 5, p.ids[CASE WHEN n % 5 = 4 THEN cardinality(p.ids) ELSE 1 END],
+    u.id, u.name, 'python:3.11', 'r/python:3.11', 'training', true, 1000, '[]', '{{}}', '[]', '[]', '[]',
+    CASE WHEN n % 19 = 0 THEN 'FAILED' ELSE 'TERMINATED' END, at, '', 0, at, at, at + interval '1 hour'
 FROM (SELECT n, now() - interval '25 days' + n * interval '20 days' / {count} AS at FROM generate_series(1, {count}) n)
-    AS ended, (SELECT id FROM projects LIMIT 1) p, (SELECT id, name FROM users LIMIT 1) u;
+    AS ended, (SELECT array_agg(id ORDER BY created_at) AS ids FROM projects) p, (SELECT id, name FROM users LIMIT 1)
+    u;
 INSERT INTO containers (session_id, rank, node_id, error, ports)
-SELECT s.id, 0, n.id, '', '{{}}' FROM sessions s, (SELECT id FROM nodes LIMIT 1) n WHERE s.state = 'TERMINATED';
+SELECT s.id, 0, n.id, '', '{{}}' FROM sessions s, (SELECT id FROM nodes LIMIT 1) n WHERE s.finished_at IS NOT NULL;
 INSERT INTO gpu_shares (session_id, rank, index, uuid, milli)
-SELECT id, 0, 0, 'GPU-worker1-0', 1000 FROM sessions WHERE state = 'TERMINATED';
+SELECT id, 0, 0, 'GPU-worker1-0', 1000 FROM sessions WHERE finished_at IS NOT NULL;
 INSERT INTO spans (
     id, session_id, session_name, user_id, user_name, project_id, project_name, gpu_milli, started_at, ended_at
 )
 SELECT gen_random_uuid(), s.id, s.name, s.user_id, s.user_name, s.project_id, p.name, 1000, s.started_at, s.finished_at
-FROM sessions s JOIN projects p ON p.id = s.project_id WHERE s.state = 'TERMINATED';
+FROM sessions s JOIN projects p ON p.id = s.project_id WHERE s.finished_at IS NOT NULL;
 ANALYZE;
 """
 
 
 def fill(database: Database, count: int) -> None:
-    """Let so many sessions of five names have run and ended, on one node, for one user of one project."""
+    """Let so many sessions of five names have run and ended, one in nineteen in vain, on one node, for one user.
+
+    A fifth are of the last project, the others of the first.
+    """
     with _connect(database) as connection:
         for statement in _FILL.format(count=count).split(";\n"):
             if statement.strip():

@@ -1,7 +1,7 @@
 """Keeper of volumes: lets nodes remove the folders of those that go, and look for the folders that there are.
 
 Any node that has the storage mounted will do. A volume is gone when its files are: one node has removed them, or none
-has them.
+that has the storage mounted has them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class VolumeKeeper:
         self._database = database
         self._engine = engine
         self._root = str(settings.pvc_root) if settings.pvc_root else ""
-        self._storage = settings.pvc_storage
+        self._storage, self._mounted = settings.pvc_storage, settings.pvc_mounted
         self._clock = clock
         self._look_at = 0.0
         self._next: dict[UUID, float] = {}
@@ -128,7 +128,8 @@ class VolumeKeeper:
                 continue
             if found.there:
                 return _Outcome(gone=False, reason=found.error and f"{agent.name}: {found.error}")
-            answered += 1
+            # the empty place of a mount has no folder either
+            answered += found.mounted or not self._mounted
         return _Outcome(gone=answered > 0, reason="" if answered else NOBODY)
 
     async def _note(self, volume: Volume, outcome: _Outcome) -> None:

@@ -65,8 +65,9 @@ class VolumeFolders:
         if known is not None and known.running:
             return FolderRemoval(there=True, error=known.error)
         if not await to_thread.run_sync(os.path.lexists, folder):
-            self._removals.pop(folder, None)
-            return FolderRemoval(there=False)
+            removed = self._removals.pop(folder, None) is not None
+            mounted = removed or await to_thread.run_sync(_is_mounted, self._root_of(folder))
+            return FolderRemoval(there=False, mounted=mounted)
         removal = self._removals[folder] = _Removal(known.error if known else "")
         self._background.begin(self._remove(folder, removal))
         return FolderRemoval(there=True, error=removal.error)
@@ -75,10 +76,14 @@ class VolumeFolders:
         """Let go of what is under way; who asks the next agent for it lets it go on."""
         await self._background.close()
 
-    def _check(self, folder: Path) -> None:
+    def _root_of(self, folder: Path) -> Path:
         root = next((root for root in self._roots if folder.is_relative_to(root)), None)
         if root is None:
             raise _not_here(folder)
+        return root
+
+    def _check(self, folder: Path) -> None:
+        root = self._root_of(folder)
         parts = folder.relative_to(root).parts
         if len(parts) not in (1, 2) or not all(NAME.fullmatch(part) for part in parts):
             raise InputError(f"{folder} is not the folder of a volume", where="folder", hint="name ROOT/ID")
@@ -101,11 +106,19 @@ def _remove(folder: Path) -> None:
     process.run(["rm", "-rf", "--one-file-system", "--", folder], hint="look at the storage")
 
 
+def _is_mounted(root: Path) -> bool:
+    """Return whether a root is no folder of the node's own disk; where it cannot be read it is none of anything."""
+    try:
+        return root.stat().st_dev != Path("/").stat().st_dev
+    except OSError:
+        return False
+
+
 def _look(root: Path) -> StorageState:
     try:
         found = list(_folders(root))[:MAX_FOLDERS]
         here = os.statvfs(root)
-        mounted = root.stat().st_dev != Path("/").stat().st_dev
+        mounted = _is_mounted(root)
     except OSError as error:
         raise UnavailableError(
             f"the storage cannot be read: {error.strerror}", where=str(root), hint="check the storage of the node"

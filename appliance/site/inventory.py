@@ -146,7 +146,12 @@ def _control_api(site: Site) -> Variables:
         "registries": site.registries,
     }
     if site.session_pvc_root:
-        settings |= {"pvc_root": site.session_pvc_root, "pvc_storage": site.session_pvc_storage}
+        mounted = [storage.name for storage in site.storage if isinstance(storage, NfsStorage)]
+        settings |= {
+            "pvc_root": site.session_pvc_root,
+            "pvc_storage": site.session_pvc_storage,
+            "pvc_mounted": site.session_pvc_storage in mounted,
+        }
     return settings
 
 

@@ -108,7 +108,7 @@ class FakeEngine:
         known = {name for name in self.folders if folder.endswith(f"/{name}")}
         if not known or not self.stuck:
             self.folders -= known
-        return FolderRemoval(there=bool(known), error=self.stuck if known else "")
+        return FolderRemoval(there=bool(known), mounted=self.mounted, error=self.stuck if known else "")
 
     async def logs(
         self, agent: AgentAddress, container_id: str, *, follow: bool, tail: int | None

@@ -71,6 +71,7 @@ def site(
         running.environment["PENSTOCK_API_NODE_LOST_S"] = "60"
         running.environment["PENSTOCK_API_REGISTRIES"] = "registry.site"
         running.environment["PENSTOCK_API_PVC_ROOT"] = str(running.storage)
+        running.environment["PENSTOCK_API_PVC_MOUNTED"] = "false"
         running.agent = cluster_agent(running.agent, cluster, folder)
         running.run("migrate")
         running.run("create-admin", "--name", "admin", stdin=PASSWORD)

@@ -67,6 +67,7 @@ def site(
     asyncio.run(before_volumes(url))
     running = Site(authority, url, storage)
     running.environment |= {"PENSTOCK_API_PVC_ROOT": str(storage / "volumes"), "PENSTOCK_API_PVC_STORAGE": "disk"}
+    running.environment["PENSTOCK_API_PVC_MOUNTED"] = "false"
     for path, said in {"veteran/data": "kept", "gone/models": "weights", "stranger/home": "nobody's"}.items():
         (storage / "volumes" / path).mkdir(parents=True)
         (storage / "volumes" / path / "file").write_text(said)

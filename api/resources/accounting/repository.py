@@ -77,7 +77,9 @@ async def close(db: AsyncSession, moments: Mapping[UUID, datetime]) -> None:
     """End the open spans of sessions."""
     given = _given(moments)
     query = update(Span).where(Span.session_id == given.c.session_id, Span.ended_at.is_(None))
-    await db.execute(query.values(ended_at=given.c.at), execution_options={"synchronize_session": False})
+    # a clock that was put back makes no time that is less than none
+    query = query.values(ended_at=func.greatest(Span.started_at, given.c.at))
+    await db.execute(query, execution_options={"synchronize_session": False})
 
 
 async def move(db: AsyncSession, step: timedelta) -> None:

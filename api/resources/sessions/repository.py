@@ -39,7 +39,8 @@ async def by_name(db: AsyncSession, project_id: UUID, name: str) -> Session | No
     newest = select(Session.id).where(Session.project_id == project_id, Session.name == name)
     newest = newest.order_by(Session.created_at.desc()).limit(1)
     # each finds its row by an index of its own, however many there were of that name
-    steps = [newest.where(LIVE), newest.where(FAILED), newest]
+    # (there is one that lives at most: an order would have PostgreSQL go through those of others by their times)
+    steps = [newest.where(LIVE).order_by(None).limit(None), newest.where(FAILED), newest]
     found = func.coalesce(*(step.scalar_subquery() for step in steps))
     return (await db.scalars(select(Session).where(Session.id == found))).one_or_none()
 

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Select, and_, false, func, or_, select, true, update
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import selectinload
 
 from api.auth.identity import Reach
 from api.database import among
@@ -132,4 +133,6 @@ async def delete(db: AsyncSession, volume: Volume) -> None:
 def _locked(query: Select[Volume], *, lock: bool) -> Select[Volume]:
     if not lock:
         return query
+    # A project of the same statement would be the one from before somebody else let go of the row.
+    query = query.options(selectinload(Volume.project))
     return query.with_for_update(of=Volume).execution_options(populate_existing=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
-from sqlalchemy import event, update
+from sqlalchemy import event, select, update
 
+from api.lists import session_pages
 from api.tables.sessions import Session
+from tests import history
 from tests.api.cluster import V1, Cluster, ok, refused
 from tests.api.steps import body, run
 
@@ -108,3 +111,32 @@ async def test_a_poller_is_told_that_nothing_changed(ready: Cluster) -> None:
     await ready.settle()
     changed = await ready.admin.get(f"{V1}/sessions", headers={"If-None-Match": first.headers["ETag"]})
     assert (changed.status_code, changed.json()[0]["state"]) == (200, "RUNNING")
+
+
+@pytest.mark.parametrize(
+    ("asked", "most"),
+    [
+        ({"project": "team-b"}, 20),
+        ({"user": "bobby"}, 20),
+        ({"user": "bobby", "all": True}, 20),
+        ({"all": True}, 250),
+        ({"all": True, "project": "team-a"}, 250),
+        ({"all": True, "user": "admin"}, 250),
+    ],
+)
+async def test_a_page_reads_what_it_shows_however_many_have_ended(
+    ready: Cluster, asked: dict[str, Any], most: int
+) -> None:
+    """The last page of a walk, and lists of whom and what has few."""
+    for project in ("team-b", "team-c"):
+        await ready.add_project(project)
+    await asyncio.to_thread(history.fill, ready.database, 4000)
+    query = {"limit": 20} | asked
+    async with ready.database.reading() as db:
+        oldest = select(Session.created_at, Session.id).order_by(Session.created_at, Session.id).offset(3970).limit(1)
+        row = (await db.execute(oldest)).one()
+    if most > 20:
+        query["after"] = session_pages.cursor(row.created_at, row.id)
+    with history.noted(ready.database) as sent:
+        await ready.admin.get(f"{V1}/sessions", params=query)
+    assert await asyncio.to_thread(history.rows_read, ready.database, sent) <= most

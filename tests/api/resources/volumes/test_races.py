@@ -28,6 +28,27 @@ def slow_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "exclusively", lock)
 
 
+async def test_one_that_is_deleted_while_it_is_handed_over_says_whose_it_was(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ready.add_project("team-b")
+    made = await ok(ready.admin.post(f"{V1}/volumes", json={"name": "data", "project": "team-a"}))
+    path, hand_over = f"{V1}/volumes/{made['id']}", service.hand_over
+
+    async def slow(*args: Any) -> None:
+        await hand_over(*args)
+        await asyncio.sleep(0.3)
+
+    async def later() -> Any:
+        await asyncio.sleep(0.1)
+        return await ready.admin.delete(path)
+
+    monkeypatch.setattr(service, "hand_over", slow)
+    moved, deleted = await asyncio.gather(ready.admin.post(f"{path}/hand-over", json={"project": "team-b"}), later())
+    assert (moved.status_code, deleted.status_code) == (200, 202), deleted.text
+    assert deleted.json()["former_project"] == "team-b"
+
+
 @pytest.mark.usefixtures("slow_lock")
 async def test_a_project_hands_its_volumes_over_while_it_gets_another_one(ready: Cluster) -> None:
     await ready.add_project("team-b")

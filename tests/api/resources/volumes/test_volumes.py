@@ -132,6 +132,19 @@ async def test_one_whose_storage_no_node_has_says_so_and_waits(ready: Cluster) -
     assert await volumes(ready.admin) == []
 
 
+async def test_one_whose_storage_is_mounted_nowhere_stays_until_it_is(ready: Cluster) -> None:
+    """The empty place of a mount has no folder, and that says nothing."""
+    await ok(ready.admin.post(f"{V1}/volumes", json={"name": "data", "project": "team-a"}))
+    ready.engine.mounted = False
+    await ok(remove(ready))
+    await ready.settle()
+    (volume,) = await volumes(ready.admin)
+    assert (volume["state"], volume["reason"]) == ("deleting", "no node that has the storage answers")
+    ready.engine.mounted = True
+    await let_time_pass(ready)
+    assert await volumes(ready.admin) == []
+
+
 async def test_a_project_with_volumes_is_not_deleted_without_a_word_on_them(ready: Cluster) -> None:
     for name in ("data", "models"):
         await ok(ready.admin.post(f"{V1}/volumes", json={"name": name, "project": "team-a"}))

@@ -56,6 +56,12 @@ async def test_ids_and_folders_of_projects_are_listed_and_nothing_else(tmp_path:
     assert state.mounted is is_elsewhere(tmp_path)
 
 
+async def test_whether_the_storage_is_mounted_is_said_of_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    assert (await VolumeFolders([tmp_path]).remove(tmp_path / ID)).mounted is is_elsewhere(tmp_path)
+    shm = Path("/dev/shm")
+    assert (await VolumeFolders([shm]).remove(shm / ID)).mounted is is_elsewhere(shm)
+
+
 async def test_sizes_count_every_file_once(tmp_path: Path) -> None:
     folder = tmp_path / ID / "deep" / "er"
     folder.mkdir(parents=True)

@@ -69,6 +69,7 @@ def test_services_are_named_beside_their_nodes() -> None:
     }
     assert variables["site_version"] == "1.2.3"
     assert variables["site_control_api"]["pvc_root"] == "/srv/shared"
+    assert variables["site_control_api"]["pvc_mounted"] is True, "it comes by NFS"
     assert variables["site_control_api"]["pvc_storage"] == "shared"
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0021"
-down_revision = "0020"
+revision = "0019"
+down_revision = "0018"
 branch_labels = None
 depends_on = None
 

@@ -178,5 +178,5 @@ async def test_a_bad_period_names_its_field(cluster: Cluster, params: dict[str, 
 
 
 async def test_a_clock_that_was_put_back_makes_no_time_that_is_less_than_none(cluster: Cluster) -> None:
-    await run(cluster, session("alice", "team-a", 1000), (3, 2))
+    await run(cluster, Ran("alice", "team-a", 1000), (3, 2))
     assert figures(await report(cluster.admin)) in ({}, {"alice": (1, 0.0, 0.0)})

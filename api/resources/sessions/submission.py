@@ -181,7 +181,7 @@ def _check_length(request: SessionRequest) -> None:
     sizes = {field: sum(len(word.encode()) + 1 for word in found) for field, found in words.items()}
     if sum(sizes.values()) > MAX_WORDS_KIB << 10:
         raise InputError(
-            f"command, args and environment are longer than {MAX_WORDS_KIB} KiB together, and one byte more for each word",
+            f"command, args and environment are longer than {MAX_WORDS_KIB} KiB together, a byte more a word",
             where=max(sizes, key=lambda field: sizes[field]),
             hint="put what is long into a file on a PVC or into the image",
         )

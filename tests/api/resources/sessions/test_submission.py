@@ -63,7 +63,7 @@ async def test_what_the_agent_is_asked_for(ready: Cluster) -> None:
         ({"command": []}, "command", "at least 1"),
         ({"command": "bash"}, "command", "list"),
         ({"args": ["a\0"]}, "args[0]", "NUL"),
-        ({"args": ["a" * 32_768] * 4}, "args", "longer than 128 KiB together, with one byte after each word"),
+        ({"args": ["a" * 32_768] * 4}, "args", "longer than 128 KiB together, a byte more a word"),
         ({"command": ["\N{GRINNING FACE}" * 16_000] * 3, "args": ["a"]}, "command", "longer than 128 KiB together"),
         ({"environment": {f"A{n}": "a" * 1000 for n in range(131)}}, "environment", "longer than 128 KiB together"),
         ({"environment": {f"A{n}": "" for n in range(257)}}, "environment", "257 variables"),

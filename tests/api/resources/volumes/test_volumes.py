@@ -9,6 +9,7 @@ import httpx
 import pytest
 from sqlalchemy import update
 
+from api.control.volume_keeper import NOBODY
 from api.resources.volumes import service
 from api.tables.volumes import Volume, VolumeState
 from tests.api.cluster import V1, Cluster, ok, refused
@@ -139,7 +140,7 @@ async def test_one_whose_storage_is_mounted_nowhere_stays_until_it_is(ready: Clu
     await ok(remove(ready))
     await ready.settle()
     (volume,) = await volumes(ready.admin)
-    assert (volume["state"], volume["reason"]) == ("deleting", "no node that has the storage answers")
+    assert (volume["state"], volume["reason"]) == ("deleting", NOBODY)
     ready.engine.mounted = True
     await let_time_pass(ready)
     assert await volumes(ready.admin) == []

@@ -69,7 +69,7 @@ def test_services_are_named_beside_their_nodes() -> None:
     }
     assert variables["site_version"] == "1.2.3"
     assert variables["site_control_api"]["pvc_root"] == "/srv/shared"
-    assert variables["site_control_api"]["pvc_mounted"] is True, "it comes by NFS"
+    assert variables["site_control_api"]["pvc_mounted"] is False, "it may be a plain folder"
     assert variables["site_control_api"]["pvc_storage"] == "shared"
 
 
@@ -206,6 +206,7 @@ def test_nfs_is_exported_by_its_node_and_mounted_by_its_clients() -> None:
         {"source": "storage1:/srv/home", "path": "/mnt/home"},
     ]
     assert built["hosts"]["master1"]["node_mounts"] == []
+    assert built["vars"]["site_control_api"]["pvc_mounted"] is True
     assert members(built, "storage_client") == ["worker1", "worker2"]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -54,6 +54,8 @@ SYSTEM_FOLDERS = {
 """Folders at the root of a node that no storage may take, nor a part of them."""
 
 NFS_PORT = 2049
+SESSIONS = IPv4Network("172.17.0.0/16")
+"""The network of Docker's bridge as Docker chooses it, with the sessions of each worker."""
 INNER_PORTS = {5001: "the registry behind its TLS"}
 """Ports that the appliance uses on the loopback address of its nodes."""
 
@@ -412,6 +414,9 @@ def _egress(site: Site) -> Iterator[Finding]:
     for index, text in enumerate(site.sessions.egress):
         path: Path = ("sessions", "egress", index)
         opened = egress.parse(text)
+        if any(opened.network.subnet_of(own) for own in (SESSIONS, site.control_api.gang_networks)):
+            yield path, f"{text} is an address of sessions, or of the worker towards them", "open it by another address"
+            continue
         node = by_address.get(opened.network.network_address) if opened.is_address else None
         if node is None:
             continue

@@ -512,6 +512,9 @@ def test_a_site_opens_ways_out_for_sessions(opened: str) -> None:
             "storage:27000",
             "storage:27000 is no destination; write ADDRESS[/BITS]",
         ),
+        ("172.17.0.1:22", "172.17.0.1:22 is an address of sessions, or of the worker towards them"),
+        ("172.17.4.0/24", "172.17.4.0/24 is an address of sessions"),
+        ("100.96.0.2:80", "100.96.0.2:80 is an address of sessions"),
         ("169.254.169.254:80", "169.254.169.254/32 is no place of its own in a network"),
     ],
 )

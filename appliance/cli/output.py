@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import unicodedata
@@ -19,6 +20,8 @@ T = TypeVar("T")
 
 GAP = "  "
 NARROWEST = 8
+# what a terminal obeys in place of showing it, and what turns the order of words around
+_CONTROLS = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]")
 _STEPS = ((86400, "d"), (3600, "h"), (60, "m"))
 
 
@@ -45,6 +48,11 @@ def with_it(revoked: Revoked) -> str:
     return f", and with it keys that it had made: {revoked['with_it']}" if revoked["with_it"] else ""
 
 
+def plain(text: str) -> str:
+    """Return what others have written as a terminal can only show it."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 def print_json(value: Any) -> None:
     """Print a value as JSON."""
     print(json.dumps(value, indent=2))
@@ -55,6 +63,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], below: Seque
 
     On a terminal that is too narrow, the columns `below` go to a second line of each row, and the widest cells are cut.
     """
+    rows = [[plain(cell) for cell in row] for row in rows]
     for line in table(head, rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None, below):
         print(line)
 
@@ -76,7 +85,7 @@ def table(
 
 def print_fields(pairs: Sequence[tuple[str, str]]) -> None:
     """Print names with their values, one a line; those without a value are left out."""
-    shown = [(f"{name}:", value) for name, value in pairs if value]
+    shown = [(f"{name}:", plain(value)) for name, value in pairs if value]
     size = max(len(name) for name, _ in shown)
     for name, value in shown:
         print(f"{name:{size}} {value}")

@@ -181,7 +181,7 @@ def _table(sessions: list[SessionEntry]) -> None:
     output.print_table(HEAD, [_row(session) for session in sessions], BELOW)
     for session in sessions:
         if session["reason"] and session["state"] == "PENDING":
-            print(f"{session['name']} waits: {session['reason']}")
+            print(f"{session['name']} waits: {output.plain(session['reason'])}")
 
 
 def _row(session: SessionEntry) -> tuple[str, ...]:

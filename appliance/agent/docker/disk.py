@@ -23,15 +23,23 @@ log = structlog.get_logger()
 EVERY_S = 5.0
 REST = 10
 """How many times as long as it takes to measure all nothing is measured: many small files take long."""
+FILE_KIB = 4
+"""So much every file and folder counts at least, on average."""
 _VANISHED = 1
 """How `du` ends where files went while it looked."""
 
 
 def used_mib(places: Sequence[Path]) -> int:
-    """Return what lies in folders, each file once; other file systems in them do not count. Raises PenstockError."""
-    command: list[str | Path] = ["nice", "-n", "19", "du", "-skxc", "--", *places]
-    total = process.run(command, accepted=(0, _VANISHED)).splitlines()[-1]
-    return int(total.split()[0]) >> 10
+    """Return what lies in folders, each file once; other file systems in them do not count. Raises PenstockError.
+
+    Files without content are not free: a disk has room for so many of them.
+    """
+    return max(_total("--block-size=1K", places), FILE_KIB * _total("--inodes", places)) >> 10
+
+
+def _total(unit: str, places: Sequence[Path]) -> int:
+    command: list[str | Path] = ["nice", "-n", "19", "du", "-sxc", unit, "--", *places]
+    return int(process.run(command, accepted=(0, _VANISHED)).splitlines()[-1].split()[0])
 
 
 class DiskEnforcer:

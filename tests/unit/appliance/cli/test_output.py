@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from appliance.cli.output import age, table
+from appliance.cli.output import age, print_fields, print_table, table
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 HEAD = ("NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "USER", "GPUs")
@@ -47,3 +47,14 @@ def test_too_narrow_a_terminal_keeps_cells_readable() -> None:
 )
 def test_age(seconds: int, text: str) -> None:
     assert age((NOW - timedelta(seconds=seconds)).isoformat(), NOW) == text
+
+
+def test_what_others_have_written_is_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Titles, colours, a clipboard, and letters that run backwards."""
+    print_fields([("Command", "/\x1b]0;title\x07\x9b31m\u202egnp.exe")])
+    print_table(("NAME", "REASON"), [("a", "line\nbreak 손실 é")])
+    assert capsys.readouterr().out.splitlines() == [
+        r"Command: /\x1b]0;title\x07\x9b31m\u202egnp.exe",
+        "NAME  REASON",
+        r"a     line\nbreak 손실 é",
+    ]

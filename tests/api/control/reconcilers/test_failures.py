@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -17,8 +17,10 @@ from api.control.loop import Loop
 from api.control.manager import MAX_FAILURES
 from api.control.reconcilers import change, deadlines, losses, observe
 from api.control.reconcilers.failures import TRIES
-from api.resources.sessions import repository, resizing, scheduling
+from api.resources.sessions import changes, repository, resizing, scheduling
+from api.resources.sessions.changes import Change
 from api.scheduler.cycle import Cycle
+from api.tables.sessions import State
 from tests.api.cluster import V1, Cluster, ok
 from tests.api.steps import delete, listen, lose, pass_time, run
 
@@ -100,6 +102,18 @@ async def test_a_launch_takes_its_other_containers_with_it(ready: Cluster, monke
     assert await outcome(ready) == ("FAILED", GIVEN_UP.format("to start its containers"))
     assert ready.engine.containers == {}
     assert [call for call in ready.engine.calls if call[0] == "terminate"], "the one that was launched is removed"
+
+
+async def test_what_is_written_together_does_not_fail_together(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def concerns(_db: object, wanted: Sequence[Change]) -> bool:
+        return any(is_bad(each.session) and each.session.state is State.PREPARING for each in wanted)
+
+    calls = failing(monkeypatch, changes, "write", concerns)
+    for name in ("first", "bad", "last"):
+        await ready.submit(name)
+    await persist(ready, 2)
+    assert [(await outcome(ready, name))[0] for name in ("first", "bad", "last")] == ["RUNNING", "PREPARING", "RUNNING"]
+    assert calls["write"] > 2, "with the others first, then alone"
 
 
 async def test_the_end_of_a_session_and_what_is_left_of_it(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

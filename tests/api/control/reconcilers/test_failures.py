@@ -106,14 +106,19 @@ async def test_a_launch_takes_its_other_containers_with_it(ready: Cluster, monke
 
 async def test_what_is_written_together_does_not_fail_together(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     def concerns(_db: object, wanted: Sequence[Change]) -> bool:
-        return any(is_bad(each.session) and each.session.state is State.PREPARING for each in wanted)
+        read: list[Any] = [each.session for each in wanted]
+        return any(is_bad(session) and session.state is State.PREPARING for session in read)
 
-    calls = failing(monkeypatch, changes, "write", concerns)
+    failing(monkeypatch, changes, "write", concerns)
     for name in ("first", "bad", "last"):
         await ready.submit(name)
-    await persist(ready, 2)
-    assert [(await outcome(ready, name))[0] for name in ("first", "bad", "last")] == ["RUNNING", "PREPARING", "RUNNING"]
-    assert calls["write"] > 2, "with the others first, then alone"
+    with capture_logs() as lines:
+        await ready.settle()
+    states = await ready.states()
+    assert (states["first"], states["last"]) == ("RUNNING", "RUNNING")
+    assert "outcomes are written one by one" in {line["event"] for line in lines}
+    bad = (await ready.session("bad"))["id"]
+    assert {line["key"] for line in lines if line["event"] == "failed unexpectedly"} == {bad}
 
 
 async def test_the_end_of_a_session_and_what_is_left_of_it(ready: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,10 @@ from common.errors import UnavailableError
 log = structlog.get_logger()
 
 # of <sys/mount.h>
-_NOSUID, _NODEV, _NOEXEC, _BIND, _RECURSIVE, _PRIVATE = 1 << 1, 1 << 2, 1 << 3, 1 << 12, 1 << 14, 1 << 18
+_NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = (1 << bit for bit in (1, 2, 3, 5, 12, 14, 18))
+_RELATIME = 1 << 21
+_KEPT = os.ST_RDONLY | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME
+"""What a mount says of itself by the same bits by which it is asked for."""
 _DETACH, _NOFOLLOW = 1 << 1, 1 << 3
 
 
@@ -63,6 +66,7 @@ class MountPoints:
                 try:
                     _place(descriptor, held[-1])
                     _mount(f"/proc/self/fd/{descriptor}", held[-1], _BIND | _RECURSIVE)
+                    _take_rights(held[-1])
                 finally:
                     os.close(descriptor)
         except BaseException:
@@ -106,6 +110,13 @@ def _mount(source: str, target: Path, flags: int, kind: str = "none", options: b
         raise _refused("cannot be mounted", target)
     if flags & _BIND:
         _keep_apart(target)
+
+
+def _take_rights(target: Path) -> None:
+    """Let programs that lie there give nobody rights, and devices be none; all else stays as it is mounted."""
+    flags = os.statvfs(target).f_flag
+    kept = flags & _KEPT | (_RELATIME if flags & os.ST_RELATIME else 0)
+    _mount("none", target, _REMOUNT | _BIND | _NOSUID | _NODEV | kept)
 
 
 def _unmount(target: Path) -> None:

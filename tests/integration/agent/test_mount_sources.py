@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import subprocess
@@ -18,6 +19,7 @@ from appliance.agent.docker.cores import NO_CORES
 from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.shares.share_manager import PreparedShares
+from common import process
 from common.errors import PenstockError, UnavailableError
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus
 from tests.integration.agent.calls import launch, log_of
@@ -175,6 +177,24 @@ def test_nothing_stays_mounted_when_the_container_runs(
     direct.create(other, NO_CORES, NO_SHARES)
     direct.remove(other.id, 0)
     assert not mounted(places / "mounts")
+
+
+@pytest.mark.parametrize("options", [[], ["noexec", "noatime"]])
+def test_programs_of_a_folder_get_no_rights_and_no_devices_and_what_its_mount_says_stays(
+    direct: DockerEngine, places: Path, spec: Make, engine: docker.DockerClient, options: list[str]
+) -> None:
+    data = places / "volumes/team-a/data"
+    with contextlib.ExitStack() as stack:
+        if options:
+            process.run(["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", data])
+            stack.callback(process.run, ["umount", data])
+        wanted = reading(spec, places, args=["sleep 600"])
+        direct.create(wanted, NO_CORES, NO_SHARES)
+        direct.start(wanted.id)
+        seen = engine.containers.get(f"penstock-{wanted.id}").exec_run(["cat", "/proc/mounts"]).output.decode()
+        (found,) = [line.split()[3] for line in seen.splitlines() if line.split()[1] == "/data"]
+        assert {"nosuid", "nodev", *options} <= set(found.split(","))
+        direct.remove(wanted.id, 0)
 
 
 def test_what_an_agent_left_that_was_killed_is_collected_and_what_waits_for_its_start_stays(

@@ -191,9 +191,9 @@ def test_programs_of_a_folder_get_no_rights_and_no_devices_and_what_its_mount_sa
         wanted = reading(spec, places, args=["sleep 600"])
         direct.create(wanted, NO_CORES, NO_SHARES)
         direct.start(wanted.id)
-        seen = engine.containers.get(f"penstock-{wanted.id}").exec_run(["cat", "/proc/mounts"]).output.decode()
-        (found,) = [line.split()[3] for line in seen.splitlines() if line.split()[1] == "/data"]
-        assert {"nosuid", "nodev", *options} <= set(found.split(","))
+        seen = engine.containers.get(f"penstock-{wanted.id}").exec_run(["cat", "/proc/mounts"]).output
+        (found,) = [line.split()[3] for line in bytes(seen).splitlines() if line.split()[1] == b"/data"]
+        assert {"nosuid", "nodev", *options} <= set(found.decode().split(","))
         direct.remove(wanted.id, 0)
 
 

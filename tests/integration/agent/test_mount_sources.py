@@ -192,7 +192,8 @@ def test_programs_of_a_folder_get_no_rights_and_no_devices_and_what_its_mount_sa
         direct.create(wanted, NO_CORES, NO_SHARES)
         direct.start(wanted.id)
         seen = engine.containers.get(f"penstock-{wanted.id}").exec_run(["cat", "/proc/mounts"]).output
-        (found,) = [line.split()[3] for line in bytes(seen).splitlines() if line.split()[1] == b"/data"]
+        assert isinstance(seen, bytes)
+        (found,) = [line.split()[3] for line in seen.splitlines() if line.split()[1] == b"/data"]
         assert {"nosuid", "nodev", *options} <= set(found.decode().split(","))
         direct.remove(wanted.id, 0)
 

@@ -11,6 +11,7 @@ from starlette.requests import HTTPConnection
 from api.clock import now
 from api.control.manager import RETRY_S
 from api.control.reconcilers.failures import Failures
+from api.control.reconcilers.observe import MISSING_LIMIT
 from api.control.reconcilers.timed import SLACK_S, STALL_S, TimedReconciler
 from api.endpoints import nodes as endpoints
 from api.endpoints import repeats
@@ -102,6 +103,22 @@ async def test_a_step_ends_no_session_by_its_time_limit_and_keeps_none(
     pass_time(ready, HOUR + 10)
     await ready.settle()
     assert (await ready.session("demo"))["state"] == "TERMINATED"
+
+
+@STEPS
+async def test_a_container_that_vanishes_after_a_step_is_missed(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch, step_s: int
+) -> None:
+    await run(ready)
+    await listen(ready)
+    set_clock(monkeypatch, step_s)
+    ready.clock.passed += 1
+    await ready.settle()
+    ready.engine.containers.clear()
+    for _ in range(MISSING_LIMIT):
+        await ready.heartbeat(containers=[])
+        await ready.manager.observe()
+    assert (await ready.session("demo"))["state"] != "RUNNING"
 
 
 @STEPS

@@ -44,7 +44,7 @@ class TimedReconciler:
         self._settings = settings
         self._clock = clock
         self._began = self._looked = self._clock.monotonic()
-        self._tidied = self._counted = float("-inf")
+        self._tidied, self._counted = self._began, float("-inf")
         self._judges = False
         self._steps = ClockSteps(clock)
         self._silence, self._losses, self._steps_forward = Unchanged(), Unchanged(), Unchanged()

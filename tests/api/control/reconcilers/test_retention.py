@@ -10,6 +10,8 @@ from sqlalchemy import func, select, update
 
 from api.clock import now
 from api.control.reconcilers import retention
+from api.control.reconcilers.failures import Failures
+from api.control.reconcilers.timed import TIDY_S, TimedReconciler
 from api.resources.accounting import service as accounting
 from api.tables.accounting import AccountingDay, Span
 from api.tables.api_keys import ApiKey
@@ -65,6 +67,20 @@ async def test_the_reconcilers_do_so_by_themselves(ready: Cluster) -> None:
         await db.execute(update(Session).values(finished_at=now() - timedelta(days=91)))
     ready.clock.passed += 601
     await ready.settle()
+    assert await ready.states() == {}
+
+
+async def test_who_has_just_started_forgets_nothing_yet(ready: Cluster) -> None:
+    """A clock that is far ahead when a machine starts is put right within minutes."""
+    await run(ready, "old")
+    await delete(ready, "old")
+    await ready.settle()
+    ready.clock.ahead = timedelta(days=91)
+    timed = TimedReconciler(ready.database, ready.settings, ready.clock, Failures())
+    await timed.apply()
+    assert await ready.states() == {"old": "TERMINATED"}
+    ready.clock.passed += TIDY_S
+    await timed.apply()
     assert await ready.states() == {}
 
 

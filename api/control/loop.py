@@ -139,8 +139,8 @@ class Loop:
         return placed
 
     def rest(self) -> None:
-        """Note that nothing waits: no places are kept then."""
-        self.reservations = {}
+        """Note that nothing waits: no places are kept then, and none are made."""
+        self.reservations, self._nominated = {}, ()
 
     async def last_cycle(self) -> DecidedCycle:
         """Return the last cycle; where this process has run none, what it would decide now, which changes nothing."""

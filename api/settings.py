@@ -40,6 +40,7 @@ class Settings(Granularity, ControlApiSettings, ImageSettings, environment.Servi
     may mount beside these. `agent_crl` is the file with the list of certificates that the site's authority has revoked,
     `agents_file` one with the names of the site's workers, one a line: nobody else may be an agent. Without them all
     certificates of the site count. `apps_url` is where the edge offers the ports of sessions, empty where it does not.
+    `audit_folder` has the files of the audit log, sealed with what `audit_key` holds; without them none is kept.
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True)
@@ -62,6 +63,8 @@ class Settings(Granularity, ControlApiSettings, ImageSettings, environment.Servi
     pvc_mounted: bool = True
     host_paths: Annotated[tuple[AbsolutePath, ...], FOLDERS] = ()
     apps_url: str = Field(default="", pattern=r"^(https://[^/]+)?$")
+    audit_folder: Path | None = None
+    audit_key: Path | None = None
 
     @property
     def granularity(self) -> Granularity:
@@ -77,6 +80,8 @@ class Settings(Granularity, ControlApiSettings, ImageSettings, environment.Servi
     def _whole(self) -> Self:
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert and tls_key go together")
+        if (self.audit_folder is None) != (self.audit_key is None):
+            raise ValueError("audit_folder and audit_key go together")
         if len({path is None for path in (self.agent_ca, self.agent_cert, self.agent_key)}) > 1:
             raise ValueError("agent_ca, agent_cert and agent_key go together")
         return self

@@ -109,6 +109,9 @@ class Action(StrEnum):
     DENIED_CALL_READ = "see which system calls sandboxes denied"
     SCHEDULER_READ = "see the scheduler's decisions"
     SETTINGS_READ = "see the site's settings"
+    AUDIT_READ = "read the audit log"
+    AUDIT_VERIFY = "verify the audit log, and copy its files"
+    AUDIT_DELETE = "delete files of the audit log"
 
 
 @dataclass(frozen=True)
@@ -183,6 +186,9 @@ TABLE: Mapping[Action, Row] = {
     Action.DENIED_CALL_READ: _row(_READ,   _S,    _D,           _S,      _D,             _P,      None),
     Action.SCHEDULER_READ:   _row(_READ,   _S,    None,         _S,      None,           None,    None),
     Action.SETTINGS_READ:    _row(_READ,   _S,    _S,           _S,      _S,             _S,      _S),
+    Action.AUDIT_READ:       _row(_READ,   _S,    _D,           _S,      _D,             None,    None),
+    Action.AUDIT_VERIFY:     _row(_READ,   _S,    None,         _S,      None,           None,    None),
+    Action.AUDIT_DELETE:     _row(_ALL,    _S,    None,         None,    None,           None,    None),
 }
 # fmt: on
 

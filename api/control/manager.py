@@ -16,6 +16,7 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from api.clock import Clock
+from api.control.audit_writer import AuditWriter
 from api.control.directory_check import DirectoryCheck
 from api.control.image_check import Checker
 from api.control.loop import Loop
@@ -100,6 +101,7 @@ class Manager:
         self._checker = Checker(database, engine, self._failures)
         self._volumes = VolumeKeeper(database, engine, settings, clock, self._failures)
         self._directory = DirectoryCheck(database, settings, clock)
+        self._audit = AuditWriter(database, settings)
         self.loop = Loop(database, settings, self._failures)
         self._woken = asyncio.Event()
         self._busy: dict[str, asyncio.Task[None]] = {}
@@ -167,6 +169,8 @@ class Manager:
             self._begin("directory", self._directory.look())
         if volumes:
             self._begin("volumes", self._volumes.work())
+        if seen.audit and self._audit.is_on and "audit" not in self._busy:
+            self._begin("audit", self._audit.work())
         return bool(starts or stops or changes or unseen or volumes)
 
     async def _look(self, reading: Begin | None) -> Glance:

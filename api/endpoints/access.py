@@ -111,7 +111,7 @@ async def authorize(connection: HTTPConnection) -> None:
     if endpoint in _for_agents:
         connection.state.agent = agent_of_certificate(connection)
         return
-    known = await _identify(connection)
+    known = connection.state.known = await _identify(connection)
     wanted = action_of(endpoint)
     if wanted is None or not known.identity.allows(wanted):
         raise known.identity.refusal(wanted) if wanted else ForbiddenError("nobody may call this")
@@ -119,7 +119,6 @@ async def authorize(connection: HTTPConnection) -> None:
         raise ForbiddenError(
             "you have to change your password first", where="password", hint="change it: POST /api/v1/auth/password"
         )
-    connection.state.known = known
 
 
 async def settings_of(connection: HTTPConnection) -> Settings:

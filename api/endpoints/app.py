@@ -17,6 +17,7 @@ from api.endpoints import (
     accounting,
     api_keys,
     apps,
+    audit_log,
     denied_calls,
     docs,
     domains,
@@ -39,6 +40,7 @@ from api.endpoints import (
     volumes,
 )
 from api.endpoints.access import PREFIX, check_routes, is_behind_edge
+from api.endpoints.auditing import Failures, concluded
 from api.endpoints.caching import NoStore
 from api.endpoints.repeats import Repeats
 from api.endpoints.routes import authorized
@@ -47,6 +49,7 @@ from api.lists.nodes import GroupsOfNodes
 from api.lists.texts import Texts
 from api.notices import Notices
 from api.resources.apps.service import AppIndex
+from api.resources.audit import service as audit
 from api.resources.nodes.fleet import Fleet
 from api.resources.nodes.heartbeats import Heartbeats
 from api.resources.sessions.streams import Streams
@@ -89,7 +92,7 @@ def create_app(settings: Settings, database: Database, engine: Engine, *, reconc
         description=DESCRIPTION,
         version=system.VERSION,
         lifespan=lifespan,
-        dependencies=[Depends(authorized)],
+        dependencies=[Depends(concluded, scope="function"), Depends(authorized)],
         responses=errors.RESPONSES,
         docs_url=None,
         redoc_url=None,
@@ -116,6 +119,8 @@ def set_up(app: FastAPI, settings: Settings, database: Database, engine: Engine,
     app.state.workers = Workers(settings.agents_file)
     app.state.apps = AppIndex()
     app.state.texts = Texts()
+    app.state.failed_attempts = Failures()
+    app.state.audit_log = audit.log_of(settings)
     app.state.groups_of_nodes = GroupsOfNodes()
     app.state.notices = Notices(database)
     app.state.streams = Streams(app.state.notices, settings.streams_per_user)
@@ -141,6 +146,7 @@ def _include_routes(app: FastAPI) -> None:
         metrics.router,
         denied_calls.router,
         scheduler.router,
+        audit_log.router,
         apps.router,
         system.router,
         system.health,

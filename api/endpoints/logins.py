@@ -8,6 +8,7 @@ from fastapi import Request, Response
 
 from api.auth.policy import Action
 from api.clock import now
+from api.endpoints import auditing
 from api.endpoints.access import (
     Caller,
     KnownCallerOf,
@@ -43,6 +44,8 @@ async def login(
     # a page that signs its visitor in as somebody else would have that person's work seen there
     check_origin(request)
     address = request.client.host if request.client else ""
+    if told := auditing.attempt_of(request):
+        told.user = body.name
     attempt = throttle.Try(body.name, address)
     began = now()
     async with database.transaction() as db:
@@ -54,9 +57,11 @@ async def login(
             await throttle.withdraw(db, attempt, began, before)
         raise
     async with database.transaction() as db:
+        await auditing.begin(db, request)
         await throttle.succeed(db, attempt, now())
         agent = request.headers.get("user-agent", "")
         secret = await service.begin(db, user, settings.login_lifetime_s, address=address, agent=agent)
+        await auditing.record(db, request)
     _set_cookie(request, response, secret, settings.login_lifetime_s)
     return SignedInView(**UserView.model_validate(user).model_dump(), csrf_token=csrf_token(secret))
 

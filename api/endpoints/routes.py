@@ -12,6 +12,7 @@ from starlette.requests import HTTPConnection
 
 from api.endpoints import bodies
 from api.endpoints.access import authorize, is_for_agents, is_public
+from api.endpoints.auditing import attempted
 from api.endpoints.bodies import Bound, BoundedRequest
 from common.errors import ForbiddenError
 
@@ -29,9 +30,10 @@ class Route(APIRoute):
         handle, bound = super().get_route_handler(), _bound(self.endpoint)
 
         async def answer(request: Request) -> Response:
-            await authorize(request)
-            request.scope[_AUTHORIZED] = True
-            return await handle(BoundedRequest(request, bound))
+            async with attempted(request, self.endpoint):
+                await authorize(request)
+                request.scope[_AUTHORIZED] = True
+                return await handle(BoundedRequest(request, bound))
 
         return answer
 
@@ -46,7 +48,8 @@ async def authorized(connection: HTTPConnection) -> None:
     What has no body, a WebSocket, is authorized here.
     """
     if connection.scope["type"] == "websocket":
-        await authorize(connection)
+        async with attempted(connection, connection.scope["endpoint"]):
+            await authorize(connection)
     elif _AUTHORIZED not in connection.scope:
         raise ForbiddenError("nobody may call this")
 

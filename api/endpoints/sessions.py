@@ -18,6 +18,7 @@ from api.auth.identity import Identity
 from api.auth.policy import Action
 from api.control.manager import WakeAfterwards
 from api.database import Database
+from api.endpoints import auditing
 from api.endpoints.access import Caller, SettingsOf, action, authorize, caller_of
 from api.endpoints.routes import Router
 from api.endpoints.transactions import DatabaseOf, Reading, Transaction
@@ -234,9 +235,12 @@ async def session_exec(
     await websocket.accept()
     code = status.WS_1000_NORMAL_CLOSURE
     try:
-        words = _words(command)
-        session = await _enter(database, project, name, caller)
-        agent = relay.running_on(session)
+        async with auditing.attempted(websocket, session_exec):
+            words = _words(command)
+            session = await _enter(database, project, name, caller)
+            agent = relay.running_on(session)
+        async with database.transaction() as db:
+            await auditing.record(db, websocket)
 
         async def may_stay() -> None:
             await authorize(websocket)

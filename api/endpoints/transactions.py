@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.requests import HTTPConnection
 
 from api.database import Database
+from api.endpoints import auditing
 
 
 # What requests depend on is made by coroutines, however short: FastAPI hands all else to threads, where it waits.
@@ -19,9 +20,13 @@ async def database_of(connection: HTTPConnection) -> Database:
     return database
 
 
-async def _transaction(database: Annotated[Database, Depends(database_of)]) -> AsyncIterator[AsyncSession]:
+async def _transaction(
+    connection: HTTPConnection, database: Annotated[Database, Depends(database_of)]
+) -> AsyncIterator[AsyncSession]:
     async with database.transaction() as db:
+        await auditing.begin(db, connection)
         yield db
+        await auditing.record(db, connection)
 
 
 async def _reading(database: Annotated[Database, Depends(database_of)]) -> AsyncIterator[AsyncSession]:

@@ -17,6 +17,7 @@ from sqlalchemy.exc import OperationalError
 # Every table has to be known before Base.metadata is complete.
 import api.tables.accounting
 import api.tables.api_keys
+import api.tables.audit
 import api.tables.denied_calls
 import api.tables.domains
 import api.tables.groups

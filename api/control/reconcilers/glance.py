@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, exists, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.control.reconcilers import limits
+from api.resources.audit import repository as audit
 from api.resources.images import repository as images
 from api.resources.nodes import service as nodes
 from api.resources.projects import service as projects
@@ -32,6 +33,7 @@ class Glance:
     in_operation: bool
     images: bool
     volumes: bool
+    audit: bool
 
     @property
     def has_due(self) -> bool:
@@ -53,6 +55,7 @@ async def look(db: AsyncSession, settings: Settings, at: datetime) -> Glance:
         "in_operation": lifecycle.IS_IN_OPERATION,
         "images": images.IS_UNSETTLED,
         "volumes": volumes.is_deleting(settings.pvc_storage),
+        "audit": audit.IS_UNWRITTEN,
     }
     query = select(*(exists().where(condition).label(name) for name, condition in conditions.items()))
     return Glance(**(await db.execute(query)).one()._asdict())

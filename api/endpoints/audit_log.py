@@ -1,0 +1,114 @@
+"""Endpoints of the audit log. Whoever reads it leaves a line there, too."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import Depends, Path, Query, Response
+from fastapi.responses import StreamingResponse
+from starlette.requests import HTTPConnection
+
+from api.auth.policy import Action
+from api.endpoints import auditing
+from api.endpoints.access import Caller, action
+from api.endpoints.routes import Router
+from api.endpoints.transactions import DatabaseOf, Transaction
+from api.lists import texts
+from api.resources.audit import service
+from api.resources.audit.log_files import LogFiles
+from api.resources.audit.schemas import AuditEntryView, AuditFileView, AuditFindingView, AuditVerificationView
+from api.resources.audit.service import Search
+from api.resources.schemas import Done, Moment, NameQuery
+from common.errors import UnavailableError
+
+router = Router(prefix="/audit", tags=["audit"])
+
+PAGE, MAX_PAGE = 200, 1000
+FINDINGS = 1000
+"""So many findings are told; of the others how many there are."""
+
+DayPath = Annotated[str, Path(pattern=r"^\d{8}$")]
+
+
+async def log_of(connection: HTTPConnection) -> LogFiles:
+    """Return the audit log; raises UnavailableError where none is kept."""
+    log: LogFiles | None = connection.app.state.audit_log
+    if log is None:
+        raise UnavailableError(
+            "this API keeps no audit log", where="audit_folder", hint="set PENSTOCK_API_AUDIT_FOLDER and _AUDIT_KEY"
+        )
+    return log
+
+
+Log = Annotated[LogFiles, Depends(log_of)]
+
+
+@router.get("", responses={200: {"headers": {"X-Next": texts.HEADERS["X-Next"]}}})
+@action(Action.AUDIT_READ)
+async def list_audit(
+    *,
+    caller: Caller,
+    log: Log,
+    response: Response,
+    _told: Transaction,
+    user: Annotated[str | None, Query(max_length=64)] = None,
+    object_: Annotated[str | None, Query(alias="object", max_length=256)] = None,
+    project: NameQuery | None = None,
+    act: Annotated[str | None, Query(alias="action", max_length=64, pattern=r"^[a-z_]+$")] = None,
+    result: Annotated[str | None, Query(pattern=r"^(done|refused|failed)$")] = None,
+    since: Annotated[Moment | None, Query()] = None,
+    until: Annotated[Moment | None, Query()] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = PAGE,
+    after: Annotated[int | None, Query(ge=1, le=2**62)] = None,
+) -> list[AuditEntryView]:
+    """List who did what, newest first: by a user, on an object such as `projects/vision`, by action, result and time.
+
+    Where there are more, `X-Next` is what to send as `after` to get those that follow. A line may be some seconds late.
+    """
+    wanted = Search(user, object_, project, act, result, since, until)
+    entries, following = await service.search(log, wanted, caller, limit=limit, before=after)
+    if following:
+        response.headers["X-Next"] = str(following)
+    return [AuditEntryView.model_validate(entry) for entry in entries]
+
+
+@router.get("/verification")
+@action(Action.AUDIT_VERIFY)
+async def verify_audit(log: Log, db: Transaction) -> AuditVerificationView:
+    """Verify the whole log: name every line that was changed, removed, put in, moved or cut off."""
+    found = await service.verify(db, log)
+    return AuditVerificationView(
+        ok=found.ok,
+        lines=found.lines,
+        last=found.head.seq,
+        findings=[AuditFindingView.model_validate(one) for one in found.findings[:FINDINGS]],
+        more_findings=max(len(found.findings) - FINDINGS, 0),
+        deleted=found.deleted,
+    )
+
+
+@router.get("/files")
+@action(Action.AUDIT_VERIFY)
+async def list_audit_files(log: Log, _told: Transaction) -> list[AuditFileView]:
+    """List the files of the log, one a day."""
+    return [AuditFileView.model_validate(day) for day in await asyncio.to_thread(log.days)]
+
+
+@router.get("/files/{day}", response_class=Response, responses={200: {"content": {"application/jsonl": {}}}})
+@action(Action.AUDIT_VERIFY)
+async def download_audit_file(day: DayPath, log: Log, _told: Transaction) -> Response:
+    """Download the file of a day as it is: JSON lines, each with its code."""
+    service.require_day(log, day)
+    return StreamingResponse(log.parts(day), media_type="application/jsonl")
+
+
+@router.delete("/files/{day}")
+@action(Action.AUDIT_DELETE)
+async def delete_audit_file(day: DayPath, log: Log, connection: HTTPConnection, database: DatabaseOf) -> Done:
+    """Delete the file of a day that is over; the log says who did so, and which lines it had."""
+    sealed = await service.seal_deletion(log, day)
+    async with database.transaction() as db:
+        await auditing.record(db, connection, deleted=sealed)
+    await asyncio.to_thread(log.delete, day)
+    return Done()

@@ -1,0 +1,363 @@
+"""The audit log: every change and every refusal has a line, made together with the change, and nothing secret in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute, iter_route_contexts
+from sqlalchemy import func, inspect, select, text
+
+from api.auth.policy import UserRole
+from api.endpoints import auditing
+from api.endpoints.access import SAFE_METHODS, is_for_agents
+from api.endpoints.auditing import OF_A_MINUTE
+from api.endpoints.transactions import _transaction
+from api.resources.audit import service
+from api.tables.audit import AUDITED, LEFT_OUT, AuditChange, AuditEvent
+from tests.api.cluster import V1, Cluster, ok, refused, running_cluster, sign_in
+from tests.api.endpoints.routes import open_websocket
+from tests.installed import PASSWORD
+
+pytestmark = pytest.mark.anyio
+
+PROJECT = {"name": "vision", "quota_milli": 0, "period": {"ends_at": None}}
+KEY = "a key of these tests"
+BY_THEMSELVES = {"login", "end_unknown_containers", "delete_audit_file", "verify_certificate"}
+"""Endpoints that change something and have no transaction from outside."""
+
+
+@pytest.fixture
+async def audited(database_url: str, tmp_path: Path) -> AsyncIterator[Cluster]:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "key").write_text(KEY)
+    folders = {"audit_folder": tmp_path / "log", "audit_key": tmp_path / "key"}
+    async with running_cluster(database_url, pvc_root="/srv/shared", **folders) as running:
+        yield running
+
+
+def file_of(cluster: Cluster) -> Path:
+    """The one file of the log."""
+    (path,) = Path(str(cluster.settings.audit_folder)).glob("*.log")
+    return path
+
+
+async def lines(cluster: Cluster, **query: Any) -> list[dict[str, Any]]:
+    """The log, newest first, without the line of this very look at it."""
+    await cluster.settle()
+    return list(await ok(cluster.admin.get(f"{V1}/audit", params=query)))
+
+
+async def last(cluster: Cluster, **query: Any) -> dict[str, Any]:
+    return (await lines(cluster, **query))[0]
+
+
+async def test_a_change_says_who_did_what_to_what_before_and_after(audited: Cluster) -> None:
+    await audited.add_project("vision", 1000)
+    made = await last(audited, project="vision")
+    assert (made["action"], made["object"], made["result"]) == ("project_create", "projects/vision", "done")
+    await ok(audited.admin.patch(f"{V1}/projects/vision", json={"quota_milli": 3000, "description": "Seeing"}))
+    line = await last(audited, object="projects/vision")
+    assert (line["user"], line["role"], line["method"], line["status"]) == ("admin", "admin", "PATCH", 200)
+    (change,) = line["changes"]
+    assert change == {
+        "kind": "projects",
+        "subject": {"name": "vision"},
+        "before": {"quota_milli": 1000, "description": ""},
+        "after": {"quota_milli": 3000, "description": "Seeing"},
+    }
+
+
+async def test_who_comes_to_a_project_is_named(audited: Cluster) -> None:
+    await audited.user("alice")
+    await audited.add_project("vision", 1000)
+    await ok(audited.admin.patch(f"{V1}/projects/vision", json={"members": ["alice"]}))
+    (change,) = (await last(audited, object="projects/vision"))["changes"]
+    assert (change["kind"], change["before"]) == ("memberships", None)
+    assert change["subject"] == {"project": "vision", "user": "alice"}
+
+
+async def test_the_request_of_a_line_is_that_of_the_answer(audited: Cluster) -> None:
+    answer = await audited.admin.post(f"{V1}/projects", json=PROJECT)
+    line = await last(audited, object="projects/vision")
+    assert line["request"] == answer.headers["X-Request-Id"]
+
+
+async def test_what_is_refused_and_what_fails_has_a_line(audited: Cluster) -> None:
+    alice = await audited.user("alice")
+    await audited.add_project("vision", 1000)
+    await refused(alice.patch(f"{V1}/projects/vision", json={"quota_milli": 9000}), 403)
+    await refused(alice.post(f"{V1}/users", json={"name": "mally", "password": PASSWORD}), 403)
+    await refused(audited.admin.post(f"{V1}/projects", json=PROJECT), 409)
+    assert (await audited.admin.post(f"{V1}/projects", json={"name": "Not A Name"})).status_code == 422
+    await refused(alice.get(f"{V1}/users"), 403)
+    told = [
+        (line["user"], line["method"], line["object"], line["result"], line["status"]) for line in await lines(audited)
+    ]
+    assert told[:5] == [
+        ("alice", "GET", "users", "refused", 403),
+        ("admin", "POST", "projects", "failed", 422),
+        ("admin", "POST", "projects", "failed", 409),
+        ("alice", "POST", "users", "refused", 403),
+        ("alice", "PATCH", "projects/vision", "refused", 403),
+    ]
+    assert all(line["reason"] for line in (await lines(audited))[:5] if line["result"] != "done")
+
+
+async def test_logins_and_wrong_passwords_have_a_line_and_no_password(audited: Cluster) -> None:
+    await audited.user("alice")
+    async with audited.client() as guest:
+        await sign_in(guest, "alice")
+        await refused(guest.post(f"{V1}/auth/login", json={"name": "alice", "password": "wr0ng-pass!"}), 401)
+    wrong, right = (await lines(audited, action="login"))[:2]
+    assert (wrong["user"], wrong["result"], wrong["status"]) == ("alice", "refused", 401)
+    assert right["result"] == "done"
+    assert right["changes"][0]["subject"]["user"] == "alice"
+    written = file_of(audited).read_text()
+    assert "wr0ng-pass!" not in written
+    assert PASSWORD not in written
+    assert "argon2" not in written
+
+
+async def test_a_terminal_has_a_line(audited: Cluster) -> None:
+    alice = await audited.user("alice")
+    await audited.add_project("vision", 1000, "alice")
+    headers = {"Authorization": alice.headers["Authorization"]}
+    query = {"project": "vision", "command": json.dumps(["cat", "secret"])}
+    await open_websocket(audited.app, f"{V1}/sessions/nothing/exec", headers, query)
+    line = await last(audited, user="alice", action="session_enter")
+    assert (line["object"], line["project"], line["status"]) == ("sessions/nothing/exec", "vision", 404)
+    assert "secret" not in json.dumps(line)
+    await open_websocket(audited.app, f"{V1}/sessions/nothing/exec", {"Authorization": "Bearer wrong"}, query)
+    assert (await last(audited, action="session_enter"))["status"] == 401
+
+
+async def test_a_terminal_that_opens_has_a_line(audited: Cluster) -> None:
+    await audited.add_node()
+    await audited.add_image()
+    await audited.add_project("team-a", 4000)
+    await audited.submit("one")
+    await audited.settle()
+    headers = {"Authorization": audited.admin.headers["Authorization"]}
+    await open_websocket(audited.app, f"{V1}/sessions/one/exec", headers)
+    line = await last(audited, action="session_enter")
+    assert (line["object"], line["result"]) == ("sessions/one/exec", "done")
+
+
+async def test_nothing_secret_of_a_session_is_told(audited: Cluster) -> None:
+    await audited.add_node()
+    await audited.add_image()
+    await audited.add_project("team-a", 4000)
+    await audited.submit("one", environment={"TOKEN": "hush"}, command=["run", "--token", "hush"])
+    line = await last(audited, action="session_submit")
+    assert (line["object"], line["project"]) == ("sessions/one", "team-a")
+    assert "hush" not in json.dumps(line)
+
+
+async def test_every_column_of_an_audited_table_is_told_or_left_out_for_a_reason(audited: Cluster) -> None:
+    left_out = frozenset().union(*LEFT_OUT.values())
+    async with audited.database.engine.connect() as connection:
+        columns = await connection.run_sync(
+            lambda sync: {table: {one["name"] for one in inspect(sync).get_columns(table)} for table in AUDITED}
+        )
+        query = text("SELECT tgrelid::regclass::text, tgargs FROM pg_trigger WHERE tgname = 'note_audited_change'")
+        triggers = {
+            table: tuple(bytes(arguments).decode().rstrip("\0").split("\0"))
+            for table, arguments in await connection.execute(query)
+        }
+    assert triggers == AUDITED
+    for table, names in columns.items():
+        undecided = names - set(AUDITED[table]) - left_out
+        assert table == "nodes" or not undecided, f"{table}: {undecided}"
+        assert not set(AUDITED[table]) & LEFT_OUT["secret"]
+
+
+async def test_every_endpoint_that_changes_something_tells_it_with_the_change(audited: Cluster) -> None:
+    def has_transaction(dependant: Dependant) -> bool:
+        return dependant.call is _transaction or any(map(has_transaction, dependant.dependencies))
+
+    changing = [
+        context.original_route
+        for context in iter_route_contexts(audited.app.routes)
+        if isinstance(context.original_route, APIRoute) and not set(context.original_route.methods) <= set(SAFE_METHODS)
+    ]
+    assert len(changing) > 40
+    without = {
+        route.endpoint.__name__
+        for route in changing
+        if not is_for_agents(route.endpoint) and not has_transaction(route.dependant)
+    }
+    assert without <= BY_THEMSELVES
+
+
+async def test_a_change_that_cannot_be_told_does_not_happen(audited: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: Any, **__: Any) -> None:
+        raise OSError("no room")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(service, "add", fail)
+        answer = await audited.admin.post(f"{V1}/projects", json=PROJECT)
+        assert answer.status_code == 500
+    await refused(audited.admin.get(f"{V1}/projects/vision"), 404)
+
+
+async def test_a_change_that_is_undone_leaves_no_change_in_the_log(audited: Cluster) -> None:
+    await audited.add_project("vision", 1000)
+    await audited.settle()
+    await refused(audited.admin.post(f"{V1}/projects", json=PROJECT), 409)
+    async with audited.database.reading() as db:
+        assert await db.scalar(select(func.count()).select_from(AuditChange)) == 0
+        assert await db.scalar(select(func.count()).select_from(AuditEvent)) == 1
+
+
+async def test_the_work_of_the_reconcilers_is_nobodys_change(audited: Cluster) -> None:
+    await audited.add_node()
+    await audited.add_image()
+    await audited.add_project("team-a", 4000)
+    await audited.submit("one")
+    before = await lines(audited)
+    assert (await audited.session("one"))["state"] == "RUNNING"
+    after = await lines(audited)
+    assert {line["action"] for line in after[: len(after) - len(before)]} == {"audit_read"}
+
+
+async def test_reading_the_log_has_a_line(audited: Cluster) -> None:
+    await lines(audited)
+    assert (await last(audited))["action"] == "audit_read"
+
+
+async def test_who_floods_the_log_with_failures_is_counted(audited: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = 0.0
+    monkeypatch.setattr(auditing.time, "monotonic", lambda: moment)
+    async with audited.client("no key") as guest:
+        for _ in range(OF_A_MINUTE + 7):
+            await refused(guest.delete(f"{V1}/projects/vision"), 401)
+        assert len(await lines(audited, result="refused")) == OF_A_MINUTE
+        moment = 61.0
+        await refused(guest.delete(f"{V1}/projects/vision"), 401)
+    assert (await last(audited, result="refused"))["left_out"] == 7
+
+
+async def test_a_domain_sees_what_concerns_it_alone(audited: Cluster) -> None:
+    await ok(audited.admin.post(f"{V1}/domains", json={"name": "acme"}))
+    await audited.add_project("vision", 0)
+    await ok(audited.admin.post(f"{V1}/projects", json=PROJECT | {"name": "rockets", "domain": "acme"}))
+    chief = await audited.user("chief", UserRole.ADMIN)
+    await ok(audited.admin.patch(f"{V1}/users/chief", json={"domain": "acme"}))
+    await ok(chief.patch(f"{V1}/projects/rockets", json={"description": "Up"}))
+    await audited.settle()
+    seen = await ok(chief.get(f"{V1}/audit"))
+    assert [line["object"] for line in seen] == ["projects/rockets", "users/chief", "projects/rockets"]
+    assert all("acme" in line["domains"] for line in seen)
+    for path in ("verification", "files"):
+        assert (await chief.get(f"{V1}/audit/{path}")).status_code == 403
+
+
+async def test_pages_follow_each_other_and_filters_hold(audited: Cluster) -> None:
+    for number in range(7):
+        await audited.add_project(f"p{number}", 0)
+    await audited.settle()
+    seen, after = [], None
+    while True:
+        query: dict[str, Any] = {"limit": 3, "action": "project_create"} | ({"after": after} if after else {})
+        answer = await audited.admin.get(f"{V1}/audit", params=query)
+        seen += [line["object"] for line in answer.json()]
+        if not (after := answer.headers.get("X-Next")):
+            break
+    assert seen == [f"projects/p{number}" for number in reversed(range(7))]
+    assert await lines(audited, since="2200-01-01T00:00:00Z") == []
+    assert await lines(audited, until="2000-01-01T00:00:00Z") == []
+    assert len(await lines(audited, object="projects/p3")) == 1
+
+
+async def test_the_log_is_verified(audited: Cluster) -> None:
+    await audited.add_project("vision", 1000)
+    await audited.settle()
+    verdict = await ok(audited.admin.get(f"{V1}/audit/verification"))
+    assert (verdict["ok"], verdict["findings"]) == (True, [])
+    path = file_of(audited)
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b'"quota_milli":1000', b'"quota_milli":9000'))
+    verdict = await ok(audited.admin.get(f"{V1}/audit/verification"))
+    assert not verdict["ok"]
+    assert "not as it was written" in verdict["findings"][-1]["what"]
+    path.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
+    verdict = await ok(audited.admin.get(f"{V1}/audit/verification"))
+    assert "this site's database has seen" in verdict["findings"][0]["what"]
+
+
+async def test_what_was_cut_off_stays_missing_when_the_log_goes_on(audited: Cluster) -> None:
+    await audited.add_project("vision", 1000)
+    await audited.add_project("sound", 1000)
+    await audited.settle()
+    path = file_of(audited)
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    await audited.add_project("smell", 1000)
+    await audited.settle()
+    verdict = await ok(audited.admin.get(f"{V1}/audit/verification"))
+    assert [one["what"] for one in verdict["findings"]] == ["line 2 of the log before this one are missing"]
+
+
+async def test_a_writer_that_dies_between_file_and_database_writes_no_line_twice(
+    audited: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died = asyncio.Event()
+
+    async def die(*_: Any) -> None:
+        died.set()
+        raise OSError("killed")
+
+    with monkeypatch.context() as killed:
+        killed.setattr(service.repository, "written", die)
+        await audited.add_project("vision", 1000)
+        await audited.manager.reconcile()
+        await died.wait()
+    await audited.manager.operations["audit"]
+    path = file_of(audited)
+    assert len(path.read_bytes().splitlines()) == 1
+    with path.open("ab") as file:
+        file.write(b'{"seq":2,"torn')
+    await audited.add_project("sound", 1000)
+    assert [line["object"] for line in await lines(audited)] == ["projects/sound", "projects/vision"]
+    assert (await ok(audited.admin.get(f"{V1}/audit/verification")))["ok"]
+
+
+async def test_the_file_of_a_day_that_is_over_can_be_deleted_and_leaves_a_line(audited: Cluster) -> None:
+    await audited.add_project("vision", 1000)
+    await audited.settle()
+    path = file_of(audited)
+    await refused(audited.admin.delete(f"{V1}/audit/files/{path.stem}"), 409)
+    log = service.log_of(audited.settings)
+    assert log
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    log.append([("later", {"time": "", "action": "none"})], tomorrow)
+    await ok(audited.admin.delete(f"{V1}/audit/files/{path.stem}"))
+    assert not path.exists()
+    await audited.settle()
+    verdict = await ok(audited.admin.get(f"{V1}/audit/verification"))
+    assert verdict["ok"], verdict
+    assert [one["day"] for one in verdict["deleted"]] == [path.stem]
+    await refused(audited.admin.delete(f"{V1}/audit/files/{path.stem}"), 404)
+    files = await ok(audited.admin.get(f"{V1}/audit/files"))
+    assert [one["day"] for one in files] == [f"{tomorrow:%Y%m%d}"]
+
+
+async def test_a_file_is_copied_as_it_is(audited: Cluster) -> None:
+    await audited.add_project("vision", 1000)
+    await audited.settle()
+    path = file_of(audited)
+    answer = await audited.admin.get(f"{V1}/audit/files/{path.stem}")
+    assert answer.content == path.read_bytes()
+
+
+async def test_without_a_folder_nothing_is_told(cluster: Cluster) -> None:
+    await cluster.add_project("vision", 1000)
+    await refused(cluster.admin.get(f"{V1}/audit"), 503)
+    async with cluster.database.reading() as db:
+        assert await db.scalar(select(func.count()).select_from(AuditEvent)) == 0

@@ -139,9 +139,9 @@ class _Types:
             case "array":
                 return f"list[{self._annotation(schema.get('items', {}))}]"
             case "object":
-                inner: dict[str, Any] = schema.get("additionalProperties") or next(
-                    iter(schema.get("patternProperties", {}).values()), {}
-                )
+                of_keys: dict[str, Any] = next(iter(schema.get("patternProperties", {}).values()), {})
+                more = schema.get("additionalProperties")
+                inner: dict[str, Any] = more if isinstance(more, dict) and more else of_keys
                 return f"dict[str, {self._annotation(inner)}]"
             case kind:
                 return SCALARS.get(str(kind), "Any")

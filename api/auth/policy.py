@@ -110,7 +110,7 @@ class Action(StrEnum):
     SCHEDULER_READ = "see the scheduler's decisions"
     SETTINGS_READ = "see the site's settings"
     AUDIT_READ = "read the audit log"
-    AUDIT_VERIFY = "verify the audit log, and copy its files"
+    AUDIT_OVERSEE = "verify the audit log, and copy its files"
     AUDIT_DELETE = "delete files of the audit log"
 
 
@@ -187,7 +187,7 @@ TABLE: Mapping[Action, Row] = {
     Action.SCHEDULER_READ:   _row(_READ,   _S,    None,         _S,      None,           None,    None),
     Action.SETTINGS_READ:    _row(_READ,   _S,    _S,           _S,      _S,             _S,      _S),
     Action.AUDIT_READ:       _row(_READ,   _S,    _D,           _S,      _D,             None,    None),
-    Action.AUDIT_VERIFY:     _row(_READ,   _S,    None,         _S,      None,           None,    None),
+    Action.AUDIT_OVERSEE:    _row(_READ,   _S,    None,         _S,      None,           None,    None),
     Action.AUDIT_DELETE:     _row(_ALL,    _S,    None,         None,    None,           None,    None),
 }
 # fmt: on

@@ -74,7 +74,7 @@ async def list_audit(
 
 
 @router.get("/verification")
-@action(Action.AUDIT_VERIFY)
+@action(Action.AUDIT_OVERSEE)
 async def verify_audit(log: Log, db: Transaction) -> AuditVerificationView:
     """Verify the whole log: name every line that was changed, removed, put in, moved or cut off."""
     found = await service.verify(db, log)
@@ -89,14 +89,14 @@ async def verify_audit(log: Log, db: Transaction) -> AuditVerificationView:
 
 
 @router.get("/files")
-@action(Action.AUDIT_VERIFY)
+@action(Action.AUDIT_OVERSEE)
 async def list_audit_files(log: Log, _told: Transaction) -> list[AuditFileView]:
     """List the files of the log, one a day."""
     return [AuditFileView.model_validate(day) for day in await asyncio.to_thread(log.days)]
 
 
 @router.get("/files/{day}", response_class=Response, responses={200: {"content": {"application/jsonl": {}}}})
-@action(Action.AUDIT_VERIFY)
+@action(Action.AUDIT_OVERSEE)
 async def download_audit_file(day: DayPath, log: Log, _told: Transaction) -> Response:
     """Download the file of a day as it is: JSON lines, each with its code."""
     service.require_day(log, day)

@@ -57,7 +57,7 @@ class Attempt:
             "user": known.identity.name if known else self.user,
             "role": known.identity.role if known else "",
             "domain": known.identity.domain if known else None,
-            "with": known.name if known else "",
+            "credential": known.name if known else "",
             "address": self.connection.client.host if self.connection.client else "",
             "action": action.name.lower() if action else self.endpoint.__name__,
             "method": self.connection.scope.get("method", "WEBSOCKET"),

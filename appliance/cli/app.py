@@ -41,6 +41,7 @@ COMMANDS = {
     "policy": ("appliance.cli.policy:app", "What a user may have at once."),
     "domain": ("appliance.cli.domain:app", "Domains: users and projects with administrators of their own."),
     "accounting": ("appliance.cli.accounting:accounting", "Who held how much, and for how long."),
+    "audit": ("appliance.cli.audit:app", "The audit log: who did what, and whether it is as it was written."),
     "scheduler": ("appliance.cli.scheduler:app", "The scheduler's cycles, for a look afterwards."),
     "completion": ("appliance.cli.completion:completion", "Print what makes a shell complete our commands."),
     "reservoir": ("appliance.cli.reservoir:app", "Bundles: lock, build, verify, import, publish."),

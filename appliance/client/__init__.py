@@ -7,6 +7,7 @@ import, because the command line starts with it.
 from __future__ import annotations
 
 from appliance.client.account import Account, ApiKeys
+from appliance.client.audit import Audit
 from appliance.client.images import Images
 from appliance.client.nodes import Nodes
 from appliance.client.oversight import Accounting, Domains, Policies
@@ -45,4 +46,5 @@ class Client(Transport):
         self.presets = Presets(self)
         self.sandboxes = Sandboxes(self)
         self.scheduler = Scheduler(self)
+        self.audit = Audit(self)
         self.system = System(self)

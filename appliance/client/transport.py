@@ -58,13 +58,14 @@ class Transport:
         *,
         query: Query | None = None,
         body: Mapping[str, Any] | None = None,
+        patient: bool = False,
     ) -> T:
-        """Call an operation and return its answer, which is of a `kind`.
+        """Call an operation and return its answer, which is of a `kind`; `patient` waits for it as long as it takes.
 
         `path` is that of the API's document; `names` are put in place of what stands in braces. Raises the
         PenstockError that the answer stands for.
         """
-        with self._answer(method, filled(path, names), body, query, self.answer_s) as answer:
+        with self._answer(method, filled(path, names), body, query, None if patient else self.answer_s) as answer:
             found: T = self._json(answer)
             return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from appliance.client.words import (
     Access,
@@ -80,6 +80,72 @@ class ArgumentTest(TypedDict):
     argument: int
     values: list[int]
     bits: int
+
+
+class AuditChange(TypedDict):
+    """What changed in one row: of a table `kind`, named by `subject`; the audited values before and after."""
+
+    kind: str
+    subject: dict[str, str]
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+class AuditEntry(TypedDict):
+    """A line of the audit log: who did what, from where, on what, with what result.
+
+    `credential` is the key or login used, `domains` are those that it concerns, `left_out` counts the attempts like
+    this one that are not told. `previous` and `mac` are the codes of the line before and of this one.
+    """
+
+    seq: int
+    time: str
+    user: str
+    role: str
+    domain: str | None
+    credential: str
+    address: str
+    action: str
+    method: str
+    object: str
+    project: str | None
+    result: str
+    status: int
+    reason: str
+    request: str
+    domains: list[str]
+    changes: list[AuditChange]
+    more_changes: bool
+    left_out: int
+    deleted: dict[str, Any] | None
+    previous: str
+    mac: str
+
+
+class AuditFile(TypedDict):
+    """A file of the audit log: its day in UTC, and its size in bytes."""
+
+    day: str
+    size: int
+
+
+class AuditFinding(TypedDict):
+    """Something that is not as it was written: in the file of a day, a line of it; 0 is the file as a whole."""
+
+    day: str
+    line: int
+    what: str
+
+
+class AuditVerification(TypedDict):
+    """What the whole log comes to: how many lines are as they were written, the last number, and what is wrong."""
+
+    ok: bool
+    lines: int
+    last: int
+    findings: list[AuditFinding]
+    more_findings: int
+    deleted: list[dict[str, Any]]
 
 
 class Container(TypedDict):

@@ -34,6 +34,7 @@ STATE = Path(inventory.STATE)
 ROOT = Path(inventory.RESERVOIR_ROOT)
 PASSWORD_FILE = "admin-password"  # noqa: S105 - the name of a file
 INDEX_PASSWORD_FILE = "index-password"  # noqa: S105 - the name of a file
+AUDIT_KEY_FILE = "audit-key"
 READABLE = "abcdefghjkmnpqrstuvwxyz23456789"
 """Letters and digits that cannot be taken for each other."""
 
@@ -223,6 +224,9 @@ def _identify(site: Site, state: Path, done: Deployment) -> None:
     if not (state / INDEX_PASSWORD_FILE).is_file():
         files.write(state / INDEX_PASSWORD_FILE, new_password() + "\n", 0o600)
         done.changed.append("password of the package index made")
+    if not (state / AUDIT_KEY_FILE).is_file():
+        files.write(state / AUDIT_KEY_FILE, secrets.token_hex(32) + "\n", 0o600)
+        done.changed.append("key of the audit log made")
 
 
 def new_password() -> str:

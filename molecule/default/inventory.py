@@ -24,7 +24,7 @@ def main() -> None:
     path = ROOT / "molecule/site.yml"
     site = load(parse(path.read_text(), str(path)))
     pki.issue(site, STATE / "pki")
-    for password in (STATE / "admin-password", STATE / "index-password"):
+    for password in (STATE / "admin-password", STATE / "index-password", STATE / "audit-key"):
         if not password.exists():
             password.write_text(f"{secrets.token_hex(8)}A1!")
     version = json.loads((STATE / "bundle.json").read_text())["version"]

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import delete, func, insert, literal_column, select, text
+from sqlalchemy import ColumnElement, delete, func, insert, literal_column, select, text
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -17,7 +17,7 @@ from api.resources.audit.chain import GENESIS, Head
 from api.tables.audit import AuditChange, AuditEvent, AuditHead
 
 _ON = text("SET LOCAL penstock.audit = 'on'")
-_TRANSACTION = literal_column("pg_current_xact_id()::text::bigint")
+_TRANSACTION: ColumnElement[int] = literal_column("pg_current_xact_id()::text::bigint")
 
 IS_UNWRITTEN = AuditEvent.number.is_not(None)
 """Whether something is not in the files yet."""

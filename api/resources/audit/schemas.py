@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
-
 from api.resources.schemas import View
 
 
@@ -21,8 +19,8 @@ class AuditChangeView(View):
 class AuditEntryView(View):
     """A line of the audit log: who did what, from where, on what, with what result.
 
-    `with` is the key or login used, `domains` are those that it concerns, `left_out` counts the attempts like this one
-    that are not told. `previous` and `mac` are the codes of the line before and of this one.
+    `credential` is the key or login used, `domains` are those that it concerns, `left_out` counts the attempts like this
+    one that are not told. `previous` and `mac` are the codes of the line before and of this one.
     """
 
     seq: int
@@ -30,7 +28,7 @@ class AuditEntryView(View):
     user: str
     role: str
     domain: str | None
-    with_: str = Field(alias="with", serialization_alias="with")
+    credential: str
     address: str
     action: str
     method: str

@@ -32,6 +32,7 @@ class Route:
         return (
             re.sub(r"{\w+_id}", "00000000-0000-4000-8000-000000000000", self.path)
             .replace("{tag}", "1")
+            .replace("{day}", "20000101")
             .replace("{name}", "nothing-here")
         )
 

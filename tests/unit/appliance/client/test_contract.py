@@ -96,6 +96,7 @@ class Recorder(Client):
         *,
         query: Query | None = None,
         body: Mapping[str, Any] | None = None,
+        patient: bool = False,
     ) -> Any:
         self.noted.kind, self.noted.method, self.noted.path = kind, method.lower(), path
         self.noted.names, self.noted.query = names, query or {}

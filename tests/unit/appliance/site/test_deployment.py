@@ -103,10 +103,10 @@ def test_the_first_deploy_does_all_steps_in_order(site: Site, world: World) -> N
     done = run(site, world)
     assert world.did == ["import", "publish", "issue", "preflight", "site"]
     assert world.hosts["all"]["vars"]["site_version"] == "1.2.3"
-    assert (done.ok, done.changes) == (True, 5 + 5)
+    assert (done.ok, done.changes) == (True, 6 + 5)
     assert list(done.phases) == ["bundle", "identity", "preflight", "Time"]
     assert done.admin_password == (world.state / "admin-password").read_text().strip()
-    for secret in ("admin-password", "index-password"):
+    for secret in ("admin-password", "index-password", "audit-key"):
         assert (world.state / secret).stat().st_mode & 0o777 == 0o600
     assert world.state.stat().st_mode & 0o777 == 0o700
 

@@ -1,0 +1,33 @@
+"""The audit log: who did what, and whether its files are as they were written."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator
+
+from appliance.client.transport import Resource
+from appliance.client.views import AuditEntry, AuditFile, AuditVerification, Done
+
+
+class Audit(Resource):
+    """The audit log, for administrators and auditors; each look at it leaves a line there."""
+
+    def search(self, **query: str | None) -> Iterator[builtins.list[AuditEntry]]:
+        """Yield pages of lines, newest first; `user`, `object`, `project`, `action`, `result`, `since`, `until`."""
+        return self._api.pages(AuditEntry, "/audit", query=query)
+
+    def verify(self) -> AuditVerification:
+        """Verify the whole log; that takes as long as reading it."""
+        return self._api.call(AuditVerification, "GET", "/audit/verification", patient=True)
+
+    def files(self) -> builtins.list[AuditFile]:
+        """Return the files of the log, one a day."""
+        return self._api.call(builtins.list[AuditFile], "GET", "/audit/files")
+
+    def file(self, day: str) -> Iterator[bytes]:
+        """Yield the file of a day (YYYYMMDD) as it is."""
+        return self._api.stream("/audit/files/{day}", {"day": day})
+
+    def delete(self, day: str) -> Done:
+        """Delete the file of a day that is over; the log says who did so."""
+        return self._api.call(Done, "DELETE", "/audit/files/{day}", {"day": day})

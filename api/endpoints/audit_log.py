@@ -52,22 +52,22 @@ async def list_audit(
     log: Log,
     response: Response,
     _told: Transaction,
-    user: Annotated[str | None, Query(max_length=64)] = None,
-    object_: Annotated[str | None, Query(alias="object", max_length=256)] = None,
+    user: Annotated[str | None, Query(pattern=r"^[!-~]{1,64}$")] = None,
+    object_: Annotated[str | None, Query(alias="object", pattern=r"^[!-~]{1,256}$")] = None,
     project: NameQuery | None = None,
     act: Annotated[str | None, Query(alias="action", max_length=64, pattern=r"^[a-z_]+$")] = None,
     result: Annotated[str | None, Query(pattern=r"^(done|refused|failed)$")] = None,
     since: Annotated[Moment | None, Query()] = None,
     until: Annotated[Moment | None, Query()] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = PAGE,
-    after: Annotated[int | None, Query(ge=1, le=2**62)] = None,
+    after: Annotated[str | None, Query(pattern=r"^[0-9]{1,18}$")] = None,
 ) -> list[AuditEntryView]:
     """List who did what, newest first: by a user, on an object such as `projects/vision`, by action, result and time.
 
     Where there are more, `X-Next` is what to send as `after` to get those that follow. A line may be some seconds late.
     """
     wanted = Search(user, object_, project, act, result, since, until)
-    entries, following = await service.search(log, wanted, caller, limit=limit, before=after)
+    entries, following = await service.search(log, wanted, caller, limit=limit, before=int(after) if after else None)
     if following:
         response.headers["X-Next"] = str(following)
     return [AuditEntryView.model_validate(entry) for entry in entries]

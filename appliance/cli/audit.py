@@ -39,25 +39,21 @@ def list_audit(
     ] = Format.TABLE,
 ) -> None:
     """Show who did what, the newest first. This look at the log leaves a line there, too."""
-    pages = config.load().client.audit.search(
+    entries = config.load().client.audit.search(
         user=user,
-        object=object_,
+        object_=object_,
         project=project,
         action=action,
         result=result,
         since=parse.past(since, "--since") if since else None,
         until=parse.moment(until, "--until", ends=True) if until else None,
+        most=limit,
     )
-    entries: list[AuditEntry] = []
-    for page in pages:
-        entries += page
-        if len(entries) >= limit:
-            break
     if form is Format.JSON:
-        for entry in entries[:limit]:
+        for entry in entries:
             print(json.dumps(entry))
     else:
-        output.print_table(HEAD, [_row(entry) for entry in entries[:limit]])
+        output.print_table(HEAD, [_row(entry) for entry in entries])
 
 
 @app.command("verify")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
+from itertools import chain, islice
 
 from appliance.client.transport import Resource
 from appliance.client.views import AuditEntry, AuditFile, AuditVerification, Done
@@ -12,9 +13,22 @@ from appliance.client.views import AuditEntry, AuditFile, AuditVerification, Don
 class Audit(Resource):
     """The audit log, for administrators and auditors; each look at it leaves a line there."""
 
-    def search(self, **query: str | None) -> Iterator[builtins.list[AuditEntry]]:
-        """Yield pages of lines, newest first; `user`, `object`, `project`, `action`, `result`, `since`, `until`."""
-        return self._api.pages(AuditEntry, "/audit", query=query)
+    def search(
+        self,
+        *,
+        user: str | None = None,
+        object_: str | None = None,
+        project: str | None = None,
+        action: str | None = None,
+        result: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        most: int = 1000,
+    ) -> builtins.list[AuditEntry]:
+        """Return `most` lines at most, newest first: of a user, on an object such as `projects/vision`, by action, time."""
+        query = {"user": user, "object": object_, "project": project, "action": action, "result": result}
+        pages = self._api.pages(AuditEntry, "/audit", query=query | {"since": since, "until": until})
+        return builtins.list(islice(chain.from_iterable(pages), most))
 
     def verify(self) -> AuditVerification:
         """Verify the whole log; that takes as long as reading it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import argon2
@@ -30,6 +31,16 @@ def _cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 async def cluster(database_url: str) -> AsyncIterator[Cluster]:
     async with running_cluster(database_url, pvc_root="/srv/shared") as running:
+        yield running
+
+
+@pytest.fixture
+async def audited(database_url: str, tmp_path: Path) -> AsyncIterator[Cluster]:
+    """A cluster that keeps an audit log."""
+    (tmp_path / "log").mkdir()
+    (tmp_path / "key").write_text("a key of these tests")
+    folders = {"audit_folder": tmp_path / "log", "audit_key": tmp_path / "key"}
+    async with running_cluster(database_url, pvc_root="/srv/shared", **folders) as running:
         yield running
 
 

@@ -19,8 +19,8 @@ class AuditChangeView(View):
 class AuditEntryView(View):
     """A line of the audit log: who did what, from where, on what, with what result.
 
-    `credential` is the key or login used, `domains` are those that it concerns, `left_out` counts the attempts like this
-    one that are not told. `previous` and `mac` are the codes of the line before and of this one.
+    `credential` is the key or login used, `domains` are those that it concerns, `left_out` counts the attempts like
+    this one that are not told. `previous` and `mac` are the codes of the line before and of this one.
     """
 
     seq: int

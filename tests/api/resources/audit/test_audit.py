@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,25 +19,15 @@ from api.endpoints.auditing import OF_A_MINUTE
 from api.endpoints.transactions import _transaction
 from api.resources.audit import repository, service
 from api.tables.audit import AUDITED, LEFT_OUT, AuditChange, AuditEvent
-from tests.api.cluster import V1, Cluster, ok, refused, running_cluster, sign_in
+from tests.api.cluster import V1, Cluster, ok, refused, sign_in
 from tests.api.endpoints.routes import open_websocket
 from tests.installed import PASSWORD
 
 pytestmark = pytest.mark.anyio
 
 PROJECT = {"name": "vision", "quota_milli": 0, "period": {"ends_at": None}}
-KEY = "a key of these tests"
 BY_THEMSELVES = {"login", "end_unknown_containers", "delete_audit_file", "verify_certificate"}
 """Endpoints that change something and have no transaction from outside."""
-
-
-@pytest.fixture
-async def audited(database_url: str, tmp_path: Path) -> AsyncIterator[Cluster]:
-    (tmp_path / "log").mkdir()
-    (tmp_path / "key").write_text(KEY)
-    folders = {"audit_folder": tmp_path / "log", "audit_key": tmp_path / "key"}
-    async with running_cluster(database_url, pvc_root="/srv/shared", **folders) as running:
-        yield running
 
 
 def file_of(cluster: Cluster) -> Path:

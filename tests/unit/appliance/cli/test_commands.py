@@ -23,12 +23,15 @@ START_CPU_S = 0.5
 PENSTOCK = Path(sys.executable).with_name("penstock")
 SAYS_ONLY_THAT_IT_IS_DONE = {
     *("login", "logout", "project set", "user password", "user logout", "node end-unknown", "apikey revoke"),
-    *(f"{group} delete" for group in ("project", "group", "image", "preset", "sandbox", "node", "user", "policy")),
+    *(
+        f"{group} delete"
+        for group in ("project", "group", "image", "preset", "sandbox", "node", "user", "policy", "audit")
+    ),
     *("domain delete", "reservoir prune", "reservoir key rotate", "reservoir uploads remove-account"),
     *("reservoir verify", "reservoir uploads allow", "reservoir uploads deny", "reservoir uploads add-account"),
     *("lab up", "lab down", "site verify"),
 }
-SHOWS_WHAT_IS_NOT_OURS = {"logs", "bash", "completion", "scheduler save", "reservoir receipt"}
+SHOWS_WHAT_IS_NOT_OURS = {"logs", "bash", "completion", "scheduler save", "reservoir receipt", "audit copy"}
 """A session's bytes, a script, a file."""
 
 

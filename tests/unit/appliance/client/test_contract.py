@@ -215,7 +215,10 @@ def check(hint: Any, schema: dict[str, Any], *, loosely: bool = False) -> None:
             check(get_args(hint)[0], schema["items"])
     elif get_origin(hint) is dict:
         values = schema.get("additionalProperties") or next(iter(schema["patternProperties"].values()))
-        check(get_args(hint)[1], values)
+        if values is True:
+            assert get_args(hint)[1] is Any
+        else:
+            check(get_args(hint)[1], values)
     elif not (loosely and "enum" in schema):
         assert "enum" not in schema
         assert JSON_TYPES[hint] == schema["type"]

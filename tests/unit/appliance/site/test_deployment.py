@@ -118,7 +118,7 @@ def test_a_second_deploy_changes_nothing_and_keeps_the_password(site: Site, worl
     assert second.changes == 0
     assert second.admin_password is None
     assert (world.state / "admin-password").read_text().strip() == first.admin_password
-    assert [record["changes"] for record in records(world)] == [0, 10]
+    assert [record["changes"] for record in records(world)] == [0, 11]
 
 
 def test_only_a_bundle_that_is_new_ends_a_rollback(site: Site, world: World) -> None:

@@ -25,7 +25,7 @@ class Audit(Resource):
         until: str | None = None,
         most: int = 1000,
     ) -> builtins.list[AuditEntry]:
-        """Return `most` lines at most, newest first: of a user, on an object such as `projects/vision`, by action, time."""
+        """Return `most` lines at most, newest first: of a user, on an object such as `projects/vision`, by action."""
         query = {"user": user, "object": object_, "project": project, "action": action, "result": result}
         pages = self._api.pages(AuditEntry, "/audit", query=query | {"since": since, "until": until})
         return builtins.list(islice(chain.from_iterable(pages), most))

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
-revision = "0028"
+revision = "0021"
 down_revision = "0020"
 branch_labels = None
 depends_on = None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from api.scheduler import pending_reasons
-from api.scheduler.claims import NEVER, Claim, Standing
-from api.scheduler.draft import SECOND, Draft, Places, Statement, Vain
+from api.scheduler.claims import NEVER, SECOND, Claim, Standing
+from api.scheduler.draft import Draft, Places, Statement, Vain
 from api.scheduler.signature import Frontier
 from api.scheduler.snapshot import Workload
 

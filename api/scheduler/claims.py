@@ -5,7 +5,7 @@ What a project may still have, who is next and what is fair are told from them b
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -13,6 +13,7 @@ from enum import Enum, auto
 from api.scheduler.snapshot import Placement, Workload
 
 NEVER = 1 << 62
+SECOND = 1_000_000
 
 
 class Standing(Enum):
@@ -33,8 +34,9 @@ class Standing(Enum):
 class Claim:
     """What is kept for a workload.
 
-    Nobody else gets the `places` who would still be there at `free_at`; NEVER where nobody knows when that is. `idle`
-    is what of them was free when it was made.
+    Nobody else gets the `places`, or the quota alone, who would still be there at `free_at`; NEVER where nobody knows
+    when that is. `idle` is what of the places was free when it was made. Of its project's work so much will have ended
+    by then: `leaving` in all, `leaving_fixed` of what cannot be reclaimed.
     """
 
     workload: Workload
@@ -42,16 +44,31 @@ class Claim:
     places: tuple[Placement, ...] = ()
     free_at: int = 0
     idle: int = 0
+    leaving: int = 0
+    leaving_fixed: int = 0
+
+    def kept(self, *, fixed: bool = False) -> int:
+        """Return what of its project's quota is kept beside what runs, or of that for what cannot be reclaimed."""
+        if fixed and self.workload.preemptible:
+            return 0
+        return max(0, self.workload.total_milli - (self.leaving_fixed if fixed else self.leaving))
+
+    def delayed_by(self, workload: Workload, now: int) -> bool:
+        """Return whether another one of its project would still be there."""
+        ends_at = now + workload.limit_s * SECOND if workload.limit_s else NEVER
+        return bool(self.places) or not ends_at <= self.free_at < NEVER
 
 
 class Claims:
-    """The claims of one decision, one for each workload, and their sums by project."""
+    """The claims of one decision, one for each workload, and what they come to by project."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: int) -> None:
+        self._now = now
         self._of: dict[str, Claim] = {}
         self._soft: dict[str, Claim] = {}
-        self._milli: Counter[tuple[str, Standing]] = Counter()
-        self._fixed: Counter[tuple[str, Standing]] = Counter()
+        self._deferred: defaultdict[str, dict[str, Claim]] = defaultdict(dict)
+        self._nominated: Counter[str] = Counter()
+        self._nominated_fixed: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[Claim]:
         return iter(self._of.values())
@@ -73,26 +90,38 @@ class Claims:
         self._of[claim.workload.id] = claim
         if claim.standing is Standing.SOFT:
             self._soft[claim.workload.id] = claim
+        if claim.standing is Standing.DEFERRED:
+            self._deferred[claim.workload.project][claim.workload.id] = claim
         self._count(claim, 1)
 
     def remove(self, claim: Claim) -> None:
         """Forget it."""
         del self._of[claim.workload.id]
         self._soft.pop(claim.workload.id, None)
+        self._deferred[claim.workload.project].pop(claim.workload.id, None)
         self._count(claim, -1)
 
-    def milli(self, project: str, standing: Standing, but: Workload | None = None, *, fixed: bool = False) -> int:
-        """Return what a project's claims come to, or its `fixed` ones, without that of one workload."""
+    def deferred(self, project: str, but: Workload | None = None) -> list[Claim]:
+        """Return those for which the project's quota is kept, without that of one workload and those it delays not."""
+        if project not in self._deferred:
+            return []
+        claims = self._deferred[project].values()
+        return [each for each in claims if not but or (each.workload.id != but.id and each.delayed_by(but, self._now))]
+
+    def nominated(self, project: str, but: Workload | None = None, *, fixed: bool = False) -> int:
+        """Return what those come to who are about to start, or the `fixed` ones, without one workload."""
         if not self._of:
             return 0
-        total = (self._fixed if fixed else self._milli)[project, standing]
+        total = (self._nominated_fixed if fixed else self._nominated)[project]
         own = self._of.get(but.id) if but else None
-        if own is None or own.standing is not standing or (fixed and own.workload.preemptible):
+        if own is None or own.standing is not Standing.NOMINATED or (fixed and own.workload.preemptible):
             return total
         return total - own.workload.total_milli
 
     def _count(self, claim: Claim, sign: int) -> None:
-        workload, key = claim.workload, (claim.workload.project, claim.standing)
-        self._milli[key] += sign * workload.total_milli
+        if claim.standing is not Standing.NOMINATED:
+            return
+        workload = claim.workload
+        self._nominated[workload.project] += sign * workload.total_milli
         if not workload.preemptible:
-            self._fixed[key] += sign * workload.total_milli
+            self._nominated_fixed[workload.project] += sign * workload.total_milli

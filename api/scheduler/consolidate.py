@@ -10,7 +10,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from api.scheduler import pending_reasons
-from api.scheduler.draft import SECOND, Draft, Places, Pool, Statement, Vain
+from api.scheduler.claims import SECOND
+from api.scheduler.draft import Draft, Places, Pool, Statement, Vain
 from api.scheduler.ledger import NO_SHARE
 from api.scheduler.snapshot import Running, Workload
 from api.scheduler.victim_search import cheapest

@@ -16,7 +16,7 @@ from api.scheduler.fairness import ProjectDemand, fair_shares, in_whole_workload
 from api.scheduler.ledger import NO_SHARE
 from api.scheduler.pending_reasons import PendingWorkload
 from api.scheduler.reclaim import has_a_turn, pools, reclaim
-from api.scheduler.reserve import Reserve
+from api.scheduler.reserve import Reserve, quota_alone
 from api.scheduler.snapshot import Decision, SchedulerSettings, Workload
 
 SCALE = 1 << 32
@@ -135,18 +135,17 @@ class Cycle:
     def _guaranteed(self, queue: Sequence[Workload], rest: list[Workload]) -> Iterator[Workload]:
         """Yield what is within the quota when its turn comes; the rest comes after.
 
-        For one that could be within the quota and waits for long the quota is kept: it does not starve behind others.
-        No more is kept than there is.
+        For the first that can be within the quota in time and waits for long the quota is kept: it does not starve
+        behind others, which may have what it leaves.
         """
         for workload in queue:
             if self.ledger.in_quota(workload):
                 yield workload
                 continue
             rest.append(workload)
-            kept = self.ledger.deferred(workload.project) + workload.total_milli
-            is_kept = kept <= self.ledger.project(workload.project).quota_milli and not self.claims.of(workload)
-            if is_kept and self.draft.waited_long(workload):
-                self.draft.keep(Claim(workload, Standing.DEFERRED))
+            is_first = not self.claims.of(workload) and not self.claims.deferred(workload.project)
+            if is_first and self.draft.waited_long(workload) and (claim := quota_alone(self.draft, workload)):
+                self.draft.keep(claim)
 
     def _by_share(self, queues: Mapping[str, Iterator[Workload]]) -> Iterator[Workload]:
         """Yield from the queues, each time the first of the project that is furthest below its share."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from api.scheduler import pending_reasons
-from api.scheduler.claims import Claim, Standing
+from api.scheduler.claims import SECOND, Claim, Standing
 from api.scheduler.cluster import ClusterState
 from api.scheduler.feasibility import Feasibility
 from api.scheduler.ledger import Holdings, Ledger
@@ -34,7 +34,6 @@ from api.scheduler.snapshot import (
     taking,
 )
 
-SECOND = 1_000_000
 HOUR = 3600 * SECOND
 
 Places = tuple[Placement, ...]
@@ -87,7 +86,7 @@ class Draft:
         self.cluster, self.later, self.residents = state.now, state.later, state.residents
         self.capacity = state.capacity
         self.now, self.settings = now, settings
-        self.ledger = Ledger.of(state.projects, state.holdings)
+        self.ledger = Ledger.of(state.projects, state.holdings, now)
         self.claims = self.ledger.claims
         self.terminating = dict(state.terminating)
         self.too_much: dict[str, Workload] = {}

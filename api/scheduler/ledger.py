@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from api.scheduler.claims import Claims, Standing
+from api.scheduler.claims import Claims
 from api.scheduler.snapshot import ProjectState, Running, Workload
 
 NO_SHARE = 1 << 62
@@ -54,14 +54,15 @@ class Ledger:
 
     projects: Mapping[str, ProjectState]
     holdings: dict[str, Holdings]
+    claims: Claims
     exact: Mapping[str, int] = field(default_factory=dict)
     fair: Mapping[str, int] = field(default_factory=dict)
-    claims: Claims = field(default_factory=Claims)
 
     @classmethod
-    def of(cls, projects: Mapping[str, ProjectState], holdings: Mapping[str, Holdings]) -> Ledger:
+    def of(cls, projects: Mapping[str, ProjectState], holdings: Mapping[str, Holdings], now: int = 0) -> Ledger:
         """Return a ledger of its own, which changes neither."""
-        return cls(projects, {name: replace(own, sizes=own.sizes.copy()) for name, own in holdings.items()})
+        own = {name: replace(each, sizes=each.sizes.copy()) for name, each in holdings.items()}
+        return cls(projects, own, Claims(now))
 
     def project(self, name: str) -> ProjectState:
         """Return the project; one that is no more has no quota and may not go beyond."""
@@ -76,20 +77,15 @@ class Ledger:
 
     def nominated(self, name: str, but: Workload | None = None) -> int:
         """Return what a project is about to have."""
-        return self.claims.milli(name, Standing.NOMINATED, but)
+        return self.claims.nominated(name, but)
 
     def retained(self, name: str, but: Workload | None = None) -> int:
         """Return what a project will have once those that are terminating are gone and those nominated run."""
         return self.holdings_of(name).retained + self.nominated(name, but)
 
-    def deferred(self, name: str, but: Workload | None = None) -> int:
-        """Return what a project's quota is kept for beside that."""
-        return self.claims.milli(name, Standing.DEFERRED, but)
-
-    def fixed_kept(self, workload: Workload) -> int:
-        """Return what is kept for others of the project's work that cannot be reclaimed."""
-        kept = (Standing.NOMINATED, Standing.DEFERRED)
-        return sum(self.claims.milli(workload.project, each, workload, fixed=True) for each in kept)
+    def deferred(self, workload: Workload, *, fixed: bool = False) -> int:
+        """Return what of the project's quota is kept for others, or for those that cannot be reclaimed."""
+        return sum(claim.kept(fixed=fixed) for claim in self.claims.deferred(workload.project, workload))
 
     def may_hold(self, workload: Workload) -> bool:
         """Return whether the project may have the workload now beside all that it holds."""
@@ -114,10 +110,10 @@ class Ledger:
         after = self.retained(workload.project, workload) + workload.total_milli
         return not workload.total_milli or after <= self.fair.get(workload.project, 0)
 
-    def after(self, workload: Workload) -> int:
-        """Return what the project takes of its quota with the workload."""
-        name = workload.project
-        return self.retained(name, workload) + self.deferred(name, workload) + workload.total_milli
+    def after(self, workload: Workload, *, fixed: bool = False) -> int:
+        """Return what the project takes of its quota with the workload, or with `fixed` what of it stays so."""
+        own = self.holdings_of(workload.project)
+        return self._with(workload, own.fixed_retained if fixed else own.retained, fixed=fixed)
 
     def due(self, workload: Workload) -> int:
         """Return how much the project must give up of its own for the workload, where its quota is a hard cap."""
@@ -141,18 +137,20 @@ class Ledger:
         beyond = {name: own.retained - lines.get(name, 0) for name, own in self.holdings.items() if name != but}
         return {name: milli for name, milli in beyond.items() if milli > 0}
 
+    def _with(self, workload: Workload, running: int, *, fixed: bool = False) -> int:
+        """Return what the workload comes to beside what runs, is nominated, and is deferred."""
+        nominated = self.claims.nominated(workload.project, workload, fixed=fixed)
+        return running + nominated + self.deferred(workload, fixed=fixed) + workload.total_milli
+
     def _may(self, workload: Workload, total: int, fixed: int) -> bool:
-        project, name = self.project(workload.project), workload.project
         if not workload.total_milli:
             return True
-        if not project.over_quota:
-            total += self.nominated(name, workload) + self.deferred(name, workload)
-            if total + workload.total_milli > project.quota_milli:
-                return False
+        project = self.project(workload.project)
+        if not project.over_quota and self._with(workload, total) > project.quota_milli:
+            return False
         return self._may_be_fixed(workload, fixed)
 
     def _may_be_fixed(self, workload: Workload, fixed: int) -> bool:
         if workload.preemptible or not workload.total_milli:
             return True
-        after = fixed + self.fixed_kept(workload) + workload.total_milli
-        return after <= self.project(workload.project).quota_milli
+        return self._with(workload, fixed, fixed=True) <= self.project(workload.project).quota_milli

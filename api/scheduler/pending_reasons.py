@@ -60,8 +60,8 @@ def _cause(item: PendingWorkload, free: _FreePlaces, ledger: Ledger) -> tuple[Ca
     claim = ledger.claims.of(workload)
     if claim and claim.standing is Standing.NOMINATED:
         return Cause.RECLAIMING, f"{item.terminating} still being stopped; {nodes(claim.places)} is kept for it"
-    if item.refused and (reason := refusal(ledger, item.refused)):
-        return Cause.QUOTA, reason
+    if item.refused and (refused := refusal(ledger, item.refused)):
+        return refused
     return _no_room(item, free, ledger) if free.has_node(workload) else (Cause.NO_NODE, free.no_node(workload))
 
 
@@ -72,7 +72,7 @@ def _no_room(item: PendingWorkload, free: _FreePlaces, ledger: Ledger) -> tuple[
         return Cause.NO_ROOM, f"{missing}; {nodes(claim.places)} is kept for it until it is free"
     holder = free.holder(item.workload)
     if holder:
-        return Cause.RESERVED, f"the room that is free is kept for {holder}, which is served first"
+        return Cause.RESERVED, f"the room that is free is kept for {holder}, served first"
     more = beyond(ledger, item.workload)
     return (Cause.FAIR_SHARE, f"{missing}; {more}") if more else (Cause.NO_ROOM, missing)
 
@@ -121,9 +121,9 @@ class _FreePlaces:
         if not self._fits_without(workload, self._reservations):
             self._full.add(workload)
             return ""
-        first = self._reservations[:NAMED]
-        alone = next((each.workload for each in first if self._fits_without(workload, [each])), None)
-        return title(alone, workload.project) if alone else "others"
+        alone = next(([each] for each in self._reservations[:NAMED] if self._fits_without(workload, [each])), None)
+        holders = [each.workload for each in alone or self._reservations]
+        return f"{_whom(holders, workload.project)} with {_together(holders)}"
 
     def _fits_without(self, workload: Workload, reservations: Iterable[Claim]) -> bool:
         with self._cluster.trial():
@@ -132,26 +132,29 @@ class _FreePlaces:
             return self._cluster.find(workload) is not None
 
 
-def refusal(ledger: Ledger, workload: Workload) -> str:
-    """Return why the project may not have the workload, and what would help; nothing where it may."""
+def refusal(ledger: Ledger, workload: Workload) -> tuple[Cause, str] | None:
+    """Return why the project may not have the workload, and what would help; None where it may."""
     if ledger.may_retain(workload):
-        return ""
-    project, own = ledger.project(workload.project), ledger.holdings_of(workload.project)
+        return None
+    project = ledger.project(workload.project)
     quota, asked = gpus(project.quota_milli), gpus(workload.total_milli)
     if project.name not in ledger.projects:
-        return f"the project {project.name} is not active; ask its manager or the administrator"
+        return Cause.QUOTA, f"the project {project.name} is not active; ask its manager or the administrator"
     if workload.total_milli > project.quota_milli:
         kind = "" if not project.over_quota else " by work that cannot be reclaimed"
-        return f"{project.name} may hold {quota}{kind}, and {asked} are asked for; ask for fewer or for a larger quota"
-    if not ledger.may_be_fixed(workload):
-        kept = ledger.claims.milli(project.name, Standing.DEFERRED, workload, fixed=True)
-        fixed = own.fixed_retained + ledger.fixed_kept(workload) - kept
-        held = f"{project.name} holds {gpus(fixed)} of its quota of {quota} by work that cannot be reclaimed"
-        held += _deferred(kept)
-        return f"{held}, and {asked} more are asked for; stop one of those, or submit it as preemptible"
-    deferred = _deferred(ledger.deferred(project.name, workload))
-    held = f"{_held(ledger, project.name)} of its quota of {quota}{deferred} and may not go beyond"
-    return f"{project.name} {held}; stop one of its sessions, or ask for a larger quota"
+        hint = "ask for fewer or for a larger quota"
+        return Cause.QUOTA, f"{project.name} may hold {quota}{kind}, and {asked} are asked for; {hint}"
+    fixed = not ledger.may_be_fixed(workload)
+    kept = ledger.deferred(workload, fixed=fixed)
+    held = f"{project.name} {_held(ledger, project.name, fixed=fixed)} of its quota of {quota}"
+    held += " by work that cannot be reclaimed" if fixed else ""
+    if ledger.after(workload, fixed=fixed) - kept <= project.quota_milli:
+        claims = ledger.claims.deferred(project.name, workload)
+        holders = [claim.workload for claim in claims if claim.kept(fixed=fixed)]
+        return Cause.RESERVED, f"{held} and keeps {gpus(kept)} for {_whom(holders, project.name)}, served first"
+    if fixed:
+        return Cause.QUOTA, f"{held}, and {asked} more are asked for; stop one of those, or submit it as preemptible"
+    return Cause.QUOTA, f"{held} and may not go beyond; stop one of its sessions, or ask for a larger quota"
 
 
 def beyond(ledger: Ledger, workload: Workload) -> str:
@@ -174,15 +177,16 @@ def holds(ledger: Ledger, name: str) -> str:
     return f"{name} {_held(ledger, name)}, {gpus(running - quota)} of them beyond its quota"
 
 
-def _held(ledger: Ledger, name: str) -> str:
+def _held(ledger: Ledger, name: str, *, fixed: bool = False) -> str:
     """Return what runs of a project, and what is about to."""
-    nominated = ledger.nominated(name)
+    own, nominated = ledger.holdings_of(name), ledger.claims.nominated(name, fixed=fixed)
     more = f" and gets {gpus(nominated)} more" if nominated else ""
-    return f"holds {gpus(ledger.holdings_of(name).retained)}{more}"
+    return f"holds {gpus(own.fixed_retained if fixed else own.retained)}{more}"
 
 
-def _deferred(milli: int) -> str:
-    return f", keeps {gpus(milli)} for others of its sessions" if milli else ""
+def _whom(holders: Sequence[Workload], project: str) -> str:
+    """Return for whom room or quota is kept, as people of a project are told."""
+    return f"{len(holders)} others" if len(holders) > 1 else title(holders[0], project)
 
 
 def reclaimed(ledger: Ledger, victim: Workload, beneficiary: Workload) -> str:
@@ -233,7 +237,20 @@ def nodes(places: Places) -> str:
     return ", ".join(found[:NAMED]) + (f" and {len(found) - NAMED} more" if len(found) > NAMED else "")
 
 
+def _together(workloads: Sequence[Workload]) -> str:
+    """Return what they come to: GPUs, or what is asked for without any."""
+    milli = sum(each.total_milli for each in workloads)
+    if milli:
+        return gpus(milli)
+    cpu = sum(each.replicas * each.cpu_milli for each in workloads)
+    return _bare(cpu, sum(each.replicas * each.memory_mib for each in workloads))
+
+
 def _amount(workload: Workload) -> str:
     if workload.gpu_milli:
         return f"{gpus(workload.gpu_milli)}{held_by(workload)}"
-    return f"{workload.cpu_milli / 1000:g} CPUs and {workload.memory_mib} MiB of memory"
+    return _bare(workload.cpu_milli, workload.memory_mib)
+
+
+def _bare(cpu_milli: int, memory_mib: int) -> str:
+    return f"{cpu_milli / 1000:g} CPUs and {memory_mib} MiB of memory"

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from api.scheduler import pending_reasons
-from api.scheduler.draft import SECOND, Draft, Pool, Statement, Vain
+from api.scheduler.claims import SECOND
+from api.scheduler.draft import Draft, Pool, Statement, Vain
 from api.scheduler.ledger import NO_SHARE
 from api.scheduler.signature import signature_of
 from api.scheduler.snapshot import Workload

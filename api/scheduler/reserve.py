@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import gcd
 
 from api.scheduler.claims import NEVER, Claim, Standing
 from api.scheduler.draft import Draft, Places
@@ -49,6 +51,43 @@ class Reserve:
         if idle and idle + more > may_be_idle:
             return None
         return Claim(workload, self._standing, places, free_at, more)
+
+
+def quota_alone(draft: Draft, workload: Workload) -> Claim | None:
+    """Propose to keep the project's quota until enough of its work has ended, and no more of it than is lacking then.
+
+    None where too much of it cannot be reclaimed and may stay for long.
+    """
+    ledger, project = draft.ledger, draft.ledger.project(workload.project)
+    running = [each for each in draft.residents.of(project.name) if each.workload.id not in draft.terminating]
+    fixed = [each for each in running if not each.workload.preemptible]
+    stays = sum(each.workload.total_milli for each in fixed if not each.ends_at)
+    if stays + workload.total_milli > project.quota_milli:
+        return None
+    free_at, leaving = _leaving(running, ledger.after(workload) - project.quota_milli)
+    claim = Claim(workload, Standing.DEFERRED, (), free_at, leaving=leaving)
+    if workload.preemptible:
+        return claim
+    free_at, leaving = _leaving(fixed, ledger.after(workload, fixed=True) - project.quota_milli)
+    return replace(claim, free_at=free_at if project.over_quota else max(free_at, claim.free_at), leaving_fixed=leaving)
+
+
+def _leaving(running: Sequence[Running], lacking: int) -> tuple[int, int]:
+    """Return when so many milli-GPU have ended, and how many will have.
+
+    Of those whose end nobody knows it may be any that end first: no more is counted than what is lacking, in the unit
+    of their sizes.
+    """
+    free_at = gone = 0
+    for each in sorted((each for each in running if each.ends_at), key=lambda each: each.ends_at):
+        if gone >= lacking:
+            break
+        gone += each.workload.total_milli
+        free_at = each.ends_at
+    if gone >= lacking:
+        return free_at, gone
+    unit = gcd(*(each.workload.total_milli for each in running if not each.ends_at)) or 1
+    return NEVER, gone + -((gone - lacking) // unit) * unit
 
 
 def soonest(draft: Draft, workload: Workload, before: Places = ()) -> tuple[Places, int] | None:

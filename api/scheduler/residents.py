@@ -40,6 +40,7 @@ class Residents:
     def __init__(self) -> None:
         self._on: defaultdict[str, dict[str, Running]] = defaultdict(dict)
         self._priorities: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        self._of: defaultdict[str, dict[str, Running]] = defaultdict(dict)
         self._moved: dict[str, int] = {}
         self._entries: dict[str, list[int]] = {}
         self._running: list[Running | None] = []
@@ -54,6 +55,7 @@ class Residents:
         workload = running.workload
         project = self._projects.setdefault(workload.project, len(self._projects))
         entries = self._entries[workload.id] = []
+        self._of[workload.project][workload.id] = running
         for name in {placement.node for placement in running.placements}:
             self._on[name][workload.id] = running
             node = self._nodes.setdefault(name, len(self._nodes))
@@ -71,6 +73,7 @@ class Residents:
         """Forget it; the exact inverse of `add`."""
         workload = running.workload
         self._moved.pop(workload.id, None)
+        del self._of[workload.project][workload.id]
         for name in {placement.node for placement in running.placements}:
             del self._on[name][workload.id]
         for entry in self._entries.pop(workload.id):
@@ -86,6 +89,10 @@ class Residents:
     def on(self, node: str) -> Iterable[Running]:
         """Return those that have a container on the node."""
         return self._on[node].values() if node in self._on else ()
+
+    def of(self, project: str) -> Iterable[Running]:
+        """Return those of a project."""
+        return self._of[project].values() if project in self._of else ()
 
     def has_below(self, project: str, priority: int) -> bool:
         """Return whether a preemptible workload of the project has a lower priority."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from api.scheduler.snapshot import Cause
-from tests.unit.api.scheduler.world import World, node, on, project, runs, work
+from api.scheduler.snapshot import Cause, Running
+from tests.unit.api.scheduler.world import SECOND, World, node, on, project, runs, work
 
 AGES = (10, 100, 100_000)
 NOW = 200_000
@@ -46,10 +46,67 @@ def test_the_quota_is_left_to_a_large_one_under_a_hard_cap() -> None:
     world.running["r"] = runs(work("r", "a", 2), on("n", 1, 1))
     world.submit(work("large", "a", 4, NOW - 100), work("small", "a", 1, NOW - 99))
     waits = world.step().pending_reasons
-    assert {id_: wait.cause for id_, wait in waits.items()} == {"large": Cause.QUOTA, "small": Cause.QUOTA}
+    assert {id_: wait.cause for id_, wait in waits.items()} == {"large": Cause.QUOTA, "small": Cause.RESERVED}
     world.delete("r")
     world.settle()
     assert set(world.running) == {"large"}
+
+
+@pytest.mark.parametrize("kind", ["hard cap", "not preemptible"])
+def test_only_the_first_of_a_project_keeps_its_quota(kind: str) -> None:
+    """Both large ones wait for long; the tiny one fits beside the first, once what runs has ended."""
+    hard = kind == "hard cap"
+    more = {} if hard else {"preemptible": False}
+    world = World((node("n", 8),), (project("a", 8, over_quota=not hard),), now=NOW)
+    ends_at = 0 if hard else (NOW + 1000) * SECOND
+    world.running["r"] = Running(work("r", "a", 2, **more), (on("n", 1, 1),), 0, ends_at=ends_at)
+    world.submit(work("first", "a", 7, NOW - 100, **more), work("second", "a", 7, NOW - 99, **more))
+    world.submit(work("tiny", "a", 0.5, NOW - 98, **more), work("small", "a", 1, NOW - 97, **more))
+    decision = world.step()
+    assert set(decision.placements) == {"tiny"}
+    waits = decision.pending_reasons
+    assert {id_: waits[id_].cause for id_ in waits} == {
+        "first": Cause.QUOTA,
+        "second": Cause.QUOTA,
+        "small": Cause.RESERVED,
+    }
+    fixed = "" if hard else " by work that cannot be reclaimed"
+    held = f"a holds 2.5 GPUs of its quota of 8 GPUs{fixed}"
+    assert waits["first"].reason.startswith(held)
+    assert "keeps" not in waits["first"].reason + waits["second"].reason, "they do not count each other"
+    assert waits["small"].reason == f"{held} and keeps 5 GPUs for first of a, served first"
+    world.delete("r")
+    world.settle()
+    assert set(world.running) == {"first", "tiny"}, "it starts as soon as it would have without the tiny one"
+
+
+def test_nothing_is_kept_behind_what_may_stay_for_ever() -> None:
+    world = World((node("n", 8),), (project("a", 8, over_quota=False),), now=NOW)
+    world.running["r"] = runs(work("r", "a", 2, preemptible=False), on("n", 1, 1))
+    world.submit(work("first", "a", 7, NOW - 100), *(work(f"s{at}", "a", 1, NOW - 99) for at in range(6)))
+    assert len(world.step().placements) == 6
+
+
+@pytest.mark.parametrize(("limit_s", "goes"), [(0, False), (100, True), (101, False)])
+def test_what_ends_before_the_first_can_start_uses_the_quota_meanwhile(limit_s: int, goes: bool) -> None:
+    world = World((node("n", 8),), (project("a", 8, over_quota=False),), now=NOW)
+    world.running["r"] = Running(work("r", "a", 2), (on("n", 1, 1),), 0, ends_at=(NOW + 100) * SECOND)
+    world.submit(work("first", "a", 7, NOW - 100), work("other", "a", 4, NOW - 99, limit_s=limit_s))
+    assert ("other" in world.step().placements) == goes
+
+
+def test_a_stream_of_small_ones_does_not_starve_the_first_under_a_hard_cap() -> None:
+    world = World((node("n", 8),), (project("a", 8, over_quota=False),), now=NOW)
+    world.submit(*(work(f"b{at}", "a", 1, NOW) for at in range(8)))
+    world.step()
+    world.submit(work("first", "a", 8, NOW))
+    for at in range(100):
+        world.submit(*(work(f"s{at}-{turn}", "a", 1, world.now) for turn in range(2)))
+        world.step()
+        world.delete(*[id_ for id_, each in sorted(world.running.items()) if not each.terminating][:1])
+        if "first" in world.running:
+            return
+    raise AssertionError(f"starved: {world.decisions[-1].pending_reasons['first']}")
 
 
 def test_shares_come_in_whole_sessions() -> None:

@@ -67,8 +67,11 @@ class _Truth:
     def _check_numbers(self, text: str, workload: Workload, held: Counter[str], where: str) -> None:
         name = workload.project
         for amount in re.findall(rf"\b{name} holds {AMOUNT}", text):
-            if "by work that cannot be reclaimed" not in text:
-                assert amount == _number(held[name]), f"{name} holds {_number(held[name])}: {where}"
+            now = self.fixed_of(name) if "by work that cannot be reclaimed" in text else held[name]
+            assert amount == _number(now), f"{name} holds {_number(now)}: {where}"
+        for amount in re.findall(rf"\b{name} holds .* and gets {AMOUNT} more", text):
+            fixed_only = "by work that cannot be reclaimed" in text
+            assert text.startswith("placed: ") or amount == _number(self.gets(name, fixed_only=fixed_only)), where
         for amount in re.findall(rf"(?:quota of|\(quota|may hold) {AMOUNT}", text):
             assert amount == _number(self.quotas.get(name, 0)), where
         for amount in re.findall(rf"{AMOUNT} of them beyond", text):
@@ -86,13 +89,46 @@ class _Truth:
         for names in re.findall(r"(?:;|,|^) ([\w, -]+?)(?: and \d+ more)? is kept for it", text):
             nodes = {place.node for place in kept[workload.id]}
             assert set(names.split(", ")) <= nodes, where
-        for holder in re.findall(r"is kept for ([\w-]+) of", text):
-            assert holder in kept, where
+        for holder, amount in re.findall(rf"free is kept for ([\w-]+) of \w+ with {AMOUNT}", text):
+            assert amount == _number(self.asks(holder)), where
+        for count, amount in re.findall(rf"free is kept for (\d+) others with {AMOUNT}", text):
+            assert int(count) == len(kept), where
+            assert amount == _number(sum(map(self.asks, kept))), where
+        for held, more, amount, holder in re.findall(
+            rf"holds {AMOUNT}(?: and gets {AMOUNT} more)? of .* keeps {AMOUNT} for ([\w-]+) of {workload.project},",
+            text,
+        ):
+            taken = sum(round(1000 * float(each or 0)) for each in (held, more, amount))
+            quota = self.quotas.get(workload.project, 0)
+            assert holder in self.decision.pending_reasons, where
+            assert holder != workload.id, where
+            assert self.queued[holder].project == workload.project, where
+            assert round(1000 * float(amount)) <= self.asks(holder), f"no more is kept than is asked for: {where}"
+            assert taken <= quota < taken + workload.total_milli, f"it is kept of what is left, and in the way: {where}"
         if cause is Cause.RECLAIMING:
             nodes = {place.node for place in kept[workload.id]}
             stopped = text.partition(" still being stopped")[0]
             for id_ in re.findall(r"([\w-]+) of \w+(?:,| is| are| and)", stopped):
                 assert id_ in self.victims or self.running[id_].terminating, where
+
+    def asks(self, id_: str) -> int:
+        """What a workload that waits asks for, or one that is moved has."""
+        return (self.queued[id_] if id_ in self.queued else self.running[id_].workload).total_milli
+
+    def fixed_of(self, name: str) -> int:
+        """What a project holds when the decision is done by work that cannot be reclaimed."""
+        runs = [each.workload for each in self.running.values() if not each.terminating]
+        return sum(
+            each.total_milli
+            for each in (*runs, *(each.workload for each in self.placed))
+            if each.project == name and not each.preemptible
+        )
+
+    def gets(self, name: str, *, fixed_only: bool) -> int:
+        """What a project is about to have when the decision is done."""
+        known = {id_: each.workload for id_, each in self.running.items()} | self.queued
+        about = [known[id_] for id_ in self.decision.nominated if known[id_].project == name]
+        return sum(each.total_milli for each in about if not fixed_only or not each.preemptible)
 
     def everything(self) -> Iterator[tuple[Workload, Sequence[Placement]]]:
         """Return who has places: what runs, what is placed, and whom places are kept for."""

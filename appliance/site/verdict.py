@@ -1,4 +1,4 @@
-"""Verdicts on a site: checks of one form, what they say of each node, and since when. Pure."""
+"""Verdict on a site: checks of one form, what they say of each node, and since when. Pure."""
 
 from __future__ import annotations
 

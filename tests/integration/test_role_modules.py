@@ -58,9 +58,9 @@ class Pages(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def served(certificate: Path, key: Path) -> Iterator[int]:
+def served(certificate: Path, key: Path, *, port: int = 0) -> Iterator[int]:
     """A service that shows a certificate; yields its port."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Pages)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
@@ -187,7 +187,7 @@ def test_the_edge_answers_with_the_certificate_of_its_node(site: Path) -> None:
     assert edge.ask(port, mine, trust) == "Connection refused"
 
 
-def test_a_program_that_was_there_first_is_named(site: Path) -> None:
+def test_a_program_that_was_there_first_is_named(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trust = ssl.create_default_context(cafile=site / "ca.crt")
     mine = ssl.PEM_cert_to_DER_cert(own(site)[0].read_text())
 
@@ -197,10 +197,9 @@ def test_a_program_that_was_there_first_is_named(site: Path) -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as foreign:
         port = foreign.getsockname()[1]
-        thread = threading.Thread(target=lambda: foreign.accept()[0].close(), daemon=True)
-        thread.start()
-        assert edge.ask(port, mine, trust) != ""
-        thread.join()
+        # it takes connections and never says anything
+        monkeypatch.setattr(edge, "ANSWER_S", 0.2)
+        assert edge.ask(port, mine, trust)
         assert edge.holder(port, run) in {f"{name} ({os.getpid()}) listens there" for name in _names()}
     assert edge.holder(port, run) == "nobody listens there"
 
@@ -210,12 +209,17 @@ def _names() -> list[str]:
     return [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
 
 
-def test_it_waits_for_an_edge_that_begins_late(site: Path) -> None:
+def test_it_waits_for_an_edge_that_begins_late_and_not_for_ever(site: Path) -> None:
     trust = ssl.create_default_context(cafile=site / "ca.crt")
     mine = ssl.PEM_cert_to_DER_cert(own(site)[0].read_text())
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    assert edge.wait(port, mine, trust, time.monotonic() + 0.3) == "Connection refused"
+    with served(*own(site, "s1")) as port:
+        assert "another certificate" in edge.wait(port, mine, trust, time.monotonic() + 0.3)
+        said: list[str] = []
+        thread = threading.Thread(target=lambda: said.append(edge.wait(port, mine, trust, time.monotonic() + 30)))
+        thread.start()
+    with served(*own(site), port=port):
+        thread.join()
+    assert said == [""]
 
 
 def test_modules_hand_out_what_json_can_carry(call: Callable[..., dict[str, Any]]) -> None:

@@ -86,14 +86,28 @@ def revoke(file: SiteFile, node: Annotated[str, typer.Argument(help="Node whose 
 
 
 @app.command()
-def verify(file: SiteFile) -> None:
-    """Ask every node, and print one JSON verdict; the exit code is 0 where everything is as it should be, else 1."""
+def verify(
+    file: SiteFile,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Run a real session with a volume on each worker, too; needs a login.")
+    ] = False,
+    smoke_wait_s: Annotated[
+        int, typer.Option("--smoke-wait-s", min=1, help="How long the sessions of --smoke may take together.")
+    ] = 180,
+) -> None:
+    """Ask every node, and print one JSON verdict.
+
+    The exit code is 0 where everything is as it should be, warnings included, and 1 where a check fails or is unknown.
+    """
+    from appliance.cli import config
     from appliance.cli.progress import screen
+    from appliance.cli.smoke import Smoke
     from appliance.site import verification
 
     site = read_site(file)
+    trial = Smoke(config.load().client, smoke_wait_s) if smoke else None
     with screen() as listener:
-        verdict = verification.verify(site, listen=listener.event)
+        verdict = verification.verify(site, listen=listener.event, trial=trial)
     print_json(verdict.json())
     raise typer.Exit(0 if verdict.ok else 1)
 

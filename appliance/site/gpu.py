@@ -12,8 +12,16 @@ from common.gpu.share import Granularity
 from common.places import Path
 from common.settings.node_agent import GpuSettings
 from common.settings.options import keys_without
+from common.strict import StrictModel
 
 Package = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(==[A-Za-z0-9.+!_-]+)?$")]
+
+
+class ExpectedGpus(StrictModel):
+    """GPUs that a worker has: `model` are words of the name that each of them has. A worker without any has 0."""
+
+    count: int = Field(ge=0)
+    model: str | None = Field(default=None, min_length=1)
 
 
 class SharedGpus(Granularity, GpuSettings):

@@ -15,6 +15,7 @@ from appliance.site.model import NFS_PORT, ExternalStorage, NfsStorage, Node, No
 from common import egress
 from common.egress import Destination
 from common.gpu.share import Granularity
+from common.protocol import HEALTH_PATH
 from common.settings.kubernetes import KubernetesSettings
 from common.settings.node_agent import GpuSettings, LocationSettings, SimulatedGpuSettings
 
@@ -127,6 +128,7 @@ def _host(site: Site, node: Node, state: str) -> Variables:
         "node_clock": NodeRole.MASTER in node.roles,
         "node_mounts": _mounts(site, node),
         "node_external": _external(site, node),
+        "node_calls": _calls(site, node),
     }
     if node.agent_port is not None:
         variables["node_settings"] = _node_agent(site, node)
@@ -135,6 +137,20 @@ def _host(site: Site, node: Node, state: str) -> Variables:
     if node.ib_address is not None:
         variables["node_ib_address"] = str(node.ib_address)
     return variables | _exports(site, node)
+
+
+def _calls(site: Site, node: Node) -> dict[str, str]:
+    """Return what must answer a node, by the names of services: what people call, and agents to the control API."""
+    master, ports = site.master.name, site.ports
+    calls = {
+        "console": f"https://{master}:{ports.console}/api/v1/health",
+        "API": f"https://{master}:{ports.api}/api/v1/health",
+        "apps": f"https://{master}:{ports.apps}/",
+    }
+    if NodeRole.MASTER in node.roles:
+        workers = site.with_role(NodeRole.WORKER)
+        calls |= {f"agent of {each.name}": f"https://{each.name}:{each.agent_port}{HEALTH_PATH}" for each in workers}
+    return calls
 
 
 def _control_api(site: Site) -> Variables:

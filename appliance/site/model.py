@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appliance.site.gpu import SharedGpus, order_findings
+from appliance.site.gpu import ExpectedGpus, SharedGpus, order_findings
 from appliance.site.kubernetes import KubernetesCluster, cluster_findings
 from common import egress
 from common.errors import InputError
@@ -83,9 +83,9 @@ class SimulatedGpus(SimulatedGpuSettings):
 class Node(LocationSettings):
     """One machine. `address` is its IPv4 address in the site; `ib_address` absent means no InfiniBand.
 
-    `release` is the code name of the Debian release that it runs; a lab starts the node with it. `enforcement` is the
-    worker's own order of kinds instead of the site's. The agent of a worker with `kubernetes` stands for that cluster
-    instead of its machine.
+    `release` is the code name of the Debian release that it runs; a lab starts the node with it. `gpus` is what
+    `site verify` expects of a worker, `enforcement` its own order of kinds instead of the site's. The agent of a worker
+    with `kubernetes` stands for that cluster instead of its machine.
     """
 
     name: Name
@@ -94,6 +94,7 @@ class Node(LocationSettings):
     release: Literal["bookworm", "trixie"] = "bookworm"
     agent_port: Port | None = None
     ib_address: IPv4Address | None = None
+    gpus: ExpectedGpus | None = None
     simulated_gpus: SimulatedGpus | None = None
     enforcement: Order | None = None
     kubernetes: KubernetesCluster | None = None
@@ -317,7 +318,7 @@ def _roles(site: Site) -> Iterator[Finding]:
         worker = NodeRole.WORKER in node.roles
         if worker and node.agent_port is None:
             yield path, f"worker {node.name} has no agent_port", "add `agent_port: 6001`"
-        for field in ("agent_port", "simulated_gpus", "enforcement", "kubernetes"):
+        for field in ("agent_port", "gpus", "simulated_gpus", "enforcement", "kubernetes"):
             if not worker and getattr(node, field) is not None:
                 hint = f"remove {field}, or add the role worker"
                 yield (*path, field), f"{node.name} is not a worker", hint
@@ -433,4 +434,7 @@ def _workers(site: Site) -> Iterator[Finding]:
     yield from order_findings(site.gpu.enforcement, ("gpu", "enforcement"))
     for index, node in enumerate(site.nodes):
         yield from order_findings(node.enforcement or [], ("nodes", index, "enforcement"))
+        if node.gpus and node.simulated_gpus:
+            reason = f"the GPUs of {node.name} are simulated"
+            yield ("nodes", index, "gpus"), reason, "leave out one of `gpus` and `simulated_gpus`"
     yield from cluster_findings(site.nodes)

@@ -8,11 +8,17 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from appliance.site.model import Site
-from appliance.site.verification import Verdict
+from appliance.site.verdict import CheckState, Verdict
 from common.errors import UnavailableError
 
 DEPLOYS_SHOWN = 5
 NAMES = ("report.md", "report.html")
+WORDS = {
+    CheckState.OK: "good",
+    CheckState.WARN: "warning",
+    CheckState.FAIL: "not good",
+    CheckState.UNKNOWN: "unknown",
+}
 
 
 def write(site: Site, verdict: Verdict, deploys: list[dict[str, Any]], folder: Path) -> list[Path]:
@@ -45,7 +51,7 @@ def render(site: Site, verdict: Verdict, deploys: list[dict[str, Any]]) -> dict[
     environment.filters["cell"] = _cell
     return {
         name: environment.get_template(f"{name}.j2").render(
-            site=site, verdict=verdict, deploys=deploys[:DEPLOYS_SHOWN], versions=_versions(verdict)
+            site=site, verdict=verdict, deploys=deploys[:DEPLOYS_SHOWN], versions=_versions(verdict), words=WORDS
         )
         for name in NAMES
     }

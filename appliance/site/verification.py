@@ -3,95 +3,89 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from appliance.site import inventory, pki, playbook
+from appliance.site.agent_checks import agent, gpus, listed, strangers
 from appliance.site.deployment import ROOT, STATE, require_controller
 from appliance.site.model import NFS_PORT, Node, NodeRole, Site
+from appliance.site.seen import Evidence, NotGatheredError, Seen, guarded
+from appliance.site.service_checks import calls, certificate, session_ways
+from appliance.site.verdict import Check, NodeVerdict, Verdict
+from common import files
 from common.errors import UnavailableError
 from reservoir.contents.artifact import DebianArtifact, PythonArtifact
 from reservoir.intake.store import Store
 from reservoir.publication.publish import record_of
 
 EVIDENCE = "penstock_evidence"
-SESSION_WAYS = "penstock_session_ways"
+PARTS = {"penstock_calls": "calls", "penstock_session_ways": "ways"}
+"""What other modules say of a node, by the part of its evidence that it becomes."""
+
+LAST = "verdict.json"
+"""The last verdict, in the folder of the controller's state."""
+
 OFFSET_S = 1.0
 """How far a node's clock may be from the site's, in seconds."""
 
-PARTS = {"penstock-agent.service": "agent", "penstock-api.service": "api", "penstock-index.service": "index"}
+INSTALLATIONS = {"penstock-agent.service": "agent", "penstock-api.service": "api", "penstock-index.service": "index"}
 """Which installation of Penstock on a node a unit runs."""
 
-Evidence = Mapping[str, Any]
 Published = Mapping[str, Mapping[str, Collection[str]]]
 """The versions of each package that the site serves, by release; those of Python packages under `PYTHON`."""
 
 PYTHON = "python"
 
 
-@dataclass(frozen=True)
-class Check:
-    """One thing that was looked at: its name, whether it is as it should be, and what was seen."""
-
-    name: str
-    ok: bool
-    evidence: str
+Trial = Callable[[Site], Iterable[tuple[str, Check]]]
+"""What is tried beside the evidence: checks by the node that they are about."""
 
 
-@dataclass
-class NodeVerdict:
-    """The checks of one node, and what the report says about it."""
-
-    checks: list[Check]
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def ok(self) -> bool:
-        """Say whether every check holds."""
-        return all(check.ok for check in self.checks)
-
-
-@dataclass
-class Verdict:
-    """What the site is like at one moment; `time` is UTC."""
-
-    site: str
-    time: str
-    nodes: dict[str, NodeVerdict]
-
-    @property
-    def ok(self) -> bool:
-        """Say whether every node is as it should be."""
-        return all(node.ok for node in self.nodes.values())
-
-    def json(self) -> dict[str, Any]:
-        """Return the verdict as plain data."""
-        nodes = {name: {"ok": node.ok} | asdict(node) for name, node in self.nodes.items()}
-        return {"ok": self.ok, "site": self.site, "time": self.time, "nodes": nodes}
-
-
-def verify(site: Site, *, listen: playbook.Listener, state: Path = STATE, root: Path = ROOT) -> Verdict:
-    """Ask every node and judge; changes nothing."""
+def verify(
+    site: Site, *, listen: playbook.Listener, trial: Trial | None = None, state: Path = STATE, root: Path = ROOT
+) -> Verdict:
+    """Ask every node and judge; changes nothing but what the controller remembers of the last verdict."""
     require_controller(site)
     if not (state / "pki" / "ca.crt").is_file():
         raise UnavailableError(
             "the site is not deployed from this machine", where=str(state), hint="run `penstock site deploy` first"
         )
     hosts = inventory.build(site, version="", state=str(state))
-    result = playbook.run("verify", hosts, state=state, listen=listen, publish=[EVIDENCE, SESSION_WAYS])
-    gathered = {name: values for name, values in result.published.items() if EVIDENCE in values}
-    evidence = {name: values[EVIDENCE] | {"ways": values.get(SESSION_WAYS)} for name, values in gathered.items()}
-    if not evidence and not result.failures:
+    result = playbook.run("verify", hosts, state=state, listen=listen, publish=[EVIDENCE, *PARTS])
+    gathered = {name: _joined(values) for name, values in result.published.items()}
+    if not gathered and not result.failures:
         result.require_success()
-    silent = {event.node: event.reason for event in result.failures}
+    silent: dict[str, str] = {}
+    for event in result.failures:
+        silent[event.node] = "; ".join(filter(None, [silent.get(event.node), event.reason]))
     # none before the first deploy of a release that has such lists
     revoked = state / "pki" / pki.LIST
     digest = hashlib.sha256(revoked.read_bytes()).hexdigest() if revoked.is_file() else ""
-    return judge(site, evidence, silent, f"{datetime.now(UTC):%FT%TZ}", published(Store(root)), revoked=digest)
+    verdict = judge(site, gathered, silent, f"{datetime.now(UTC):%FT%TZ}", published(Store(root)), revoked=digest)
+    for node, check in trial(site) if trial else ():
+        verdict.add(node, [check])
+    _remember(verdict, state)
+    return verdict
+
+
+def _remember(verdict: Verdict, state: Path) -> None:
+    """Say of each check since when it is as it is, by the verdict before this one, which this one replaces."""
+    try:
+        before = json.loads((state / LAST).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        before = {}
+    verdict.date(before)
+    files.write(state / LAST, json.dumps(verdict.json(), indent=1) + "\n", 0o600)
+
+
+def _joined(values: Mapping[str, Any]) -> Evidence:
+    """Return what the modules said of a node as one thing."""
+    return {**values.get(EVIDENCE, {}), **{part: values[name] for name, part in PARTS.items() if name in values}}
 
 
 def published(store: Store) -> Published:
@@ -124,100 +118,127 @@ def judge(
 
     `revoked` is the hash of the list of revoked certificates that every node has to have.
     """
-    asked = evidence.get(site.master.name, {}).get("nodes", {})
-    registered = {node["name"]: node for node in asked.get("nodes", [])}
-    nodes: dict[str, NodeVerdict] = {}
+    now = datetime.fromisoformat(time)
+    master = Seen(evidence.get(site.master.name, {}), silent.get(site.master.name, "the master did not answer"))
+    verdict = Verdict(site.name, time, {node.name: NodeVerdict([]) for node in site.nodes})
     for node in site.nodes:
-        if (seen := evidence.get(node.name)) is None:
+        if (gathered := evidence.get(node.name)) is None:
             reason = silent.get(node.name, "it gave no evidence")
-            nodes[node.name] = NodeVerdict([Check("answers", ok=False, evidence=reason)])
-        else:
-            nodes[node.name] = NodeVerdict(list(_checks(site, node, seen, registered, served)), _facts(seen))
-            nodes[node.name].checks.append(_certificate(node, seen["certificate"], revoked))
-    return Verdict(site.name, time, nodes)
+            hint = f"look whether {node.name} is up, and whether SSH from {site.reservoir.name} reaches it"
+            verdict.add(node.name, [Check.of("answers", "answers", ok=False, evidence=reason, hint=hint)])
+            continue
+        seen = Seen(gathered, silent.get(node.name, ""))
+        for identity, name, found in _checks(site, node, seen, master, served):
+            verdict.add(node.name, guarded(identity, name, found))
+        judged = (
+            ("certificate", "certificate is the node's and counts", certificate(node, seen, revoked, now)),
+            ("call", "services of the site answer", calls(site, seen, now)),
+        )
+        for identity, name, found in judged:
+            verdict.add(node.name, guarded(identity, name, found))
+        verdict.nodes[node.name].facts = _facts(gathered)
+    return verdict
 
 
 def _checks(
-    site: Site, node: Node, seen: Evidence, registered: Mapping[str, Any], served: Published
-) -> Iterator[Check]:
-    yield Check("answers", ok=True, evidence=f"{seen['os']}, Linux {seen['kernel']}")
-    yield from _services(seen)
-    yield from _current(node, seen, registered.get(node.name, {}).get("agent_version"))
-    yield from _versions(node, seen, served)
-    yield _ports(site, node, seen)
-    yield _network(seen)
-    yield from _sources(site, node, seen)
-    yield _time(seen)
-    yield _health("control API answers this node", seen["api"])
+    site: Site, node: Node, seen: Seen, master: Seen, served: Published
+) -> Iterator[tuple[str, str, Iterator[Check]]]:
+    """Yield the judgements of a node: what is known of each where it cannot be made, and the checks that it makes."""
+    yield "answers", "answers", _answers(seen)
+    yield "service", "services run", _services(seen)
+    yield "service.current", "services run what is installed", _current(node, seen, master)
+    yield "versions", "versions are those of the publication", _versions(node, seen, served)
+    yield "ports", "service ports are open", _ports(site, node, seen)
+    yield "network", "network is closed", _network(seen)
+    yield "source.packages", "packages come from the reservoir alone", _package_sources(site, node, seen)
+    yield "source.python", "Python packages come from the reservoir alone", _pip_sources(site, seen)
+    yield "time", "clock follows the site", _time(seen)
+    yield "api", "control API answers this node", _health("api", "control API answers this node", seen, "api")
     if NodeRole.MASTER in node.roles:
-        yield _health("database answers", seen.get("database"))
-        yield _health("control API lists its nodes", seen.get("nodes"))
-        yield _strangers(site, registered)
+        yield "database", "database answers", _health("database", "database answers", seen, "database")
+        yield "nodes", "control API lists its nodes", _health("nodes", "control API lists its nodes", seen, "nodes")
+        yield "strangers", "agents are those of the site's workers", strangers(site, master)
     if NodeRole.WORKER in node.roles:
-        docker = seen["docker"]
-        said = f"Docker {docker['version']}, {docker['driver']}" if docker else "Docker does not answer"
-        yield Check("container engine answers", ok=docker is not None, evidence=said)
-        yield _library(seen.get("gpu_library"))
-        yield _agent(node, registered.get(node.name))
+        yield "docker", "container engine answers", _docker(seen)
+        yield "gpu_library", "library of GPU shares is the reservoir's and loads", _library(seen)
+        yield "agent", "agent is registered and ready", agent(node, master)
+        yield "gpus", "GPUs are those of the site file", gpus(node, seen, master)
         if node.kubernetes is None:
-            yield from _session_ways(site, seen.get("ways"))
-    for chain, limit in seen["limits"].items():
-        yield Check(f"connections are limited by {chain}", ok=limit["ok"], evidence=limit["detail"])
-    for path, options in seen["mounts"].items():
-        yield _mount(path, options)
-    for path, export in seen["exports"].items():
-        yield _health(f"{path} is exported", export)
+            yield "session.ways", "sessions are kept apart", _ways(site, seen)
+    yield "limits", "connections are limited", _limits(seen)
+    yield "mount", "folders are mounted", _mounts(seen)
+    yield "export", "folders are exported", _exports(seen)
 
 
-def _services(seen: Evidence) -> Iterator[Check]:
+def _answers(seen: Seen) -> Iterator[Check]:
+    yield Check.of("answers", "answers", ok=True, evidence=f"{seen['os']}, Linux {seen['kernel']}")
+
+
+def _services(seen: Seen) -> Iterator[Check]:
     for unit, state in sorted(seen["services"].items()):
-        yield Check(f"{unit} runs", ok=state == "active", evidence=state)
+        hint = f"look at `journalctl -u {unit}`"
+        yield Check.of("service", f"{unit} runs", ok=state == "active", evidence=state, hint=hint, subject=unit)
 
 
-def _current(node: Node, seen: Evidence, agent: str | None) -> Iterator[Check]:
+def _current(node: Node, seen: Seen, master: Seen) -> Iterator[Check]:
     """Find services that still run what was there before: an upgrade was interrupted before it restarted them."""
-    detail = seen["api"]["detail"]
-    tells = {"agent": agent, "api": detail.get("version") if isinstance(detail, dict) else None}
+    detail = seen["api"]["detail"] if "api" in seen else None
+    tells = {"agent": _agent_version(node, master), "api": detail.get("version") if isinstance(detail, dict) else None}
     for unit, found in sorted(seen["running"].items()):
         if found is None:
             continue
-        part = PARTS.get(unit, "")
+        part = INSTALLATIONS.get(unit, "")
         runs, installed = tells.get(part), seen["penstock"].get(part)
         since = f"{datetime.fromtimestamp(found['since'], UTC):%FT%TZ}"
         problems = [f"it runs {runs}, and {installed} is installed"] if runs and installed and runs != installed else []
         problems += [f"{path} changed after it started" for path in found["newer"]]
         problems += ["its program was replaced after it started"] if found["replaced"] else []
         said = f"{runs or installed or 'started'}{' since' if runs or installed else ' at'} {since}"
-        if problems:
-            said += (
-                f": {'; '.join(problems)}. Hint: run `systemctl daemon-reload; systemctl restart {unit}` on {node.name}"
-            )
-        yield Check(f"{unit} runs what is installed", ok=not problems, evidence=said)
+        yield Check.of(
+            *("service.current", f"{unit} runs what is installed"),
+            ok=not problems,
+            evidence=f"{said}: {'; '.join(problems)}" if problems else said,
+            hint=f"run `systemctl daemon-reload; systemctl restart {unit}` on {node.name}",
+            subject=unit,
+        )
 
 
-def _versions(node: Node, seen: Evidence, served: Published) -> Iterator[Check]:
+def _agent_version(node: Node, master: Seen) -> str | None:
+    try:
+        return listed(master).get(node.name, {}).get("agent_version")
+    except NotGatheredError:
+        return None
+
+
+def _versions(node: Node, seen: Seen, served: Published) -> Iterator[Check]:
     """Hold what is installed against the publication."""
     if not served:
         return
     debian = served.get(node.release, {})
     wanted = {name: sorted(debian[name]) for name in seen["packages"] if name in debian}
-    other = [
-        f"{name} {seen['packages'][name]}, and {_words(versions)} is published: run `apt-get update; "
-        f"apt-get install --allow-downgrades {name}={versions[-1]}` on {node.name}"
-        for name, versions in wanted.items()
-        if seen["packages"][name] not in versions
+    other = {name: versions for name, versions in wanted.items() if seen["packages"][name] not in versions}
+    problems = [
+        f"{name} {seen['packages'][name]}, and {_words(published)} is published" for name, published in other.items()
     ]
+    install = " ".join(f"{name}={versions[-1]}" for name, versions in other.items())
+    hints = [f"`apt-get update; apt-get install --allow-downgrades {install}` on {node.name}"] if other else []
     own = sorted(served.get(PYTHON, {}).get("penstock", ()))
-    other += [
-        f"penstock ({part}) {version}, and {_words(own)} is published: run `penstock site deploy`"
-        for part, version in sorted(seen["penstock"].items())
+    parts = sorted(seen["penstock"].items())
+    older = [
+        f"penstock ({part}) {version}, and {_words(own)} is published"
+        for part, version in parts
         if own and version not in own
     ]
-    said = "; ".join(other) or f"{len(wanted) + len(seen['penstock'])} of them were looked at"
-    yield Check("versions are those of the publication", ok=not other, evidence=said)
+    hints += ["`penstock site deploy`"] if older else []
+    yield Check.of(
+        *("versions", "versions are those of the publication"),
+        ok=not hints,
+        evidence="; ".join(problems + older) or f"{len(wanted) + len(parts)} of them were looked at",
+        hint=f"run {' and '.join(hints)}",
+    )
 
 
-def _ports(site: Site, node: Node, seen: Evidence) -> Check:
+def _ports(site: Site, node: Node, seen: Seen) -> Iterator[Check]:
     wanted: dict[NodeRole, list[int | None]] = {
         NodeRole.RESERVOIR: [site.ports.reservoir, site.ports.registry],
         NodeRole.MASTER: [site.ports.console, site.ports.api, site.ports.agents, site.ports.apps],
@@ -227,124 +248,118 @@ def _ports(site: Site, node: Node, seen: Evidence) -> Check:
     expected = {port for role in node.roles for port in wanted[role] if port is not None}
     closed = sorted(expected - set(seen["ports"]))
     said = f"nothing listens on {_words(closed)}" if closed else f"listens on {_words(seen['ports'])}"
-    return Check("service ports are open", ok=not closed, evidence=said)
+    yield Check.of("ports", "service ports are open", ok=not closed, evidence=said)
 
 
-def _network(seen: Evidence) -> Check:
+def _network(seen: Seen) -> Iterator[Check]:
     routes = _words(seen["default_routes"]) or "no default route"
     outside = seen["outside"] or "it answers"
-    return Check("network is closed", ok=bool(seen["outside"]), evidence=f"{routes}; 192.0.2.1: {outside}")
+    said = f"{routes}; 192.0.2.1: {outside}"
+    yield Check.of("network", "network is closed", ok=bool(seen["outside"]), evidence=said)
 
 
-def _sources(site: Site, node: Node, seen: Evidence) -> Iterator[Check]:
-    reservoir = f"https://reservoir:{site.ports.reservoir}/"
-    own = f"file:{inventory.RESERVOIR_ROOT}/" if NodeRole.RESERVOIR in node.roles else reservoir
-    packages = seen["package_sources"]
-    yield Check(
-        "packages come from the reservoir alone",
-        ok=bool(packages) and all(url.startswith((own, reservoir)) for url in packages),
-        evidence=_words(packages) or "no package source",
-    )
-    index = seen["pip_index"]
-    yield Check(
-        "Python packages come from the reservoir alone",
-        ok=index.startswith(reservoir),
-        evidence=index or "pip has no index of the site",
+def _package_sources(site: Site, node: Node, seen: Seen) -> Iterator[Check]:
+    own = (f"file:{inventory.RESERVOIR_ROOT}/",) if NodeRole.RESERVOIR in node.roles else ()
+    sources, proxies = seen["package_sources"], seen["package_proxies"]
+    foreign = [url for url in sources if not url.startswith((*own, _reservoir(site)))]
+    said = f"apt fetches from {_words(foreign or sources)}" if sources else "no package source"
+    yield Check.of(
+        *("source.packages", "packages come from the reservoir alone"),
+        ok=bool(sources) and not foreign and not proxies,
+        evidence=f"{said}, by {_words(proxies)}" if proxies else said,
+        hint=f"take foreign sources out of /etc/apt on {node.name}, or run `penstock site deploy`, which disables them",
     )
 
 
-def _time(seen: Evidence) -> Check:
+def _pip_sources(site: Site, seen: Seen) -> Iterator[Check]:
+    found = seen["pip_sources"]
+    foreign = [url for urls in found.values() for url in urls if not url.startswith(_reservoir(site))]
+    said = f"pip fetches from {_words(foreign or found['index-url'])}"
+    yield Check.of(
+        *("source.python", "Python packages come from the reservoir alone"),
+        ok=bool(found["index-url"]) and not foreign,
+        evidence=said if found["index-url"] or foreign else "pip has no index of the site",
+        hint="take foreign indexes out of pip's files of settings, or run `penstock site deploy`",
+    )
+
+
+def _time(seen: Seen) -> Iterator[Check]:
     time = seen["time"]
     if time is None:
-        return Check("clock follows the site", ok=False, evidence="chrony does not answer")
+        yield Check.of("time", "clock follows the site", ok=False, evidence="chrony does not answer")
+        return
     reference = "its own clock" if time["local"] else time["reference"]
     said = f"{time['offset_s'] * 1000:+.3f} ms to {reference}"
     if not time["synchronised"]:
         said += ", not synchronised"
-    return Check("clock follows the site", ok=time["synchronised"] and abs(time["offset_s"]) < OFFSET_S, evidence=said)
+    near = time["synchronised"] and abs(time["offset_s"]) < OFFSET_S
+    yield Check.of("time", "clock follows the site", ok=near, evidence=said)
 
 
-def _library(found: Mapping[str, Any] | None) -> Check:
+def _docker(seen: Seen) -> Iterator[Check]:
+    docker = seen["docker"]
+    said = f"Docker {docker['version']}, {docker['driver']}" if docker else "Docker does not answer"
+    yield Check.of("docker", "container engine answers", ok=docker is not None, evidence=said)
+
+
+def _library(seen: Seen) -> Iterator[Check]:
+    found = seen["gpu_library"]
     name = "library of GPU shares is the reservoir's and loads"
     if found is None:
-        return Check(name, ok=False, evidence="it was not looked at")
-    return Check(name, ok=found["ok"], evidence="it does" if found["ok"] else str(found["detail"]))
+        yield Check.of("gpu_library", name, ok=False, evidence="it was not looked at")
+    else:
+        said = "it does" if found["ok"] else str(found["detail"])
+        yield Check.of("gpu_library", name, ok=found["ok"], evidence=said)
 
 
-def _agent(node: Node, registered: Mapping[str, Any] | None) -> Check:
-    name = "agent is registered and ready"
-    if registered is None:
-        return Check(name, ok=False, evidence="the control API does not list this node")
-    gpus, state = registered["gpus"], registered["state"]
-    simulated = sum(gpu["simulated"] for gpu in gpus)
-    wanted = node.simulated_gpus.count if node.simulated_gpus else 0
-    said = f"{state}, {len(gpus)} GPUs" + (f", {simulated} of them simulated" if simulated else "")
-    if enforcement := registered.get("enforcement"):
-        said += f", shares held by {enforcement}"
-    if simulated != wanted:
-        said += f" where the site file has {wanted}"
-    return Check(name, ok=state == "ready" and simulated == wanted, evidence=said)
+def _ways(site: Site, seen: Seen) -> Iterator[Check]:
+    yield from session_ways(site, seen["ways"])
 
 
-def _strangers(site: Site, registered: Mapping[str, Any]) -> Check:
-    """Find nodes that report and that the site does not have; one that is gone is only waiting to be deleted."""
-    workers = {node.name for node in site.with_role(NodeRole.WORKER)}
-    found = sorted(name for name, node in registered.items() if name not in workers and node["state"] != "lost")
-    said = f"{_words(found)} reports, and is no worker of the site" if found else "nobody else reports"
-    return Check("agents are those of the site's workers", ok=not found, evidence=said)
+def _limits(seen: Seen) -> Iterator[Check]:
+    for chain, limit in seen["limits"].items():
+        said = limit["detail"]
+        yield Check.of("limits", f"connections are limited by {chain}", ok=limit["ok"], evidence=said, subject=chain)
 
 
-def _certificate(node: Node, found: Mapping[str, Any], revoked: str) -> Check:
-    """Find a certificate that does not count, and a node that has not heard what the site has revoked."""
-    problems = [] if found["ok"] else [str(found["detail"])]
-    problems += [f"it is that of {found['name'] or 'nobody'}"] if found["name"] != node.name else []
-    if revoked and found["crl"] != revoked:
-        problems.append("the node has not the site's list of revoked certificates: run `penstock site deploy`")
-    said = "; ".join(problems) or f"until {found['ends']}; what the site has revoked is known"
-    return Check("certificate is the node's and counts", ok=not problems, evidence=said)
-
-
-def _session_ways(site: Site, seen: Evidence | None) -> Iterator[Check]:
-    """Judge what a container reached; what this node itself does not reach either says nothing."""
-    if seen is None or seen["detail"]:
-        said = seen["detail"] if seen else "nothing was tried"
-        yield Check("sessions are kept apart", ok=False, evidence=str(said))
-        return
-    tried, services = seen["tried"], site.session_services
-    missing = [f"{way}: {tried[way]['container']}" for way in services if tried[way]["container"]]
-    yield Check(
-        "sessions reach the site's services", ok=not missing, evidence=_words(missing) or f"reached {_words(services)}"
-    )
-    closed = {way: told for way, told in tried.items() if way not in services}
-    reached = [way for way, told in closed.items() if not told["container"]]
-    answering = [way for way, told in closed.items() if not told["node"]]
-    said = f"a container reached {_words(reached)}" if reached else f"none of {_words(answering)} was reached"
-    if not answering:
-        said = "nothing answers to this node itself, so nothing is proven"
-    yield Check("sessions reach nothing else", ok=bool(answering) and not reached, evidence=said)
+def _mounts(seen: Seen) -> Iterator[Check]:
+    for path, options in seen["mounts"].items():
+        yield _mount(path, options)
 
 
 def _mount(path: str, options: list[str] | None) -> Check:
     missing = [name for name in ("nosuid", "nodev") if name not in (options or ())]
     said = "not mounted" if options is None else f"mounted without {_words(missing)}" if missing else "mounted"
-    return Check(f"{path} is mounted", ok=options is not None and not missing, evidence=said)
+    good = options is not None and not missing
+    return Check.of("mount", f"{path} is mounted", ok=good, evidence=said, subject=path)
 
 
-def _health(name: str, answer: Mapping[str, Any] | None) -> Check:
+def _exports(seen: Seen) -> Iterator[Check]:
+    for path, answer in seen["exports"].items():
+        yield _answered("export", f"{path} is exported", answer, path)
+
+
+def _health(identity: str, name: str, seen: Seen, part: str) -> Iterator[Check]:
+    yield _answered(identity, name, seen[part])
+
+
+def _answered(identity: str, name: str, answer: Mapping[str, Any] | None, subject: str = "") -> Check:
     if answer is None:
-        return Check(name, ok=False, evidence="it was not asked")
-    return Check(name, ok=answer["ok"], evidence="it answers" if answer["ok"] else str(answer["detail"]))
+        return Check.of(identity, name, ok=False, evidence="it was not asked", subject=subject)
+    said = "it answers" if answer["ok"] else str(answer["detail"])
+    return Check.of(identity, name, ok=answer["ok"], evidence=said, subject=subject)
 
 
-def _facts(seen: Evidence) -> dict[str, Any]:
-    versions = {f"penstock ({part})": version for part, version in sorted(seen["penstock"].items())}
-    return {
-        "os": seen["os"],
-        "kernel": seen["kernel"],
-        "machine": seen["machine"],
-        "versions": versions | dict(sorted(seen["packages"].items())),
-    }
+def _facts(gathered: Evidence) -> dict[str, Any]:
+    parts = sorted(gathered.get("penstock", {}).items())
+    packages = sorted(gathered.get("packages", {}).items())
+    versions = {f"penstock ({part})": version for part, version in parts} | dict(packages)
+    return {name: gathered.get(name, "unknown") for name in ("os", "kernel", "machine")} | {"versions": versions}
 
 
-def _words(values: list[Any]) -> str:
+def _reservoir(site: Site) -> str:
+    return f"https://reservoir:{site.ports.reservoir}/"
+
+
+def _words(values: Collection[Any]) -> str:
     return ", ".join(str(value) for value in values)

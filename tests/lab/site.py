@@ -15,6 +15,7 @@ DRY_RUN = Path(__file__).with_name("dry_run.py")
 PLAY = """
 root=$(dirname "$(/opt/penstock/site/bin/python -c 'import appliance; print(appliance.__file__)')")/ansible
 export ANSIBLE_CONFIG=$root/ansible.cfg PATH=/opt/penstock/site/bin:$PATH LC_ALL=C.UTF-8
+cd "$root"
 exec ansible-playbook -i "$root/inventory/groups.yml" -i /var/lib/penstock/site/hosts.json "$1"
 """
 """Runs a playbook on the controller as a deploy runs the product's, with the inventory that the last one left."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,8 @@ def test_docker_that_answers_and_docker_that_does_not() -> None:
     assert evidence.docker(0, info) == {"version": "20.10.24", "driver": "overlay2", "root": "/var/lib/docker"}
     assert evidence.docker(1, "Cannot connect to the Docker daemon") is None
     assert evidence.docker(0, "not json") is None
+    client_alone = '{"ServerVersion": "", "ServerErrors": ["Cannot connect to the Docker daemon"]}'
+    assert evidence.docker(0, client_alone) is None
 
 
 def test_versions_of_packages_leave_out_those_that_are_not_installed() -> None:
@@ -136,10 +139,59 @@ def test_a_program_whose_file_was_replaced(tmp_path: Path, program: str, replace
     assert evidence.replaced(tmp_path / "missing") is False
 
 
-def test_pip_index(tmp_path: Path) -> None:
-    (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://reservoir:8443/pypi/simple/\n")
-    assert evidence.pip_index(tmp_path / "pip.conf") == "https://reservoir:8443/pypi/simple/"
-    assert evidence.pip_index(tmp_path / "missing") == ""
+def test_pip_asks_all_that_its_files_of_settings_name(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/pip.conf").write_text("[global]\nindex-url = https://reservoir:8443/pypi/simple/\n")
+    own = tmp_path / "root/.config/pip"
+    own.mkdir(parents=True)
+    (own / "pip.conf").write_text("[install]\nextra-index-url =\n  https://one.example/\n  https://two.example/\n")
+    assert evidence.pip_sources(tmp_path) == {
+        "index-url": ["https://reservoir:8443/pypi/simple/"],
+        "extra-index-url": ["https://one.example/", "https://two.example/"],
+        "find-links": [],
+    }
+
+
+URIS = """\
+'https://reservoir:8443/apt/dists/bookworm/InRelease' reservoir:8443_apt_dists_bookworm_InRelease 0
+'https://reservoir:8443/apt/dists/bookworm/main/binary-amd64/Packages.xz' reservoir:8443_apt_main_Packages 0
+'http://mirror.example/debian/dists/bookworm/InRelease' mirror.example_debian_dists_bookworm_InRelease 0
+'http://flat.example/debs/Packages' flat.example_debs_Packages 0
+"""
+
+
+def test_apt_says_from_where_it_would_fetch() -> None:
+    assert evidence.package_sources(0, URIS) == [
+        "http://flat.example/debs/Packages/",
+        "http://mirror.example/debian/",
+        "https://reservoir:8443/apt/",
+    ]
+    with pytest.raises(ValueError, match="malformed"):
+        evidence.package_sources(100, "E: malformed entry 1 in list file")
+
+
+def test_apt_says_by_whom_it_would_fetch() -> None:
+    text = 'Acquire "";\nAcquire::http "";\nAcquire::http::Proxy "http://proxy.example:3128";\nAcquire::Retries "3";\n'
+    assert evidence.package_proxies(text) == ["http://proxy.example:3128"]
+    assert evidence.package_proxies('Acquire::https::Proxy "";\n') == []
+
+
+def test_graphics_cards_of_nvidia_on_the_pci_bus(tmp_path: Path) -> None:
+    cards = {"1": ("0x10de", "0x030200"), "2": ("0x10de", "0x040300"), "3": ("0x1a03", "0x030000")}
+    for name, (vendor, kind) in cards.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vendor").write_text(f"{vendor}\n")
+        (tmp_path / name / "class").write_text(f"{kind}\n")
+    assert evidence.pci_gpus(tmp_path) == 1
+    assert evidence.pci_gpus(tmp_path / "missing") == 0
+
+
+def test_a_part_that_breaks_takes_nothing_else_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(evidence, "parts", lambda *_: {"time": broken, "kernel": lambda: "6.1"})
+    assert evidence.gather({}, by_openssl) == {"kernel": "6.1", "lost": {"time": "[Errno 28] No space left on device"}}
 
 
 @pytest.mark.parametrize(
@@ -241,7 +293,9 @@ def test_a_certificate_counts_until_the_node_knows_that_it_is_revoked(tmp_path: 
     paths = str(own), str(tmp_path / "ca.crt"), str(tmp_path / "ca.crl")
     found = evidence.certificate(*paths, by_openssl)
     assert (found["name"], found["ok"], found["detail"]) == ("s1", True, "")
-    assert found["ends"].endswith("GMT")
+    left = (datetime.fromtimestamp(found["until"], UTC) - datetime.now(UTC)).days
+    assert left == pki.NODE_DAYS - 1
+    assert evidence.until(paths[1], by_openssl) > found["until"]
     pki.issue(Site.model_validate({"name": "lab", "nodes": [master]}), tmp_path)
     after = evidence.certificate(*paths, by_openssl)
     assert (after["ok"], "certificate revoked" in after["detail"]) == (False, True)
@@ -251,4 +305,4 @@ def test_a_certificate_counts_until_the_node_knows_that_it_is_revoked(tmp_path: 
 def test_a_node_without_a_certificate_says_so(tmp_path: Path) -> None:
     paths = [str(tmp_path / name) for name in ("node.crt", "ca.crt", "ca.crl")]
     found = evidence.certificate(*paths, by_openssl)
-    assert (found["name"], found["ok"], found["crl"]) == ("", False, "")
+    assert (found["name"], found["until"], found["ok"], found["crl"]) == ("", None, False, "")

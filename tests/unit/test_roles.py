@@ -30,8 +30,17 @@ def load(path: Path) -> Any:
 
 
 def tasks(role: Path) -> list[dict[str, Any]]:
+    paths = [path for kind in ("tasks", "handlers") for path in sorted(role.glob(f"{kind}/*.yml"))]
+    return [task for path in paths for task in flat(load(path))]
+
+
+def flat(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Tasks with those inside blocks instead of the blocks."""
+    blocks = ("block", "rescue", "always")
     return [
-        task for kind in ("tasks", "handlers") for path in sorted(role.glob(f"{kind}/*.yml")) for task in load(path)
+        task
+        for each in listed
+        for task in ([each] if "block" not in each else flat([t for kind in blocks for t in each.get(kind, [])]))
     ]
 
 

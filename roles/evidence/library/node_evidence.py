@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import configparser
 import hashlib
 import json
 import platform
@@ -69,6 +70,18 @@ PROPERTIES = (
 )
 OUTSIDE = ("192.0.2.1", 443)
 """A documentation address: nothing may answer, and a closed network says at once that there is no way."""
+WAIT_S = 30
+"""How long a program may take to answer."""
+PIP_FILES = (
+    "etc/pip.conf",
+    "etc/xdg/pip/pip.conf",
+    "root/.config/pip/pip.conf",
+    "root/.pip/pip.conf",
+    "opt/penstock/*/pip.conf",
+)
+PIP_KEYS = ("index-url", "extra-index-url", "find-links")
+DISPLAY, NVIDIA = "0x03", "0x10de"
+"""How the kernel writes the class of graphics cards on the PCI bus, and who made them."""
 
 
 def main() -> None:
@@ -77,54 +90,72 @@ def main() -> None:
     options = module.params
 
     def run(*command: str) -> tuple[int, str]:
+        words = ["timeout", "--kill-after=5", str(WAIT_S), *command]
         try:
-            code, out, err = module.run_command(list(command), handle_exceptions=False, cwd="/")
+            code, out, err = module.run_command(words, handle_exceptions=False, cwd="/")
         except OSError as error:
             return 127, str(error)
+        if code == 124:
+            return code, f"{command[0]} did not answer within {WAIT_S} s"
         return code, (out if code == 0 else out + err).strip()
 
     module.exit_json(changed=False, penstock_evidence=gather(options, run))
 
 
 def gather(options: dict[str, Any], run: Callable[..., tuple[int, str]]) -> dict[str, Any]:
-    """Return the evidence; `run` starts a program and returns its exit code and output."""
-    trust = ssl.create_default_context(cafile=options["ca"]) if Path(options["ca"]).is_file() else None
-    evidence: dict[str, Any] = {
-        "os": os_name(Path("/etc/os-release")),
-        "kernel": platform.release(),
-        "machine": platform.machine(),
-        "penstock": penstock_versions(Path("/opt/penstock")),
-        "packages": table(run("dpkg-query", "--show", "--showformat=${Package} ${Version}\n", *options["packages"])[1]),
-        "services": {unit: run("systemctl", "is-active", unit)[1] for unit in options["services"]},
-        "running": {unit: running(unit, options["files"].get(unit, []), run) for unit in options["services"]},
-        "ports": listening(run("ss", "--no-header", "--listening", "--tcp", "--numeric")[1]),
-        "default_routes": [
+    """Return the evidence; `run` starts a program and returns its exit code and output.
+
+    What cannot be looked at takes nothing else away: `lost` has the reason.
+    """
+    evidence: dict[str, Any] = {}
+    lost: dict[str, str] = {}
+    for name, look in parts(options, run).items():
+        try:
+            evidence[name] = look()
+        except Exception as error:
+            lost[name] = str(error) or type(error).__name__
+    return evidence | {"lost": lost}
+
+
+def parts(options: dict[str, Any], run: Callable[..., tuple[int, str]]) -> dict[str, Callable[[], Any]]:
+    """Return what there is to look at on this node, by name."""
+    found: dict[str, Callable[[], Any]] = {
+        "os": lambda: os_name(Path("/etc/os-release")),
+        "kernel": platform.release,
+        "machine": platform.machine,
+        "penstock": lambda: penstock_versions(Path("/opt/penstock")),
+        "packages": lambda: table(
+            run("dpkg-query", "--show", "--showformat=${Package} ${Version}\n", *options["packages"])[1]
+        ),
+        "services": lambda: {unit: run("systemctl", "is-active", unit)[1] for unit in options["services"]},
+        "running": lambda: {unit: running(unit, options["files"].get(unit, []), run) for unit in options["services"]},
+        "ports": lambda: listening(run("ss", "--no-header", "--listening", "--tcp", "--numeric")[1]),
+        "default_routes": lambda: [
             line.strip()
             for family in ("-4", "-6")
             for line in run("ip", family, "route", "show", "default")[1].splitlines()
         ],
-        "outside": outside(),
-        "package_sources": sorted(set(run("apt-get", "indextargets", "--format", "$(REPO_URI)")[1].split())),
-        "pip_index": pip_index(Path("/etc/pip.conf")),
-        "time": tracking(*run("chronyc", "-c", "tracking")),
-        "docker": docker(*run("docker", "info", "--format", "{{json .}}")),
-        "api": health(options["api_url"], trust),
-        "certificate": certificate(options["certificate"], options["ca"], options["crl"], run),
-        "mounts": {path: mounted(path, Path("/proc/self/mounts").read_text()) for path in options["mounts"]},
-        "limits": {chain: limit(chain, run) for chain in options["limits"]},
-        "exports": {path: export(path, options["address"], run) for path in options["exports"]},
+        "outside": outside,
+        "package_sources": lambda: package_sources(*run("apt-get", "update", "--print-uris")),
+        "package_proxies": lambda: package_proxies(run("apt-config", "dump", "Acquire")[1]),
+        "pip_sources": lambda: pip_sources(Path("/")),
+        "time": lambda: tracking(*run("chronyc", "-c", "tracking")),
+        "docker": lambda: docker(*run("docker", "info", "--format", "{{json .}}")),
+        "pci_gpus": lambda: pci_gpus(Path("/sys/bus/pci/devices")),
+        "api": lambda: health(options["api_url"], options["ca"]),
+        "certificate": lambda: certificate(options["certificate"], options["ca"], options["crl"], run),
+        "authority": lambda: until(options["ca"], run),
+        "mounts": lambda: {path: mounted(path, Path("/proc/self/mounts").read_text()) for path in options["mounts"]},
+        "limits": lambda: {chain: limit(chain, run) for chain in options["limits"]},
+        "exports": lambda: {path: export(path, options["address"], run) for path in options["exports"]},
     }
     if options["library"]:
-        evidence["gpu_library"] = library(Path(options["library"]), Path(options["published"]), run)
+        found["gpu_library"] = lambda: library(Path(options["library"]), Path(options["published"]), run)
     if options["database"]:
-        name = options["database"]
-        code, out = run(
-            "runuser", f"--user={name}", "--", "psql", "--no-psqlrc", f"--dbname={name}", "--command=SELECT 1"
-        )
-        evidence["database"] = {"ok": code == 0, "detail": "" if code == 0 else out}
+        found["database"] = lambda: database(options["database"], run)
     if options["nodes_command"]:
-        evidence["nodes"] = nodes(*run(*options["nodes_command"]))
-    return evidence
+        found["nodes"] = lambda: nodes(*run(*options["nodes_command"]))
+    return found
 
 
 def running(unit: str, patterns: list[str], run: Callable[..., tuple[int, str]]) -> dict[str, Any] | None:
@@ -192,10 +223,38 @@ def outside() -> str:
         return error.strerror or "timed out"
 
 
-def pip_index(path: Path) -> str:
-    """Return the Python index that pip uses; empty where none is configured."""
-    found = re.search(r"^index-url\s*=\s*(\S+)", path.read_text(), re.MULTILINE) if path.is_file() else None
-    return found[1] if found else ""
+def package_sources(code: int, text: str) -> list[str]:
+    """Return from where apt would fetch its indexes now, from the output of `apt-get update --print-uris`.
+
+    What apt lists of its sources otherwise is what it has fetched before.
+    """
+    if code:
+        raise ValueError(text)
+    addresses = re.findall(r"^'([^']+)'", text, re.MULTILINE)
+    return sorted({f"{address.partition('/dists/')[0]}/" for address in addresses})
+
+
+def package_proxies(text: str) -> list[str]:
+    """Return by whom apt would fetch, from what it says of its settings."""
+    return sorted(set(re.findall(r'^Acquire::\S+::Proxy(?:-Auto-Detect)? "([^"]+)";', text, re.MULTILINE)))
+
+
+def pip_sources(root: Path) -> dict[str, list[str]]:
+    """Return from where pip would fetch, by the keys of its files of settings."""
+    found: dict[str, list[str]] = {key: [] for key in PIP_KEYS}
+    for path in sorted(path for pattern in PIP_FILES for path in root.glob(pattern)):
+        settings = configparser.RawConfigParser(strict=False)
+        settings.read(path)
+        for section in settings.sections():
+            for key in PIP_KEYS:
+                found[key] += settings.get(section, key, fallback="").split()
+    return found
+
+
+def pci_gpus(devices: Path) -> int:
+    """Return how many GPUs of NVIDIA the kernel sees on the PCI bus."""
+    cards = [path for path in devices.glob("*") if (path / "vendor").read_text().strip() == NVIDIA]
+    return sum((path / "class").read_text().startswith(DISPLAY) for path in cards)
 
 
 def tracking(code: int, text: str) -> dict[str, Any] | None:
@@ -217,14 +276,15 @@ def tracking(code: int, text: str) -> dict[str, Any] | None:
 
 def docker(code: int, text: str) -> dict[str, Any] | None:
     """Return what Docker says about itself; None where it does not answer."""
-    if code:
-        return None
     try:
-        info = json.loads(text)
+        info = json.loads(text) if code == 0 else {}
     except ValueError:
         return None
+    # without its daemon, the client still speaks for itself
+    if not info.get("ServerVersion"):
+        return None
     return {
-        "version": info.get("ServerVersion", ""),
+        "version": info["ServerVersion"],
         "driver": info.get("Driver", ""),
         "root": info.get("DockerRootDir"),
     }
@@ -269,8 +329,15 @@ def library(path: Path, published: Path, run: Callable[..., tuple[int, str]]) ->
     return {"ok": code == 0 and "not found" not in out, "detail": out if code or "not found" in out else ""}
 
 
-def health(url: str, trust: ssl.SSLContext | None) -> dict[str, Any]:
+def database(name: str, run: Callable[..., tuple[int, str]]) -> dict[str, Any]:
+    """Return whether the owner of a database reaches it."""
+    code, out = run("runuser", f"--user={name}", "--", "psql", "--no-psqlrc", f"--dbname={name}", "--command=SELECT 1")
+    return {"ok": code == 0, "detail": "" if code == 0 else out}
+
+
+def health(url: str, ca: str) -> dict[str, Any]:
     """Return whether the control API answers this node over TLS that the site's CA vouches for."""
+    trust = ssl.create_default_context(cafile=ca)
     request = urllib.request.Request(f"{url}/api/v1/health")  # noqa: S310 - https, from the inventory
     try:
         with urllib.request.urlopen(request, timeout=10, context=trust) as answer:  # noqa: S310
@@ -283,15 +350,20 @@ def certificate(path: str, ca: str, crl: str, run: Callable[..., tuple[int, str]
     """Return whose certificate the node has, whether it counts by what the node itself knows, and what that is."""
     code, said = run("openssl", "verify", "-crl_check", "-CAfile", ca, "-CRLfile", crl, path)
     found = re.search(r"CN ?= ?([^,\n]+)", run("openssl", "x509", "-in", path, "-noout", "-subject")[1])
-    ends = re.search(r"notAfter=(.+)", run("openssl", "x509", "-in", path, "-noout", "-enddate")[1])
     revocations = Path(crl)
     return {
         "name": found[1].strip() if found else "",
-        "ends": ends[1].strip() if ends else "",
+        "until": until(path, run),
         "ok": code == 0,
         "detail": "" if code == 0 else said,
         "crl": hashlib.sha256(revocations.read_bytes()).hexdigest() if revocations.is_file() else "",
     }
+
+
+def until(path: str, run: Callable[..., tuple[int, str]]) -> int | None:
+    """Return when a certificate ends, in seconds since 1970; None where there is none."""
+    found = re.search(r"notAfter=(.+)", run("openssl", "x509", "-in", path, "-noout", "-enddate")[1])
+    return ssl.cert_time_to_seconds(found[1].strip()) if found else None
 
 
 def nodes(code: int, text: str) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from appliance.cli.lab import app as lab_app
 from appliance.cli.site import app as site_app
 from appliance.site import deployment, lab, report, verification
 from appliance.site.playbook import Counts
-from appliance.site.verification import Check, NodeVerdict, Verdict
-from common.errors import InputError
+from appliance.site.verdict import Check, CheckState, NodeVerdict, Verdict
+from common.errors import InputError, UnauthenticatedError
 
 EXAMPLE = Path(__file__).parents[4] / "inventory/example/site.yml"
 
@@ -104,15 +104,36 @@ def test_a_rehearsed_deploy_deploys_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     assert done == ["rehearse"]
 
 
-@pytest.mark.parametrize(("ok", "code"), [(True, 0), (False, 1)])
-def test_verify_prints_one_verdict_and_exits_accordingly(monkeypatch: pytest.MonkeyPatch, ok: bool, code: int) -> None:
-    verdict = Verdict("lab", "2026-01-01T00:00:00Z", {"worker1": NodeVerdict([Check("answers", ok, "seen")])})
+@pytest.mark.parametrize(("state", "code"), [("ok", 0), ("warn", 0), ("fail", 1), ("unknown", 1)])
+def test_verify_prints_one_verdict_and_exits_accordingly(
+    monkeypatch: pytest.MonkeyPatch, state: str, code: int
+) -> None:
+    check = Check("answers", "answers", CheckState(state), "seen", "a hint", "worker1", "2026-01-01T00:00:00Z")
+    verdict = Verdict("lab", "2026-01-01T00:00:00Z", {"worker1": NodeVerdict([check])})
     monkeypatch.setattr(verification, "verify", lambda *_, **__: verdict)
     result = run(site_app, "verify", "-f", EXAMPLE)
     assert result.exit_code == code
     plain = json.loads(result.stdout)
-    assert plain["ok"] is ok
-    assert plain["nodes"]["worker1"]["checks"] == [{"name": "answers", "ok": ok, "evidence": "seen"}]
+    assert (plain["ok"], plain["state"]) == (code == 0, state)
+    assert plain["nodes"]["worker1"]["checks"] == [
+        {
+            "id": "answers",
+            "name": "answers",
+            "state": state,
+            "ok": code == 0,
+            "subject": "worker1",
+            "evidence": "seen",
+            "hint": "a hint",
+            "since": "2026-01-01T00:00:00Z",
+        }
+    ]
+
+
+def test_a_smoke_test_needs_a_login_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr(verification, "verify", lambda *_, **__: pytest.fail("it was asked"))
+    result = run(site_app, "verify", "-f", EXAMPLE, "--smoke")
+    assert isinstance(result.exception, UnauthenticatedError)
 
 
 def test_report_prints_what_it_wrote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from appliance.site import report
 from appliance.site.model import load
-from appliance.site.verification import Check, NodeVerdict, Verdict
+from appliance.site.verdict import Check, CheckState, NodeVerdict, Verdict
 from common.errors import UnavailableError
 from common.yaml_document import parse
 
@@ -28,7 +28,10 @@ DEPLOY: dict[str, Any] = {
 
 
 def verdict(*, ok: bool = True, seen: str = "fine") -> Verdict:
-    nodes = {node.name: NodeVerdict([Check("answers", ok, seen)], FACTS) for node in SITE.nodes}
+    nodes = {
+        node.name: NodeVerdict([Check.of("answers", "answers", ok=ok, evidence=seen, hint="mend it")], FACTS)
+        for node in SITE.nodes
+    }
     return Verdict("lab", "2026-01-02T03:04:05Z", nodes)
 
 
@@ -49,7 +52,19 @@ def test_a_bad_check_shows(name: str) -> None:
     assert "not as it should be" in text
     assert "everything" not in text
     assert "it is gone" in text
+    assert "Hint: mend it" in text
     assert "None is on record" in text
+
+
+@pytest.mark.parametrize(("state", "word"), [("warn", "warning"), ("unknown", "unknown")])
+@pytest.mark.parametrize("name", report.NAMES)
+def test_a_check_is_more_than_good_or_bad(name: str, state: str, word: str) -> None:
+    found = verdict()
+    found.nodes["worker1"].checks = [Check("gpus", "GPUs", CheckState(state), "seen", since="2026-01-01T00:00:00Z")]
+    text = report.render(SITE, found, [])[name]
+    assert ("everything is as it should be" in text) is (state == "warn")
+    assert word in text
+    assert "2026-01-01T00:00:00Z" in text
 
 
 def test_a_silent_node_has_unknown_facts() -> None:
@@ -78,7 +93,7 @@ def test_html_loads_nothing_and_is_well_formed() -> None:
 def test_what_nodes_say_cannot_break_out_of_the_page() -> None:
     texts = report.render(SITE, verdict(seen="<script>x</script> | y\nz"), [])
     assert "<script>" not in texts["report.html"]
-    assert "| <script>x</script> \\| y z |" in texts["report.md"]
+    assert "| <script>x</script> \\| y z" in texts["report.md"]
 
 
 def test_only_the_latest_deploys_are_shown() -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from appliance.site.model import Site, load
-from appliance.site.verification import Verdict, judge, published
+from appliance.site.verdict import Check, Verdict
+from appliance.site.verification import judge, published
 from common.yaml_document import parse
 from reservoir.contents.artifact import Artifact, DebianArtifact, PythonArtifact
 from reservoir.intake.store import Store
@@ -19,14 +23,21 @@ from reservoir.publication.publish import publish
 from tests.unit.reservoir.parts import STANZA, artifact, make_bundle, wheel
 
 EXAMPLE = Path(__file__).parents[4] / "inventory/example/site.yml"
-RESTART = "Hint: run `systemctl daemon-reload; systemctl restart"
 STARTED = {"since": 1_767_225_600, "newer": [], "replaced": False}
 APT = "https://reservoir:8443/apt/"
+PYPI = "https://reservoir:8443/pypi/simple/"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LATER = int((NOW + timedelta(days=31)).timestamp())
 
 
 @pytest.fixture
 def site() -> Site:
     return load(parse(EXAMPLE.read_text(), "site.yml"))
+
+
+def answer(name: str, *, until: int = LATER, wrong: str = "") -> dict[str, Any]:
+    """What a service answers, or what is wrong with it."""
+    return {"ok": not wrong, "detail": wrong or "HTTP 200", "until": until, "url": f"https://{name}/"}
 
 
 def node(**special: Any) -> dict[str, Any]:
@@ -42,11 +53,15 @@ def node(**special: Any) -> dict[str, Any]:
         "default_routes": [],
         "outside": "Network is unreachable",
         "package_sources": [APT],
-        "pip_index": "https://reservoir:8443/pypi/simple/",
+        "package_proxies": [],
+        "pip_sources": {"index-url": [PYPI], "extra-index-url": [], "find-links": []},
         "time": {"reference": "10.71.8.10", "local": False, "stratum": 9, "offset_s": 0.00002, "synchronised": True},
         "docker": None,
+        "pci_gpus": 0,
         "api": {"ok": True, "detail": ""},
-        "certificate": {"name": "", "ends": "Mar  1 00:00:00 2028 GMT", "ok": True, "detail": "", "crl": "c0de"},
+        "certificate": {"name": "", "until": LATER, "ok": True, "detail": "", "crl": "c0de"},
+        "authority": LATER,
+        "calls": {name: answer(name) for name in ("console", "API", "apps", "release", "index")},
         "mounts": {},
         "exports": {},
         "limits": {},
@@ -62,9 +77,13 @@ def ways(**container: str) -> dict[str, Any]:
     return {"tried": {way: {"container": said, "node": ""} for way, said in told.items()}, "detail": ""}
 
 
+def gpu(index: int, **special: Any) -> dict[str, Any]:
+    return {"uuid": f"GPU-{index}", "parent": "", "model": "NVIDIA A100-SXM4-80GB", "simulated": True, **special}
+
+
 @pytest.fixture
 def evidence() -> dict[str, Any]:
-    gpus = [{"index": index, "simulated": True} for index in range(4)]
+    gpus = [gpu(index) for index in range(4)]
     worker = node(
         ports=[22, 6001],
         docker={"version": "20.10.24", "driver": "overlay2", "root": "/var/lib/docker"},
@@ -78,6 +97,7 @@ def evidence() -> dict[str, Any]:
             package_sources=["file:/var/lib/penstock/reservoir/current/apt/"],
             penstock={"site": "0.1.0", "api": "0.1.0"},
             database={"ok": True, "detail": ""},
+            calls={name: answer(name) for name in ("console", "agent of worker1", "agent of worker2")},
             nodes={
                 "ok": True,
                 "detail": "",
@@ -100,9 +120,14 @@ def verdict(site: Site, evidence: dict[str, Any], silent: dict[str, str] | None 
     return judge(site, evidence, silent or {}, "2026-01-01T00:00:00Z")
 
 
+def of(found: Verdict, node: str, identity: str, thing: str = "") -> Check:
+    """The check of a node by its id."""
+    return next(c for c in found.nodes[node].checks if c.id == identity and c.subject.endswith(thing))
+
+
 def bad(site: Site, evidence: dict[str, Any]) -> list[tuple[str, str, str]]:
     found = verdict(site, evidence)
-    return [(name, c.name, c.evidence) for name, node in found.nodes.items() for c in node.checks if not c.ok]
+    return [(name, c.name, c.evidence) for name, node in found.nodes.items() for c in node.checks if c.state != "ok"]
 
 
 def test_a_site_where_all_is_well(site: Site, evidence: dict[str, Any]) -> None:
@@ -131,18 +156,35 @@ def test_a_site_where_all_is_well(site: Site, evidence: dict[str, Any]) -> None:
         ("worker1", {"outside": ""}, "network is closed", "no default route; 192.0.2.1: it answers"),
         (
             "worker1",
-            {"package_sources": [APT, "https://mirror.example/debian"]},
+            {"package_sources": [APT, "https://mirror.example/debian/"]},
             "packages come from the reservoir alone",
-            f"{APT}, https://mirror.example/debian",
+            "apt fetches from https://mirror.example/debian/",
         ),
         ("worker1", {"package_sources": []}, "packages come from the reservoir alone", "no package source"),
         (
             "worker1",
             {"package_sources": ["file:/var/lib/penstock/reservoir/current/apt/"]},
             "packages come from the reservoir alone",
-            "file:/var/lib/penstock/reservoir/current/apt/",
+            "apt fetches from file:/var/lib/penstock/reservoir/current/apt/",
         ),
-        ("worker1", {"pip_index": ""}, "Python packages come from the reservoir alone", "pip has no index of the site"),
+        (
+            "worker1",
+            {"package_proxies": ["http://proxy.example:3128"]},
+            "packages come from the reservoir alone",
+            f"apt fetches from {APT}, by http://proxy.example:3128",
+        ),
+        (
+            "worker1",
+            {"pip_sources": {"index-url": []}},
+            "Python packages come from the reservoir alone",
+            "pip has no index of the site",
+        ),
+        (
+            "worker1",
+            {"pip_sources": {"index-url": [PYPI], "extra-index-url": ["https://mirror.example/simple"]}},
+            "Python packages come from the reservoir alone",
+            "pip fetches from https://mirror.example/simple",
+        ),
         ("worker1", {"time": None}, "clock follows the site", "chrony does not answer"),
         (
             "worker1",
@@ -197,27 +239,149 @@ def test_one_fault_is_one_bad_check(
 
 
 @pytest.mark.parametrize(
-    ("registered", "said"),
+    ("registered", "state", "said"),
     [
-        (None, "the control API does not list this node"),
-        ({"state": "lost", "gpus": [{"simulated": True}] * 4}, "lost, 4 GPUs, 4 of them simulated"),
-        (
-            {"state": "ready", "gpus": [{"simulated": True}] * 3},
-            "ready, 3 GPUs, 3 of them simulated where the site file has 4",
-        ),
-        (
-            {"state": "ready", "gpus": [{"simulated": True}], "enforcement": "none"},
-            "ready, 1 GPUs, 1 of them simulated, shares held by none where the site file has 4",
-        ),
-        ({"state": "ready", "gpus": [{"simulated": False}]}, "ready, 1 GPUs where the site file has 4"),
+        (None, "fail", "the control API does not list this node"),
+        ({"state": "lost", "message": "not heard"}, "fail", "lost: not heard"),
+        ({"state": "lost", "mode": "maintenance"}, "fail", "lost, maintenance"),
+        ({"state": "ready", "mode": "draining"}, "warn", "ready, draining"),
+        ({"state": "ready", "message": "it cannot be called"}, "warn", "ready: it cannot be called"),
+        ({"state": "ready", "enforcement": "none"}, "ok", "ready; shares held by none"),
     ],
 )
-def test_an_agent_is_as_the_site_file_says(
-    site: Site, evidence: dict[str, Any], registered: dict[str, Any] | None, said: str
+def test_an_agent_is_ready(
+    site: Site, evidence: dict[str, Any], registered: dict[str, Any] | None, state: str, said: str
 ) -> None:
     nodes = evidence["master1"]["nodes"]["nodes"]
-    evidence["master1"]["nodes"]["nodes"] = [nodes[0], *([{"name": "worker2"} | registered] if registered else [])]
-    assert bad(site, evidence) == [("worker2", "agent is registered and ready", said)]
+    also = [{"name": "worker2", "gpus": nodes[1]["gpus"]} | registered] if registered else []
+    evidence["master1"]["nodes"]["nodes"] = [nodes[0], *also]
+    found = of(verdict(site, evidence), "worker2", "agent")
+    assert (found.state, found.evidence) == (state, said)
+    assert bool(found.hint) is (state != "ok")
+
+
+REAL = {"simulated": False}
+A100 = {"count": 2, "model": "a100"}
+
+
+@pytest.mark.parametrize(
+    ("expected", "cards", "gpus", "state", "said"),
+    [
+        ({"count": 2}, 2, [gpu(0, **REAL), gpu(1, **REAL)], "ok", "2 GPUs: NVIDIA A100-SXM4-80GB"),
+        ({"count": 2}, 2, [gpu(0, **REAL)], "fail", "the site file has 2; the PCI bus has 2 of NVIDIA"),
+        ({"count": 8}, 0, [], "fail", "0 GPUs; the site file has 8"),
+        (None, 0, [], "fail", "0 GPUs; the site file does not say that it has none"),
+        ({"count": 0}, 1, [], "ok", "0 GPUs"),
+        (None, 2, [gpu(0, **REAL)], "fail", "the PCI bus has 2 of NVIDIA"),
+        (None, 1, [gpu(0, **REAL)], "ok", "1 GPUs"),
+        (None, 1, [gpu(0, parent="GPU-7", **REAL), gpu(1, parent="GPU-7", **REAL)], "ok", "1 GPUs"),
+        (A100, 2, [gpu(0, **REAL), gpu(1, **REAL)], "ok", "2 GPUs"),
+        (A100, 2, [gpu(0, **REAL), gpu(1, model="T4", **REAL)], "fail", "the site file has a100, not T4"),
+        (
+            None,
+            0,
+            [gpu(0)],
+            "fail",
+            "1 of them simulated: NVIDIA A100-SXM4-80GB; the site file has no",
+        ),
+        ({"simulated": 4}, 8, [gpu(0), gpu(1), gpu(2)], "fail", "the site file has 4 simulated ones"),
+        ({"simulated": 2}, 8, [gpu(0), gpu(1)], "ok", "2 GPUs, 2 of them simulated"),
+        ({"simulated": 1}, 8, [gpu(0, **REAL)], "fail", "the site file has 1 simulated ones"),
+    ],
+)
+def test_gpus_are_those_of_the_site_file(
+    evidence: dict[str, Any],
+    expected: dict[str, Any] | None,
+    cards: int,
+    gpus: list[dict[str, Any]],
+    state: str,
+    said: str,
+) -> None:
+    document = yaml.safe_load(EXAMPLE.read_text())
+    worker = document["nodes"][2]
+    count = (expected or {}).get("simulated")
+    worker |= {"simulated_gpus": {"count": count} if count else None, "gpus": None if count else expected}
+    site = load(parse(yaml.safe_dump(document), "site.yml"))
+    evidence["worker2"]["pci_gpus"] = cards
+    evidence["master1"]["nodes"]["nodes"][1]["gpus"] = gpus
+    found = of(verdict(site, evidence), "worker2", "gpus")
+    assert (found.state, said in found.evidence) == (state, True), found
+
+
+@pytest.mark.parametrize("service", ["console", "API", "apps", "release", "index", "registry", "agent of worker2"])
+def test_a_service_that_does_not_answer_a_node_is_named_with_where_to_look(
+    site: Site, evidence: dict[str, Any], service: str
+) -> None:
+    node = "master1" if service.startswith("agent") else "worker1"
+    evidence[node]["calls"][service] = answer(service, wrong="timed out")
+    [found] = [check for check in verdict(site, evidence).checks if check.state != "ok"]
+    assert (found.subject, found.state) == (f"{node}: {service}", "fail")
+    assert found.evidence == f"https://{service}/: timed out"
+    assert {"console": "ss -ltnp", "registry": "8443 and 5000", "agent of worker2": "port 6001 of worker2"}.get(
+        service, "firewall"
+    ) in found.hint
+
+
+@pytest.mark.parametrize(
+    ("days", "state", "said"),
+    [
+        (31, "ok", "until 2026-02-01"),
+        (30, "warn", "ends in 30 days, on 2026-01-31"),
+        (8, "warn", "ends in 8 days, on 2026-01-09"),
+        (7, "fail", "ends in 7 days, on 2026-01-08"),
+        (1, "fail", "ends in 1 days, on 2026-01-02"),
+        (-2, "fail", "ended on 2025-12-30"),
+        (None, "fail", "there is none"),
+    ],
+)
+@pytest.mark.parametrize("which", ["certificate.end", "authority.end", "call"])
+def test_a_certificate_that_ends_soon(
+    site: Site, evidence: dict[str, Any], which: str, days: int | None, state: str, said: str
+) -> None:
+    """That on the node's disk, that of the site, and that which a service really shows."""
+    until = None if days is None else int((NOW + timedelta(days=days)).timestamp())
+    seen = evidence["worker1"]
+    if which == "certificate.end":
+        seen["certificate"]["until"] = until
+    elif which == "authority.end":
+        seen["authority"] = until
+    else:
+        seen["calls"] = {"console": answer("console") | {"until": until}}
+    found = of(verdict(site, evidence), "worker1", which)
+    assert (found.state, said in found.evidence) == (state, True), found
+    assert ("site deploy" in found.hint) is (state != "ok")
+
+
+def test_a_part_that_could_not_be_looked_at_is_unknown_and_takes_nothing_else_away(
+    site: Site, evidence: dict[str, Any]
+) -> None:
+    seen = evidence["worker1"]
+    del seen["time"], seen["calls"], seen["ways"]
+    seen["lost"] = {"time": "chronyc did not answer within 30 s"}
+    found = judge(site, evidence, {"worker1": "the module failed"}, "2026-01-01T00:00:00Z")
+    unknown = {check.id: check.evidence for check in found.checks if check.state == "unknown"}
+    reason = "the module failed"
+    assert unknown == {"time": "chronyc did not answer within 30 s", "call": reason, "session.ways": reason}
+    assert (found.ok, found.state) == (False, "unknown")
+    assert of(found, "worker1", "docker").state == "ok"
+
+
+def test_a_node_whose_look_failed_keeps_what_it_got_from_calls(site: Site, evidence: dict[str, Any]) -> None:
+    evidence["worker1"] = {"calls": evidence["worker1"]["calls"]}
+    found = judge(site, evidence, {"worker1": "no space left"}, "2026-01-01T00:00:00Z")
+    states = {check.id: check.state for check in found.nodes["worker1"].checks}
+    assert (states["answers"], states["time"], states["call"], states["fetch"]) == ("unknown", "unknown", "ok", "ok")
+    assert found.nodes["worker1"].facts["os"] == "unknown"
+
+
+def test_since_when_a_check_is_as_it_is(site: Site, evidence: dict[str, Any]) -> None:
+    first = verdict(site, evidence)
+    first.date({})
+    evidence["worker1"]["docker"] = None
+    later = judge(site, evidence, {}, "2026-01-02T00:00:00Z")
+    later.date(json.loads(json.dumps(first.json())))
+    assert of(later, "worker1", "docker").since == "2026-01-02T00:00:00Z"
+    assert of(later, "worker2", "docker").since == "2026-01-01T00:00:00Z"
 
 
 def test_a_node_that_says_nothing_fails_with_the_reason(site: Site, evidence: dict[str, Any]) -> None:
@@ -229,10 +393,14 @@ def test_a_node_that_says_nothing_fails_with_the_reason(site: Site, evidence: di
 
 def test_without_the_master_every_worker_is_in_doubt(site: Site, evidence: dict[str, Any]) -> None:
     del evidence["master1"]
-    assert [(name, check) for name, check, _ in bad(site, evidence)] == [
-        ("master1", "answers"),
-        ("worker1", "agent is registered and ready"),
-        ("worker2", "agent is registered and ready"),
+    found = judge(site, evidence, {"master1": "no route to host"}, "2026-01-01T00:00:00Z")
+    assert [(check.id, check.subject, check.state, check.evidence) for check in found.checks if not check.ok] == [
+        ("answers", "master1", "fail", "no route to host"),
+        *(
+            (identity, worker, "unknown", "no route to host")
+            for worker in ("worker1", "worker2")
+            for identity in ("agent", "gpus")
+        ),
     ]
 
 
@@ -251,9 +419,11 @@ def test_a_service_that_an_interrupted_upgrade_did_not_restart(
         (
             "worker1",
             "penstock-agent.service runs what is installed",
-            f"0.1.0 since 2026-01-01T00:00:00Z: {told}. {RESTART} penstock-agent.service` on worker1",
+            f"0.1.0 since 2026-01-01T00:00:00Z: {told}",
         )
     ]
+    hint = of(verdict(site, evidence), "worker1", "service.current", "penstock-agent.service").hint
+    assert hint == "run `systemctl daemon-reload; systemctl restart penstock-agent.service` on worker1"
 
 
 def test_an_agent_and_an_api_that_say_an_older_version_than_is_installed(site: Site, evidence: dict[str, Any]) -> None:
@@ -262,7 +432,7 @@ def test_an_agent_and_an_api_that_say_an_older_version_than_is_installed(site: S
     evidence["worker1"]["running"]["penstock-agent.service"] = STARTED
     for listed in evidence["master1"]["nodes"]["nodes"]:
         listed["agent_version"] = "0.0.8"
-    assert [(node, name, said.partition(". Hint")[0]) for node, name, said in bad(site, evidence)] == [
+    assert bad(site, evidence) == [
         (
             "master1",
             "penstock-api.service runs what is installed",
@@ -280,12 +450,13 @@ def test_packages_that_are_not_those_of_the_publication(site: Site, evidence: di
     served = {"bookworm": {"chrony": {"4.3-3"}}, "trixie": {"chrony": {"4.3-2"}}, "python": {"penstock": {"0.2.0"}}}
     del evidence["worker1"], evidence["worker2"]
     found = judge(site, evidence, {}, "2026-01-01T00:00:00Z", served)
-    (said,) = [check.evidence for check in found.nodes["master1"].checks if "versions" in check.name]
-    assert said == (
-        "chrony 4.3-2, and 4.3-3 is published: "
-        "run `apt-get update; apt-get install --allow-downgrades chrony=4.3-3` on master1; "
-        "penstock (api) 0.1.0, and 0.2.0 is published: run `penstock site deploy`; "
-        "penstock (site) 0.1.0, and 0.2.0 is published: run `penstock site deploy`"
+    check = of(found, "master1", "versions")
+    assert check.evidence == (
+        "chrony 4.3-2, and 4.3-3 is published; penstock (api) 0.1.0, and 0.2.0 is published; "
+        "penstock (site) 0.1.0, and 0.2.0 is published"
+    )
+    assert check.hint == (
+        "run `apt-get update; apt-get install --allow-downgrades chrony=4.3-3` on master1 and `penstock site deploy`"
     )
     assert [check.ok for check in found.nodes["storage1"].checks if "versions" in check.name] == [True]
 
@@ -328,9 +499,12 @@ def test_a_certificate_that_does_not_count_is_found(
 def test_a_node_that_reports_and_is_no_worker_of_the_site_is_found(site: Site, evidence: dict[str, Any]) -> None:
     listed = evidence["master1"]["nodes"]["nodes"]
     listed.append({"name": "storage1", "state": "lost", "gpus": []})
-    assert bad(site, evidence) == []
-    listed[-1]["state"] = "ready"
-    told = "storage1 reports, and is no worker of the site"
+    left = of(verdict(site, evidence), "master1", "strangers")
+    assert (left.state, left.evidence) == ("warn", "storage1 has left and is still listed")
+    assert "penstock node delete storage1" in left.hint
+    assert verdict(site, evidence).ok
+    listed[-1] |= {"state": "ready", "sessions": 3}
+    told = "storage1 (active, 3 sessions) reports, and is no worker of the site"
     assert bad(site, evidence) == [("master1", "agents are those of the site's workers", told)]
 
 

@@ -24,7 +24,7 @@ from reservoir.intake.store import Store
 from reservoir.publication.publish import record_of
 
 EVIDENCE = "penstock_evidence"
-PARTS = {"penstock_calls": "calls", "penstock_session_ways": "ways"}
+PARTS = {"penstock_calls": "calls", "penstock_running": "running", "penstock_session_ways": "ways"}
 """What other modules say of a node, by the part of its evidence that it becomes."""
 
 LAST = "verdict.json"

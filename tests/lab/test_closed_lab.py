@@ -16,6 +16,7 @@ from playwright.sync_api import expect
 from tests.browser import new_page, sign_in
 from tests.lab.journey import PENSTOCK, PROJECT, Journey, slowness
 from tests.lab.outside import CONNECT
+from tests.lab.site import PLAY
 
 NODES = ("master1", "worker1", "worker2", "storage1")
 INDEX = "https://reservoir:8443/index/site/dev/"
@@ -352,6 +353,38 @@ def test_sessions_survive_a_reboot_of_the_control_plane(journey: Journey) -> Non
     session = journey.json("get", "lasting")
     assert (session["state"], session["started_at"]) == ("RUNNING", begun)
     journey.clear()
+
+
+def test_services_of_the_distribution_come_back_whatever_ends_them(journey: Journey) -> None:
+    listed = journey.in_node("master1", "systemctl", "list-units", "--plain", "--no-legend", "postgresql@*.service")
+    units = [listed.stdout.split()[0], "nginx.service", "docker-registry.service", "chrony.service"]
+
+    def pids() -> list[str]:
+        shown = journey.in_node("master1", "systemctl", "show", "--property=MainPID", "--value", *units)
+        return shown.stdout.split()
+
+    before = pids()
+    assert "0" not in before, before
+    journey.in_node("master1", "kill", "-9", *before)
+    journey.until(lambda: not {"0", *before} & set(pids()), "all of them run again")
+    journey.until(lambda: journey.try_penstock("list").returncode == 0, "the API answers again")
+
+
+def test_a_deploy_restarts_what_a_killed_one_left_with_old_settings(journey: Journey) -> None:
+    """What was written and not taken up: `penstock site verify` names it, and the play at the end of a deploy mends it."""
+    change = "echo PENSTOCK_API_LOGIN_LIFETIME_S=28000 >> /etc/penstock/api.env; sleep 1"
+    journey.in_node("master1", "sh", "-euc", change)
+    restart = ("sh", "-euc", PLAY, "sh", "playbooks/restarts.yml")
+    done = journey.in_node(journey.reservoir, *restart)
+    assert done.returncode == 0, done.stdout + done.stderr
+    environ = "tr '\\0' '\\n' < /proc/$(systemctl show --property=MainPID --value penstock-api)/environ"
+    journey.until(
+        lambda: "LOGIN_LIFETIME_S=28000" in journey.in_node("master1", "sh", "-euc", environ).stdout,
+        "the API runs with the new settings",
+    )
+    journey.in_node("master1", "sed", "-i", "/=28000$/d", "/etc/penstock/api.env")
+    journey.in_node(journey.reservoir, *restart)
+    journey.until(lambda: journey.try_penstock("list").returncode == 0, "the API answers again")
 
 
 def test_secrets_stay_private(journey: Journey) -> None:

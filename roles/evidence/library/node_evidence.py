@@ -26,7 +26,6 @@ description: Looks at services, ports, routes, package sources, time, Docker, AP
 author: Penstock
 options:
   services: {type: list, elements: str, default: [], description: Units whose state is wanted.}
-  files: {type: dict, default: {}, description: By unit, patterns of the files that it has read at its start.}
   packages: {type: list, elements: str, default: [], description: Debian packages whose version is wanted.}
   api_url: {type: str, required: true, description: URL of the control API.}
   ca: {type: path, required: true, description: The site's CA.}
@@ -44,7 +43,6 @@ options:
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "services": {"type": "list", "elements": "str", "default": []},
-    "files": {"type": "dict", "default": {}},
     "packages": {"type": "list", "elements": "str", "default": []},
     "api_url": {"type": "str", "required": True},
     "ca": {"type": "path", "required": True},
@@ -59,15 +57,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "library": {"type": "path"},
     "published": {"type": "path"},
 }
-PROPERTIES = (
-    "ActiveState",
-    "ActiveEnterTimestamp",
-    "ExecMainStartTimestamp",
-    "MainPID",
-    "FragmentPath",
-    "DropInPaths",
-    "NeedDaemonReload",
-)
 OUTSIDE = ("192.0.2.1", 443)
 """A documentation address: nothing may answer, and a closed network says at once that there is no way."""
 WAIT_S = 30
@@ -128,7 +117,6 @@ def parts(options: dict[str, Any], run: Callable[..., tuple[int, str]]) -> dict[
             run("dpkg-query", "--show", "--showformat=${Package} ${Version}\n", *options["packages"])[1]
         ),
         "services": lambda: {unit: run("systemctl", "is-active", unit)[1] for unit in options["services"]},
-        "running": lambda: {unit: running(unit, options["files"].get(unit, []), run) for unit in options["services"]},
         "ports": lambda: listening(run("ss", "--no-header", "--listening", "--tcp", "--numeric")[1]),
         "default_routes": lambda: [
             line.strip()
@@ -156,34 +144,6 @@ def parts(options: dict[str, Any], run: Callable[..., tuple[int, str]]) -> dict[
     if options["nodes_command"]:
         found["nodes"] = lambda: nodes(*run(*options["nodes_command"]))
     return found
-
-
-def running(unit: str, patterns: list[str], run: Callable[..., tuple[int, str]]) -> dict[str, Any] | None:
-    """Return since when a unit runs, and what of it changed since; None where it does not run.
-
-    `since` is in seconds since 1970, `newer` lists files, `replaced` says that its program is another one now.
-    """
-    code, out = run("systemctl", "show", unit, "--timestamp=unix", f"--property={','.join(PROPERTIES)}")
-    values = {name: value for name, _, value in (line.partition("=") for line in out.splitlines())}
-    if code or values.get("ActiveState") != "active":
-        return None
-    # a unit without a process of its own, such as that of PostgreSQL's clusters, has only the moment of its state
-    since = int((values["ExecMainStartTimestamp"] or values["ActiveEnterTimestamp"]).lstrip("@"))
-    units = [values["FragmentPath"], *values["DropInPaths"].split()]
-    files = [path for pattern in [*patterns, *filter(None, units)] for path in Path("/").glob(pattern.lstrip("/"))]
-    # systemd tells whole seconds
-    newer = {str(path) for path in files if path.stat().st_mtime >= since + 1}
-    if values["NeedDaemonReload"] == "yes":
-        newer.add(values["FragmentPath"])
-    return {"since": since, "newer": sorted(newer), "replaced": replaced(Path("/proc") / values["MainPID"] / "exe")}
-
-
-def replaced(program: Path) -> bool:
-    """Return whether the file of a running program was deleted, as an upgrade of its package does."""
-    try:
-        return str(program.readlink()).endswith(" (deleted)")
-    except OSError:
-        return False
 
 
 def os_name(path: Path) -> str:

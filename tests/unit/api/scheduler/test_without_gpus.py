@@ -59,7 +59,7 @@ def test_of_its_own_project_only_what_has_a_lower_priority_is_stopped() -> None:
     assert world.settle() == ["same"]
 
 
-def test_cores_that_are_kept_for_work_without_a_gpu_are_free_for_an_owner() -> None:
+def test_cores_reserved_without_a_gpu_are_free_for_an_owner() -> None:
     """The one that waits for 16 cores came first, and has waited long."""
     world = full_of_cores()
     world.submit(cores("waits", "b", 16, NOW - 5000))
@@ -70,7 +70,7 @@ def test_cores_that_are_kept_for_work_without_a_gpu_are_free_for_an_owner() -> N
     assert "waits" in world.queue
 
 
-def test_cores_that_are_kept_for_one_are_not_for_another_without_a_gpu() -> None:
+def test_cores_reserved_without_a_gpu_are_not_free_for_others_without_one() -> None:
     world = World((node("n", 0, cpu_milli=8000),), (project("a", 0), project("b", 0)), now=NOW)
     world.running["r"] = runs(cores("r", "b", 4), on("n"))
     world.submit(cores("large", "a", 8, NOW - 1000), cores("small", "b", 2, NOW))

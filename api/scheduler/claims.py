@@ -22,7 +22,7 @@ class Standing(Enum):
     NOMINATED: its places are free, or are being freed for it; it counts as held wherever that is asked.
     DEFERRED: its project's quota is kept for it, and places where it has some. It counts for the quota alone: where the
     order of projects and their fair shares are told, nobody has it yet.
-    SOFT: places for a fair share. It counts for nothing, and guaranteed work may pass over it.
+    SOFT: places for a fair share, or without a GPU. It counts for nothing, who has GPUs guaranteed may pass over it.
     """
 
     NOMINATED = auto()

@@ -192,7 +192,7 @@ class Cycle:
         if claim is None or not claim.places:
             self._reserve(workload)
         else:
-            self._keep(claim, replace(claim, standing=Standing.DEFERRED))
+            self._keep(claim, replace(claim, standing=_standing(workload)))
         self.draft.wait(PendingWorkload(workload, refused=self._refused(workload)))
 
     def _statement(self, workload: Workload, claim: Claim | None) -> Statement | None:
@@ -209,11 +209,11 @@ class Cycle:
     def _proposed(self, workload: Workload, vain: Vain, past_soft: Vain) -> Statement | None:
         """Return places that are free, being freed, or reclaimed from others.
 
-        What is guaranteed passes over soft claims before anybody is stopped for it.
+        What has GPUs guaranteed passes over soft claims before anybody is stopped for it.
         """
         found = allocate.now(self.draft, workload, vain)
         soft = self.claims.soft()
-        if found or not soft or not self.ledger.in_quota(workload):
+        if found or not soft or not (workload.total_milli and self.ledger.in_quota(workload)):
             return found or self._later(workload, vain)
         if self._is_vain(workload, past_soft):
             return None
@@ -270,9 +270,14 @@ class Cycle:
         if is_first and self.draft.waited_long(workload) and self.ledger.in_quota(workload):
             found = self._for_guarantees.places(workload, self.before.get(workload.id, ()))
             if found:
-                self._keep(self.claims.of(workload), found)
+                self._keep(self.claims.of(workload), replace(found, standing=_standing(workload)))
 
     def _refused(self, workload: Workload) -> Workload | None:
         """Return what the project may not have: the workload, or what it would take on the places that there are."""
         wanted = workload, self.draft.too_much.get(workload.id)
         return next((item for item in wanted if item and not self.ledger.may_retain(item)), None)
+
+
+def _standing(workload: Workload) -> Standing:
+    """Return what places count for that are kept for a guarantee; who needs no GPU has none against those who do."""
+    return Standing.DEFERRED if workload.total_milli else Standing.SOFT

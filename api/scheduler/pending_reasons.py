@@ -194,6 +194,8 @@ def reclaimed(ledger: Ledger, victim: Workload, beneficiary: Workload) -> str:
     whom = title(beneficiary, victim.project)
     if victim.project == beneficiary.project:
         return f"{whom} has the higher priority ({beneficiary.priority} over {victim.priority})"
+    if not victim.total_milli:
+        return f"{whom} is within its quota of GPUs, and it runs beside them without one"
     if ledger.in_quota(beneficiary):
         return f"{holds(ledger, victim.project)}; {whom} is within its quota"
     fair = gpus(ledger.fair.get(victim.project, 0))

@@ -52,14 +52,19 @@ def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, 
     if not ledger.may_be_fixed(workload):
         return
     until = draft.now - draft.settings.min_runtime_s * SECOND if draft.settings.min_runtime_s else NO_SHARE
-    pool = partial(VictimPool, until=until, taken=draft.terminating)
     due, quota, in_quota = ledger.due(workload), ledger.project(project).quota_milli, ledger.in_quota(workload)
+    guaranteed = in_quota and workload.total_milli > 0
+    without_gpus = draft.residents.without_gpus() if guaranteed else {}
+    guests = project if any(name != project for name in without_gpus) else None
+    pool = partial(VictimPool, until=until, taken=draft.terminating)
     if workload.total_milli and not due and (in_quota or ledger.within_fair_share(workload)):
+        # all others have the same guests as a project that has none itself
+        line = "fair" if not in_quota else f"quota of {project}" if project in without_gpus else "quota"
         for last_may_pass in (False, True):
-            kind: Pool = ("quota" if in_quota else "fair", last_may_pass)
+            kind: Pool = (line, last_may_pass)
             beyond = ledger.over_quota if in_quota else ledger.over_fair_share
-            if workload not in vain.pools[kind] and (surplus := beyond(project)):
-                yield kind, pool(surplus, last_may_pass=last_may_pass)
+            if workload not in vain.pools[kind] and ((surplus := beyond(project)) or guests):
+                yield kind, pool(surplus, last_may_pass=last_may_pass, guests_of=guests)
     if not draft.residents.has_below(project, workload.priority):
         return
     own = partial(pool, own=project, below=workload.priority)
@@ -71,8 +76,9 @@ def pools(draft: Draft, workload: Workload, vain: Vain) -> Iterator[tuple[Pool, 
     both: Pool = ("both", project, workload.priority)
     if 0 < workload.total_milli <= quota and workload not in vain.pools[both]:
         surplus = ledger.over_quota(project)
-        if surplus:
-            yield both, own(surplus, last_may_pass=True, due=max(0, ledger.after(workload) - quota))
+        if surplus or guests:
+            due = max(0, ledger.after(workload) - quota)
+            yield both, own(surplus, last_may_pass=True, due=due, guests_of=guests)
 
 
 def _is_for_another(draft: Draft) -> bool:

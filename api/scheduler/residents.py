@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,6 +41,7 @@ class Residents:
         self._on: defaultdict[str, dict[str, Running]] = defaultdict(dict)
         self._priorities: defaultdict[str, Counter[int]] = defaultdict(Counter)
         self._of: defaultdict[str, dict[str, Running]] = defaultdict(dict)
+        self._without_gpus: Counter[str] = Counter()
         self._moved: dict[str, int] = {}
         self._entries: dict[str, list[int]] = {}
         self._running: list[Running | None] = []
@@ -66,6 +67,7 @@ class Residents:
             entries.append(entry)
         if workload.preemptible:
             self._priorities[workload.project][workload.priority] += 1
+            self._count_without_gpus(running, 1)
         if workload.moved_at:
             self._moved[workload.id] = workload.moved_at
 
@@ -81,6 +83,7 @@ class Residents:
             self._running[entry] = None
             self._vacant.append(entry)
         if workload.preemptible:
+            self._count_without_gpus(running, -1)
             priorities = self._priorities[workload.project]
             priorities[workload.priority] -= 1
             if not priorities[workload.priority]:
@@ -97,6 +100,10 @@ class Residents:
     def has_below(self, project: str, priority: int) -> bool:
         """Return whether a preemptible workload of the project has a lower priority."""
         return project in self._priorities and any(each < priority for each in self._priorities[project])
+
+    def without_gpus(self) -> Mapping[str, int]:
+        """Return how many preemptible workloads without a GPU each project has that has any."""
+        return self._without_gpus
 
     def moved_since(self, moment: int) -> int:
         """Return how many were moved since then."""
@@ -126,6 +133,8 @@ class Residents:
                 if name in self._projects and surplus > 0:
                     limits[self._projects[name]] = NO_LIMIT if pool.last_may_pass else surplus
             concerned = milli <= limits[project]
+            if pool.guests_of is not None:
+                concerned |= (milli == 0) & (project != self._projects.get(pool.guests_of, NOBODY))
             if pool.own in self._projects:
                 own = project == self._projects[pool.own]
                 concerned = np.where(own, (priority < pool.below) & (milli > pool.spared), concerned)
@@ -137,6 +146,12 @@ class Residents:
         for id_ in pool.taken:
             has[self._entries.get(id_, [])] = False
         return has
+
+    def _count_without_gpus(self, running: Running, sign: int) -> None:
+        project = running.workload.project
+        self._without_gpus[project] += sign * (not running.workload.total_milli)
+        if not self._without_gpus[project]:
+            del self._without_gpus[project]
 
     def _append(self) -> int:
         if len(self._running) == self._columns.shape[1]:

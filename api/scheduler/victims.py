@@ -30,8 +30,9 @@ class VictimPool:
 
     `surplus` is what may be taken of each project. With `last_may_pass` the last victim of a project may take it below
     that line; without, none may. Of `own`, workloads of a priority below `below` may be taken whatever it holds, unless
-    they need no more than `spared`, and `due` milli-GPU of them have to be. `until` is the latest start of one that ran
-    long enough; `taken` terminate already. With `everyone`, whoever runs counts, to tell which places become free
+    they need no more than `spared`, and `due` milli-GPU of them have to be. Where there are `guests_of` a project, work
+    without a GPU of all others may be taken as well: it is a guest beside GPUs. `until` is the latest start of one that
+    ran long enough; `taken` terminate already. With `everyone`, whoever runs counts, to tell which places become free
     soonest; with `soon_only` only who can be reclaimed or whose end is known, with `movable` only who can be reclaimed,
     ran long enough, and was moved less often than that.
     """
@@ -42,6 +43,7 @@ class VictimPool:
     below: int = 0
     spared: int = -1
     due: int = 0
+    guests_of: str | None = None
     until: int = 0
     taken: Collection[str] = frozenset()
     everyone: bool = False
@@ -66,7 +68,7 @@ class Taken:
     def allows(self, workload: Workload) -> bool:
         """Return whether one more may be taken; never again once it may not, as long as more are taken."""
         name, milli = workload.project, workload.total_milli
-        if self._pool.everyone or name == self._pool.own:
+        if self._pool.everyone or name == self._pool.own or (self._pool.guests_of is not None and not milli):
             return True
         total, surplus = self._of[name] + milli, self._pool.surplus.get(name, 0)
         if not self._pool.last_may_pass:

@@ -190,5 +190,5 @@ def test_a_project_within_its_quota_keeps_all_it_has(snapshot: Snapshot) -> None
     had = held([each for each in snapshot.running if not each.terminating], snapshot.projects)
     for each in snapshot.running:
         name = each.workload.project
-        if name in quotas and had[name] <= quotas[name] and each.workload.id in victims:
+        if name in quotas and had[name] <= quotas[name] and each.workload.total_milli and each.workload.id in victims:
             assert owners[victims[each.workload.id]] == name, "only its own of a higher priority"

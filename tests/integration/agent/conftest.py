@@ -121,6 +121,9 @@ def image(engine: docker.DockerClient) -> Iterator[str]:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         archive.add(BUSYBOX, "bin/busybox")
+        folder = tarfile.TarInfo("tmp")
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o1777
+        archive.addfile(folder)
         for applet in (
             "sh",
             "cat",
@@ -136,6 +139,18 @@ def image(engine: docker.DockerClient) -> Iterator[str]:
             "nc",
             "df",
             "mkdir",
+            "tar",
+            "test",
+            "touch",
+            "dd",
+            "stat",
+            "find",
+            "sort",
+            "readlink",
+            "ln",
+            "mkfifo",
+            "rm",
+            "chmod",
         ):
             link = tarfile.TarInfo(f"bin/{applet}")
             link.type, link.linkname = tarfile.SYMTYPE, "busybox"

@@ -1,4 +1,4 @@
-"""Why a session was put back into the queue the last time, and when"""
+"""Interruptions of sessions: why one was put back into the queue the last time, and when"""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_a_program_that_is_not_there(admin: User, running: str) -> None:  # noqa
 
 
 def test_who_goes_away_ends_the_command_and_what_it_runs(admin: User, running: str) -> None:  # noqa: F811
-    words = [PENSTOCK, "exec", running, "--", "sh", "-c", "echo begun; sleep 98765; echo never"]
+    words: list[str | Path] = [PENSTOCK, "exec", running, "--", "sh", "-c", "echo begun; sleep 98765; echo never"]
     client = subprocess.Popen(words, env=environment(admin), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert client.stdout
     assert client.stdout.readline() == b"begun\n"

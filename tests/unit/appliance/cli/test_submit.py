@@ -111,8 +111,8 @@ def test_wait_returns_when_it_runs_or_has_ended(
 ) -> None:
     monkeypatch.setattr("appliance.cli.waiting.WAIT_STEP_S", 0)
     logged_in.on("POST", "/sessions", session(state="PENDING"), status=201)
-    logged_in.on("GET", "/sessions/first", session(state=under_way))
-    logged_in.then("GET", "/sessions/first", session(state=state))
+    logged_in.on("GET", "/sessions/5c7b", session(state=under_way))
+    logged_in.then("GET", "/sessions/5c7b", session(state=state))
     code, out, _ = run("submit", "first", "-i", "y", "-g", "1", "--wait", "-o", "json")
     assert (code, json.loads(out)["state"]) == (0, state)
     assert len(logged_in.calls) == 3

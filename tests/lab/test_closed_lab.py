@@ -317,10 +317,8 @@ def test_a_browser_without_a_login_comes_to_a_running_notebook(journey: Journey)
         *("--port", "8888", "--args=--ServerApp.base_url=notes"),
     )
     journey.until(lambda: journey.states() == {"notes": "RUNNING"}, "the notebook runs")
-    # from the site's index, by its name and with its authority; no resolver is waited for
-    begin = time.monotonic()
+    # from the site's index, by its name and with its authority
     journey.penstock("exec", "notes", "--", "pip", "install", "--user", "--no-deps", "--ignore-installed", "packaging")
-    assert time.monotonic() - begin < 20 * slowness()
     address = urlsplit(journey.json("get", "notes")["urls"][0])
     notes = f"https://{address.netloc}/notes"
     with new_page(str(address.hostname)) as page:

@@ -77,7 +77,7 @@ def sleepers() -> list[str]:
 
 def test_what_is_read_slowly_waits_and_is_held_nowhere(admin: User, running: str) -> None:  # noqa: F811
     """A GiB is asked for, and only a MiB of it read: the command has not written the rest."""
-    words = [
+    words: list[str | Path] = [
         PENSTOCK,
         "exec",
         running,

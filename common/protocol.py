@@ -36,8 +36,9 @@ CONTAINERS_PATH = "/v1/containers"
 """GET lists them · PUT /{id} ContainerSpec → ContainerState · DELETE /{id}?grace_s=N → 204 (also when it is gone)
 · PUT /{id}/gpus GpuShares → ContainerState: other shares of the same GPUs, while it runs
 · GET /{id}/logs?follow=0|1&tail=N → text/plain stream
-· WebSocket /{id}/exec?command=JSON-LIST&tty=0|1&rows=N&cols=N:
-binary frames carry bytes both ways; text frames carry ExecControl as JSON; the agent ends with an `exit` frame."""
+· WebSocket /{id}/exec?command=JSON-LIST&tty=0|1&rows=N&cols=N&apart=0|1:
+binary frames carry bytes both ways; text frames carry ExecControl as JSON; the agent ends with an `exit` frame. To who
+asks for it what the command writes comes `apart`: `stream` frames say of which output the bytes are that follow."""
 STORAGE_PATH = "/v1/storage"
 """GET ?root=FOLDER → StorageState: the folders of volumes that a storage has, and what it tells of their sizes
 · DELETE ?folder=FOLDER → FolderRemoval: removes a folder with what is in it; asked again, it tells how far that is."""
@@ -51,6 +52,10 @@ MAX_REASON = 4096
 """Most characters of why something of a node is as it is."""
 MAX_FRAME = 1 << 20
 """Bytes of a WebSocket's message: who sends a longer one loses the connection."""
+STALLED_S = 600.0
+"""So long who speaks over a WebSocket may leave it unread, as a pipe that nobody empties, before it counts as gone."""
+STDOUT, STDERR = 1, 2
+"""The outputs of a command; bytes are of the first until a `stream` frame says another one."""
 CONTAINER_HEADER = "X-Penstock-Container"
 """In the head of a request the edge says at a port of an agent whose port it takes that for: the container's id."""
 CALLER_HEADER = "X-Penstock-Caller"
@@ -400,12 +405,14 @@ class HeartbeatReply(Message):
 
 
 class ExecControl(Message):
-    """A text frame of the terminal: `resize` or `eof` (input ended) from a client, `exit` or `error` from the agent."""
+    """A text frame of the terminal: `resize` or `eof` (input ended) from a client, `exit`, `error` or `stream` from the
+    agent. `code` is the exit code, or the output that the bytes are of from now on.
+    """
 
-    type: str = Field(pattern=r"^(resize|eof|exit|error)$")
+    type: str = Field(pattern=r"^(resize|eof|exit|error|stream)$")
     rows: int = 0
     cols: int = 0
     code: int | None = None
     reason: str = ""
     status: int = 0
-    """What an answer over HTTP would have as its status, where the API says `error`; 0 where an agent does."""
+    """What an answer over HTTP would have as its status, with an `error`; 0 from agents of before."""

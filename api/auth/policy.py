@@ -91,6 +91,7 @@ class Action(StrEnum):
     SESSION_OVERSEE = "see private sessions"
     SESSION_SUBMIT = "submit sessions"
     SESSION_END = "end sessions"
+    SESSION_RESTART = "restart sessions"
     SESSION_EXTEND = "extend the time limit of sessions"
     SESSION_CHANGE = "change the priority of sessions"
     SESSION_RESIZE = "change the GPU share of running sessions"
@@ -168,6 +169,7 @@ TABLE: Mapping[Action, Row] = {
     Action.SESSION_OVERSEE:  _row(_READ,   _S,    _D,           _S,      _D,             _P,      _O),
     Action.SESSION_SUBMIT:   _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _P),
     Action.SESSION_END:      _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _O),
+    Action.SESSION_RESTART:  _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _O),
     Action.SESSION_EXTEND:   _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _O),
     Action.SESSION_CHANGE:   _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _O),
     Action.SESSION_RESIZE:   _row(_SUBMIT, _S,    _D,           None,    None,           _P,      _O),

@@ -25,7 +25,7 @@ from api.migrations import schema
 from api.settings import Settings
 from common import logs
 from common.errors import InputError, UnavailableError
-from common.protocol import MAX_FRAME
+from common.protocol import MAX_FRAME, STALLED_S
 from common.revocation import refuse_revoked
 
 SHUTDOWN_S = 5
@@ -63,6 +63,7 @@ def serve(settings: Settings, engine: Engine | None = None) -> None:
         loop="uvloop",
         ws="websockets-sansio",
         ws_max_size=MAX_FRAME,
+        ws_ping_timeout=STALLED_S,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Annotated, Any
 from uuid import UUID
 
+import structlog
 from fastapi import Depends, Header, Query, Response, WebSocket, status
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -22,7 +23,7 @@ from api.endpoints import auditing
 from api.endpoints.access import Caller, SettingsOf, action, authorize, caller_of
 from api.endpoints.routes import Router
 from api.endpoints.transactions import DatabaseOf, Reading, Transaction
-from api.engine.base import Engine
+from api.engine.base import Engine, TerminalSize
 from api.lists import session_pages, session_views, texts
 from api.lists.session_pages import Filters
 from api.lists.texts import TextsOf
@@ -35,9 +36,10 @@ from api.resources.sessions.streams import Streams
 from api.resources.sessions.submission import SubmissionContext
 from api.resources.sessions.views import SessionEntryView, SessionView
 from api.settings import Settings
-from api.tables.sessions import Session, State
+from api.tables.sessions import MAX_CONTAINERS, Session, State
 from common.errors import InputError, PenstockError
 
+log = structlog.get_logger()
 router = Router(prefix="/sessions", tags=["sessions"])
 
 FIRST_PART_S = 2.0
@@ -147,6 +149,15 @@ async def change_session(
     return await _view(db, session_id, settings)
 
 
+@router.post("/{name}/restart", status_code=202, response_description="Its containers are ending")
+@action(Action.SESSION_RESTART)
+async def restart_session(
+    name: NamePath, project: NameQuery, caller: Caller, db: Transaction, settings: SettingsOf, _wake: WakeAfterwards
+) -> SessionView:
+    """End the containers of a session and put it back into the queue: same id, name, volumes and request."""
+    return await _view(db, await service.restart(db, project, name, caller), settings)
+
+
 @router.post("/{name}/extend")
 @action(Action.SESSION_EXTEND)
 async def extend_session(
@@ -230,15 +241,20 @@ async def session_exec(
     rows: Annotated[int, Query(ge=0, le=10_000)] = 24,
     cols: Annotated[int, Query(ge=0, le=10_000)] = 80,
     tty: bool = True,
+    container: Annotated[int, Query(ge=0, lt=MAX_CONTAINERS)] = 0,
+    apart: bool = False,
 ) -> None:
-    """Run a command in a session with a terminal on it; the frames are those of the agent's protocol."""
+    """Run a command in a `container` of a session, with a terminal on it or not; frames are as agents speak them.
+
+    Without a terminal what it writes as errors comes `apart` where that is asked for, told by `stream` frames.
+    """
     await websocket.accept()
     code = status.WS_1000_NORMAL_CLOSURE
     try:
         async with auditing.attempted(websocket, session_exec):
             words = _words(command)
             session = await _enter(database, project, name, caller)
-            agent = relay.running_on(session)
+            agent = relay.running_on(session, container)
         async with database.transaction() as db:
             await auditing.record(db, websocket)
 
@@ -246,9 +262,12 @@ async def session_exec(
             await authorize(websocket)
             await _enter(database, project, name, await caller_of(websocket))
 
-        terminal = _engine(websocket).terminal(agent, session.container_id(0), words, tty=tty, rows=rows, cols=cols)
+        size = TerminalSize(rows, cols) if tty else None
+        terminal = _engine(websocket).terminal(agent, session.container_id(container), words, tty=size, apart=apart)
         streams = _streams(websocket)
         with streams.admit(caller.id):
+            # what is run there is the user's own business
+            log.info("audit", what="session entered", session=session.name, project=project, by=caller.name)
             async with terminal as joined:
                 await relay.join(websocket, joined, streams.watch(caller.id, session.id, may_stay))
     except PenstockError as error:

@@ -20,6 +20,14 @@ class AgentAddress:
     port: int
 
 
+@dataclass(frozen=True)
+class TerminalSize:
+    """How many lines a terminal has, and how many characters fit in one."""
+
+    rows: int
+    cols: int
+
+
 class UnreachableError(UnavailableError):
     """An agent did not answer; `delivered` is False where the request certainly never reached it."""
 
@@ -68,9 +76,9 @@ class Engine(Protocol):
         """Return the last `tail` lines of a container's log (None: all), with `follow` as it grows."""
 
     def terminal(
-        self, agent: AgentAddress, container_id: str, command: list[str], *, tty: bool, rows: int, cols: int
+        self, agent: AgentAddress, container_id: str, command: list[str], *, tty: TerminalSize | None, apart: bool
     ) -> AbstractAsyncContextManager[Terminal]:
-        """Run a command in a container with a terminal on it."""
+        """Run a command in a container, with a terminal of a size on it or without; its errors come `apart`."""
 
     async def close(self) -> None:
         """Let go of every connection."""

@@ -15,13 +15,14 @@ from pydantic import ValidationError
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from api.engine.base import AgentAddress, UnreachableError
+from api.engine.base import AgentAddress, TerminalSize, UnreachableError
 from common import problem, request_id
 from common.errors import InputError, PenstockError, UnavailableError
 from common.protocol import (
     CONTAINERS_PATH,
     IMAGES_PATH,
     MAX_FRAME,
+    STALLED_S,
     STORAGE_PATH,
     ContainerSpec,
     ContainerState,
@@ -144,16 +145,18 @@ class DirectEngine:
 
     @asynccontextmanager
     async def terminal(
-        self, agent: AgentAddress, container_id: str, command: list[str], *, tty: bool, rows: int, cols: int
+        self, agent: AgentAddress, container_id: str, command: list[str], *, tty: TerminalSize | None, apart: bool
     ) -> AsyncIterator[WebSocketTerminal]:
         """Open the agent's WebSocket."""
-        query = urlencode({"command": json.dumps(command), "tty": int(tty), "rows": rows, "cols": cols})
-        url = f"wss://{_host(agent)}{CONTAINERS_PATH}/{container_id}/exec?{query}"
+        size = {"rows": tty.rows, "cols": tty.cols} if tty else {}
+        query = {"command": json.dumps(command), "tty": int(tty is not None), "apart": int(apart), **size}
+        url = f"wss://{_host(agent)}{CONTAINERS_PATH}/{container_id}/exec?{urlencode(query)}"
         try:
             connection = await connect(
                 url,
                 ssl=self._context,
                 open_timeout=ANSWER_S,
+                ping_timeout=STALLED_S,
                 max_size=MAX_FRAME,
                 proxy=None,
                 compression=None,

@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.database import among
+from api.resources.sessions import mounts
 from api.resources.sessions.views import ContainerView, SessionEntryView, SessionView
 from api.tables.nodes import Gpu, Node
 from api.tables.projects import Project
@@ -48,7 +49,7 @@ async def entries(db: AsyncSession, ids: Sequence[UUID], apps_url: str) -> list[
 
 
 async def view(db: AsyncSession, session_id: UUID, apps_url: str) -> SessionView:
-    """Return one session with its command line; what the transaction has changed is in it."""
+    """Return one session with all that lists leave out; what the transaction has changed is in it."""
     return (await _views(db, SessionView, [session_id], apps_url))[0]
 
 
@@ -79,6 +80,8 @@ def _session(
         "url": urls[0] if urls else None,
         "urls": urls,
     }
+    if kind is SessionView:
+        values |= {"environment": sorted(row.environment), "mounts": mounts.shown(row.mounts)}
     return {name: values[name] for name in kind.model_fields}
 
 

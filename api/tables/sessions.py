@@ -88,9 +88,10 @@ class Session(Base):
     `gpu_milli`, `cpu_milli` (thousandths of a core, 0: no limit), `memory_mib`, `shm_mib` and `disk_mib` are for one
     container; 0 of memory or disk is no limit, which only sessions of earlier versions have. `revision` is the row's
     lock token: whoever changes the row names the revision it has read. A TERMINATING session comes to its `final_state`
-    when its containers are gone: to PENDING where they were only reclaimed. `attempt` counts how often it was reclaimed
-    or lost its node. `since` is when it came to its state. Before `starts_at` it waits; at `expires_at` it is stopped.
-    `cause` and `position` say for programs why it waits.
+    when its containers are gone: to PENDING where they were only reclaimed. `attempt` counts how often it was put
+    back into the queue: reclaimed, restarted, or without its node; `interrupted` is why it was the last time.
+    `since` is when it came to its state. Before `starts_at` it waits; at `expires_at` it is stopped. `cause` and
+    `position` say for programs why it waits.
 
     `enforcement` is the kind that has to hold its shares, or a stronger one. `held_milli` is what it takes of GPUs with
     all containers, 0 before it has its places: more than it asks for where a container was given a MIG device. While
@@ -175,6 +176,8 @@ class Session(Base):
     warned_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
     exit_code: Mapped[int | None]
+    interrupted: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
+    interrupted_at: Mapped[datetime | None]
 
     project: Mapped[Project] = relationship(lazy="joined", innerjoin=True)
     containers: Mapped[list[Container]] = relationship(

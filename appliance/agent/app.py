@@ -37,6 +37,7 @@ from common.protocol import (
     HEALTH_PATH,
     IMAGES_PATH,
     NODE_INFO_PATH,
+    STDOUT,
     STORAGE_PATH,
     ContainerSpec,
     ContainerState,
@@ -129,16 +130,23 @@ def make(settings: Settings, runtime: ContainerRuntime) -> FastAPI:
 
     @app.websocket(CONTAINER_PATH + "/exec")
     async def execute(
-        websocket: WebSocket, identity: str, *, command: str, tty: bool = False, rows: int = 24, cols: int = 80
+        *,
+        websocket: WebSocket,
+        identity: str,
+        command: str,
+        tty: bool = False,
+        rows: int = 24,
+        cols: int = 80,
+        apart: bool = False,
     ) -> None:
         await websocket.accept()
         try:
             async with runtime.terminal(identity, _parse_command(command), tty=tty) as terminal:
                 if tty:
                     await terminal.resize(rows, cols)
-                last = await _relay(websocket, terminal)
+                last = await _relay(websocket, terminal, apart=apart)
         except PenstockError as error:
-            last = ExecControl(type="error", reason=str(error))
+            last = ExecControl(type="error", reason=str(error), status=error.http_status)
         with suppress(WebSocketDisconnect, RuntimeError):
             await websocket.send_text(last.model_dump_json())
             await websocket.close()
@@ -172,10 +180,11 @@ def _lifespan(settings: Settings, runtime: ContainerRuntime) -> Callable[[FastAP
     return lifespan
 
 
-async def _relay(websocket: WebSocket, terminal: RunningTerminal) -> ExecControl:
+async def _relay(websocket: WebSocket, terminal: RunningTerminal, *, apart: bool) -> ExecControl:
     """Carry bytes both ways until the command or the caller ends; return the last frame."""
     # a caller that goes away ends the command; a command that ends does not wait for the caller
-    tasks = {asyncio.create_task(_outward(websocket, terminal)), asyncio.create_task(_inward(websocket, terminal))}
+    outward, inward = _outward(websocket, terminal, apart=apart), _inward(websocket, terminal)
+    tasks = {asyncio.create_task(outward), asyncio.create_task(inward)}
     done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in rest:
         task.cancel()
@@ -183,8 +192,12 @@ async def _relay(websocket: WebSocket, terminal: RunningTerminal) -> ExecControl
     return next(task.result() for task in done)
 
 
-async def _outward(websocket: WebSocket, terminal: RunningTerminal) -> ExecControl:
-    async for chunk in terminal.output():
+async def _outward(websocket: WebSocket, terminal: RunningTerminal, *, apart: bool) -> ExecControl:
+    stream = STDOUT
+    async for of, chunk in terminal.output():
+        if apart and of != stream:
+            stream = of
+            await websocket.send_text(ExecControl(type="stream", code=stream).model_dump_json())
         await websocket.send_bytes(chunk)
     return ExecControl(type="exit", code=await terminal.exit_code())
 

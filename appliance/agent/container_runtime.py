@@ -47,8 +47,8 @@ class Containers(Protocol):
 class RunningTerminal(Protocol):
     """A command in a running container."""
 
-    def output(self) -> AsyncIterator[bytes]:
-        """Yield what the command writes, until it ends."""
+    def output(self) -> AsyncIterator[tuple[int, bytes]]:
+        """Yield what the command writes, with the output that it is of, until it ends."""
 
     async def write(self, data: bytes) -> None:
         """Give the command input."""

@@ -17,7 +17,7 @@ from appliance.agent.tls import common_name, server_context
 from appliance.agent.watchdog import ask_for_time
 from common import logs
 from common.errors import UnavailableError
-from common.protocol import MAX_FRAME
+from common.protocol import MAX_FRAME, STALLED_S
 
 _SHUTDOWN_S = 2
 
@@ -71,6 +71,7 @@ def serve(settings: Settings) -> None:
     config = uvicorn.Config(
         app.make(settings, runtime),
         ws_max_size=MAX_FRAME,
+        ws_ping_timeout=STALLED_S,
         loop="asyncio",
         access_log=False,
         log_level="warning",

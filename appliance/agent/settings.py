@@ -58,6 +58,7 @@ class Settings(
     `gpu_folder` is on a tmpfs and has a folder for each container with GPUs, `gpu_library` is the preload library, and
     `mps_folder` has the pipes of the multi-process service. Containers tell at `sandbox_socket` what their sandboxes
     deny. What they see of their cores lies in `cores_folder`, and until they start `mounts_folder` has what they mount.
+    They find Python packages at `package_index`, by a file in `packages_folder`.
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX)
@@ -76,6 +77,7 @@ class Settings(
     mount_roots: Annotated[tuple[Path, ...], FOLDERS] = ()
     site_addresses: Annotated[tuple[IPv4Address, ...], WORDS] = ()
     hosts: dict[str, IPv4Address] = Field(default={})
+    package_index: str = Field(default="", pattern=r"^(https://\S+)?$")
     simulated_gpus: int = Field(default=0, ge=0, le=MAX_GPUS)
     docker_socket: Path = Path("/var/run/docker.sock")
     notify_socket: str = ""
@@ -90,6 +92,7 @@ class Settings(
     kubernetes_token: Path = Path("/etc/penstock/kubernetes/token")
     cores_folder: Path = Path("/run/penstock/cores")
     mounts_folder: Path = Path("/run/penstock/mounts")
+    packages_folder: Path = Path("/run/penstock/packages")
     sandbox_socket: Path = Path("/run/penstock/sandbox/agent.sock")
 
     @field_validator("enforcement")

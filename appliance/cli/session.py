@@ -1,4 +1,4 @@
-"""Sessions: list, show, log, shell, extend, delete."""
+"""Sessions: list, show, log, restart, extend, delete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from appliance.cli import config, output, parse, share
 from appliance.cli.options import ProjectOption, complete_sessions
 from appliance.cli.output import Format, FormatOption
 from appliance.cli.share import FgpuOption, GpusOption
-from appliance.client.views import Container, GpuShare, Session, SessionEntry
+from appliance.cli.waiting import until_started
+from appliance.client.views import Container, GpuShare, Mount, Session, SessionEntry
 from appliance.client.words import Access
 from common.errors import ConflictError, NotFoundError, PenstockError, UnavailableError
 from common.gpu.units import MILLI, format_gpus
@@ -69,12 +70,19 @@ def logs(
         raise
 
 
-def bash(name: NameArgument, *, project: ProjectOption = None) -> None:
-    """Open a shell in a running session; its exit code is passed on."""
-    from appliance.cli import terminal
-
+def restart(
+    name: NameArgument,
+    *,
+    project: ProjectOption = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when it runs again, or has ended.")] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """End the containers of a session and put it back into the queue, with its name, id, volumes and addresses."""
     remembered = config.load()
-    raise typer.Exit(terminal.run(remembered.client, name, remembered.project_or(project)))
+    session: SessionEntry = remembered.client.sessions.restart(name, project=remembered.project_or(project))
+    if wait:
+        session = until_started(remembered.client, session)
+    output.show(session, form, lambda _: print(f"{name}: {status(session)}"))
 
 
 def extend(
@@ -227,12 +235,15 @@ def _fields(session: Session) -> None:
             ("Reason", session["reason"]),
             ("Queue position", str(session["position"] or "")),
             ("Attempt", str(session["attempt"] + 1) if session["attempt"] else ""),
+            ("Interrupted", _interruption(session)),
             ("Project", session["project"]),
             ("User", session["user"]),
             ("Access", session["access"]),
             ("Type", f"{session['kind']}, priority {session['priority']}"),
             ("Image", session["image"] + (", of the node" if session["local_image"] else "")),
             ("Command", shlex.join([*(session["command"] or []), *session["args"]])),
+            ("Environment", ", ".join(session["environment"])),
+            *(("Mount", _mount(mount)) for mount in session["mounts"]),
             ("Containers", _gang(session)),
             ("Preset", session["preset"]),
             ("Sandbox", _sandbox(session)),
@@ -261,6 +272,17 @@ def _fields(session: Session) -> None:
         print()
         head = ("CONTAINER", "NODE", "STATUS", "GPUS", "EXIT CODE", "ERROR")
         output.print_table(head, [_container(container) for container in containers], below=("ERROR",))
+
+
+def _interruption(session: Session) -> str:
+    """Return when and why it was put back into the queue the last time."""
+    since = session["interrupted_at"]
+    return f"{output.moment(since)}, {session['interrupted']}" if since else ""
+
+
+def _mount(mount: Mount) -> str:
+    what = f"volume {mount['volume']}" if mount["volume"] else f"{mount['source']} of the node"
+    return f"{mount['target']}: {what}" + (", for reading only" if mount["read_only"] else "")
 
 
 def _share(session: Session) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -16,6 +15,7 @@ from appliance.cli.options import ProjectOption, complete_groups, complete_image
 from appliance.cli.output import Format, FormatOption
 from appliance.cli.session import status
 from appliance.cli.share import FgpuOption, GpusOption
+from appliance.cli.waiting import until_started
 from appliance.client import Client
 from appliance.client.requests import PvcRequest, VolumeRequest
 from appliance.client.views import SessionEntry
@@ -23,9 +23,6 @@ from appliance.client.words import Access, Enforcement, Kind
 from common.errors import InputError, Problem
 from common.gpu.units import format_gpus
 from common.topology import TopologyLevel
-
-WAIT_STEP_S = 0.5
-UNDER_WAY = ("PENDING", "SCHEDULED", "PREPARING", "TERMINATING")
 
 
 class ServiceType(StrEnum):
@@ -160,7 +157,7 @@ def submit(
     wanted = {"name": name, "project": remembered.project_or(project), "image": image, "created_by_cli": True}
     submitted = _submit(client, {**wanted, **options}, count)
     if wait:
-        submitted = [_until_started(client, session) for session in submitted]
+        submitted = [until_started(client, session) for session in submitted]
     output.show(submitted if count else submitted[0], form, lambda _: _tell(submitted))
 
 
@@ -168,14 +165,6 @@ def _submit(client: Client, request: dict[str, Any], count: int | None) -> Seque
     if count is None:
         return [client.sessions.submit(**request)]
     return client.sessions.submit_batch(**request, count=count)
-
-
-def _until_started(client: Client, session: SessionEntry) -> SessionEntry:
-    """Return a session when it has left the queue and its containers were started."""
-    while session["state"] in UNDER_WAY:
-        time.sleep(WAIT_STEP_S)
-        session = client.sessions.get(session["name"], project=session["project"])
-    return session
 
 
 def _tell(sessions: Sequence[SessionEntry]) -> None:

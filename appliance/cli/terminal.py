@@ -1,60 +1,52 @@
-"""A shell in a session: the user's terminal, or piped input, joined with the container by a WebSocket."""
+"""A command in a session: the user's terminal, or pipes, joined with the container by a WebSocket."""
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import json
 import os
 import signal
-import sys
 import termios
 import threading
-import tty
-from collections.abc import Iterator
+import tty as terminals
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.exceptions import ConnectionClosed
 
-from appliance.client import Client
-from appliance.client.transport import CONNECT_S
-from common.errors import PenstockError, UnavailableError, kind_of
+from appliance.client.place import Place, error_of, lost
+from common.protocol import STDOUT
 
-SHELL = ["sh", "-c", "if command -v bash >/dev/null; then exec bash; else exec sh; fi"]
 _CHUNK = 1 << 16
+_AHEAD = 16
+"""So many chunks of the input are read before they are sent."""
 _INPUT, _OUTPUT = 0, 1
 
 
-def run(client: Client, name: str, project: str) -> int:
-    """Run a shell in a session until it ends and return its exit code; raises PenstockError where there can be none."""
-    has_terminal = os.isatty(_INPUT) and os.isatty(_OUTPUT)
-    rows, cols = _size() if has_terminal else (24, 80)
-    address = client.sessions.shell(name, SHELL, project=project, tty=has_terminal, rows=rows, cols=cols)
+def is_there() -> bool:
+    """Return whether a person sits at a terminal."""
+    return os.isatty(_INPUT) and os.isatty(_OUTPUT)
+
+
+def run(place: Place, command: Sequence[str], *, tty: bool) -> int:
+    """Run a command until it ends and return its exit code; raises PenstockError where there can be none."""
+    rows, cols = _size() if tty else (24, 80)
+    address = place.address(command, tty=tty, rows=rows, cols=cols)
+    with place.reached():
+        return asyncio.run(_converse(place, address, tty=tty))
+
+
+async def _converse(place: Place, address: str, *, tty: bool) -> int:
     try:
-        return asyncio.run(_converse(client, address, has_terminal))
-    except InvalidStatus as error:
-        raise client.refusal(error.response.status_code, bytes(error.response.body or b"")) from error
-    except InvalidHandshake as error:
-        raise UnavailableError(
-            f"the terminal cannot be opened: {error}", where=client.url, hint="check the address of the API"
-        ) from error
+        connection = await connect(address, **place.options())
     except OSError as error:
-        raise client.unreachable(error) from error
-
-
-async def _converse(client: Client, address: str, has_terminal: bool) -> int:
-    async with connect(
-        address,
-        ssl=client.tls(),
-        additional_headers=client.headers,
-        compression=None,
-        proxy=None,
-        max_size=None,
-        open_timeout=CONNECT_S,
-    ) as connection:
-        with _raw() if has_terminal else contextlib.nullcontext():
-            sending = asyncio.create_task(_send_input(connection, has_terminal))
+        raise place.client.unreachable(error) from error
+    async with connection:
+        with _raw() if tty else contextlib.nullcontext():
+            sending = asyncio.create_task(_send_input(connection, has_terminal=tty))
             try:
                 return await _show_output(connection)
             finally:
@@ -62,31 +54,27 @@ async def _converse(client: Client, address: str, has_terminal: bool) -> int:
 
 
 async def _show_output(connection: ClientConnection) -> int:
-    try:
+    output = STDOUT
+    with contextlib.suppress(ConnectionClosed):
         async for frame in connection:
             if isinstance(frame, bytes):
-                _write(frame)
+                # in a thread: whoever reads slowly must not keep the connection from being answered
+                await asyncio.to_thread(_write, output, frame)
                 continue
             control = json.loads(frame)
             if control["type"] == "exit":
                 return int(control["code"])
-            raise (
-                kind_of(control["status"])(control["reason"])
-                if control.get("status")
-                else PenstockError(control["reason"])
-            )
-    except ConnectionClosed:
-        pass
-    raise UnavailableError(
-        "the connection to the session was lost", where="bash", hint="look with `penstock get NAME`, and try again"
-    )
+            if control["type"] == "error":
+                raise error_of(control)
+            output = control["code"]
+    raise lost()
 
 
-async def _send_input(connection: ClientConnection, has_terminal: bool) -> None:
+async def _send_input(connection: ClientConnection, *, has_terminal: bool) -> None:
     loop = asyncio.get_running_loop()
-    keys: asyncio.Queue[bytes] = asyncio.Queue()
+    keys: asyncio.Queue[bytes] = asyncio.Queue(_AHEAD)
     sizes: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
-    # a thread, because files cannot be waited for; it is left behind in its read when the shell ends
+    # a thread, because files cannot be waited for; it is left behind in its read when the command ends
     threading.Thread(target=_read_input, args=(loop, keys), daemon=True).start()
     resizing = None
     if has_terminal:
@@ -114,13 +102,19 @@ def _read_input(loop: asyncio.AbstractEventLoop, keys: asyncio.Queue[bytes]) -> 
             data = os.read(_INPUT, _CHUNK)
         except OSError:
             data = b""
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(keys.put_nowait, data)
+        putting = keys.put(data)
+        try:
+            # waits for room: what is read faster than it can be sent must not gather here
+            asyncio.run_coroutine_threadsafe(putting, loop).result()
+        except (RuntimeError, asyncio.CancelledError, concurrent.futures.CancelledError):
+            putting.close()
+            return
 
 
-def _write(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+def _write(output: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(output, view) :]
 
 
 def _size() -> tuple[int, int]:
@@ -133,7 +127,7 @@ def _raw() -> Iterator[None]:
     """Hand every key to the session as it is, and give the terminal back afterwards."""
     before: list[Any] = termios.tcgetattr(_INPUT)
     # what was typed ahead belongs to the session too, so it is not flushed
-    tty.setraw(_INPUT, termios.TCSADRAIN)
+    terminals.setraw(_INPUT, termios.TCSADRAIN)
     try:
         yield
     finally:

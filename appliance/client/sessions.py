@@ -58,6 +58,10 @@ class Sessions(Resource):
         query = {"project": project}
         return self._api.call(Session, "PATCH", "/sessions/{name}", {"name": name}, query=query, body=changes)
 
+    def restart(self, name: str, *, project: str) -> Session:
+        """End the containers of a session, which waits for new ones under its name and id."""
+        return self._api.call(Session, "POST", "/sessions/{name}/restart", {"name": name}, query={"project": project})
+
     def extend(self, name: str, /, *, project: str, **request: Unpack[Extension]) -> Session:
         """Put off the end of a session that has a time limit."""
         query = {"project": project}
@@ -90,9 +94,23 @@ class Sessions(Resource):
         path, query = "/sessions/{name}/denied-calls", {"project": project}
         return self._api.call(DeniedCalls, "GET", path, {"name": name}, query=query)
 
-    def shell(self, name: str, command: builtins.list[str], *, project: str, tty: bool, rows: int, cols: int) -> str:
-        """Return the address of the WebSocket that runs a command in a session; its frames are the agent's."""
-        query: Query = {"project": project, "command": json.dumps(command), "tty": tty, "rows": rows, "cols": cols}
+    def exec(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        project: str,
+        container: int = 0,
+        tty: bool = False,
+        rows: int = 24,
+        cols: int = 80,
+    ) -> str:
+        """Return the address of the WebSocket that runs a command in a container of a session.
+
+        Its frames are those of agents; without a terminal what the command writes as errors comes apart.
+        """
+        size: Query = {"tty": tty, "rows": rows, "cols": cols, "apart": not tty}
+        query: Query = {"project": project, "command": json.dumps(command), "container": container, **size}
         return self._api.websocket("/sessions/{name}/exec", {"name": name}, query)
 
 

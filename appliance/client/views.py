@@ -344,6 +344,15 @@ class Metrics(TypedDict):
     series: list[MetricsSeries]
 
 
+class Mount(TypedDict):
+    """A `volume` of the project by its name, or a folder of the node, which a session sees at `target`."""
+
+    volume: str | None
+    source: str | None
+    target: str
+    read_only: bool
+
+
 class NewApiKey(TypedDict):
     """A key as it is shown once, when it is made."""
 
@@ -582,7 +591,10 @@ class SessionEntry(TypedDict):
 
 
 class Session(TypedDict):
-    """A session with its command line, which may be long."""
+    """A session with its command line, which may be long, its mounts, and the names of its variables.
+
+    `interrupted` says why it was put back into the queue the last time, at `interrupted_at`.
+    """
 
     id: str
     name: str
@@ -632,6 +644,10 @@ class Session(TypedDict):
     urls: list[str]
     command: list[str] | None
     args: list[str]
+    environment: list[str]
+    mounts: list[Mount]
+    interrupted: str
+    interrupted_at: str | None
 
 
 class Settings(TypedDict):

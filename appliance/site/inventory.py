@@ -183,6 +183,7 @@ def _node_agent(site: Site, node: Node) -> Variables:
         "allowed": [site.master.name],
         "registries": site.registries,
         "hosts": {name: str(node.address) for node in site.nodes for name in (node.name, *aliases(node))},
+        "package_index": f"https://{NodeRole.RESERVOIR}:{site.ports.reservoir}/pypi/simple/",
     }
     folders = [site.session_pvc_root, *site.session_host_paths]
     if node.simulated_gpus:

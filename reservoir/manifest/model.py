@@ -224,7 +224,8 @@ class Image(StrictModel):
     """A container image built from the bundle's own Debian packages and Python wheels.
 
     `python` are requirements that are resolved for this image alone and installed into an environment of its own;
-    `session` says that users may run sessions in it; `remove` are paths taken out at the end.
+    `session` says that users may run sessions in it; `remove` are paths taken out at the end. `command` follows the
+    `entrypoint`, where there is one, unless a container has another.
     """
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([._/-][a-z0-9]+)*$")]
@@ -236,6 +237,7 @@ class Image(StrictModel):
     files: list[ImageFile] = Field(default_factory=list)
     units: Units = Units()
     remove: list[Annotated[str, AfterValidator(_absolute)]] = Field(default_factory=list)
+    entrypoint: list[str] = Field(default_factory=list)
     command: list[str] = Field(default=["/bin/bash"])
     environment: dict[str, str] = Field(default_factory=dict)
     stop_signal: Annotated[str, StringConstraints(pattern=r"^SIG[A-Z0-9+]+$")] | None = None

@@ -11,8 +11,8 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 import appliance.client.transport
-from appliance.cli import config, terminal
-from appliance.client import Client
+from appliance.cli import config, enter, terminal
+from appliance.client.place import Place
 from appliance.client.transport import Transport
 from tests.api.cluster import V1, Cluster, ok, running_cluster
 from tests.unit.appliance.cli.conftest import URL, Answer, Run, run  # noqa: F401
@@ -89,8 +89,10 @@ async def prepare(running: Cluster) -> str:
 def test_every_line_of_the_reference_works(cluster: Cluster, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     shells: list[tuple[str, str]] = []
 
-    def shell(_client: Client, name: str, project: str) -> int:
-        shells.append((name, project))
+    def shell(place: Place, command: list[str], *, tty: bool) -> int:
+        assert (command, tty) == (enter.SHELL, False)
+        found = place.client.sessions.get(place.session, project=place.project)
+        shells.append((found["name"], found["project"]))
         return 0
 
     monkeypatch.setattr(terminal, "run", shell)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from api.engine.base import AgentAddress
+from api.engine.base import AgentAddress, TerminalSize
 from common.errors import ForbiddenError, NotFoundError, PenstockError
 from common.protocol import (
     ContainerSpec,
@@ -121,7 +121,7 @@ class FakeEngine:
 
     @asynccontextmanager
     async def terminal(
-        self, agent: AgentAddress, container_id: str, command: list[str], *, tty: bool, rows: int, cols: int
+        self, agent: AgentAddress, container_id: str, command: list[str], *, tty: TerminalSize | None, apart: bool
     ) -> AsyncIterator[EchoTerminal]:
         """Echo what is typed."""
         self._note("terminal", agent, container_id)

@@ -123,7 +123,7 @@ async def test_the_agent_s_lines_name_the_request_that_led_to_them(
             await engine.launch(worker, SPEC)
         with pytest.raises(NotFoundError):
             await anext(aiter(engine.logs(worker, "c1", follow=False, tail=None)))
-        async with engine.terminal(worker, "c1", ["sh"], tty=False, rows=24, cols=80) as terminal:
+        async with engine.terminal(worker, "c1", ["sh"], tty=None, apart=False) as terminal:
             assert "no container c1" in str(await anext(aiter(terminal)))
     asked = ["launch", "logs", "terminal"]
     assert [(line["event"], line["request_id"]) for line in lines if line["event"] in asked] == [

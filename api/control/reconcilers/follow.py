@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from signal import Signals
 from typing import Any
 
 from api.tables.sessions import Kind, Session, State
@@ -13,8 +14,15 @@ WATCHED = (State.SCHEDULED, State.PREPARING, State.RUNNING)
 BEGUN = (ContainerStatus.RUNNING, ContainerStatus.EXITED)
 UNDER_WAY = (ContainerStatus.PULLING, ContainerStatus.CREATING)
 
+ENDED_BY_ITSELF = {
+    Kind.INTERACTIVE: "its command has ended; one that stays keeps it, such as `--command sleep --args infinity`",
+    Kind.SERVICE: "its command has ended; a service needs one that stays",
+}
+"""Why a session ended whose command ended well, where that is not what it is for."""
 MAX_CHARACTERS = 2000
 """So much is kept of what an agent says is wrong: it may quote a whole command line, and every list shows it."""
+BY_SIGNAL = 128
+"""An exit code beyond it is that of a program which a signal has ended."""
 MEASURED_TO_S = 1.0
 """No nearer is it known how far an agent's clock is ahead: its heartbeats take a while on their way."""
 
@@ -36,8 +44,8 @@ def after(session: Session, seen: Mapping[int, ContainerState], at: datetime) ->
             return _failure(session, rank, container, at), noted
     if statuses and all(status is ContainerStatus.EXITED for status in statuses.values()):
         started = session.started_at or _started(session, seen, at)
-        ended = {"state": State.TERMINATING, "final_state": State.TERMINATED, "reason": "", "cause": "", "exit_code": 0}
-        return {**ended, "started_at": started}, noted
+        ended = {"state": State.TERMINATING, "final_state": State.TERMINATED, "cause": "", "exit_code": 0}
+        return {**ended, "reason": ENDED_BY_ITSELF.get(session.kind, ""), "started_at": started}, noted
     # A container starts once: what would set a running session back was written before it ran, and comes late.
     if session.state is State.RUNNING:
         return {}, noted
@@ -141,7 +149,7 @@ def _failure(session: Session, rank: int, container: ContainerState, at: datetim
         return _loss(session, rank, container)
     started = within_its_time(session, container.started_at, at) if container.started_at else None
     exited = container.status is ContainerStatus.EXITED
-    reason = f"its command ended with exit code {container.exit_code}" if exited else "its container did not start"
+    reason = _end(container.exit_code or 0) if exited else "its container did not start"
     return {
         "state": State.TERMINATING,
         "final_state": State.FAILED,
@@ -150,3 +158,12 @@ def _failure(session: Session, rank: int, container: ContainerState, at: datetim
         "exit_code": container.exit_code,
         "started_at": session.started_at or started,
     }
+
+
+def _end(code: int) -> str:
+    """Return how a command ended: with a code of its own, or by a signal, as shells and engines count these."""
+    try:
+        number = Signals(code - BY_SIGNAL)
+    except ValueError:
+        return f"its command ended with exit code {code}"
+    return f"it was killed (signal {number.value}, {number.name})"

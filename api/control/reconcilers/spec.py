@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from api.resources.sessions import networks
+from api.resources.sessions import mounts, networks
 from api.tables.sessions import Container, Session
 from common.gpu.share import GpuShare
-from common.protocol import ContainerSpec, GangNetwork, Mount, Pull
+from common.protocol import ContainerSpec, GangNetwork, Pull
 from common.sandbox import Sandbox
 
 MASTER_PORT = "29500"
@@ -29,7 +29,7 @@ def spec_of(session: Session, container: Container) -> ContainerSpec:
         memory_mib=session.memory_mib,
         shm_mib=session.shm_mib,
         disk_mib=session.disk_mib,
-        mounts=[Mount(**mount) for mount in session.mounts],
+        mounts=mounts.of_container(session.mounts),
         ports=[service.port for service in session.services],
         pull=Pull.NEVER if session.local_image else Pull.MISSING,
         network=_network(session, container),

@@ -93,6 +93,19 @@ def check_active(project: Project, at: datetime) -> None:
     )
 
 
+def check_cap(project: Project, milli: int, *, preemptible: bool) -> None:
+    """Refuse what is larger than all that a project may hold, so that it would wait for ever; raises InputError."""
+    if milli <= project.quota_milli or (project.over_quota and preemptible):
+        return
+    kind = " by work that cannot be reclaimed" if project.over_quota else ""
+    quota, asked = format_gpus(project.quota_milli), format_gpus(milli)
+    raise InputError(
+        f"{project.name} may hold {quota} GPU{kind}, and {asked} GPU are asked for",
+        where="gpu_milli",
+        hint="ask for fewer, or for a larger quota",
+    )
+
+
 def quota_at(project: Project, at: datetime) -> int:
     """Return the quota that a project is guaranteed at a moment: nothing outside its period."""
     return project.quota_milli if is_active(project, at) else 0

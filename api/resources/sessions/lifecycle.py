@@ -135,7 +135,10 @@ async def adopt(
     shares = {"held_milli": held_milli, "gpu_milli": session.gpu_milli if whole else held_milli // session.replicas}
     attempt = session.attempt - 1
     network = await networks.number_of(db, session.id, attempt)
-    changed = await service.change(db, session, **values, **shares, attempt=attempt, network=network, position=0)
+    told = {"interrupted": "", "interrupted_at": None}
+    changed = await service.change(
+        db, session, **values, **shares, **told, attempt=attempt, network=network, position=0
+    )
     if changed:
         for rank, state in found.items():
             repository.add(db, _container(session.id, rank, node_id, state))

@@ -10,6 +10,10 @@ from api.resources.sessions.schemas import SessionRequest, VolumeRequest
 from api.settings import Settings
 from api.tables.volumes import Volume
 from common.errors import InputError
+from common.protocol import Mount
+
+VOLUME = "volume"
+"""Beside what an agent is told of a mount: the name of the volume; sessions of earlier versions have none."""
 
 
 def mounts(request: SessionRequest, volumes: Mapping[str, Volume], settings: Settings) -> list[dict[str, Any]]:
@@ -18,9 +22,28 @@ def mounts(request: SessionRequest, volumes: Mapping[str, Volume], settings: Set
     Raises InputError for folders of the node that this site does not offer to sessions.
     """
     pvcs = [
-        _mount(f"{settings.pvc_root}/{volumes[pvc.name].folder}", pvc.target, pvc.read_only) for pvc in request.pvcs
+        _mount(f"{settings.pvc_root}/{volumes[pvc.name].folder}", pvc.target, pvc.read_only) | {VOLUME: pvc.name}
+        for pvc in request.pvcs
     ]
     return pvcs + [_volume(volume, settings.host_paths) for volume in request.volumes]
+
+
+def of_container(kept: Sequence[Mapping[str, Any]]) -> list[Mount]:
+    """Return the mounts of a session as its agents are asked for them."""
+    return [Mount(**{name: value for name, value in mount.items() if name != VOLUME}) for mount in kept]
+
+
+def shown(kept: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the mounts of a session as it shows them: a volume by its name, wherever it lies on the storage."""
+    return [
+        {
+            "volume": mount.get(VOLUME),
+            "source": None if VOLUME in mount else mount["source"],
+            "target": mount["target"],
+            "read_only": mount.get("read_only", False),
+        }
+        for mount in kept
+    ]
 
 
 def _volume(wanted: VolumeRequest, opened: Sequence[str]) -> dict[str, Any]:

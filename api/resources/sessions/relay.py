@@ -88,15 +88,28 @@ def last_lines(text: bytes, count: int | None) -> bytes:
     return b"".join(lines[-count:]) if count else b""
 
 
-def running_on(session: Session) -> AgentAddress:
-    """Return where a session runs; raises ConflictError where it does not."""
+def running_on(session: Session, rank: int = 0) -> AgentAddress:
+    """Return where a container of a session runs; raises ConflictError where it does not, NotFoundError without one."""
     if session.state is not State.RUNNING or not session.containers:
         raise ConflictError(
             f"session {session.name} is {session.state}" + (f": {session.reason}" if session.reason else ""),
             where="name",
-            hint="its log is still there: `penstock logs`" if session.state in ENDED else "wait until it is RUNNING",
+            hint=_instead(session),
         )
-    return agent_of(session.containers[0].node)
+    found = next((container for container in session.containers if container.rank == rank), None)
+    if found is None:
+        noun = "container" if session.replicas == 1 else "containers"
+        raise NotFoundError(
+            f"session {session.name} has {session.replicas} {noun}, numbered from 0", where="container", hint="name one"
+        )
+    return agent_of(found.node)
+
+
+def _instead(session: Session) -> str:
+    """Return what helps who would enter a session that does not run."""
+    if session.state in ENDED or (session.state is State.TERMINATING and session.final_state is not State.PENDING):
+        return "its log is still there: `penstock logs`"
+    return "wait until it is RUNNING"
 
 
 async def join(user: WebSocket, terminal: Terminal, watch: Coroutine[Any, Any, None]) -> None:

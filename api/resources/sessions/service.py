@@ -17,7 +17,7 @@ from api.resources.projects import service as projects
 from api.resources.sessions import access, changes, repository
 from api.resources.sessions.changes import Change, Read, Versioned
 from api.tables.projects import Access, Project
-from api.tables.sessions import Kind, Session, State
+from api.tables.sessions import ENDED, Kind, Session, State
 from api.tables.users import User
 from common.errors import ConflictError, ForbiddenError, InputError, NotFoundError
 
@@ -28,6 +28,8 @@ TRIES = 5
 PRIORITY = {Kind.TRAINING: 50, Kind.INTERACTIVE: 75, Kind.SERVICE: 75}
 """The usual priority of each kind; whoever manages the project may give more."""
 
+RESTARTED = (State.SCHEDULED, State.PREPARING, State.RUNNING)
+"""States in which a session has something to end before it starts again."""
 NAMED = 20
 """How many sessions an error names at most."""
 
@@ -69,6 +71,26 @@ async def delete(db: AsyncSession, project: str, name: str, caller: Identity) ->
     session = await get_for(db, project, name, caller, Action.SESSION_END)
     for _ in range(TRIES):
         if _is_deleted(session) or await _delete(db, session):
+            return session.id
+        await db.refresh(session)
+    raise _busy(name)
+
+
+async def restart(db: AsyncSession, project: str, name: str, caller: Identity) -> UUID:
+    """End the containers of a session, which then waits for new ones; the wish may be repeated.
+
+    Raises ConflictError where it has no containers to end, or where its project might not start it again.
+    """
+    session = await get_for(db, project, name, caller, Action.SESSION_RESTART)
+    for _ in range(TRIES):
+        if session.state is State.TERMINATING and session.final_state is State.PENDING:
+            return session.id
+        if session.state not in RESTARTED:
+            hint = "submit it again" if session.state in ENDED else "restart one that runs"
+            raise ConflictError(f"session {name} is {session.state}", where="name", hint=hint)
+        _check_may_wait(session)
+        if await reclaim(db, session.id, session.revision, f"restarted by {caller.name}"):
+            log.info("audit", what="session restarted", session=name, project=project, by=caller.name)
             return session.id
         await db.refresh(session)
     raise _busy(name)
@@ -159,10 +181,11 @@ async def requeue(db: AsyncSession, session: Session, reason: str) -> bool:
     They get the share that was last asked for.
     """
     values = {"state": State.PENDING, "final_state": None, "attempt": session.attempt + 1, "reason": reason}
+    kept = {"interrupted": reason, "interrupted_at": now(), "exit_code": None}
     times = {"scheduled_at": None, "started_at": None, "expires_at": None, "warned_at": None, "extended_s": 0}
     wanted = session.gpu_milli if session.resize_milli is None else session.resize_milli
     shares = {"gpu_milli": wanted, "held_milli": 0, "resize_milli": None, "before_milli": None, "network": None}
-    if not await change(db, session, **values, **times, **shares, exit_code=None):
+    if not await change(db, session, **values, **kept, **times, **shares):
         return False
     await repository.remove_containers(db, session.id)
     return True
@@ -222,6 +245,15 @@ async def _delete(db: AsyncSession, session: Session) -> bool:
         return await change(db, session, final_state=State.TERMINATED)  # why it failed stays its reason
     values = {"state": State.TERMINATING, "final_state": State.TERMINATED, "reason": "deleted"}
     return await change(db, session, **values)
+
+
+def _check_may_wait(session: Session) -> None:
+    """Refuse to put a session into the queue that it would not leave again; raises ConflictError."""
+    projects.check_active(session.project, now())
+    try:
+        projects.check_cap(session.project, session.total_milli, preemptible=session.preemptible)
+    except InputError as error:
+        raise ConflictError(error.problems[0].reason, where="name", hint="ask for a larger quota") from error
 
 
 def _as_id(text: str) -> UUID | None:

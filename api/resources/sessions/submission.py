@@ -112,6 +112,8 @@ async def _submit(
     await context.fleet.refresh(db)
     amounts = await _amounts(db, request, _most_memory(request, user, len(names)), allowed, context)
     _check_fits(request, amounts, allowed, context.fleet)
+    preemptible = kind is Kind.TRAINING if request.preemptible is None else request.preemptible
+    projects.check_cap(project, request.replicas * amounts.gpu_milli, preemptible=preemptible)
     title, reference = await _image(db, request, project)
     await user_policies.check(db, user, _extra(len(names), request.replicas, amounts))
     _check_unmoved(user, caller)
@@ -133,7 +135,7 @@ async def _submit(
             reference=reference,
             kind=kind,
             priority=priority,
-            preemptible=kind is Kind.TRAINING if request.preemptible is None else request.preemptible,
+            preemptible=preemptible,
             replicas=request.replicas,
             gpu_milli=amounts.gpu_milli,
             cpu_milli=amounts.cpu_milli,

@@ -133,8 +133,24 @@ class SessionEntryView(View):
     urls: list[str]
 
 
+class MountView(View):
+    """A `volume` of the project by its name, or a folder of the node, which a session sees at `target`."""
+
+    volume: str | None
+    source: str | None
+    target: str
+    read_only: bool
+
+
 class SessionView(SessionEntryView):
-    """A session with its command line, which may be long."""
+    """A session with its command line, which may be long, its mounts, and the names of its variables.
+
+    `interrupted` says why it was put back into the queue the last time, at `interrupted_at`.
+    """
 
     command: list[str] | None
     args: list[str]
+    environment: list[str]
+    mounts: list[MountView]
+    interrupted: str
+    interrupted_at: datetime | None

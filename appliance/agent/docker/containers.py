@@ -93,8 +93,8 @@ def creation(
 
     `sources` are the folders of its mounts without links in them, where they have been made already. `needs` is what
     its GPU shares need, which `kind` holds; `confinement` is what its sandbox's filter has to know,
-    `shown` are files that it sees in place of the kernel's, and `hosts` names that it knows.
-    `servers` are the DNS servers of one that meets others.
+    `shown` are files that it sees in place of its own, and `hosts` names that it knows. `servers` are its DNS servers:
+    without any Docker would take some of the internet's.
     """
     members = spec.network.hosts if spec.network else {}
     host = HostConfig(
@@ -125,7 +125,7 @@ def creation(
         device_requests=[DeviceRequest(device_ids=list(needs.nvidia), capabilities=[["gpu"]])]
         if needs.nvidia
         else None,
-        dns=list(servers) if spec.network else None,
+        dns=list(servers) or None,
         # these come first in the file: its own name is its address on the session's network, too
         extra_hosts={name: str(address) for name, address in {**(hosts or {}), **members}.items()} or None,
     )

@@ -109,11 +109,12 @@ class DockerEngine:
         shown: Path,
         *,
         hosts: Mapping[str, IPv4Address],
+        site_files: Callable[[], Mapping[str, Path]],
     ) -> None:
         """Prepare for calls over `socket`; nothing is called yet. What sessions mount is held at `mount_points`.
 
         At `listener` sandboxes ask about what they deny; below `shown` is what containers see of their cores, and
-        `hosts` are names that they know.
+        `hosts` are names that they know. `site_files` gives what they see of their site, by where.
         """
         self.socket = socket
         self.mount_points = mount_points
@@ -121,6 +122,7 @@ class DockerEngine:
         self._listener = listener
         self._shown = shown
         self._hosts = hosts
+        self._site_files = site_files
         self._api = self._speaking(containers.OLDEST_API)
 
     @property
@@ -200,7 +202,7 @@ class DockerEngine:
                 needs=part.needs,
                 kind=part.kind,
                 confinement=confined,
-                shown=cores.draw(granted, self._shown),
+                shown={**cores.draw(granted, self._shown), **self._site_files()},
                 hosts=self._hosts,
                 servers=resolvers.of_node(),
             )

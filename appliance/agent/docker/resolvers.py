@@ -1,7 +1,8 @@
-"""DNS servers of containers that meet others.
+"""DNS servers of containers.
 
-Docker answers these itself, and asks a server on the node's loopback interface, such as a resolver of the node's own,
-from the node: past the egress policy. So they are given servers beyond the node, which they ask themselves.
+On a network of their own Docker answers these itself, and asks a server on the node's loopback interface, such as a
+resolver of the node's own, from the node: past the egress policy. On the bridge of all it gives them servers of the
+internet where the node has none, and programs wait for these. So all are given servers beyond the node.
 """
 
 from __future__ import annotations

@@ -19,8 +19,13 @@ from anyio import to_thread
 
 from appliance.agent.docker.engine import DockerEngine
 from common.errors import PenstockError, UnavailableError
+from common.protocol import STDERR, STDOUT
 
 CHUNK = 1 << 16
+NOT_FOUND = 127
+"""What shells say of a program that is not there; engines of before say 126."""
+_NOT_BEGUN = b"OCI runtime exec failed: "
+_MISSING = (b"executable file not found", b"no such file or directory")
 _TRIES = 40
 _PAUSE_S = 0.025
 
@@ -35,6 +40,7 @@ class Terminal:
         self._command = command
         self._tty = tty
         self._id = ""
+        self._is_missing = False
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter
 
@@ -61,11 +67,11 @@ class Terminal:
         self._writer.close()
         await asyncio.shield(self._hang_up())
 
-    async def output(self) -> AsyncIterator[bytes]:
-        """Yield what the command writes, until it ends."""
+    async def output(self) -> AsyncIterator[tuple[int, bytes]]:
+        """Yield what the command writes, with the output that it is of, until it ends."""
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while chunk := await self._read():
-                yield chunk
+            while (found := await self._read())[1]:
+                yield await self._told_apart(*found)
 
     async def write(self, data: bytes) -> None:
         """Give the command input."""
@@ -94,7 +100,7 @@ class Terminal:
         while True:
             found = await to_thread.run_sync(self._engine.exec_inspect, self._id)
             if not found["Running"] and found["ExitCode"] is not None:
-                return int(found["ExitCode"])
+                return NOT_FOUND if self._is_missing else int(found["ExitCode"])
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, 1.0)
 
@@ -114,18 +120,29 @@ class Terminal:
         if " 101 " not in f"{status} ":
             raise _refusal(status)
 
-    async def _read(self) -> bytes:
+    async def _read(self) -> tuple[int, bytes]:
         if self._tty:
-            return await self._reader.read(CHUNK)
+            return STDOUT, await self._reader.read(CHUNK)
         # without a terminal Docker sends frames: one byte that names the stream, three zeros, four bytes of length
-        _, length = struct.unpack(">B3xL", await self._reader.readexactly(8))
-        return await self._reader.readexactly(length)
+        stream, length = struct.unpack(">B3xL", await self._reader.readexactly(8))
+        return stream, await self._reader.readexactly(length)
+
+    async def _told_apart(self, stream: int, data: bytes) -> tuple[int, bytes]:
+        """Return output with where it belongs: Docker writes why a command did not begin as if the command had."""
+        if not data.startswith(_NOT_BEGUN):
+            return stream, data
+        found = await to_thread.run_sync(self._engine.exec_inspect, self._id)
+        if found["Pid"]:
+            return stream, data
+        self._is_missing = any(words in data for words in _MISSING)
+        return STDERR, data
 
     async def _hang_up(self) -> None:
         with contextlib.suppress(PenstockError, ProcessLookupError):
             found = await to_thread.run_sync(self._engine.exec_inspect, self._id)
             if found["Running"] and found["Pid"]:
-                os.kill(found["Pid"], signal.SIGHUP)
+                # the command leads a group of its own, with what it has started
+                os.killpg(found["Pid"], signal.SIGHUP)
 
 
 def _refusal(reason: str) -> UnavailableError:

@@ -15,11 +15,13 @@ from appliance.agent.kubernetes.client import ANSWER_S, Client, refusal
 from appliance.agent.kubernetes.pods import CONTAINER
 from appliance.agent.labels import name_of
 from common.errors import UnavailableError
+from common.protocol import STALLED_S, STDERR, STDOUT
 
 HALF_CLOSING = Subprotocol("v5.channel.k8s.io")
 """The protocol that can end the input alone; clusters before 1.30 may not know it."""
 PLAIN = Subprotocol("v4.channel.k8s.io")
-STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
+STDIN, ERROR, RESIZE, CLOSE = 0, 3, 4, 255
+_OUTPUTS = (bytes([STDOUT]), bytes([STDERR]))
 
 
 class Terminal:
@@ -48,6 +50,7 @@ class Terminal:
                 subprotocols=[HALF_CLOSING, PLAIN],
                 additional_headers=self._client.token.headers(),
                 open_timeout=ANSWER_S,
+                ping_timeout=STALLED_S,
                 max_size=None,
                 compression=None,
                 proxy=None,
@@ -66,14 +69,14 @@ class Terminal:
         """Close the stream; a command with a terminal is hung up by that."""
         await self._connection.close()
 
-    async def output(self) -> AsyncIterator[bytes]:
-        """Yield what the command writes, until it ends."""
+    async def output(self) -> AsyncIterator[tuple[int, bytes]]:
+        """Yield what the command writes, with the output that it is of, until it ends."""
         try:
             async for frame in self._connection:
                 data = frame if isinstance(frame, bytes) else frame.encode()
                 channel, data = data[:1], data[1:]
-                if channel in (bytes([STDOUT]), bytes([STDERR])) and data:
-                    yield data
+                if channel in _OUTPUTS and data:
+                    yield channel[0], data
                 elif channel == bytes([ERROR]) and data:
                     self._code, self._reason = outcome(data)
         except ConnectionClosed as error:

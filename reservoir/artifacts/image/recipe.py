@@ -36,6 +36,8 @@ MOUNT = "run/penstock-packages"
 ORIGIN = "built from this bundle's packages"
 WHEELS = "run/penstock-wheels"
 VENV = "/opt/venv"
+SYSTEM_PACKAGES = "--system-site-packages"
+"""Without it `pip install --user` is refused in the environment."""
 # arguments: the folder on this machine, the root, where the folder lies in it
 PREPARE = """set -e
 mount --bind "$1" "$2/$3"
@@ -55,7 +57,7 @@ chroot "$root" apt-get $options install --yes "$@"
 """
 INSTALL_PYTHON = f"""{PREPARE}
 pip="chroot $root {VENV}/bin/python -m pip --isolated --no-cache-dir --disable-pip-version-check"
-chroot "$root" /usr/bin/python3 -m venv {VENV}
+chroot "$root" /usr/bin/python3 -m venv {SYSTEM_PACKAGES} {VENV}
 $pip install --no-index --no-deps --require-hashes --find-links /{WHEELS} --requirement /{WHEELS}/requirements.txt
 $pip check
 """
@@ -133,7 +135,8 @@ class Builder:
             packages = [sorted(self.recipe.packages), self.parts.packages]
             stages.append(_Stage("packages", packages, self._install))
         if self.parts.python:
-            stages.append(_Stage("Python packages", [sorted(self.parts.python)], self._install_python))
+            parts = [SYSTEM_PACKAGES, sorted(self.parts.python)]
+            stages.append(_Stage("Python packages", parts, self._install_python))
         if self.recipe.files or self.recipe.remove or self.recipe.units != Units():
             own = self.recipe.model_dump(include={"files", "units", "remove"})
             stages.append(_Stage("files", [own], lambda root, _: _finish(root, self.recipe)))
@@ -309,6 +312,8 @@ def _start(recipe: Image) -> dict[str, object]:
         "Env": [f"{key}={value}" for key, value in environment.items()],
         "Cmd": recipe.command,
     }
+    if recipe.entrypoint:
+        config["Entrypoint"] = recipe.entrypoint
     if recipe.stop_signal:
         config["StopSignal"] = recipe.stop_signal
     return config

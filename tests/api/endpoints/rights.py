@@ -115,6 +115,7 @@ RIGHTS = {
     f"GET {V1}/sessions/{{name}}":                       "S S D D V P 0 . .",
     f"PATCH {V1}/sessions/{{name}}":                     "S . D . V O 0 . .",
     f"DELETE {V1}/sessions/{{name}}":                    "S . D . V O 0 . .",
+    f"POST {V1}/sessions/{{name}}/restart":              "S . D . V O 0 . .",
     f"POST {V1}/sessions/{{name}}/extend":               "S . D . V O 0 . .",
     f"GET {V1}/sessions/{{name}}/logs":                  "S S D D V P 0 . .",
     f"GET {V1}/sessions/{{name}}/metrics":               "S S D D V P 0 . .",

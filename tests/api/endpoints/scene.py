@@ -123,6 +123,7 @@ ASKED = {
     f"GET {V1}/sessions/{{name}}": Asked(query=_IN_PROJECT),
     f"PATCH {V1}/sessions/{{name}}": Asked(query=_IN_PROJECT, body={"priority": 10}),
     f"DELETE {V1}/sessions/{{name}}": Asked(query=_IN_PROJECT),
+    f"POST {V1}/sessions/{{name}}/restart": Asked(query=_IN_PROJECT),
     f"POST {V1}/sessions/{{name}}/extend": Asked(query=_IN_PROJECT, body={"seconds": 60}),
     f"GET {V1}/sessions/{{name}}/logs": Asked(query=_IN_PROJECT),
     f"GET {V1}/sessions/{{name}}/metrics": Asked(query=_IN_PROJECT),

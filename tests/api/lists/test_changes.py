@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import text, update
 
 from api.resources.nodes.schemas import NodeView
-from api.resources.sessions.views import SessionEntryView
+from api.resources.sessions.views import SessionEntryView, SessionView
 from api.tables.nodes import Node
 from api.tables.sessions import Container
 from tests.api.cluster import V1, Cluster, ok, running_cluster
@@ -44,7 +44,8 @@ async def alone(cluster: Cluster, path: str, listed: list[dict[str, Any]]) -> li
     for row in listed:
         params = {"project": row["project"]} if "project" in row else {}
         shown = await ok(cluster.admin.get(f"{V1}/{path}/{row['name']}", params=params))
-        found.append({name: value for name, value in shown.items() if name not in ("command", "args")})
+        left_out = SessionView.model_fields.keys() - SessionEntryView.model_fields.keys() if path == "sessions" else ()
+        found.append({name: value for name, value in shown.items() if name not in left_out})
     return found
 
 

@@ -47,6 +47,7 @@ from tests.forks import Fork
 from tests.integration.agent.other_node import OtherNode, run
 
 BUSYBOX = Path("/bin/busybox")
+PACKAGE_INDEX = "https://reservoir:8443/pypi/simple/"
 DOCKER = "unix:///var/run/docker.sock"
 
 
@@ -121,6 +122,9 @@ def image(engine: docker.DockerClient) -> Iterator[str]:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         archive.add(BUSYBOX, "bin/busybox")
+        folder = tarfile.TarInfo("tmp")
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o1777
+        archive.addfile(folder)
         for applet in (
             "sh",
             "cat",
@@ -136,6 +140,18 @@ def image(engine: docker.DockerClient) -> Iterator[str]:
             "nc",
             "df",
             "mkdir",
+            "tar",
+            "test",
+            "touch",
+            "dd",
+            "stat",
+            "find",
+            "sort",
+            "readlink",
+            "ln",
+            "mkfifo",
+            "rm",
+            "chmod",
         ):
             link = tarfile.TarInfo(f"bin/{applet}")
             link.type, link.linkname = tarfile.SYMTYPE, "busybox"
@@ -351,6 +367,8 @@ def make_agent(authority: Authority, api_port: int, folder: Path) -> Agent:
         "PENSTOCK_AGENT_MOUNT_ROOTS": str(volumes),
         "PENSTOCK_AGENT_GPU_FOLDER": str(folder / "gpu"),
         "PENSTOCK_AGENT_CORES_FOLDER": str(folder / "cores"),
+        "PENSTOCK_AGENT_PACKAGES_FOLDER": str(folder / "packages"),
+        "PENSTOCK_AGENT_PACKAGE_INDEX": PACKAGE_INDEX,
         "PENSTOCK_AGENT_MOUNTS_FOLDER": str(folder / "mounts"),
         "PENSTOCK_AGENT_SANDBOX_SOCKET": str(folder / "sandbox.sock"),
     }

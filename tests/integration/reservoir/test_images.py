@@ -22,19 +22,17 @@ from tests.integration.reservoir.conftest import docker, penstock
 from tests.integration.reservoir.registry import Registry
 
 BOTH = ("amd64", "arm64")
-# starts the server, waits until it answers, prints what it says
+# waits until the server answers where it was told to, and prints what it says
 JUPYTER = """
-import subprocess, time, urllib.request
-server = subprocess.Popen(["jupyter", "lab", "--ip=127.0.0.1", "--port=8899", "--no-browser", "--ServerApp.token=x"],
-                          cwd="/tmp", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+import time, urllib.request
 for _ in range(300):
     try:
-        print(urllib.request.urlopen("http://127.0.0.1:8899/api?token=x").read().decode())
+        print(urllib.request.urlopen("http://127.0.0.1:8888/notes/api").read().decode())
         break
     except OSError:
         time.sleep(0.2)
-server.kill()
 """
+USER = "import site; print(site.ENABLE_USER_SITE)"
 
 
 @pytest.fixture(scope="module")
@@ -296,9 +294,10 @@ def session_images(
     docker("rmi", *names.values())
 
 
-def inside(image: str, *command: str) -> str:
+def inside(image: str, program: str, *arguments: str) -> str:
     """Run a command in a container of nobody in particular, without a network."""
-    return docker("run", "--rm", "--network", "none", "--user", "1234", "--env", "HOME=/tmp", image, *command)
+    container = ["--rm", "--network", "none", "--user", "1234", "--env", "HOME=/tmp", "--entrypoint", program]
+    return docker("run", *container, image, *arguments)
 
 
 def test_versions_stand_side_by_side(session_images: dict[str, str]) -> None:
@@ -310,10 +309,22 @@ def test_versions_stand_side_by_side(session_images: dict[str, str]) -> None:
         assert re.fullmatch(rf"{tag}\.\d+ 3", inside(session_images[f"numpy:{tag}"], "python", "-c", version))
 
 
-def test_jupyter_answers_on_loopback(session_images: dict[str, str]) -> None:
+def test_jupyter_opens_a_notebook_where_it_is_told_to(session_images: dict[str, str]) -> None:
     assert inside(session_images["jupyter:4"], "jupyter", "lab", "--version").startswith("4.")
-    said = inside(session_images["jupyter:4"], "python", "-c", JUPYTER)
-    assert json.loads(said)["version"]
+    container = ["--detach", "--network", "none", "--env", "HOME=/tmp", session_images["jupyter:4"]]
+    started = docker("run", *container, "--ServerApp.base_url=notes").strip()
+    try:
+        assert json.loads(docker("exec", started, "python", "-c", JUPYTER))["version"]
+        listens = docker("exec", started, "cat", "/proc/net/tcp").split()
+        assert "00000000:22B8" in listens, "on every address, at 8888"
+    finally:
+        docker("rm", "--force", "--volumes", started)
+
+
+@pytest.mark.parametrize("title", ["python:3.11", "python:3.13", "numpy:2.3", "jupyter:4"])
+def test_pip_is_there_and_installs_for_the_user_too(session_images: dict[str, str], title: str) -> None:
+    assert "/opt/venv/" in inside(session_images[title], "pip", "--version")
+    assert inside(session_images[title], "python", "-c", USER).strip() == "True"
 
 
 def test_images_share_their_lower_layers(product_bundle: Path, listed: dict[str, Any]) -> None:
@@ -325,8 +336,8 @@ def test_images_share_their_lower_layers(product_bundle: Path, listed: dict[str,
     }
     python = layers["penstock/python:3.11"]
     for name in ("penstock/numpy:1.26", "penstock/numpy:2.3", "penstock/jupyter:4"):
-        assert layers[name][:2] == python, "one more layer, and no other difference"
-        assert len(layers[name]) == 3
+        assert layers[name][:2] == python[:2], "Python and files alone differ"
+    assert [len(layers[f"penstock/{name}"]) for name in ("python:3.11", "numpy:2.3", "jupyter:4")] == [3, 3, 4]
     assert layers["penstock/lab-node:12"][0] == python[0], "one base system for all images of a target"
 
 

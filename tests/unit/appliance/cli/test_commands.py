@@ -31,7 +31,9 @@ SAYS_ONLY_THAT_IT_IS_DONE = {
     *("reservoir verify", "reservoir uploads allow", "reservoir uploads deny", "reservoir uploads add-account"),
     *("lab up", "lab down", "site verify"),
 }
-SHOWS_WHAT_IS_NOT_OURS = {"logs", "bash", "completion", "scheduler save", "reservoir receipt", "audit copy"}
+SHOWS_WHAT_IS_NOT_OURS = {
+    *("logs", "bash", "exec", "cp", "completion", "scheduler save", "reservoir receipt", "audit copy")
+}
 """A session's bytes, a script, a file."""
 
 

@@ -139,6 +139,32 @@ def test_resize_needs_one_share(logged_in: FakeApi, run: Run, options: tuple[str
     assert "write `-g 0.5`, or `--fgpu 1` to count in fGPU" in err
 
 
+def test_get_shows_mounts_the_names_of_variables_and_an_interruption(
+    logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "moment", lambda time: time or "")
+    mounts = [
+        {"volume": "data", "source": None, "target": "/data", "read_only": True},
+        {"volume": None, "source": "/mnt", "target": "/mnt", "read_only": False},
+    ]
+    told = {"interrupted": "restarted by bob", "interrupted_at": "2026-01-02T03:04:05Z", "attempt": 1}
+    logged_in.on("GET", "/sessions/first", session(environment=["A", "TOKEN"], mounts=mounts, **told))
+    out = run("get", "first")[1]
+    assert "Interrupted:   2026-01-02T03:04:05Z, restarted by bob\n" in out
+    assert "Environment:   A, TOKEN\n" in out
+    assert "Mount:         /data: volume data, for reading only\nMount:         /mnt: /mnt of the node\n" in out
+
+
+def test_restart_puts_it_back_into_the_queue(logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appliance.cli.waiting.WAIT_STEP_S", 0)
+    logged_in.on("POST", "/sessions/first/restart", session(state="TERMINATING"), status=202)
+    assert run("restart", "first") == (0, "first: Terminating\n", "")
+    assert logged_in.last.query == {"project": "team-a"}
+    logged_in.on("GET", "/sessions/5c7b", waiting(state="PENDING"))
+    logged_in.then("GET", "/sessions/5c7b", session())
+    assert run("restart", "first", "--wait") == (0, "first: Running\n", "")
+
+
 def test_get_says_why_a_session_failed(logged_in: FakeApi, run: Run) -> None:
     logged_in.on("GET", "/sessions/first", session(state="FAILED", reason="exit code 0?", exit_code=0))
     out = run("get", "first")[1]

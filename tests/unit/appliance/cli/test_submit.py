@@ -109,10 +109,10 @@ def test_several_equal_sessions_in_one_request(logged_in: FakeApi, run: Run) -> 
 def test_wait_returns_when_it_runs_or_has_ended(
     logged_in: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch, under_way: str, state: str
 ) -> None:
-    monkeypatch.setattr("appliance.cli.submit.WAIT_STEP_S", 0)
+    monkeypatch.setattr("appliance.cli.waiting.WAIT_STEP_S", 0)
     logged_in.on("POST", "/sessions", session(state="PENDING"), status=201)
-    logged_in.on("GET", "/sessions/first", session(state=under_way))
-    logged_in.then("GET", "/sessions/first", session(state=state))
+    logged_in.on("GET", "/sessions/5c7b", session(state=under_way))
+    logged_in.then("GET", "/sessions/5c7b", session(state=state))
     code, out, _ = run("submit", "first", "-i", "y", "-g", "1", "--wait", "-o", "json")
     assert (code, json.loads(out)["state"]) == (0, state)
     assert len(logged_in.calls) == 3

@@ -151,7 +151,7 @@ def calls() -> list[Call]:
     return found
 
 
-WEBSOCKETS = ("shell",)
+WEBSOCKETS = ("exec",)
 """Methods that lead to WebSockets, which the document cannot describe."""
 CALLS = calls()
 

@@ -93,6 +93,7 @@ def test_gpus_and_ports_reach_the_agents_of_workers_alone() -> None:
             "worker2": "10.71.8.12",
             "storage1": "10.71.8.13",
         },
+        "package_index": "https://reservoir:8443/pypi/simple/",
         "pids_limit": 8192,
         "simulated_gpus": 4,
         "simulated_gpu_model": "Simulated GPU",
@@ -174,7 +175,7 @@ def test_what_a_site_does_not_say_is_left_to_the_services() -> None:
     built = build(nodes=nodes, storage=[], session_storage=None, gpu={}, control_api={}, node_agent={})
     assert set(built["vars"]["site_control_api"]) == {"apps_url", "host_paths", "registries"}
     computed = {"name", "address", "port", "api_url", "allowed", "mount_roots", "registries"}
-    computed |= {"egress", "site_addresses", "hosts"}
+    computed |= {"egress", "site_addresses", "hosts", "package_index"}
     assert set(built["hosts"]["w1"]["node_settings"]) == computed
     # nobody but the role tells the server of uploads
     assert built["vars"]["site_package_index"] == PackageIndexSettings().model_dump()

@@ -1,0 +1,37 @@
+"""Packages for containers: where pip finds the site's index, and the authority of its certificate.
+
+The file is where pip looks first, so that everything else wins: the image's own settings, the user's, and variables.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from common import files
+from common.errors import UnavailableError
+
+PIP = "/etc/xdg/pip/pip.conf"
+AUTHORITY = "/run/penstock/ca.crt"
+
+
+def show(index: str, authority: Path, folder: Path) -> dict[str, Path]:
+    """Return the files that containers see, by where they see them; none without an index.
+
+    What is not in the folder yet is written there. Raises UnavailableError where that fails.
+    """
+    if not index:
+        return {}
+    file = folder / "pip.conf"
+    text = f"[global]\nindex-url = {index}\ncert = {AUTHORITY}\ndisable-pip-version-check = true\n"
+    try:
+        # a file that a container has mounted is not written again without need
+        if not file.is_file() or file.read_text() != text:
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            files.write(file, text, 0o444)
+    except OSError as error:
+        raise UnavailableError(
+            f"what containers see of the site's packages cannot be written: {error}",
+            where=str(folder),
+            hint="make room on the file system of this folder",
+        ) from error
+    return {PIP: file, AUTHORITY: authority}

@@ -163,6 +163,8 @@ def _checks(
             yield from _session_ways(site, seen.get("ways"))
     for chain, limit in seen["limits"].items():
         yield Check(f"connections are limited by {chain}", ok=limit["ok"], evidence=limit["detail"])
+    for name, storage in seen["storages"].items():
+        yield Check(f"storage {name}", ok=storage["ok"], evidence=storage["detail"])
     for path, options in seen["mounts"].items():
         yield _mount(path, options)
     for path, export in seen["exports"].items():

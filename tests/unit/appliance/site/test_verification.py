@@ -48,6 +48,7 @@ def node(**special: Any) -> dict[str, Any]:
         "api": {"ok": True, "detail": ""},
         "certificate": {"name": "", "ends": "Mar  1 00:00:00 2028 GMT", "ok": True, "detail": "", "crl": "c0de"},
         "mounts": {},
+        "storages": {},
         "exports": {},
         "limits": {},
         **special,
@@ -172,6 +173,12 @@ def test_a_site_where_all_is_well(site: Site, evidence: dict[str, Any]) -> None:
         ),
         ("worker2", {"docker": None}, "container engine answers", "Docker does not answer"),
         ("worker2", {"mounts": {"/mnt/penstock": None}}, "/mnt/penstock is mounted", "not mounted"),
+        (
+            "worker2",
+            {"storages": {"shared": {"ok": False, "detail": "it is not mounted at /srv/shared"}}},
+            "storage shared",
+            "it is not mounted at /srv/shared",
+        ),
         (
             "worker2",
             {"mounts": {"/mnt/penstock": ["rw", "nosuid"]}},

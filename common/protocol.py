@@ -68,6 +68,12 @@ SYSTEM_FOLDERS = (
     # links to those in nearly every image
     "/lib/penstock",
     "/var/run",
+    # what the container engine puts there by itself
+    "/etc/hostname",
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/sbin/docker-init",
+    "/usr/sbin/docker-init",
 )
 """Folders of a container's system: nothing of the user's may lie over, in or above them."""
 

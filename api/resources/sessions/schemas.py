@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
@@ -176,8 +175,7 @@ class SessionRequest(Request):
     @field_validator("pvcs", "volumes")
     @classmethod
     def _targets_differ(cls, value: list[Mounted], info: ValidationInfo) -> list[Mounted]:
-        # by what they mean: /data/ and //data are /data
-        targets = [posixpath.normpath(f"/{mount.target.lstrip('/')}") for mount in (*info.data.get("pvcs", ()), *value)]
+        targets = [mount.target for mount in (*info.data.get("pvcs", ()), *value)]
         if len(set(targets)) < len(targets):
             raise ValueError("two mounts have one target; choose another")
         return value

@@ -7,6 +7,7 @@ import pytest
 from appliance.agent.docker.refusals import told
 
 HEAD = "OCI runtime create failed: container_linux.go:380: starting container process caused: process_linux.go:545: "
+FILE = "the image has a file there, or what is mounted is one"
 MERGED = "/var/lib/docker/overlay2/4ac/merged"
 MOUNTS = "/run/penstock/mounts/session-1/0"
 
@@ -16,8 +17,7 @@ MOUNTS = "/run/penstock/mounts/session-1/0"
     [
         (
             f'{HEAD}rootfs_linux.go:76: mounting "{MOUNTS}" to rootfs at "/bin/sh" caused: not a directory: unknown',
-            "nothing can be mounted at /bin/sh: the image has a file there, or what is mounted is one;"
-            " choose another target",
+            f"nothing can be mounted at /bin/sh: {FILE}; choose another target",
         ),
         (
             f'{HEAD}error mounting "{MOUNTS}" to rootfs at "/data/in": mkdir {MERGED}/data/in: read-only file system',

@@ -36,11 +36,12 @@ class Settings(Granularity, ControlApiSettings, ImageSettings, environment.Servi
     their certificates. `trust_client_headers` says whether `X-Client-Verify` and `X-Client-Name` come from our own
     edge: that is so behind the unix socket, which only the edge's group may open, and nowhere else unless the
     administrator says so. `pvc_root` is where the workers have the storage `pvc_storage` with the volumes of projects,
-    which each of them has to mount where `pvc_mounted` says so; `host_paths` are the folders of the nodes that sessions
-    may mount beside these. `agent_crl` is the file with the list of certificates that the site's authority has revoked,
-    `agents_file` one with the names of the site's workers, one a line: nobody else may be an agent. Without them all
-    certificates of the site count. `apps_url` is where the edge offers the ports of sessions, empty where it does not.
-    `audit_folder` has the files of the audit log, sealed with what `audit_key` holds; without them none is kept.
+    and `storages` leads from the names of all storages that workers have to where; `host_paths` are the folders of the
+    nodes that sessions may mount beside these volumes. `agent_crl` is the file with the list of certificates that the
+    site's authority has revoked, `agents_file` one with the names of the site's workers, one a line: nobody else may be
+    an agent. Without them all certificates of the site count. `apps_url` is where the edge offers the ports of
+    sessions, empty where it does not. `audit_folder` has the files of the audit log, sealed with what `audit_key`
+    holds; without them none is kept.
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True)
@@ -60,7 +61,7 @@ class Settings(Granularity, ControlApiSettings, ImageSettings, environment.Servi
     agents_file: Path | None = None
     pvc_root: AbsolutePath | None = None
     pvc_storage: str = Field(default="shared", min_length=1, max_length=63)
-    pvc_mounted: bool = True
+    storages: dict[str, AbsolutePath] = Field(default={})
     host_paths: Annotated[tuple[AbsolutePath, ...], FOLDERS] = ()
     apps_url: str = Field(default="", pattern=r"^(https://[^/]+)?$")
     audit_folder: Path | None = None

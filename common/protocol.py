@@ -73,6 +73,12 @@ SYSTEM_FOLDERS = (
     # links to those in nearly every image
     "/lib/penstock",
     "/var/run",
+    # what the container engine puts there by itself
+    "/etc/hostname",
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/sbin/docker-init",
+    "/usr/sbin/docker-init",
 )
 """Folders of a container's system: nothing of the user's may lie over, in or above them."""
 
@@ -123,7 +129,8 @@ class NodeInfo(Message):
 
     `fractions` says whether its GPUs may be shared, `nvlink` whether some reach each other by it, and `apart` that its
     islands are machines of a cluster: no container may have GPUs of two, and those of one session cannot meet there.
-    While it cannot run containers as it should it is `unready`, and says why. `region` and `switch` (its leaf switch)
+    While it cannot run containers as it should it is `unready`, and says why; what mounts one of `missing_storages`
+    cannot run on it, for the reason that stands there by the storage's name. `region` and `switch` (its leaf switch)
     are what the site's file says. `started_at` is when the agent started.
     """
 
@@ -140,6 +147,7 @@ class NodeInfo(Message):
     nvlink: bool = False
     apart: bool = False
     unready: Why = ""
+    missing_storages: dict[Brief, Why] = Field(default_factory=dict)
     driver_version: Brief = ""
     cuda_version: Brief = ""
     region: Brief = ""
@@ -268,7 +276,7 @@ class FolderState(Message):
 
 
 class StorageState(Message):
-    """What a node sees of a storage; `mounted` says that its root is no folder of the node's own disk."""
+    """What a node sees of a storage; `mounted` says that it is the site's, by the marker at its root."""
 
     mounted: bool
     folders: list[FolderState] = Field(default_factory=list, max_length=100_000)
@@ -277,7 +285,7 @@ class StorageState(Message):
 class FolderRemoval(Message):
     """Whether a folder that is to go is still there, and why removing it failed the last time.
 
-    That it is not says something only where the storage is `mounted`, or was, as this node has removed the folder.
+    That it is not says something only where the storage is `mounted`: the site's, by the marker at its root.
     """
 
     there: bool

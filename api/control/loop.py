@@ -27,6 +27,7 @@ from api.resources.nodes.fleet import Fleet
 from api.resources.projects import service as projects
 from api.resources.sessions import networks, scheduling
 from api.resources.sessions import service as sessions
+from api.resources.sessions.mounts import storages_of
 from api.resources.sessions.scheduling import Asked, PendingReasonUpdate, Placed
 from api.scheduler.decide import decide, failing
 from api.scheduler.draft import HOUR
@@ -84,6 +85,7 @@ class Loop:
         self._failures = failures or Failures()
         self._database = database
         self._gang_networks = settings.gang_networks
+        self._storages = settings.storages
         self._scheduler_settings = SchedulerSettings(
             min_runtime_s=settings.min_runtime_s,
             reserve_after_s=settings.reserve_after_s,
@@ -246,6 +248,7 @@ class Loop:
             within=TopologyLevel(row.within),
             within_required=row.within_required,
             enforcement=Enforcement(row.enforcement),
+            storages=storages_of(row.mounts, self._storages),
             held_milli=row.held_milli,
             requeued_at=micros(row.since) if row.attempt and row.state is State.PENDING else 0,
             private=row.access is Access.PRIVATE,

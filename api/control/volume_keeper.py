@@ -65,7 +65,7 @@ class VolumeKeeper:
         self._database = database
         self._engine = engine
         self._root = str(settings.pvc_root) if settings.pvc_root else ""
-        self._storage, self._mounted = settings.pvc_storage, settings.pvc_mounted
+        self._storage = settings.pvc_storage
         self._clock = clock
         self._look_at = 0.0
         self._next: dict[UUID, float] = {}
@@ -129,7 +129,7 @@ class VolumeKeeper:
             if found.there:
                 return _Outcome(gone=False, reason=found.error and f"{agent.name}: {found.error}")
             # the empty place of a mount has no folder either
-            answered += found.mounted or not self._mounted
+            answered += found.mounted
         return _Outcome(gone=answered > 0, reason="" if answered else NOBODY)
 
     async def _note(self, volume: Volume, outcome: _Outcome) -> None:

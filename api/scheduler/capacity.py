@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +56,7 @@ class Layout:
         self.whole: Flags = self.present & ~self.slices if self.sliced else self.present
         self.gpu_count: Ints = self.present.sum(axis=1)
         self.open = np.array([node.open for node in self.nodes], dtype=np.bool_)
+        self._missing = self._of_missing_storages()
         self.fractions = np.array([node.fractions for node in self.nodes], dtype=np.bool_)
         self.apart = np.array([node.apart for node in self.nodes], dtype=np.bool_)
         self.any_apart = bool(self.apart.any())
@@ -77,17 +79,28 @@ class Layout:
         self._usable_for: dict[tuple[object, ...], Flags] = {}
 
     def replace(self, nodes: Sequence[NodeSnapshot]) -> bool:
-        """Open and close nodes; returns False, and changes nothing, where they differ in more than that."""
+        """Open and close nodes, to all or to some; returns False, and changes nothing, where they differ in more."""
         nodes = tuple(sorted(nodes, key=lambda node: node.name))
         if len(nodes) != len(self.nodes):
             return False
         changed = [(row, new) for row, (old, new) in enumerate(zip(self.nodes, nodes, strict=True)) if new is not old]
-        if any(replace(new, open=self.nodes[row].open) != self.nodes[row] for row, new in changed):
+        if any(replace(new, **_changing(self.nodes[row])) != self.nodes[row] for row, new in changed):
             return False
         for row, new in changed:
             self.open[row] = new.open
         self.nodes = nodes
+        self._missing = self._of_missing_storages()
         return True
+
+    def open_to(self, workload: Workload) -> Flags:
+        """Return the nodes that take new work, and have the storages that the workload mounts."""
+        missing = [self._missing[name] for name in workload.storages if name in self._missing]
+        return self.open & ~np.logical_or.reduce(missing) if missing else self.open
+
+    def _of_missing_storages(self) -> dict[str, Flags]:
+        """Return by the name of each storage that a node lacks which nodes lack it."""
+        names = {name for node in self.nodes for name in node.missing_storages}
+        return {name: np.array([name in node.missing_storages for node in self.nodes]) for name in names}
 
     def usable(self, models: tuple[str, ...]) -> Flags:
         """Return which GPUs, slices aside, are of one of the models; every GPU where none is named."""
@@ -239,6 +252,11 @@ def gpu_fitting(layout: Layout, milli: Ints, usable: Flags, wanted: int) -> Ints
         opened = np.maximum(count - in_shared + in_one - 1, 0) // in_one
         times[count * whole + opened <= free_gpus] = count
     return times
+
+
+def _changing(node: NodeSnapshot) -> dict[str, Any]:
+    """Return what of a node may change without anything being counted anew."""
+    return {"open": node.open, "missing_storages": node.missing_storages}
 
 
 def _or_plenty(amount: int) -> int:

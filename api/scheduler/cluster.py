@@ -65,7 +65,7 @@ class ClusterState:
 
     def find(self, workload: Workload) -> tuple[Placement, ...] | None:
         """Return the best places for all containers of the workload on open nodes, or None; changes nothing."""
-        search = Search(self.layout, self.state, workload, self.layout.open)
+        search = Search(self.layout, self.state, workload, self.layout.open_to(workload))
         return search.place(lambda item, rows: fragmentation.best(self.layout, self.state, self.demand, item, rows))
 
     def fitting(self, workload: Workload) -> Ints:
@@ -73,12 +73,12 @@ class ClusterState:
 
         Rows are the nodes in the order of `names`.
         """
-        takes = self.layout.open & allowed(self.layout, workload)
+        takes = self.layout.open_to(workload) & allowed(self.layout, workload)
         return np.where(takes, fitting(self.layout, self.state, workload), 0)
 
     def has_free(self, placements: Sequence[Placement], workload: Workload) -> bool:
         """Return whether the workload could go to exactly these places now."""
-        if not all(self._is_open(placement) for placement in placements):
+        if not all(self._is_open(placement, workload) for placement in placements):
             return False
         with self.trial():
             self.allocate(placements, workload)
@@ -100,12 +100,12 @@ class ClusterState:
                     free += min(share.milli, max(0, int(self.state.milli[row, column])))
         return free
 
-    def _is_open(self, placement: Placement) -> bool:
+    def _is_open(self, placement: Placement, workload: Workload) -> bool:
         row = self.layout.rows.get(placement.node)
         known = row is not None and all(
             self.layout.column(row, share.uuid, share.index) is not None for share in placement.shares
         )
-        return known and bool(self.layout.open[row])
+        return known and bool(self.layout.open_to(workload)[row])
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -38,9 +38,9 @@ def never_fits(layout: Layout, workload: Workload) -> str:
 
 def largest_piece(layout: Layout, free: Free, workload: Workload) -> str:
     """Return the largest piece that is free for the workload on one open node, and where."""
-    nodes = layout.open & allowed(layout, workload)
+    nodes = layout.open_to(workload) & allowed(layout, workload)
     if not nodes.any():
-        return "no node is ready" if not layout.open.any() else "no node that it may use is ready"
+        return _none_open(layout, workload)
     if not workload.gpu_milli:
         return _largest_bare(layout, free, nodes)
     held = layout.holds(workload) & nodes[:, None]
@@ -57,6 +57,16 @@ def largest_piece(layout: Layout, free: Free, workload: Workload) -> str:
     text = f"largest free piece is {gpus(piece)} on {layout.nodes[row].name}"
     short = _short_of(free, workload, row) if piece >= workload.gpu_milli else ""
     return f"{text}, {short}" if short else text
+
+
+def _none_open(layout: Layout, workload: Workload) -> str:
+    """Return why no node takes the workload now."""
+    if not layout.open.any():
+        return "no node is ready"
+    if not (layout.open & allowed(layout, workload)).any():
+        return "no node that it may use is ready"
+    several = "s" if len(workload.storages) > 1 else ""
+    return f"no node that it may use has the storage{several} {', '.join(workload.storages)} that it mounts"
 
 
 def _pieces(layout: Layout, free: Free, workload: Workload, usable: Flags) -> Ints:

@@ -88,7 +88,7 @@ class _FreePlaces:
 
     def has_node(self, workload: Workload) -> bool:
         """Return whether any node that it may use is open."""
-        return bool((self._cluster.layout.open & allowed(self._cluster.layout, workload)).any())
+        return bool((self._cluster.layout.open_to(workload) & allowed(self._cluster.layout, workload)).any())
 
     def no_node(self, workload: Workload) -> str:
         """Return that none is."""

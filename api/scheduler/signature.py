@@ -24,6 +24,7 @@ def signature_of(workload: Workload) -> Signature:
         workload.within,
         workload.within_required,
         workload.enforcement,
+        workload.storages,
         workload.on_slices,
     )
 

@@ -43,7 +43,7 @@ class NodeSnapshot:
     `fractions` says whether its GPUs can be shared; its slices can be given out in any case. `switch` names its leaf
     switch, empty where that is not known. Where it is `apart`, no container may have GPUs of two islands,
     and several of one session cannot meet.
-    A node in no group is open to everybody.
+    A node in no group is open to everybody. It is not open to what mounts one of its `missing_storages`.
     """
 
     name: str
@@ -55,6 +55,7 @@ class NodeSnapshot:
     open: bool = True
     fractions: bool = True
     apart: bool = False
+    missing_storages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class Workload:
     `enforcement` or a stronger kind. A workload that is not `preemptible` lives within its project's quota and is never
     reclaimed. A higher `priority` goes first within a project. `held_milli` is what it takes with all containers where
     it has places: a slice counts whole. Without `on_slices` it gets none. A `private` one is not named to others.
+    It mounts something of `storages`.
     `limit_s` is for how long it runs at most; 0 where nobody knows. It was moved `moves` times, last at `moved_at`.
     """
 
@@ -97,6 +99,7 @@ class Workload:
     within: TopologyLevel = TopologyLevel.ANYWHERE
     within_required: bool = False
     enforcement: Enforcement = Enforcement.NONE
+    storages: tuple[str, ...] = ()
     held_milli: int = 0
     on_slices: bool = True
     private: bool = False

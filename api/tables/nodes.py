@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID, uuid4
 
-from sqlalchemy import BigInteger, Enum, ForeignKey, String, Text, UniqueConstraint, text
+from sqlalchemy import JSON, BigInteger, Enum, ForeignKey, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from api.clock import now
@@ -38,6 +38,7 @@ class Node(Base):
     that no session of ours is known to hold. `enforcement` is how its GPU shares are held, `enforcement_pending` which
     kind follows and what that waits for. `heard` counts its heartbeats: whether it lives is told by no clock. With
     a `clock_offset_s` its own clock is so far ahead of the API's, beyond the bounds, and it takes nothing new.
+    `missing_storages` says by the names of storages why it lacks them: what mounts one of them is not placed on it.
     `revision` counts, by triggers, the changes that matter to the scheduler: its own and those of its GPUs.
     """
 
@@ -67,6 +68,7 @@ class Node(Base):
     fractions: Mapped[bool] = mapped_column(default=True, server_default="1")
     nvlink: Mapped[bool] = mapped_column(default=False, server_default="0")
     apart: Mapped[bool] = mapped_column(default=False, server_default="0")
+    missing_storages: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
     driver_version: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
     cuda_version: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))
     region: Mapped[str] = mapped_column(Text, default="", server_default=text("''"))

@@ -49,8 +49,10 @@ class Settings(
     `crl` is the file with the list of certificates that the site's authority has revoked; none means that none counts.
     `allowed` lists the common names of the client certificates that may call the agent, `edge_names` those that may
     reach the ports of sessions (none: the same ones). `mount_roots` lists the folders below which a session's mounts
-    may lie; none means that no mount is allowed. With `kubernetes_api` the agent stands for that cluster: it trusts
-    the authority `kubernetes_ca`, shows the token in the file `kubernetes_token`, and mounts only what is in a claim.
+    may lie; none means that no mount is allowed. `storages` leads from the names of storages to where this node has
+    them, and `storage_ids` to the ids that stand in their markers. With `kubernetes_api` the agent stands for that
+    cluster: it trusts the authority `kubernetes_ca`, shows the token in the file `kubernetes_token`, and mounts only
+    what is in a claim.
 
     `site_addresses` are those of all nodes, which no range of `egress` opens, and `hosts` the names of nodes and
     services that sessions know.
@@ -75,6 +77,8 @@ class Settings(
     allowed: Annotated[tuple[str, ...], Field(min_length=1), WORDS]
     edge_names: Annotated[tuple[str, ...], WORDS] = ()
     mount_roots: Annotated[tuple[Path, ...], FOLDERS] = ()
+    storages: dict[str, Path] = Field(default={})
+    storage_ids: dict[str, str] = Field(default={})
     site_addresses: Annotated[tuple[IPv4Address, ...], WORDS] = ()
     hosts: dict[str, IPv4Address] = Field(default={})
     package_index: str = Field(default="", pattern=r"^(https://\S+)?$")

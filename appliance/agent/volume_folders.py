@@ -16,6 +16,7 @@ from pathlib import Path
 import structlog
 from anyio import CapacityLimiter, to_thread
 
+from appliance.agent.storages import Storages
 from appliance.agent.supervision import Background
 from common import process
 from common.errors import ForbiddenError, InputError, ProcessError, UnavailableError
@@ -45,31 +46,38 @@ class _Removal:
 class VolumeFolders:
     """The folders below the roots that sessions may mount."""
 
-    def __init__(self, roots: Sequence[Path]) -> None:
-        """Begin with nothing to remove."""
+    def __init__(self, roots: Sequence[Path], storages: Storages) -> None:
+        """Begin with nothing to remove; only of a root of these `storages` is it known whether it is mounted."""
         self._roots = roots
+        self._storages = storages
         self._removals: dict[Path, _Removal] = {}
         self._background = Background()
         self._limiter = CapacityLimiter(AT_ONCE)
+        self._looks = CapacityLimiter(AT_ONCE)
 
     async def look(self, root: Path) -> StorageState:
         """Return what there is below a root; raises ForbiddenError where that is none of this node's."""
         if root not in self._roots:
             raise _not_here(root)
-        return await to_thread.run_sync(_look, root)
+        await self._storages.check([root])
+        return await to_thread.run_sync(self._look, root, limiter=self._looks, abandon_on_cancel=True)
 
     async def remove(self, folder: Path) -> FolderRemoval:
-        """Begin to remove a folder, or tell how far that is; what failed is tried again, and told until it is done."""
-        self._check(folder)
+        """Begin to remove a folder, or tell how far that is; what failed is tried again, and told until it is done.
+
+        Raises MissingStorageError where the storage is not there: then nothing is known of the folder.
+        """
+        root = self._root_of(folder)
         known = self._removals.get(folder)
         if known is not None and known.running:
             return FolderRemoval(there=True, error=known.error)
-        if not await to_thread.run_sync(os.path.lexists, folder):
-            removed = self._removals.pop(folder, None) is not None
-            mounted = removed or await to_thread.run_sync(_is_mounted, self._root_of(folder))
-            return FolderRemoval(there=False, mounted=mounted)
+        await self._storages.check([root])
+        found = await to_thread.run_sync(self._find, folder, root, limiter=self._looks, abandon_on_cancel=True)
+        if not found.there:
+            self._removals.pop(folder, None)
+            return found
         removal = self._removals[folder] = _Removal(known.error if known else "")
-        self._background.begin(self._remove(folder, removal))
+        self._background.begin(self._remove(folder, root, removal))
         return FolderRemoval(there=True, error=removal.error)
 
     async def close(self) -> None:
@@ -82,17 +90,20 @@ class VolumeFolders:
             raise _not_here(folder)
         return root
 
-    def _check(self, folder: Path) -> None:
-        root = self._root_of(folder)
-        parts = folder.relative_to(root).parts
-        if len(parts) not in (1, 2) or not all(NAME.fullmatch(part) for part in parts):
-            raise InputError(f"{folder} is not the folder of a volume", where="folder", hint="name ROOT/ID")
-        if any((root / Path(*parts[:depth])).is_symlink() for depth in range(1, len(parts))):
-            raise InputError(f"a link leads to {folder}", where="folder", hint="look at the storage")
+    def _find(self, folder: Path, root: Path) -> FolderRemoval:
+        """Return whether a folder is there; raises InputError where it is none of a volume."""
+        with self._storages.held(root) as held:
+            below = folder.relative_to(root)
+            _check(below, held or root)
+            return FolderRemoval(there=os.path.lexists((held or root) / below), mounted=held is not None)
 
-    async def _remove(self, folder: Path, removal: _Removal) -> None:
+    def _look(self, root: Path) -> StorageState:
+        with self._storages.held(root) as held:
+            return _look(held or root, mounted=held is not None)
+
+    async def _remove(self, folder: Path, root: Path, removal: _Removal) -> None:
         try:
-            await to_thread.run_sync(_remove, folder, limiter=self._limiter, abandon_on_cancel=True)
+            await to_thread.run_sync(self._remove_now, folder, root, limiter=self._limiter, abandon_on_cancel=True)
             log.info("volume removed", folder=str(folder))
         except (ProcessError, UnavailableError) as error:
             removal.error = error.problems[0].reason
@@ -100,28 +111,32 @@ class VolumeFolders:
         finally:
             removal.running = False
 
+    def _remove_now(self, folder: Path, root: Path) -> None:
+        with self._storages.held(root) as held:
+            _remove(folder.relative_to(root), held or root)
 
-def _remove(folder: Path) -> None:
+
+def _remove(below: Path, root: Path) -> None:
     """Remove a folder, which may be deeper than a process of ours could follow; links in it are not."""
-    process.run(["rm", "-rf", "--one-file-system", "--", folder], hint="look at the storage")
+    process.run(["rm", "-rf", "--one-file-system", "--", below], cwd=root, hint="look at the storage")
 
 
-def _is_mounted(root: Path) -> bool:
-    """Return whether a root is no folder of the node's own disk; where it cannot be read it is none of anything."""
-    try:
-        return root.stat().st_dev != Path("/").stat().st_dev
-    except OSError:
-        return False
+def _check(below: Path, root: Path) -> None:
+    """Refuse what cannot be the folder of a volume, by its path below the root; raises InputError."""
+    parts = below.parts
+    if len(parts) not in (1, 2) or not all(NAME.fullmatch(part) for part in parts):
+        raise InputError(f"{below} is not the folder of a volume", where="folder", hint="name ROOT/ID")
+    if any((root / Path(*parts[:depth])).is_symlink() for depth in range(1, len(parts))):
+        raise InputError(f"a link leads to {below}", where="folder", hint="look at the storage")
 
 
-def _look(root: Path) -> StorageState:
+def _look(root: Path, *, mounted: bool) -> StorageState:
     try:
         found = list(_folders(root))[:MAX_FOLDERS]
         here = os.statvfs(root)
-        mounted = _is_mounted(root)
     except OSError as error:
         raise UnavailableError(
-            f"the storage cannot be read: {error.strerror}", where=str(root), hint="check the storage of the node"
+            f"the storage cannot be read: {error.strerror}", where="storage", hint="check the storage of the node"
         ) from error
     sizes: dict[Path, tuple[int | None, int | None]] = {}
     until = time.monotonic() + MEASURE_S

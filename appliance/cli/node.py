@@ -96,6 +96,8 @@ def _table(nodes: list[Node]) -> None:
     for node in nodes:
         if node["message"]:
             print(f"{node['name']}: {node['message']}")
+        for reason in node["missing_storages"].values():
+            print(f"{node['name']}: {reason}")
 
 
 def _row(node: Node) -> tuple[str, ...]:
@@ -126,6 +128,7 @@ def _fields(node: Node) -> None:
             ("Name", node["name"]),
             ("Status", _status(node)),
             ("Message", node["message"]),
+            ("Missing storage", "; ".join(node["missing_storages"].values())),
             ("Drained by", output.moment(node["drain_until"])),
             ("Endpoint", node["endpoint"]),
             ("Region", node["region"]),

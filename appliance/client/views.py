@@ -375,6 +375,8 @@ class Node(TypedDict):
     GPUs are together, `used_milli` what sessions hold of them. `unknown_containers` are of sessions that the
     database does not know: they are left alone, and the node takes nothing new. Nor does one whose clock is
     wrong: `clock_offset_s` is how far it is ahead of the API's then, and 0 as long as that is within bounds.
+    `missing_storages` says by the names of storages why it lacks them: it takes nothing that mounts one of
+    these.
     """
 
     id: str
@@ -400,6 +402,7 @@ class Node(TypedDict):
     enforcement_pending: str
     fractions: bool
     nvlink: bool
+    missing_storages: dict[str, str]
     cpu_milli: int
     memory_mib: int
     gpu_milli: int

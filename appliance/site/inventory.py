@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from appliance.site.model import NFS_PORT, ExternalStorage, NfsStorage, Node, NodeRole, Site
+from appliance.site.model import NFS_PORT, ExternalStorage, NfsStorage, Node, NodeRole, Site, worker_path
 from common import egress
 from common.egress import Destination
 from common.gpu.share import Granularity
@@ -90,6 +90,9 @@ def _members(site: Site) -> dict[str, list[str]]:
     for role, groups in GROUPS.items():
         members |= {group: [node.name for node in site.with_role(role)] for group in groups}
     members["storage_client"] = [node.name for node in site.nodes if _mounts(site, node) or _external(site, node)]
+    members["storage_marker"] = [
+        node.name for node in site.nodes if node.name in members["storage_client"] or _exported(site, node)
+    ]
     members["fabric"] = [node.name for node in site.nodes if node.ib_address is not None]
     return members
 
@@ -129,6 +132,7 @@ def _host(site: Site, node: Node, state: str) -> Variables:
         "node_mounts": _mounts(site, node),
         "node_external": _external(site, node),
         "node_calls": _calls(site, node),
+        "node_storages": _storages(site, node) + _exported(site, node),
     }
     if node.agent_port is not None:
         variables["node_settings"] = _node_agent(site, node)
@@ -162,12 +166,9 @@ def _control_api(site: Site) -> Variables:
         "registries": site.registries,
     }
     if site.session_pvc_root:
-        mounted = [storage.name for storage in site.storage if isinstance(storage, NfsStorage)]
-        settings |= {
-            "pvc_root": site.session_pvc_root,
-            "pvc_storage": site.session_pvc_storage,
-            "pvc_mounted": site.session_pvc_storage in mounted,
-        }
+        settings |= {"pvc_root": site.session_pvc_root, "pvc_storage": site.session_pvc_storage}
+    if storages := {storage.name: path for storage in site.storage if (path := worker_path(storage))}:
+        settings["storages"] = storages
     return settings
 
 
@@ -198,7 +199,10 @@ def _node_agent(site: Site, node: Node) -> Variables:
             "egress": [*site.session_services, *site.sessions.egress],
             "site_addresses": [str(address) for address in site.addresses],
         }
-    return settings | {"mount_roots": list(dict.fromkeys(filter(None, folders)))}
+    roots = list(dict.fromkeys(filter(None, folders)))
+    of_cluster = node.kubernetes is not None
+    storages = {each["name"]: each["path"] for each in _storages(site, node) if not of_cluster or each["path"] in roots}
+    return settings | {"mount_roots": roots} | ({"storages": storages} if storages else {})
 
 
 def _said(part: BaseModel, *names: str) -> Variables:
@@ -234,6 +238,28 @@ def _external(site: Site, node: Node) -> list[str]:
     if NodeRole.WORKER not in node.roles:
         return []
     return [storage.path for storage in site.storage if isinstance(storage, ExternalStorage)]
+
+
+def _storages(site: Site, node: Node) -> list[Variables]:
+    """Return the storages that a node has, and whether each has to be mounted: a folder of its own is nobody else's."""
+    shared = len(site.with_role(NodeRole.WORKER)) > 1
+    mounts = {mount["path"] for mount in _mounts(site, node)}
+    found: list[Variables] = []
+    for storage in site.storage:
+        if isinstance(storage, ExternalStorage) and storage.path in _external(site, node):
+            found.append({"name": storage.name, "path": storage.path, "mounted": shared})
+        elif isinstance(storage, NfsStorage) and storage.mount_path in mounts:
+            found.append({"name": storage.name, "path": storage.mount_path, "mounted": True})
+    return found
+
+
+def _exported(site: Site, node: Node) -> list[Variables]:
+    """Return the storages that a node exports."""
+    return [
+        {"name": storage.name, "path": storage.path, "mounted": False}
+        for storage in site.storage
+        if isinstance(storage, NfsStorage) and NodeRole.STORAGE in node.roles and site.nfs_server(storage) == node
+    ]
 
 
 def _exports(site: Site, node: Node) -> Variables:

@@ -399,6 +399,7 @@ def _session_storage(site: Site) -> Iterator[Finding]:
 
 def _host_paths(site: Site) -> Iterator[Finding]:
     pvcs = site.session_pvc_root
+    roots = {worker_path(storage): storage.name for storage in site.storage}
     for index, folder in enumerate(site.session_host_paths):
         path: Path = ("session_host_paths", index)
         if folder.split("/")[1] in SYSTEM_FOLDERS:
@@ -406,6 +407,8 @@ def _host_paths(site: Site) -> Iterator[Finding]:
         if pvcs and (f"{pvcs}/".startswith(f"{folder}/") or f"{folder}/".startswith(f"{pvcs}/")):
             reason = f"{folder} and the sessions' PVCs at {pvcs} overlap: who mounts it has those of every project"
             yield path, reason, "open another folder"
+        elif name := next((name for root, name in roots.items() if root and f"{root}/".startswith(f"{folder}/")), ""):
+            yield path, f"{folder} is the storage {name} as a whole, or lies above it", "open a folder in it"
 
 
 def _egress(site: Site) -> Iterator[Finding]:

@@ -166,6 +166,7 @@ def _checks(
         if node.kubernetes is None:
             yield "session.ways", "sessions are kept apart", _ways(site, seen)
     yield "limits", "connections are limited", _limits(seen)
+    yield "storage", "storages are mounted", _storages(seen)
     yield "mount", "folders are mounted", _mounts(seen)
     yield "export", "folders are exported", _exports(seen)
 
@@ -320,6 +321,13 @@ def _limits(seen: Seen) -> Iterator[Check]:
     for chain, limit in seen["limits"].items():
         said = limit["detail"]
         yield Check.of("limits", f"connections are limited by {chain}", ok=limit["ok"], evidence=said, subject=chain)
+
+
+def _storages(seen: Seen) -> Iterator[Check]:
+    for name, storage in seen["storages"].items():
+        said = storage["detail"]
+        hint = "mount it, then look again"
+        yield Check.of("storage", f"storage {name}", ok=storage["ok"], evidence=said, hint=hint, subject=name)
 
 
 def _mounts(seen: Seen) -> Iterator[Check]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -78,6 +79,7 @@ class Cluster:
         containers: list[ContainerState] | None = None,
         *,
         unready: str = "",
+        missing_storages: Mapping[str, str] = MappingProxyType({}),
         ahead_s: float | None = None,
     ) -> httpx.Response:
         """Report as a node's agent; without `containers` report those of the engine.
@@ -87,7 +89,14 @@ class Cluster:
         told = {} if ahead_s is None else {TIME_HEADER: str(time.time() + ahead_s)}
         if containers is None:
             containers = [state for (node, _), state in self.engine.containers.items() if node == name]
-        report = beat(next(self.sequences), name=name, gpus=gpus, containers=containers, unready=unready)
+        report = beat(
+            next(self.sequences),
+            name=name,
+            gpus=gpus,
+            containers=containers,
+            unready=unready,
+            missing_storages=missing_storages,
+        )
         async with self.client(**{"X-Client-Verify": "SUCCESS", "X-Client-Name": name}, **told) as agent:
             return await agent.post(HEARTBEAT_PATH, json=report.model_dump(mode="json"))
 

@@ -30,7 +30,7 @@ def _cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def cluster(database_url: str) -> AsyncIterator[Cluster]:
-    async with running_cluster(database_url, pvc_root="/srv/shared") as running:
+    async with running_cluster(database_url, pvc_root="/srv/shared", storages={"shared": "/srv/shared"}) as running:
         yield running
 
 

@@ -48,7 +48,8 @@ class EchoTerminal:
 class FakeEngine:
     """Keeps containers in a dictionary. `failure` is raised by every call while it is set.
 
-    `images` holds what is answered to pulls, by the image's reference.
+    `images` holds what is answered to pulls, by the image's reference, and `refuse_storage` by the names of nodes why
+    what mounts anything does not start there.
     """
 
     def __init__(self) -> None:
@@ -61,6 +62,7 @@ class FakeEngine:
         self.mounted = True
         self.used_mib: int | None = None
         self.without_storage: set[str] = set()
+        self.refuse_storage: dict[str, str] = {}
         self.stuck = ""
         self.calls: list[tuple[str, str, str]] = []
         self.failure: PenstockError | None = None
@@ -70,6 +72,9 @@ class FakeEngine:
         """Keep the container; the same one again is no change."""
         self._note("launch", agent, spec.id)
         self.specs[spec.id] = spec
+        if spec.mounts and (reason := self.refuse_storage.get(agent.name)):
+            status = ContainerStatus.FAILED
+            return ContainerState(id=spec.id, session_id=spec.session_id, status=status, error=reason, lost=True)
         state = ContainerState(id=spec.id, session_id=spec.session_id, status=self.first_status, gpus=spec.gpus)
         return self.containers.setdefault((agent.name, spec.id), state)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from common.protocol import ContainerState, ContainerStatus, GpuDevice, Heartbeat, NodeInfo
 
@@ -31,6 +32,7 @@ def beat(
     gpus: int = 1,
     containers: Sequence[ContainerState] = (),
     unready: str = "",
+    missing_storages: Mapping[str, str] = MappingProxyType({}),
 ) -> Heartbeat:
     """Return a heartbeat of a node with these containers; with a `status` it has another one."""
     other = [ContainerState(id="c", session_id="s", status=status)] if status else []
@@ -40,6 +42,8 @@ def beat(
         port=6001,
         boot=boot,
         sequence=sequence,
-        node_info=node_info(name, gpus).model_copy(update={"unready": unready}),
+        node_info=node_info(name, gpus).model_copy(
+            update={"unready": unready, "missing_storages": dict(missing_storages)}
+        ),
         containers=[*containers, *other],
     )

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from appliance.agent.container_runtime import ContainerRuntime, RunningTerminal
+from appliance.agent.storages import Storages
 from appliance.agent.volume_folders import VolumeFolders
 from common.gpu.share import GpuShare
 from common.protocol import ContainerSpec, ContainerState, ImageState, NodeInfo
@@ -70,7 +71,7 @@ def refusing(error: Exception) -> ContainerRuntime:
         containers=node,
         images=node,
         terminal=node.terminal,
-        volumes=VolumeFolders([]),
+        volumes=VolumeFolders([], Storages({}, {})),
         begin=lambda: None,
         tasks={},
         is_stuck=lambda: False,

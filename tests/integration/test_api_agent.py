@@ -9,6 +9,7 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import median
@@ -66,6 +67,26 @@ class Site:
             words = [sys.executable, "-m", "api", "serve"]
             self.process = forks.start(words, env=self.environment, stdout=log, stderr=log)
         self.until(self._answers, 60)
+
+    @contextmanager
+    def serving(self, image: str, engine: docker.DockerClient) -> Iterator[None]:  # noqa: F811
+        """Run with an administrator, an image and a node, and leave no container."""
+        self.run("migrate")
+        self.run("create-admin", "--name", "admin", stdin=PASSWORD)
+        try:
+            self.start()
+            self.agent.start()
+            login = self.call("POST", "/auth/login", {"name": "admin", "password": PASSWORD})
+            self.client.headers["X-CSRF-Token"] = login["csrf_token"]
+            self.call("POST", "/images", {"name": "busybox", "tag": "1", "reference": image})
+            self.until(lambda: self.get("/nodes"))
+            yield
+        finally:
+            self.agent.stop()
+            self.stop()
+            self.client.close()
+            for container in engine.containers.list(all=True, filters={"ancestor": image}):
+                container.remove(force=True)
 
     def stop(self, kind: signal.Signals = signal.SIGTERM) -> int:
         assert self.process is not None
@@ -125,23 +146,9 @@ def site(
 ) -> Iterator[Site]:
     """One node with two simulated GPUs, one project that may use both."""
     running = Site(authority, new_database(postgresql_server), tmp_path_factory.mktemp("site"))
-    running.run("migrate")
-    running.run("create-admin", "--name", "admin", stdin=PASSWORD)
-    try:
-        running.start()
-        running.agent.start()
-        login = running.call("POST", "/auth/login", {"name": "admin", "password": PASSWORD})
-        running.client.headers["X-CSRF-Token"] = login["csrf_token"]
-        running.call("POST", "/images", {"name": "busybox", "tag": "1", "reference": image})
+    with running.serving(image, engine):
         running.call("POST", "/projects", {"name": "team-a", "quota_milli": 2000, "period": {"ends_at": None}})
-        running.until(lambda: running.get("/nodes"))
         yield running
-    finally:
-        running.agent.stop()
-        running.stop()
-        running.client.close()
-        for container in engine.containers.list(all=True, filters={"ancestor": image}):
-            container.remove(force=True)
 
 
 @pytest.fixture(autouse=True)

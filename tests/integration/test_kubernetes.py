@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import pytest
 from websockets.sync.client import connect
 
+from appliance.agent.storages import MARKER
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.fakes.kubernetes_server import PLAIN, Server, running_kubernetes
 from tests.integration.agent.conftest import Agent, Authority, authority, make_agent  # noqa: F401
@@ -71,7 +72,7 @@ def site(
         running.environment["PENSTOCK_API_NODE_LOST_S"] = "60"
         running.environment["PENSTOCK_API_REGISTRIES"] = "registry.site"
         running.environment["PENSTOCK_API_PVC_ROOT"] = str(running.storage)
-        running.environment["PENSTOCK_API_PVC_MOUNTED"] = "false"
+        (running.storage / MARKER).write_text("one\n")
         running.agent = cluster_agent(running.agent, cluster, folder)
         running.run("migrate")
         running.run("create-admin", "--name", "admin", stdin=PASSWORD)
@@ -101,6 +102,8 @@ def cluster_agent(agent: Agent, cluster: Server, folder: Path) -> Agent:
         "PENSTOCK_AGENT_KUBERNETES_SCHEDULE_S": "1",
         "PENSTOCK_AGENT_REGISTRIES": "registry.site",
         "PENSTOCK_AGENT_MOUNT_ROOTS": str(folder / "storage"),
+        "PENSTOCK_AGENT_STORAGES": json.dumps({"shared": str(folder / "storage")}),
+        "PENSTOCK_AGENT_STORAGE_IDS": json.dumps({"shared": "one"}),
     }
     return agent
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import time
 from collections.abc import Iterator
@@ -19,12 +20,13 @@ from api.clock import now
 from api.database import Database
 from api.migrations import schema
 from api.tables.accounting import Span
+from appliance.agent.storages import MARKER
 from tests.integration.agent.conftest import (
     Authority,
     authority,  # noqa: F401
     image,  # noqa: F401
 )
-from tests.integration.test_api_agent import PASSWORD, V1, Site
+from tests.integration.test_api_agent import V1, Site
 from tests.postgresql import new_database
 
 LONGEST_S = 60
@@ -66,27 +68,17 @@ def site(
     url = new_database(postgresql_server)
     asyncio.run(before_volumes(url))
     running = Site(authority, url, storage)
-    running.environment |= {"PENSTOCK_API_PVC_ROOT": str(storage / "volumes"), "PENSTOCK_API_PVC_STORAGE": "disk"}
-    running.environment["PENSTOCK_API_PVC_MOUNTED"] = "false"
+    root = storage / "volumes"
+    running.environment |= {"PENSTOCK_API_PVC_ROOT": str(root), "PENSTOCK_API_PVC_STORAGE": "disk"}
+    running.environment["PENSTOCK_API_STORAGES"] = json.dumps({"disk": str(root)})
+    running.agent.environment["PENSTOCK_AGENT_STORAGES"] = json.dumps({"disk": str(root)})
+    running.agent.environment["PENSTOCK_AGENT_STORAGE_IDS"] = json.dumps({"disk": "one"})
+    (root / MARKER).write_text("one\n")
     for path, said in {"veteran/data": "kept", "gone/models": "weights", "stranger/home": "nobody's"}.items():
-        (storage / "volumes" / path).mkdir(parents=True)
-        (storage / "volumes" / path / "file").write_text(said)
-    running.run("migrate")
-    running.run("create-admin", "--name", "admin", stdin=PASSWORD)
-    try:
-        running.start()
-        running.agent.start()
-        login = running.call("POST", "/auth/login", {"name": "admin", "password": PASSWORD})
-        running.client.headers["X-CSRF-Token"] = login["csrf_token"]
-        running.call("POST", "/images", {"name": "busybox", "tag": "1", "reference": image})
-        running.until(lambda: running.get("/nodes"))
+        (root / path).mkdir(parents=True)
+        (root / path / "file").write_text(said)
+    with running.serving(image, engine):
         yield running
-    finally:
-        running.agent.stop()
-        running.stop()
-        running.client.close()
-        for container in engine.containers.list(all=True, filters={"ancestor": image}):
-            container.remove(force=True)
 
 
 def add_project(site: Site, name: str) -> None:
@@ -157,6 +149,30 @@ def test_the_files_of_a_deleted_volume_go_even_where_the_agent_is_killed(site: S
     site.until(lambda: not folder.exists(), LONGEST_S)
     site.until(lambda: site.get("/volumes", project="short") == [], LONGEST_S)
     assert (outside / "file").read_text() == "stays", "no link was followed"
+
+
+def test_storage_that_went_is_neither_empty_nor_written_in_its_place(site: Site, storage: Path) -> None:
+    """As where it is not mounted, its root is a folder without the marker."""
+    add_project(site, "patient")
+    printed(site, "patient", "data", "echo mine > /data/file")
+    folder = storage / "volumes" / volume(site, "patient", "data")["id"]
+    (storage / "volumes").rename(storage / "away")
+    (storage / "volumes").mkdir()
+    reason = "the storage disk is not mounted on this node"
+    site.until(lambda: site.get("/nodes/worker1")["missing_storages"] == {"disk": reason})
+    body = {"name": "waits", "project": "patient", "image": "busybox", "gpu_milli": 500}
+    body |= {"command": ["cat", "/data/file"], "pvcs": [{"name": "data", "target": "/data"}]}
+    site.call("POST", "/sessions", body)
+    site.until(lambda: "has the storage disk" in site.get("/sessions/waits", project="patient")["reason"])
+    site.call("POST", "/volumes", {"name": "unused", "project": "patient"})
+    site.call("DELETE", "/volumes/unused", project="patient")
+    site.until(lambda: [row for row in site.get("/volumes", project="patient") if row["reason"]])
+    assert list((storage / "volumes").iterdir()) == []
+    (storage / "volumes").rmdir()
+    (storage / "away").rename(storage / "volumes")
+    site.until(lambda: site.get("/sessions/waits", project="patient")["state"] == "TERMINATED")
+    assert (folder / "file").read_text() == "mine\n"
+    site.until(lambda: [row["name"] for row in site.get("/volumes", project="patient")] == ["data"], LONGEST_S)
 
 
 def test_sizes_are_counted(site: Site, storage: Path) -> None:

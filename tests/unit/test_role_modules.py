@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.role_modules import role_module
 evidence = role_module("evidence/library/node_evidence.py")
 stale = role_module("restarts/library/stale_services.py")
 findings = role_module("preflight/library/node_findings.py")
+markers = role_module("storage_marker/library/storage_marker.py")
 
 OPTIONS: dict[str, Any] = {
     "release": "bookworm",
@@ -27,6 +29,8 @@ OPTIONS: dict[str, Any] = {
     "controller_time": 0.0,
     "clock_s": 60,
     "external": [],
+    "storages": [],
+    "storage_ids": {},
 }
 
 
@@ -326,3 +330,63 @@ def test_a_node_without_a_certificate_says_so(tmp_path: Path) -> None:
     paths = [str(tmp_path / name) for name in ("node.crt", "ca.crt", "ca.crl")]
     found = evidence.certificate(*paths, by_openssl)
     assert (found["name"], found["until"], found["ok"], found["crl"]) == ("", None, False, "")
+
+
+def test_a_storage_of_a_deployed_site_is_looked_for_by_its_marker(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"storages": [{"name": "shared", "path": str(tmp_path)}]}
+    options = OPTIONS | {"controller_time": time.time()} | asked
+    assert not [each for each in findings.findings(options) if each["name"].startswith("storage")], "nothing is known"
+    asked["storage_ids"] = {"shared": "one", "other": "two"}
+    assert "is not shared" in named("storage shared", **asked)["reason"]
+    (tmp_path / ".penstock-storage").write_text("two\n")
+    assert "is another storage than shared" in named("storage shared", **asked)["reason"]
+    (tmp_path / ".penstock-storage").write_text("one\n")
+    assert named("storage shared", **asked)["ok"]
+
+
+def test_a_storage_tells_its_id_and_one_that_hangs_does_not_answer(tmp_path: Path) -> None:
+    def run(*command: str) -> tuple[int, str]:
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        return found.returncode, found.stdout.strip()
+
+    assert evidence.storage(tmp_path, "one", run) == {"ok": False, "detail": f"it is not mounted at {tmp_path}"}
+    (tmp_path / ".penstock-storage").write_text("one\n")
+    assert evidence.storage(tmp_path, "one", run)["ok"]
+    assert "and not two" in evidence.storage(tmp_path, "two", run)["detail"]
+    assert not evidence.storage(tmp_path, "", run)["ok"]
+    assert "does not answer" in evidence.storage(tmp_path, "one", lambda *_: (137, ""))["detail"]
+
+
+def test_a_marker_is_made_once_whoever_is_first(tmp_path: Path) -> None:
+    marker = tmp_path / ".penstock-storage"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: markers.make(marker), range(50)))
+    assert [path.name for path in tmp_path.iterdir()] == [marker.name]
+    found = marker.read_text().strip()
+    markers.make(marker)
+    assert marker.read_text().strip() == found
+    assert marker.stat().st_mode & 0o777 == 0o444
+
+
+@pytest.mark.parametrize(
+    ("written", "expected", "is_mounted", "told"),
+    [
+        ("", "", True, ""),
+        ("one", "", True, ""),
+        ("one", "one", True, ""),
+        ("one", "one", False, ""),
+        ("", "", False, "nothing is mounted there"),
+        ("", "one", False, "nothing is mounted there"),
+        ("", "one", True, "there is no .penstock-storage, and the site knows it by one"),
+        ("two", "one", True, "what is there has the id two, and the site knows it by one"),
+    ],
+)
+def test_what_is_not_the_storage_is_not_marked(
+    tmp_path: Path, written: str, expected: str, *, is_mounted: bool, told: str
+) -> None:
+    marker = tmp_path / ".penstock-storage"
+    if written:
+        marker.write_text(f"{written}\n")
+    wrong = markers.fault("shared", marker, expected, is_mounted=is_mounted)
+    assert told in wrong
+    assert bool(told) == bool(wrong)

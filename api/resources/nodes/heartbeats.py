@@ -5,15 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+
+import structlog
 
 from common.errors import ConflictError
 from common.protocol import Heartbeat
+
+log = structlog.get_logger()
 
 TIMES_WRONG = 3
 """So many heartbeats in a row show that a clock is wrong."""
 FINISHED_BOOTS = 8
 """So many runs of an agent are remembered that others have followed."""
+JUDGED_FOR = timedelta(seconds=1)
+"""So long it is remembered whose clock is wrong."""
+HEARD_FOR = timedelta(minutes=1)
+"""An agent that was not heard for so long says nothing of clocks."""
 CONTESTED_FOR = timedelta(minutes=1)
 """So long after an agent was heard of which another one had taken the place, its node says so."""
 
@@ -23,7 +31,8 @@ class HeardHeartbeat:
     """A heartbeat and when it came; `news` says whether it, or one left out since, says more than that it lives.
 
     `clock_offset_s` is how far the agent's clock was ahead of ours, `clock_skew_s` how far it is known to be wrong.
-    `contested` says that another agent was just heard that reports as the same node.
+    `api_clock` says that all other agents' clocks are as wrong, so that it is ours. `contested` says that another agent
+    was just heard that reports as the same node.
     """
 
     heartbeat: Heartbeat
@@ -31,6 +40,7 @@ class HeardHeartbeat:
     news: bool = True
     clock_offset_s: float = 0.0
     clock_skew_s: int = 0
+    api_clock: bool = False
     contested: bool = False
 
 
@@ -53,6 +63,8 @@ class Heartbeats:
         self._clock_bound_s = clock_offset_s
         self._agents: dict[str, _Agent] = {}
         self._fresh: dict[str, HeardHeartbeat] = {}
+        self._judged_at = datetime.min.replace(tzinfo=UTC)
+        self._ours = False
         self.news = asyncio.Event()
         """Set when a heartbeat says more than that its agent is alive."""
 
@@ -117,8 +129,10 @@ class Heartbeats:
         before = agent.latest.clock_skew_s
         skew_s = self._skew(agent, before, offset_s)
         contested = agent.contested_at is not None and received_at - agent.contested_at < CONTESTED_FOR
-        news = news or skew_s != before or contested != agent.latest.contested
-        agent.latest = HeardHeartbeat(heartbeat, received_at, news, offset_s, skew_s, contested)
+        api_clock = bool(skew_s) and self._is_ours(received_at)
+        same = (before, agent.latest.api_clock, agent.latest.contested)
+        news = news or (skew_s, api_clock, contested) != same
+        agent.latest = HeardHeartbeat(heartbeat, received_at, news, offset_s, skew_s, api_clock, contested)
 
     def _skew(self, agent: _Agent, before: int, offset_s: float) -> int:
         """Return how far an agent's clock is wrong; what came late once, for we were busy, does not make it so."""
@@ -129,6 +143,17 @@ class Heartbeats:
         if agent.times_wrong < TIMES_WRONG or (before and abs(offset_s - before) <= self._clock_bound_s):
             return before
         return round(offset_s) or (1 if offset_s > 0 else -1)
+
+    def _is_ours(self, at: datetime) -> bool:
+        """Return whether the clocks of all agents are off alike: then ours is. It is looked at anew every second."""
+        if abs(at - self._judged_at) >= JUDGED_FOR:
+            heard = [agent.latest for agent in self._agents.values() if at - agent.latest.received_at < HEARD_FOR]
+            skews = [report.clock_skew_s for report in heard]
+            was, self._judged_at = self._ours, at
+            self._ours = len(skews) > 1 and all(skews) and max(skews) - min(skews) <= self._clock_bound_s
+            if self._ours and not was:
+                log.error("the clock of the API is wrong", by_s=-skews[0], hint="look at the master's chrony service")
+        return self._ours
 
     def _keep(self, report: HeardHeartbeat) -> None:
         left_out = self._fresh.get(report.heartbeat.name)

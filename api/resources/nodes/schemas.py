@@ -47,7 +47,8 @@ class NodeView(View):
     among its GPUs. `enforcement_pending` says which kind follows and what it waits for. `gpu_milli` is what its GPUs
     are together, `used_milli` what sessions hold of them. `unknown_containers` are of sessions that the database does
     not know: they are left alone, and the node takes nothing new. Nor does one whose clock is wrong: `clock_offset_s`
-    is how far it is ahead of the API's then, and 0 as long as that is within bounds.
+    is how far it is ahead of the API's then, and 0 as long as that is within bounds. `missing_storages` says by the
+    names of storages why it lacks them: it takes nothing that mounts one of these.
     """
 
     id: UUID
@@ -73,6 +74,7 @@ class NodeView(View):
     enforcement_pending: str
     fractions: bool
     nvlink: bool
+    missing_storages: dict[str, str]
     cpu_milli: int
     memory_mib: int
     gpu_milli: int

@@ -26,6 +26,7 @@ DESCRIBED = tuple(NodeInfo.model_fields.keys() - {"name", "gpus", "unready"})
 """What a node's row takes over from what its agent tells, as it is."""
 
 WRONG_CLOCK = "its clock is "
+API_CLOCK = "the API's clock is "
 CONTESTED = "another agent reports as "
 
 
@@ -102,7 +103,7 @@ def _describe(node: Node, report: HeardHeartbeat) -> None:
     if node.state is NodeState.LOST:
         node.unknown_containers = 0
     node.clock_offset_s = report.clock_skew_s
-    node.message = _message(node, info.unready)
+    node.message = _message(node, info.unready, api_clock=report.api_clock)
     node.state = NodeState.UNREADY if info.unready else NodeState.READY
     _note_contest(node, contested=report.contested)
     for field in DESCRIBED:
@@ -119,15 +120,20 @@ def _describe(node: Node, report: HeardHeartbeat) -> None:
         node.gpus.remove(gpu)
 
 
-def _message(node: Node, unready: str) -> str:
+def _message(node: Node, unready: str, *, api_clock: bool) -> str:
     """Return what is wrong with a node, before it comes to its state; what a ready one was found to lack stays."""
     clock, skew_s = "", node.clock_offset_s
-    if skew_s:
+    if skew_s and api_clock:
+        way = "behind" if skew_s > 0 else "ahead of"
+        clock = (
+            f"{API_CLOCK}{abs(skew_s)} s {way} those of all nodes: they take nothing new; look at the master's chrony"
+        )
+    elif skew_s:
         way = "ahead of" if skew_s > 0 else "behind"
         clock = f"{WRONG_CLOCK}{abs(skew_s)} s {way} the API's: it takes nothing new; look at its chrony service"
     if unready:
         return f"{unready}; {clock}" if clock else unready
-    is_kept = node.state is NodeState.READY and node.message and not node.message.startswith(WRONG_CLOCK)
+    is_kept = node.state is NodeState.READY and node.message and not node.message.startswith((WRONG_CLOCK, API_CLOCK))
     return node.message if is_kept else clock
 
 

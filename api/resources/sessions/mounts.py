@@ -46,6 +46,12 @@ def shown(kept: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def storages_of(mounts: Sequence[Mapping[str, Any]], storages: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the storages, of those that workers have somewhere, of which a session mounts anything."""
+    sources = [PurePosixPath(mount["source"]) for mount in mounts]
+    return tuple(name for name, root in storages.items() if any(source.is_relative_to(root) for source in sources))
+
+
 def _volume(wanted: VolumeRequest, opened: Sequence[str]) -> dict[str, Any]:
     """Return the mount of a folder that is opened; one opened with `:ro` is for reading only.
 

@@ -16,6 +16,7 @@ from appliance.agent.docker.egress_policy import EgressPolicy
 from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.gang_network_manager import GangNetworkManager
 from appliance.agent.docker.images import Images
+from appliance.agent.docker.mount_checks import MountChecks
 from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.docker.terminal import Terminal
@@ -26,6 +27,7 @@ from appliance.agent.reports.app_callers import AppCallerReporter
 from appliance.agent.reports.denied_call_reporter import DeniedCallReporter
 from appliance.agent.sandbox.seccomp_listener import SeccompListener
 from appliance.agent.settings import Settings
+from appliance.agent.storages import Storages
 from appliance.agent.supervision import every
 from appliance.agent.tls import server_context
 from appliance.agent.volume_folders import VolumeFolders
@@ -39,7 +41,8 @@ log = structlog.get_logger()
 def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
     """Return what runs containers on this machine; raises PenstockError where it cannot."""
     limits = ContainerLimits(settings.pids_limit, _lockable_memory())
-    mount_points = MountPoints(settings.mounts_folder, settings.mount_roots)
+    storages = Storages(settings.storages, settings.storage_ids)
+    mount_points = MountPoints(settings.mounts_folder, settings.mount_roots, storages)
     engine = DockerEngine(
         settings.docker_socket,
         mount_points,
@@ -77,13 +80,14 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         egress_policy=egress_policy,
         near=gpus.near,
         node_cores=node_cores,
-        mount_roots=settings.mount_roots,
+        mount_checks=MountChecks(settings.mount_roots, storages),
     )
     kept = handed_over(settings.listen_pid, settings.listen_fds, settings.listen_fdnames)
     listener = SeccompListener(settings.sandbox_socket, FdStore(settings.notify_socket, kept))
 
     def node_info_now() -> NodeInfo:
-        return maintenance.shares.describe(has).model_copy(update={"unready": egress_policy.reason[:MAX_REASON]})
+        now = {"unready": egress_policy.reason[:MAX_REASON], "missing_storages": dict(storages.missing)}
+        return maintenance.shares.describe(has).model_copy(update=now)
 
     def begin() -> None:
         egress_policy.keep()
@@ -101,7 +105,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         containers=supervisor,
         images=images,
         terminal=partial(Terminal, engine),
-        volumes=VolumeFolders(settings.mount_roots),
+        volumes=VolumeFolders(settings.mount_roots, storages),
         begin=begin,
         tasks={
             **maintenance.tasks(supervisor),
@@ -109,6 +113,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
             "denied calls": DeniedCallReporter(settings, listener).run,
             "callers of apps": AppCallerReporter(settings, forwarder).run,
             "egress": partial(egress_policy.run, supervisor.changed.set),
+            "storages": partial(storages.run, supervisor.changed.set),
             "list of containers": partial(every, settings.list_interval_s, supervisor.rebuild),
         },
         is_stuck=maintenance.arbiter.is_stuck,

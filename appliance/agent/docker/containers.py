@@ -15,7 +15,7 @@ from typing import Any
 from docker.types import DeviceRequest, HostConfig, LogConfig, Mount, Ulimit
 
 from appliance.agent import admission, environment
-from appliance.agent.docker import cores, gang_network, mount_sources
+from appliance.agent.docker import cores, gang_network
 from appliance.agent.docker.cores import NO_CORES, CoreGrant
 from appliance.agent.labels import (
     LABEL_CORES,
@@ -37,7 +37,6 @@ from appliance.agent.labels import (
 from appliance.agent.sandbox import oci_runtime
 from appliance.agent.sandbox.confinement import Confinement
 from appliance.gpu.devices import Needs
-from common.errors import InputError, Problem
 from common.gpu.kinds import Enforcement
 from common.protocol import ContainerSpec, ContainerState, GpuDevice
 
@@ -64,16 +63,6 @@ def check(spec: ContainerSpec, devices: Mapping[str, GpuDevice], others: Iterabl
     if spec.network:
         gang_network.check(spec.network)
     admission.check(spec, devices, others)
-
-
-def check_mounts(spec: ContainerSpec, roots: Sequence[Path]) -> None:
-    """Refuse mounts that lie outside of the roots, or hide the system; raises InputError.
-
-    It looks at the shared storage, so it blocks as long as that does not answer.
-    """
-    problems = [*_forbidden_mounts(spec, roots)]
-    if problems:
-        raise InputError.of(problems)
 
 
 def creation(
@@ -168,16 +157,3 @@ def _environment(spec: ContainerSpec, needs: Needs, confinement: Confinement | N
     confined = {oci_runtime.VARIABLE: confinement.model_dump_json()} if confinement else {}
     meets = gang_network.environment() if spec.network else {}
     return {**environment.threads(spec.cpu_milli), **meets, **spec.environment, **ours, **confined, **needs.environment}
-
-
-def _forbidden_mounts(spec: ContainerSpec, roots: Sequence[Path]) -> Iterable[Problem]:
-    for position, mount in enumerate(spec.mounts):
-        # a link inside of a volume must not lead out of it
-        if mount_sources.root_of(source := Path(mount.source), roots) is None:
-            allowed = ", ".join(map(str, roots)) or "none"
-            yield Problem(
-                f"mounts.{position}.source",
-                f"{source.resolve()} is outside of the folders that may be mounted ({allowed})",
-                "mount a folder below one of them",
-            )
-        yield from admission.hidden_system(position, mount)

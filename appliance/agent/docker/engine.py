@@ -30,6 +30,7 @@ from appliance.agent.docker.containers import ContainerLimits
 from appliance.agent.docker.cores import CoreGrant
 from appliance.agent.docker.inspections import Inspection
 from appliance.agent.docker.mount_points import MountPoints
+from appliance.agent.docker.refusals import reason_of, told
 from appliance.agent.labels import LABEL_ID, check_image, digest_of, name_of
 from appliance.agent.sandbox import confinement, oci_runtime
 from appliance.agent.shares.share_manager import PreparedShares
@@ -85,10 +86,10 @@ def _translate(call: Callable[P, R]) -> Callable[P, R]:
         try:
             return call(*args, **kwargs)
         except NotFound as error:
-            raise NotFoundError(_reason(error), where="container", hint="list the node's containers") from error
+            raise NotFoundError(reason_of(error), where="container", hint="list the node's containers") from error
         except APIError as error:
             kind = ConflictError if error.status_code == 409 else UnavailableError
-            raise kind(_reason(error), where="Docker", hint="see `journalctl -u docker` on the node") from error
+            raise kind(reason_of(error), where="Docker", hint="see `journalctl -u docker` on the node") from error
         except (DockerException, requests.RequestException) as error:
             raise EngineAwayError(
                 f"the Docker Engine does not answer: {error}", where="Docker", hint="run `systemctl status docker`"
@@ -224,7 +225,8 @@ class DockerEngine:
             self._api.start(name_of(identity))
         except APIError as error:
             self.mount_points.release(identity)
-            failed = {"status": ContainerStatus.FAILED, "error": _reason(error)}
+            log.warning("a container is not started", id=identity, reason=reason_of(error))
+            failed = {"status": ContainerStatus.FAILED, "error": told(reason_of(error))}
             return self.state(identity).model_copy(update=failed)
         # it has mounts of its own from now on
         self.mount_points.release(identity)
@@ -269,7 +271,7 @@ class DockerEngine:
                     layers[line["id"]] = (layers[line["id"]][1],) * 2
                 progress(sum(come for come, _ in layers.values()), sum(total for _, total in layers.values()))
         except APIError as refused:
-            error = _reason(refused)
+            error = reason_of(refused)
         if error:
             log.warning("an image cannot be pulled", image=image, reason=error)
             has_none = any(words in error for words in _HAS_NONE)
@@ -352,7 +354,7 @@ class DockerEngine:
         except APIError as error:
             if error.status_code != 403:
                 raise
-            raise ConflictError(_reason(error), where=name, hint="remove its containers first") from error
+            raise ConflictError(reason_of(error), where=name, hint="remove its containers first") from error
 
     @_translate
     def connect(self, identity: str, name: str, address: str) -> None:
@@ -390,15 +392,10 @@ class DockerEngine:
         deadline = time.monotonic() + _REMOVAL_S
         while self._inspect_or_none(name) is not None:
             if time.monotonic() > deadline:
-                raise UnavailableError(
-                    f"Docker does not finish removing {name}", where=name, hint="see `journalctl -u docker`"
-                )
+                reason = f"Docker does not finish removing {name}"
+                raise UnavailableError(reason, where=name, hint="see `journalctl -u docker`")
             time.sleep(0.05)
 
 
 def _missing(image: str) -> ImageMissingError:
     return ImageMissingError(f"there is no image {image}", where="image", hint="pull it")
-
-
-def _reason(error: APIError) -> str:
-    return str(error.explanation or error).strip().rstrip(".")

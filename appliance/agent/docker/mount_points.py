@@ -18,6 +18,7 @@ from pathlib import Path
 import structlog
 
 from appliance.agent.docker import mount_sources
+from appliance.agent.storages import NO_STORAGES, Storages
 from common.errors import UnavailableError
 
 log = structlog.get_logger()
@@ -33,9 +34,10 @@ _DETACH, _NOFOLLOW = 1 << 1, 1 << 3
 class MountPoints:
     """The mounts of containers that have not been started yet, each below a folder with the container's id."""
 
-    def __init__(self, folder: Path, roots: Sequence[Path]) -> None:
-        """Prepare to mount below `folder` what lies below `roots`; nothing is done yet."""
+    def __init__(self, folder: Path, roots: Sequence[Path], storages: Storages = NO_STORAGES) -> None:
+        """Prepare to mount below `folder` what lies below `roots`, in `storages` or not; nothing is done yet."""
         self.roots = roots
+        self._storages = storages
         self._folder = folder
 
     def begin(self) -> None:
@@ -62,7 +64,7 @@ class MountPoints:
         try:
             for position, source in enumerate(sources):
                 held.append(self._folder / identity / str(position))
-                descriptor = mount_sources.make(source, self.roots)
+                descriptor = mount_sources.make(source, self.roots, self._storages)
                 try:
                     _place(descriptor, held[-1])
                     _mount(f"/proc/self/fd/{descriptor}", held[-1], _BIND | _RECURSIVE)
@@ -139,7 +141,8 @@ def _keep_apart(target: Path) -> None:
 
 def _refused(what: str, target: Path) -> UnavailableError:
     reason = os.strerror(ctypes.get_errno())
-    return UnavailableError(f"{target} {what}: {reason}", where=str(target), hint="let root run the agent")
+    log.warning(f"a place of a mount {what}", place=str(target), reason=reason)
+    return UnavailableError(f"what it mounts {what}: {reason}", where="mounts", hint="let root run the agent")
 
 
 @cache

@@ -8,7 +8,12 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+import structlog
+
+from appliance.agent.storages import NO_STORAGES, Storages
 from common.errors import InputError, UnavailableError
+
+log = structlog.get_logger()
 
 MODE = 0o770
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -16,43 +21,37 @@ _FILE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def root_of(folder: Path, roots: Sequence[Path]) -> Path | None:
-    """Return the root below which a folder lies, without links; None where it lies outside of all."""
-    return _root_of(_real(folder), roots)
+    """Return the root below which a folder without links lies, without links; None where it lies outside of all."""
+    return next((known for root in roots if folder.is_relative_to(known := root.resolve())), None)
 
 
-def make(folder: Path, roots: Sequence[Path]) -> int:
-    """Make a folder and those above it where they are missing, for their owner and group; return it opened.
-
-    What is opened lies below a root, whatever becomes of its path: a link that somebody puts in the way meanwhile is
-    not followed. A file that is there is opened too. Raises InputError for a folder outside of the roots,
-    UnavailableError where the storage refuses.
-    """
-    real = _real(folder)
-    if (root := _root_of(real, roots)) is None:
-        raise InputError(f"{folder} is outside of the folders that may be mounted", hint="mount a folder below one")
-    try:
-        descriptor = _open(root)
-        for part in real.relative_to(root).parts:
-            descriptor = _enter(descriptor, part)
-    except OSError as error:
-        raise UnavailableError(
-            f"the folder cannot be made: {error.strerror}", where=str(folder), hint="check the storage of the node"
-        ) from error
-    return descriptor
-
-
-def _root_of(real: Path, roots: Sequence[Path]) -> Path | None:
-    return next((known for root in roots if real.is_relative_to(known := root.resolve())), None)
-
-
-def _real(folder: Path) -> Path:
+def real(folder: Path) -> Path:
     """Return a folder without links; raises InputError where they lead in a circle."""
     try:
         return folder.resolve()
-    except (OSError, RuntimeError) as error:
-        raise InputError(
-            f"{folder} cannot be followed: {error}", hint="remove the links that lead in a circle"
-        ) from None
+    except (OSError, RuntimeError):
+        raise InputError("links lead in a circle", where="mounts", hint="remove the links of the volume") from None
+
+
+def make(folder: Path, roots: Sequence[Path], storages: Storages = NO_STORAGES) -> int:
+    """Make a folder and those above it where they are missing, for their owner and group; return it opened.
+
+    What is opened lies below a root, whatever becomes of its path: a link that somebody puts in the way meanwhile is
+    not followed. Of a storage it is the root that has the storage's marker. A file that is there is opened too. Raises
+    InputError for a folder outside of the roots, UnavailableError where the storage refuses or is not there.
+    """
+    wanted = real(folder)
+    if (root := root_of(wanted, roots)) is None:
+        raise InputError("it is outside of the folders that may be mounted", where="mounts", hint="mount one below one")
+    try:
+        descriptor, root = storages.open(wanted) or (_open(root), root)
+        for part in wanted.relative_to(root).parts:
+            descriptor = _enter(descriptor, part)
+    except OSError as error:
+        log.warning("a folder cannot be made", folder=str(folder), reason=error.strerror)
+        reason = f"a folder that it mounts cannot be made: {error.strerror}"
+        raise UnavailableError(reason, where="mounts", hint="check the storage of the node") from error
+    return descriptor
 
 
 def _enter(descriptor: int, part: str) -> int:

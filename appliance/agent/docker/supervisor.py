@@ -12,12 +12,10 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
 import structlog
-from anyio import to_thread
 
 from appliance.agent import admission
 from appliance.agent.docker import containers, cores, inspections
@@ -30,9 +28,11 @@ from appliance.agent.docker.images import Images, not_here
 from appliance.agent.docker.inspections import Inspection
 from appliance.agent.docker.known_container import KnownContainer
 from appliance.agent.docker.lifecycle import Lifecycle
+from appliance.agent.docker.mount_checks import MountChecks
 from appliance.agent.labels import LABEL_ID, digest_of
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import ShareManager
+from appliance.agent.storages import MissingStorageError
 from appliance.agent.supervision import Background
 from common.errors import ConflictError, NotFoundError, PenstockError, UnavailableError
 from common.gpu.share import GpuShare
@@ -43,7 +43,6 @@ log = structlog.get_logger()
 R = TypeVar("R")
 
 MAX_FOLLOWERS = 200
-MAX_MOUNT_CHECKS = 4
 _RECONNECT_S = 1.0
 END_GRACE_S = 2
 """Seconds that a container has to end by itself when it goes beyond what it was given."""
@@ -63,7 +62,7 @@ class Supervisor:
         egress_policy: EgressPolicy,
         near: Mapping[str, frozenset[int]],
         node_cores: Sequence[int],
-        mount_roots: Sequence[Path],
+        mount_checks: MountChecks,
     ) -> None:
         """Start with nothing known; `watch` fills it in. `node_cores` are the cores that containers may use, `near`
         those of each GPU's NUMA node.
@@ -77,13 +76,12 @@ class Supervisor:
         self._egress_policy = egress_policy
         self._near = near
         self._cores = node_cores
-        self._mount_roots = mount_roots
+        self._mount_checks = mount_checks
         self._known: dict[str, KnownContainer] = {}
         self._lifecycle = Lifecycle(engine, shares, gang_networks, egress_policy)
         self._background = Background()
         self._rebuilding = asyncio.Lock()
         self._watchers = anyio.CapacityLimiter(1)
-        self._storage = anyio.CapacityLimiter(MAX_MOUNT_CHECKS)
         self._followers = anyio.CapacityLimiter(MAX_FOLLOWERS)
 
     def states(self) -> list[ContainerState]:
@@ -97,9 +95,8 @@ class Supervisor:
         another spec, the node is full or cannot keep sessions apart, InputError where the node must not run the spec.
         """
         digest = digest_of(spec)
-        if spec.mounts and spec.id not in self._known:
-            # storage that does not answer holds up the sessions that want it, and nothing else of this node
-            await to_thread.run_sync(containers.check_mounts, spec, self._mount_roots, limiter=self._storage)
+        if spec.id not in self._known:
+            await self._mount_checks.admit(spec)
         # no other launch may come between the check and the entry
         if known := self._known.get(spec.id):
             if known.digest != digest:
@@ -285,6 +282,7 @@ class Supervisor:
 
     async def _create_and_start(self, spec: ContainerSpec, known: KnownContainer) -> None:
         try:
+            await self._mount_checks.require_storages(spec)
             await self._lifecycle.create(spec, known.granted)
             state = await self._lifecycle.start(spec.id, spec.network)
             await self._hold(state, new=True)
@@ -396,4 +394,6 @@ class Supervisor:
     def _fail(self, known: KnownContainer, error: PenstockError) -> None:
         known.launching, known.nowhere = False, True
         log.warning("container failed", id=known.state.id, reason=str(error))
-        self._set(known, known.state.model_copy(update={"status": ContainerStatus.FAILED, "error": str(error)}))
+        lost = isinstance(error, MissingStorageError)
+        failed = {"status": ContainerStatus.FAILED, "error": str(error), "lost": lost}
+        self._set(known, known.state.model_copy(update=failed))

@@ -20,6 +20,7 @@ from appliance.agent.listener import Strangers
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.reports.app_callers import AppCallerReporter
 from appliance.agent.settings import Settings
+from appliance.agent.storages import Storages
 from appliance.agent.tls import server_context
 from appliance.agent.volume_folders import VolumeFolders
 from common.errors import InputError
@@ -72,7 +73,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
         containers=cluster,
         images=Images(client, pod_settings),
         terminal=partial(Terminal, client),
-        volumes=VolumeFolders(settings.mount_roots),
+        volumes=VolumeFolders(settings.mount_roots, Storages(settings.storages, settings.storage_ids)),
         begin=lambda: None,
         tasks={"callers of apps": AppCallerReporter(settings, forwarder).run},
         is_stuck=lambda: False,

@@ -36,6 +36,8 @@ options:
   address: {type: str, required: true, description: Address of this node.}
   exports: {type: list, elements: path, default: [], description: Folders that this node exports by NFS.}
   mounts: {type: list, elements: path, default: [], description: Folders that this node mounts by NFS.}
+  storages: {type: list, elements: dict, default: [], description: Storages that this node has.}
+  storage_ids: {type: dict, default: {}, description: What stands in their markers.}
   limits: {type: list, elements: str, default: [], description: Chains of packet rules that limit connections.}
   library: {type: path, description: The library that sessions load to hold GPU shares; none means not to look.}
   published: {type: path, description: The same library as it came from the reservoir.}
@@ -53,10 +55,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "address": {"type": "str", "required": True},
     "exports": {"type": "list", "elements": "path", "default": []},
     "mounts": {"type": "list", "elements": "path", "default": []},
+    "storages": {"type": "list", "elements": "dict", "default": []},
+    "storage_ids": {"type": "dict", "default": {}},
     "limits": {"type": "list", "elements": "str", "default": []},
     "library": {"type": "path"},
     "published": {"type": "path"},
 }
+MARKER = ".penstock-storage"
 OUTSIDE = ("192.0.2.1", 443)
 """A documentation address: nothing may answer, and a closed network says at once that there is no way."""
 WAIT_S = 30
@@ -134,6 +139,10 @@ def parts(options: dict[str, Any], run: Callable[..., tuple[int, str]]) -> dict[
         "certificate": lambda: certificate(options["certificate"], options["ca"], options["crl"], run),
         "authority": lambda: until(options["ca"], run),
         "mounts": lambda: {path: mounted(path, Path("/proc/self/mounts").read_text()) for path in options["mounts"]},
+        "storages": lambda: {
+            each["name"]: storage(Path(each["path"]), options["storage_ids"].get(each["name"], ""), run)
+            for each in options["storages"]
+        },
         "limits": lambda: {chain: limit(chain, run) for chain in options["limits"]},
         "exports": lambda: {path: export(path, options["address"], run) for path in options["exports"]},
     }
@@ -255,6 +264,17 @@ def mounted(path: str, table: str) -> list[str] | None:
     rows = [line.split() for line in table.splitlines()]
     found = [row[3].split(",") for row in rows if row[1] == path]
     return found[-1] if found else None
+
+
+def storage(root: Path, expected: str, run: Callable[..., tuple[int, str]]) -> dict[str, Any]:
+    """Return whether a storage is at its root, which the marker there says; one that hangs is waited for in vain."""
+    code, found = run("timeout", "--signal=KILL", "5", "cat", str(root / MARKER))
+    if code == 0 and found and found == expected:
+        return {"ok": True, "detail": f"{root} has the id {found}"}
+    if code == 0:
+        return {"ok": False, "detail": f"{root} has the id {found} and not {expected or 'one that the site knows'}"}
+    silent = code in (124, 137, -9)
+    return {"ok": False, "detail": f"{root} does not answer" if silent else f"it is not mounted at {root}"}
 
 
 def limit(chain: str, run: Callable[..., tuple[int, str]]) -> dict[str, Any]:

@@ -28,6 +28,8 @@ options:
   controller_time: {type: float, required: true, description: Seconds since the epoch on the controller.}
   clock_s: {type: int, required: true, description: How far the clock may be off, in seconds.}
   external: {type: list, elements: path, default: [], description: Folders that the site has mounted already.}
+  storages: {type: list, elements: dict, default: [], description: Storages that are here before a deploy.}
+  storage_ids: {type: dict, default: {}, description: What stands in their markers as far as the site knows.}
 """
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -38,8 +40,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "controller_time": {"type": "float", "required": True},
     "clock_s": {"type": "int", "required": True},
     "external": {"type": "list", "elements": "path", "default": []},
+    "storages": {"type": "list", "elements": "dict", "default": []},
+    "storage_ids": {"type": "dict", "default": {}},
 }
 PYTHON = (3, 11)
+MARKER = ".penstock-storage"
 
 
 def main() -> None:
@@ -105,7 +110,24 @@ def findings(options: dict[str, Any]) -> list[dict[str, Any]]:
             )
             for path in options["external"]
         ),
+        *(
+            storage(each["name"], Path(each["path"]), options["storage_ids"][each["name"]])
+            for each in options["storages"]
+            if each["name"] in options["storage_ids"]
+        ),
     ]
+
+
+def storage(name: str, root: Path, expected: str) -> dict[str, Any]:
+    """Return whether a storage of a site that was deployed before is at its root."""
+    marker = root / MARKER
+    found = marker.read_text().strip() if marker.is_file() else ""
+    return finding(
+        f"storage {name}",
+        found == expected,
+        f"{root} is {'another storage than' if found else 'not'} {name}, which has the id {expected} in {MARKER}",
+        f"mount it there; where it was replaced for good, remove storages/{name} of the site's state on the controller",
+    )
 
 
 def finding(name: str, well: bool, reason: str, hint: str) -> dict[str, Any]:

@@ -126,6 +126,20 @@ def test_a_file_is_mounted_as_it_was_checked(
     assert container.logs() == b"ours"
 
 
+@pytest.mark.parametrize("target", ["/bin/sh", "/bin/busybox"])
+def test_a_target_that_is_a_file_of_the_image_is_told_without_a_path_of_the_node(
+    direct: DockerEngine, places: Path, spec: Make, target: str
+) -> None:
+    mounts = [{"source": str(places / "volumes/team-a/data"), "target": target}]
+    wanted = spec(mounts=mounts)
+    direct.create(wanted, NO_CORES, NO_SHARES)
+    state = direct.start(wanted.id)
+    assert state.status is ContainerStatus.FAILED
+    assert state.error.startswith("nothing can be mounted at /bin/"), state.error
+    assert state.error.endswith("choose another target")
+    assert not [part for part in (str(places), "/var/lib", "/run/", "overlay2") if part in state.error], state.error
+
+
 def test_a_program_that_swaps_all_the_time_never_wins(
     direct: DockerEngine, places: Path, spec: Make, engine: docker.DockerClient
 ) -> None:

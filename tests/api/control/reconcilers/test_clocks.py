@@ -17,6 +17,7 @@ from api.endpoints import nodes as endpoints
 from api.endpoints import repeats
 from api.endpoints.access import clock_offset_s
 from api.engine.base import UnreachableError
+from api.resources.nodes import heartbeats
 from api.tables.images import Image, Status
 from common.protocol import ContainerStatus
 from tests.api.cluster import V1, Cluster, SlowClock, ok
@@ -249,6 +250,31 @@ async def test_a_node_whose_clock_is_wrong_says_so_and_takes_nothing_new(ready: 
     await ready.settle()
     assert ((await node(ready))["message"], (await node(ready))["clock_offset_s"]) == ("", 0)
     assert (await ready.session("next"))["state"] == "RUNNING"
+
+
+async def test_where_all_clocks_are_off_alike_the_apis_own_is_named(
+    ready: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeats, "JUDGED_FOR", timedelta(0))
+    await ready.add_node("worker2")
+
+    async def told(*ahead_s: float) -> list[str]:
+        for _ in range(heartbeats.TIMES_WRONG + 1):
+            for name, off_s in zip(("worker1", "worker2"), ahead_s, strict=True):
+                await ready.heartbeat(name, ahead_s=off_s)
+        await ready.settle()
+        return [str(node["message"]) for node in await ok(ready.admin.get(f"{V1}/nodes"))]
+
+    ours = "the API's clock is 600 s behind those of all nodes: they take nothing new; look at the master's chrony"
+    assert await told(600, 600) == [ours, ours]
+    assert (await node(ready))["clock_offset_s"] == 600, "all else is as it was"
+    assert await told(600, 0) == [
+        "its clock is 600 s ahead of the API's: it takes nothing new; look at its chrony service",
+        "",
+    ]
+    apart = await told(600, -600)
+    assert [message.startswith("its clock is 600 s") for message in apart] == [True, True], "not alike"
+    assert await told(0, 0) == ["", ""]
 
 
 @pytest.mark.parametrize("told", ["nan", "inf", "soon", "1e400", ""])

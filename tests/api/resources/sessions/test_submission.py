@@ -75,6 +75,10 @@ async def test_what_the_agent_is_asked_for(ready: Cluster) -> None:
         ({"pvcs": [{"name": "..", "target": "/data"}]}, "pvcs[0].name", "lower-case"),
         ({"pvcs": [{"name": "data", "target": "/a/../b"}]}, "pvcs[0].target", "folders"),
         ({"pvcs": [{"name": "a", "target": "/x"}, {"name": "b", "target": "/x"}]}, "pvcs", "one target"),
+        *(
+            ({"pvcs": [{"name": "a", "target": target}]}, "pvcs[0].target", "belong to the container's system")
+            for target in ("/usr", "/usr/sbin/docker-init", "/sbin/docker-init", "/etc/hosts", "/dev")
+        ),
         ({"pvcs": [{"name": "a", "target": "/proc/x"}]}, "pvcs[0].target", "belong to the container's system"),
         (
             {"pvcs": [{"name": "a", "target": "/var/run/penstock/limits"}]},

@@ -277,6 +277,7 @@ def node(**changes: Any) -> Node:
         "mode": "active",
         "drain_until": None,
         "message": "",
+        "missing_storages": {},
         "unknown_containers": 0,
         "clock_offset_s": 0,
         "groups": ["v100"],

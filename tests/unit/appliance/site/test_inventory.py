@@ -69,13 +69,14 @@ def test_services_are_named_beside_their_nodes() -> None:
     }
     assert variables["site_version"] == "1.2.3"
     assert variables["site_control_api"]["pvc_root"] == "/srv/shared"
-    assert variables["site_control_api"]["pvc_mounted"] is False, "it may be a plain folder"
+    assert variables["site_control_api"]["storages"] == {"shared": "/srv/shared"}
     assert variables["site_control_api"]["pvc_storage"] == "shared"
 
 
 def test_gpus_and_ports_reach_the_agents_of_workers_alone() -> None:
     hosts = build()["hosts"]
     assert hosts["worker1"]["node_settings"] == {
+        "storages": {"shared": "/srv/shared"},
         "name": "worker1",
         "address": "10.71.8.11",
         "port": 6001,
@@ -207,7 +208,11 @@ def test_nfs_is_exported_by_its_node_and_mounted_by_its_clients() -> None:
         {"source": "storage1:/srv/home", "path": "/mnt/home"},
     ]
     assert built["hosts"]["master1"]["node_mounts"] == []
-    assert built["vars"]["site_control_api"]["pvc_mounted"] is True
+    assert built["vars"]["site_control_api"]["storages"] == {"home": "/mnt/home"}
+    assert built["hosts"]["worker1"]["node_storages"] == [{"name": "home", "path": "/mnt/home", "mounted": True}]
+    assert built["hosts"]["storage1"]["node_storages"] == [{"name": "home", "path": "/srv/home", "mounted": False}]
+    assert built["hosts"]["worker1"]["node_settings"]["storages"] == {"home": "/mnt/home"}
+    assert members(built, "storage_marker") == ["worker1", "worker2", "storage1"]
     assert members(built, "storage_client") == ["worker1", "worker2"]
 
 

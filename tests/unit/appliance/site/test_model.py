@@ -404,6 +404,13 @@ def test_another_console_port_stands_in_its_url() -> None:
         ),
         (
             "name: north",
+            "name: north\nsession_host_paths: [/mnt/penstock/sets, /mnt]",
+            "2: session_host_paths[1]",
+            "/mnt is the storage archive as a whole, or lies above it",
+            "open a folder in it",
+        ),
+        (
+            "name: north",
             "name: north\nsession_host_paths: [/mnt/data, /etc/ssl]",
             "2: session_host_paths[1]",
             "/etc/ssl belongs to the system",

@@ -63,6 +63,7 @@ def node(**special: Any) -> dict[str, Any]:
         "authority": LATER,
         "calls": {name: answer(name) for name in ("console", "API", "apps", "release", "index")},
         "mounts": {},
+        "storages": {},
         "exports": {},
         "limits": {},
         **special,
@@ -214,6 +215,12 @@ def test_a_site_where_all_is_well(site: Site, evidence: dict[str, Any]) -> None:
         ),
         ("worker2", {"docker": None}, "container engine answers", "Docker does not answer"),
         ("worker2", {"mounts": {"/mnt/penstock": None}}, "/mnt/penstock is mounted", "not mounted"),
+        (
+            "worker2",
+            {"storages": {"shared": {"ok": False, "detail": "it is not mounted at /srv/shared"}}},
+            "storage shared",
+            "it is not mounted at /srv/shared",
+        ),
         (
             "worker2",
             {"mounts": {"/mnt/penstock": ["rw", "nosuid"]}},

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from appliance.agent import labels
-from appliance.agent.docker import containers
+from appliance.agent.docker import containers, mount_checks
 from appliance.agent.docker.cores import CoreGrant
+from appliance.agent.storages import Storages
 from appliance.gpu.accelerators import Nvidia
 from appliance.gpu.devices import Needs
 from common.errors import ConflictError, InputError
@@ -20,7 +21,7 @@ REAL = Nvidia().needs([DEVICES["GPU-real"]])
 
 
 def check(spec: ContainerSpec, *others: ContainerState, roots: tuple[Path, ...] = ()) -> None:
-    containers.check_mounts(spec, roots)
+    mount_checks.check(spec, roots, Storages({}, {}))
     containers.check(spec, DEVICES, others)
 
 
@@ -140,8 +141,21 @@ def test_sources_lie_below_an_allowed_folder_whatever_links_say(tmp_path: Path) 
     check(make(mounts=[{"source": str(root / "data"), "target": "/development"}]), roots=(root,))
     for source in ("/etc", str(tmp_path / "rootless"), str(root / "out"), f"{root}/../x"):
         spec = make(mounts=[{"source": source, "target": "/data"}])
-        assert problem_of(spec, roots=(root,))[0] == "mounts.0.source", source
-    assert "(none)" in problem_of(make(mounts=[{"source": "/etc", "target": "/data"}]))[1]
+        reason = "what it mounts at /data is outside of the folders that may be mounted"
+        assert problem_of(spec, roots=(root,)) == ("mounts.0.source", reason), source
+    assert problem_of(make(mounts=[{"source": "/etc", "target": "/data"}]))[0] == "mounts.0.source"
+
+
+@pytest.mark.parametrize("source", ["shared", ".", "link"])
+def test_a_storage_is_not_mounted_as_a_whole_nor_what_lies_above_it(tmp_path: Path, source: str) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "shared")
+    storages = Storages({"shared": tmp_path / "shared"}, {"shared": "one"})
+    mounts = [{"source": str(tmp_path / source), "target": "/data"}]
+    with pytest.raises(InputError, match="what it mounts at /data is a storage as a whole"):
+        mount_checks.check(make(mounts=mounts), [tmp_path], storages)
+    within = [{"source": str(tmp_path / "shared/volume"), "target": "/data"}]
+    mount_checks.check(make(mounts=within), [tmp_path], storages)
 
 
 def test_a_root_may_be_a_link(tmp_path: Path) -> None:

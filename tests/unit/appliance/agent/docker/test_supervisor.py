@@ -19,12 +19,14 @@ from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.images import Images
 from appliance.agent.docker.inspections import NEVER
 from appliance.agent.docker.lifecycle import Lifecycle
+from appliance.agent.docker.mount_checks import MountChecks
 from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.labels import LABEL_ID
 from appliance.agent.listener import Strangers
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import ShareManager
+from appliance.agent.storages import Storages
 from appliance.gpu.devices import Gpus
 from common.errors import ConflictError
 from common.protocol import ContainerSpec, ContainerState, ContainerStatus, GangNetwork, Mount
@@ -157,7 +159,7 @@ def supervise(
         egress_policy=egress_policy or packet_rules.kept(),
         near={},
         node_cores=(0, 1),
-        mount_roots=[Path("/srv")],
+        mount_checks=MountChecks([Path("/srv")], Storages({}, {})),
     )
 
 

@@ -13,12 +13,14 @@ import pytest
 from appliance.agent.docker import containers, inspections
 from appliance.agent.docker.engine import DockerEngine
 from appliance.agent.docker.images import Images
+from appliance.agent.docker.mount_checks import MountChecks
 from appliance.agent.docker.mount_points import MountPoints
 from appliance.agent.docker.supervisor import Supervisor
 from appliance.agent.labels import LABEL_ENFORCEMENT, name_of
 from appliance.agent.listener import Strangers
 from appliance.agent.port_forwarding import PortForwarder
 from appliance.agent.shares.share_manager import PreparedShares
+from appliance.agent.storages import Storages
 from common.errors import ConflictError, InputError, NotFoundError, UnavailableError
 from common.gpu.kinds import Enforcement
 from common.gpu.share import GpuShare
@@ -106,7 +108,7 @@ class Supervised:
             egress_policy=packet_rules.kept(),
             near={},
             node_cores=(0,),
-            mount_roots=[],
+            mount_checks=MountChecks([], Storages({}, {})),
         )
 
     async def launch(self, identity: str, *gpu_shares: GpuShare) -> ContainerState:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from appliance.site import inventory, pki, playbook
-from appliance.site.deployment import ROOT, STATE, require_controller
+from appliance.site.deployment import ROOT, STATE, behind, records, require_controller
 from appliance.site.model import NFS_PORT, Node, NodeRole, Site
 from common.errors import UnavailableError
 from reservoir.contents.artifact import DebianArtifact, PythonArtifact
@@ -91,7 +91,15 @@ def verify(site: Site, *, listen: playbook.Listener, state: Path = STATE, root: 
     # none before the first deploy of a release that has such lists
     revoked = state / "pki" / pki.LIST
     digest = hashlib.sha256(revoked.read_bytes()).hexdigest() if revoked.is_file() else ""
-    return judge(site, evidence, silent, f"{datetime.now(UTC):%FT%TZ}", published(Store(root)), revoked=digest)
+    return judge(
+        site,
+        evidence,
+        silent,
+        f"{datetime.now(UTC):%FT%TZ}",
+        published(Store(root)),
+        revoked=digest,
+        missed=behind(site, records(state)),
+    )
 
 
 def published(store: Store) -> Published:
@@ -119,10 +127,12 @@ def judge(
     served: Published = MappingProxyType({}),
     *,
     revoked: str = "",
+    missed: Mapping[str, str] = MappingProxyType({}),
 ) -> Verdict:
     """Return the verdict from the evidence of each node; `silent` says why others gave none, `served` what there is.
 
-    `revoked` is the hash of the list of revoked certificates that every node has to have.
+    `revoked` is the hash of the list of revoked certificates that every node has to have, and `missed` says why a
+    node was left out of the last deploy.
     """
     asked = evidence.get(site.master.name, {}).get("nodes", {})
     registered = {node["name"]: node for node in asked.get("nodes", [])}
@@ -134,6 +144,9 @@ def judge(
         else:
             nodes[node.name] = NodeVerdict(list(_checks(site, node, seen, registered, served)), _facts(seen))
             nodes[node.name].checks.append(_certificate(node, seen["certificate"], revoked))
+        if node.name in missed:
+            said = f"{missed[node.name]}. Hint: run `penstock site deploy`, which catches it up"
+            nodes[node.name].checks.append(Check("the last deploy came to this node", ok=False, evidence=said))
     return Verdict(site.name, time, nodes)
 
 

@@ -26,6 +26,7 @@ from appliance.agent.reports.app_callers import AppCallerReporter
 from appliance.agent.reports.denied_call_reporter import DeniedCallReporter
 from appliance.agent.sandbox.seccomp_listener import SeccompListener
 from appliance.agent.settings import Settings
+from appliance.agent.site_nodes import SiteNodes
 from appliance.agent.supervision import every
 from appliance.agent.tls import server_context
 from appliance.agent.volume_folders import VolumeFolders
@@ -40,13 +41,14 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
     """Return what runs containers on this machine; raises PenstockError where it cannot."""
     limits = ContainerLimits(settings.pids_limit, _lockable_memory())
     mount_points = MountPoints(settings.mounts_folder, settings.mount_roots)
+    nodes = SiteNodes(settings.nodes_file)
     engine = DockerEngine(
         settings.docker_socket,
         mount_points,
         limits,
         settings.sandbox_socket,
         settings.cores_folder,
-        hosts=settings.hosts,
+        hosts=nodes.hosts,
     )
     kinds, node_cores = node_info.kinds(settings), cores.of_node()
     gpus = accelerators.discover(kinds)
@@ -58,7 +60,7 @@ def build(settings: Settings, strangers: Strangers) -> ContainerRuntime:
     )
     maintenance = share_maintenance.build(settings, gpus, kinds, told["CgroupDriver"])
     images = Images(engine, settings.registries)
-    egress_policy = EgressPolicy(engine.default_bridge, [*map(egress.parse, settings.egress)], settings.site_addresses)
+    egress_policy = EgressPolicy(engine.default_bridge, [*map(egress.parse, settings.egress)], nodes.addresses)
     forwarder = PortForwarder(
         server_context(settings),
         settings.edges,

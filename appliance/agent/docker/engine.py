@@ -108,12 +108,12 @@ class DockerEngine:
         listener: Path,
         shown: Path,
         *,
-        hosts: Mapping[str, IPv4Address],
+        hosts: Callable[[], Mapping[str, IPv4Address]],
     ) -> None:
         """Prepare for calls over `socket`; nothing is called yet. What sessions mount is held at `mount_points`.
 
         At `listener` sandboxes ask about what they deny; below `shown` is what containers see of their cores, and
-        `hosts` are names that they know.
+        `hosts` tells names that they know.
         """
         self.socket = socket
         self.mount_points = mount_points
@@ -201,7 +201,7 @@ class DockerEngine:
                 kind=part.kind,
                 confinement=confined,
                 shown=cores.draw(granted, self._shown),
-                hosts=self._hosts,
+                hosts=self._hosts(),
                 servers=resolvers.of_node(),
             )
             self._api.create_container(**arguments)

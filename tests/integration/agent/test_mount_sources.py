@@ -53,7 +53,7 @@ def mount_points(places: Path) -> Iterator[MountPoints]:
 def direct(mount_points: MountPoints, places: Path, engine: docker.DockerClient, run_id: str) -> Iterator[DockerEngine]:
     """The agent's way to Docker, in this process."""
     socket = Path(os.environ["DOCKER_HOST"].removeprefix("unix://"))
-    direct = DockerEngine(socket, mount_points, LIMITS, places / "listener", places / "cores", hosts={})
+    direct = DockerEngine(socket, mount_points, LIMITS, places / "listener", places / "cores", hosts=dict)
     yield direct
     direct.close()
     for container in engine.containers.list(all=True, filters={"label": f"io.penstock.user={run_id}"}):

@@ -115,7 +115,12 @@ def test_who_was_left_out_is_named_with_an_exit_code_of_its_own(monkeypatch: pyt
         return done
 
     monkeypatch.setattr(deployment, "deploy", deploy)
-    monkeypatch.setattr(deployment, "rehearse", lambda *_, limit: asked.append(limit) or left_out)
+
+    def rehearse(*_: Any, limit: Any) -> Any:
+        asked.append(limit)
+        return left_out
+
+    monkeypatch.setattr(deployment, "rehearse", rehearse)
     words = ("deploy", "-f", EXAMPLE, "--bundle", "bundle")
     for more in ((), ("--limit", "worker1,worker2"), ("-o", "json"), ("--check", "--limit", "worker2")):
         result = run(site_app, *words, *more)
@@ -162,9 +167,13 @@ class TestLab:
             lab, "up", lambda _, images, bundle, tell: self.did.append(f"up {' '.join(images.values())} {bundle}")
         )
         self.code = 0
-        monkeypatch.setattr(lab, "install", lambda *_: self.did.append("install") or self.code)
+        monkeypatch.setattr(lab, "install", self._install)
         monkeypatch.setattr(lab, "fetch_ca", lambda _, folder: folder / "ca.crt")
         monkeypatch.setattr(lab, "down", lambda name, folder, _: self.did.append(f"down {name} {folder.name}"))
+
+    def _install(self, *_: Any) -> int:
+        self.did.append("install")
+        return self.code
 
     def test_up_starts_installs_and_tells_how_to_log_in(self, tmp_path: Path) -> None:
         result = run(lab_app, "up", "-f", EXAMPLE, "--bundle", "b")

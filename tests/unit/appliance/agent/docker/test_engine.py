@@ -35,7 +35,7 @@ def engine(fake: FakeDocker, tmp_path: Path) -> Iterator[DockerEngine]:
 
 def made(folder: Path) -> DockerEngine:
     mount_points, limits = MountPoints(folder / "mounts", []), containers.CONTAINER_LIMITS
-    return DockerEngine(folder / "docker.sock", mount_points, limits, folder / "listener", folder / "cores", hosts={})
+    return DockerEngine(folder / "docker.sock", mount_points, limits, folder / "listener", folder / "cores", hosts=dict)
 
 
 def image(*tags: str, digests: tuple[str, ...] = (), **config: Any) -> dict[str, Any]:
